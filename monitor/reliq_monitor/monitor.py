@@ -1,0 +1,185 @@
+"""The monitor's loop: every duty in turn, for as long as it is the leader.
+
+Any number of monitors is correct; the leader's key only saves the others the work.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reliq import ops, settings
+from reliq.errors import RedisUnsuitable, ReliqError
+from reliq.keys import LEADER, QUEUES, QueueKeys, check_name
+from reliq.ops import Steps
+from reliq.store import Store
+from reliq_monitor.liveness import Liveness
+from reliq_monitor.promote import promote_due
+from reliq_monitor.reclaim import Reclaimed, take_back
+from reliq_monitor.retention import forget_producers, trim_dead_letters
+
+log = logging.getLogger("reliq.monitor")
+
+_LEADER_FOR = 1.0  #: seconds the leader's key lasts; renewed at every scan
+_PROMOTE_EVERY = 0.04  #: seconds; half of it is how late a delayed message is on average
+_PROMOTE_PER_QUEUE = 0.0002  #: seconds added for each queue, so that a thousand of them do not keep a core busy
+_RETENTION_EVERY = 10.0
+_QUEUES_PER_TRIP = 100
+
+
+@dataclass(slots=True)
+class Scan:
+    """What one scan of all queues did."""
+
+    consumers: int = 0
+    vanished: int = 0
+    reclaimed: int = 0
+    died: int = 0
+    conflicts: int = 0
+
+
+class Monitor:
+    """Scans, promotes and tidies up. `run` it, or call its duties one at a time."""
+
+    def __init__(self, store: Store, scan_interval: float = settings.SCAN_INTERVAL) -> None:
+        self._store = store
+        self._link = store.link("reliq-monitor")
+        self._interval = scan_interval
+        self._id = secrets.token_hex(8)
+        self._liveness: dict[str, Liveness] = {}
+        self._client_list_refused = False
+        self._queues: list[QueueKeys] = []
+        self.last_scan_at = 0.0  #: seconds since the epoch
+        self.leading = False
+
+    def scan(self) -> Scan:
+        """Look at every consumer of every queue once, and take back what the vanished ones held."""
+        report = self._store.run(self._scan(), self._link)
+        self.last_scan_at = time.time()
+        if report.reclaimed or report.died:
+            log.info(
+                "reclaimed=%d died=%d conflicts=%d vanished=%d",
+                report.reclaimed, report.died, report.conflicts, report.vanished,
+            )  # fmt: skip
+        return report
+
+    def promote(self) -> tuple[int, float | None]:
+        """Make ready what is due; how many, and the seconds until the next is due (None: none is delayed)."""
+        return self._store.run(promote_due(self._known_queues()), self._link)
+
+    def tidy(self) -> None:
+        """Trim dead letters as the queues' policies say, and forget producers that fell silent."""
+        for keys in self._known_queues():
+            self._store.run(trim_dead_letters(keys), self._link)
+            self._store.run(forget_producers(keys), self._link)
+
+    def _known_queues(self) -> list[QueueKeys]:
+        if not self._queues:
+            self._queues = self._store.run(_every_queue(), self._link)
+        return self._queues
+
+    def _scan(self) -> Steps[Scan]:
+        self._queues = yield from _every_queue()
+        report = Scan()
+        clients = yield from self._clients()
+        for group in _groups(self._queues, _QUEUES_PER_TRIP):
+            now, *members = yield [ops.server_time(), *(ops.members(keys.consumers) for keys in group)]
+            for keys, consumers in zip(group, members, strict=True):
+                if consumers:
+                    yield from self._scan_queue(keys, consumers, now, clients, report)
+        return report
+
+    def _scan_queue(
+        self, keys: QueueKeys, consumers: list[str], now: int, clients: bytes | None, report: Scan
+    ) -> Steps[None]:
+        deadlines = yield [ops.command("GET", keys.lease(consumer)) for consumer in consumers]
+        leases = [
+            (consumer, None if deadline is None else int(deadline))
+            for consumer, deadline in zip(consumers, deadlines, strict=True)
+        ]
+        liveness = self._liveness.setdefault(keys.queue, Liveness())
+        report.consumers += len(consumers)
+        for gone in liveness.look(leases, now, clients, self._link.lives):
+            report.vanished += 1
+            result: Reclaimed = yield from take_back(keys, gone.consumer, gone.known_dead)
+            report.reclaimed += result.returned
+            report.died += result.died
+            report.conflicts += result.conflicts
+
+    def _clients(self) -> Steps[bytes | None]:
+        if self._client_list_refused:
+            return None
+        try:
+            answer: bytes = yield ops.command("CLIENT", "LIST")
+            return answer
+        except RedisUnsuitable:  # some managed services: the lease alone decides
+            self._client_list_refused = True
+            return None
+
+    def _lead(self) -> Steps[bool]:
+        milliseconds = ops.milliseconds(max(_LEADER_FOR, 2 * self._interval))
+        if (yield ops.command("SET", LEADER, self._id, "NX", "PX", milliseconds)):
+            return True
+        holder = yield ops.command("GET", LEADER)
+        if holder != self._id.encode():
+            return False
+        yield ops.command("PEXPIRE", LEADER, milliseconds)
+        return True
+
+    def run(self, stopping: threading.Event) -> None:
+        """Do every duty when its time comes, until `stopping` is set. Redis being away is waited out."""
+        next_scan = next_tidy = 0.0
+        while not stopping.is_set():
+            pause = self._interval
+            try:
+                now = time.monotonic()
+                if now >= next_scan:
+                    next_scan = now + self._interval
+                    self.leading = self._store.run(self._lead(), self._link, timeout=0)
+                    if self.leading:
+                        self.scan()
+                if self.leading and now >= next_tidy:
+                    next_tidy = now + _RETENTION_EVERY
+                    self.tidy()
+                if self.leading:
+                    pause = self._promote_pause()
+            except ReliqError as error:
+                log.warning("monitor: %s", error)
+            stopping.wait(max(0.0, min(pause, next_scan - time.monotonic())))
+        self._link.close()
+
+    def _promote_pause(self) -> float:
+        """Promote, and answer how long to wait before doing it again."""
+        promoted, next_due = self.promote()
+        if promoted and next_due == 0.0:
+            return 0.0
+        tick = _PROMOTE_EVERY + _PROMOTE_PER_QUEUE * len(self._queues)
+        return tick if next_due is None else min(tick, max(next_due, 0.001))
+
+
+class MonitorThread(threading.Thread):
+    """A monitor inside another process, such as a worker."""
+
+    def __init__(self, store: Store, scan_interval: float = settings.SCAN_INTERVAL) -> None:
+        super().__init__(name="reliq-monitor", daemon=True)
+        self._monitor = Monitor(store, scan_interval)
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        self._monitor.run(self._stopping)
+
+    def stop(self) -> None:
+        """Stop, and wait until it has."""
+        self._stopping.set()
+        self.join(timeout=10)
+
+
+def _every_queue() -> Steps[list[QueueKeys]]:
+    names = yield ops.members(QUEUES)
+    return [QueueKeys(check_name(name)) for name in names]
+
+
+def _groups(items: Sequence[QueueKeys], size: int) -> Iterator[Sequence[QueueKeys]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,32 @@
+"""Retention: what a queue's policy says may go, and the producers that nobody waits for any more."""
+
+from reliq import ops
+from reliq.dead_letters import DeadLetterSteps
+from reliq.keys import QueueKeys
+from reliq.ops import Steps
+
+PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; a producer repeats a call for far less
+_PAGE = 500
+
+
+def trim_dead_letters(keys: QueueKeys) -> Steps[int]:
+    """Remove dead letters beyond the queue's dead_max_age and dead_max_count; off unless configured. Counted."""
+    age, count = yield ops.command("HMGET", keys.config, "dead_max_age", "dead_max_count")
+    if age is None and count is None:
+        return 0
+    removed = yield from DeadLetterSteps(keys).trim(float(age) if age else None, int(count) if count else None)
+    return removed
+
+
+def forget_producers(keys: QueueKeys) -> Steps[int]:
+    """Remove the sequences of producers that have been silent for longer than any repeat takes."""
+    cursor, forgotten = b"0", 0
+    now = yield ops.server_time()
+    while True:
+        cursor, reply = yield ops.command("HSCAN", keys.producers, cursor, "COUNT", _PAGE)
+        pairs = zip(reply[::2], reply[1::2], strict=True)
+        old = [name for name, value in pairs if int(value.split()[1]) < now - PRODUCER_REMEMBERED * 1000]
+        if old:
+            forgotten += yield ops.command("HDEL", keys.producers, *old)
+        if cursor in (b"0", 0):
+            return forgotten

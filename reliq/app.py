@@ -1,0 +1,113 @@
+"""Reliq: the face of the library."""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from reliq import ops, settings
+from reliq.backoff import Backoff
+from reliq.handlers import DeadHook, Errors, Handlers
+from reliq.keys import QUEUES
+from reliq.producer import Lanes
+from reliq.queue import Queue, QueueSteps
+from reliq.settings import Duration, whole
+from reliq.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def url_from_environment(url: str | None) -> str:
+    return url or os.environ.get("RELIQ_URL") or settings.DEFAULT_URL
+
+
+def eviction_allowed(allow: bool | None) -> bool:
+    return os.environ.get("RELIQ_ALLOW_EVICTION", "") == "1" if allow is None else allow
+
+
+class Application:
+    """What sync and asyncio applications have in common: the handlers."""
+
+    def __init__(self, url: str | None, allow_eviction: bool | None, max_body: int) -> None:
+        self.url = url_from_environment(url)
+        self.allow_eviction = eviction_allowed(allow_eviction)
+        self.max_body = whole(max_body, "max_body", 1, 512 * 1024 * 1024)
+        self.handlers = Handlers()
+        self._lanes = Lanes()
+
+    def handler(
+        self,
+        queue: str,
+        *,
+        retry: Backoff | None = None,
+        retry_on: type[BaseException] | Errors = Exception,
+        dead_on: type[BaseException] | Errors = (),
+        time_limit: Duration | None = None,
+    ) -> Callable[[F], F]:
+        """Bind a function (def or async def) to a queue. It returns: acked. It raises: failed, and tried again.
+
+        `retry`: a back-off; by default 10 retries, after 5 s, 15 s, 45 s ... up to an hour, +-20 %.
+        `dead_on`: errors that make a dead letter at once. `retry_on`: if given, all others do.
+        `time_limit`: how long one run may take; longer counts as a failure.
+        Raises InvalidHandler for a second handler of one queue.
+        """
+
+        def bind(function: F) -> F:
+            self.handlers.add(
+                queue, function, retry=retry, retry_on=retry_on, dead_on=dead_on, time_limit=time_limit
+            )  # fmt: skip
+            return function
+
+        return bind
+
+    def on_dead(self, queue: str | None = None) -> Callable[[DeadHook], DeadHook]:
+        """Have a function called with each message that a worker of this application puts into the dead letters.
+
+        After the message is safely there; what the function raises is logged and changes nothing.
+        """
+
+        def bind(hook: DeadHook) -> DeadHook:
+            self.handlers.dead_hooks.append((queue, hook))
+            return hook
+
+        return bind
+
+
+class Reliq(Application):
+    """An application: queues on one Redis server, and handlers for them.
+
+    `url`: redis://, rediss:// (TLS), unix:// or redis+sentinel://host:port/service/db; default RELIQ_URL, else
+    redis://localhost:6379/0. `allow_eviction`: work with a Redis that may evict keys, that is lose queues.
+    `max_body`: bytes a message body may have. Nothing connects before the first call that needs Redis; that call
+    raises RedisUnavailable or RedisUnsuitable.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        allow_eviction: bool | None = None,
+        max_body: int = settings.BODY_LARGEST,
+        send_timeout: Duration = settings.SEND_TIMEOUT,
+        store: Store | None = None,
+    ) -> None:
+        super().__init__(url, allow_eviction, max_body)
+        timeout = settings.seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
+        self.store = store or Store(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
+        self._queues: dict[str, Queue] = {}
+
+    def queue(self, name: str) -> Queue:
+        """The queue of this name; it exists from its first message on. Raises InvalidName."""
+        queue = self._queues.get(name) if isinstance(name, str) else None
+        if queue is None:
+            queue = Queue(self.store, QueueSteps(name, self._lanes, self.max_body))
+            self._queues[name] = queue
+        return queue
+
+    def queues(self) -> list[str]:
+        """The names of all queues this server has seen."""
+        names: list[str] = self.store.call(ops.members(QUEUES))
+        return names
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self.store.close()

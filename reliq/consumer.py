@@ -1,0 +1,307 @@
+"""What one consumer holds of one queue: claim, settle, and the read-back after an answer that never came.
+
+`Holdings` is the protocol, shared by the worker, the HTTP leases and the consumers below; `Consumer` is its face for
+code that wants to claim and settle by hand.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from reliq import ops, settings
+from reliq.errors import InvalidSetting, LeaseLost, OutcomeUnknown, QueueFull, ReliqError
+from reliq.heartbeat import Heartbeat, Lease
+from reliq.keys import QueueKeys, connection_name, new_owner, next_life
+from reliq.message import Failure, Message, Undecodable, cut, wrapped
+from reliq.ops import Move, Steps
+from reliq.settings import Duration, seconds, whole
+from reliq.store import Store
+
+
+class Holdings:
+    """The steps of one consumer. Its callers run them one at a time."""
+
+    def __init__(self, keys: QueueKeys, owner: str, lease: float) -> None:
+        self.keys = keys
+        self.lease = lease
+        self.consumer = owner
+        self.held: dict[bytes, Message] = {}  #: by element, as the processing list has them
+        self._registered = False
+        self._uncertain = False  #: an answer was lost: the list may hold what we do not know of
+        self._uncounted = 0  #: moved by BLMOVE, which moves no counter
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a lease to renew."""
+        return self._registered
+
+    def claim(self, limit: int) -> Steps[list[Message]]:
+        """Up to `limit` messages, without waiting; oldest first."""
+        codes, messages = yield from self.settle((), (), limit)
+        return messages
+
+    def settle(
+        self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0
+    ) -> Steps[tuple[str, list[Message]]]:
+        """Settle, and claim up to `limit` next messages in the same step.
+
+        Answers the codes (d, a or l a message, acks first) and the messages claimed. After an error nothing is
+        forgotten: the same call may be repeated.
+        """
+        if limit and not self._registered:
+            yield [
+                ops.announce(self.keys.queue),
+                ops.register(self.keys, self.consumer, self.lease),
+            ]
+            self._registered = True
+        if limit and self._uncertain:
+            adopted = yield from self._read_back()
+            if adopted:
+                codes, _ = yield from self.settle(acks, moves)
+                return codes, adopted
+        if not acks and not moves and not self._uncounted:
+            if not limit:
+                return "", []
+            request = ops.claim(self.keys, self.consumer, self.lease, limit)
+        else:
+            request = ops.settle(self.keys, self.consumer, self.lease, acks, moves, limit, self._uncounted)
+        answer = yield from self._ask(request)
+        self._uncounted = 0
+        for element in acks:
+            self.held.pop(element, None)
+        for move in moves:
+            self.held.pop(move.element, None)
+        if answer.status == "lost":
+            self.end_life()
+            return answer.codes, []
+        messages = yield from self._accept(answer.elements, answer.now)
+        return answer.codes, messages
+
+    def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
+        """Wait for a message, at most `timeout` seconds; then take up to `limit` in the same round trip."""
+        if not self._registered or self._uncertain:
+            messages = yield from self.claim(limit)
+            if messages or not self._registered:
+                return messages
+        more = ops.claim(self.keys, self.consumer, self.lease, limit - 1)
+        try:
+            moved, answer = yield from self._ask([ops.block(self.keys, self.consumer, timeout), more])
+        except QueueFull:  # a full Redis refuses BLMOVE, but not the claim behind it: read back what that has moved
+            self._uncertain = True
+            yield ops.Sleep(min(timeout, 0.1))
+            return (yield from self.claim(limit))
+        if answer.status == "lost":
+            self.end_life()
+            return []
+        if moved is None:
+            return (yield from self._accept(answer.elements, answer.now))
+        self._uncounted += 1
+        messages = yield from self._accept([moved, *answer.elements], answer.now)
+        if answer.status == "paused":
+            yield from self.settle((), [released(message) for message in messages])
+            return []
+        return messages
+
+    def leave(self) -> Steps[None]:
+        """Give back what is held, uncharged, and end the consumer's life."""
+        if not self._registered:
+            return
+        if self._uncertain:
+            yield from self._read_back()
+        yield from self.settle((), [released(message) for message in self.held.values()])
+        yield ops.forget(self.keys, self.consumer, leaving=True)
+        self._registered = False
+
+    def end_life(self) -> None:
+        """The lease is lost: the monitor has taken everything back. Start afresh, under a new name."""
+        for message in self.held.values():
+            message.lost = True
+        self.held.clear()
+        self.consumer = next_life(self.consumer)
+        self._registered = self._uncertain = False
+        self._uncounted = 0
+
+    def _ask(self, request: ops.Request) -> Steps[ops.Claimed]:
+        try:
+            return (yield request)
+        except ReliqError:
+            self._uncertain = True
+            raise
+
+    def _read_back(self) -> Steps[list[Message]]:
+        """Adopt what the processing list holds and we do not know of: an answer was lost on its way."""
+        alive, elements, now = yield [
+            ops.heartbeat(self.keys, self.consumer, self.lease),
+            ops.read_back(self.keys, self.consumer),
+            ops.server_time(),
+        ]
+        self._uncertain = False
+        if not alive:
+            self.end_life()
+            return []
+        return (yield from self._accept([one for one in reversed(elements) if one not in self.held], now))
+
+    def _accept(self, elements: Iterable[bytes], now: int) -> Steps[list[Message]]:
+        """The messages to be handled; what does not decode or has expired goes to the dead letters."""
+        messages: list[Message] = []
+        dying: list[Move] = []
+        queue, held = self.keys.queue, self.held
+        for element in elements:
+            try:
+                message = Message.decode(queue, element)
+            except Undecodable:
+                dying.append(undecodable(element))
+                continue
+            if 0 < message.expires_at <= now:
+                again = message.buried("expired")
+                dying.append(Move(element, "dead", "dead:expired", message.id, again))
+                continue
+            held[element] = message
+            messages.append(message)
+        if dying:
+            yield ops.settle(self.keys, self.consumer, self.lease, (), dying)
+        return messages
+
+
+def undecodable(element: bytes) -> Move:
+    """To the dead letters, raw."""
+    identity, again = wrapped(element)
+    return Move(element, "dead", "dead:decode", identity, again)
+
+
+def released(message: Message, delay: float = 0.0) -> Move:
+    """Back to the tail of the queue, to be taken next; uncharged. With a delay: out of the way for a while."""
+    return Move(message.element, "delayed" if delay else "tail", "released", message.id, message.again(), delay)
+
+
+def retried(message: Message, failure: Failure, delay: float) -> Move:
+    """Failed once more: back into the queue after `delay` seconds."""
+    again = message.failed(failure)
+    return Move(message.element, "delayed" if delay else "head", "retried", message.id, again, delay)
+
+
+def buried(message: Message, failure: Failure, reason: str) -> Move:
+    """To the dead letters, because a handler failed on it or refused it."""
+    return Move(message.element, "dead", f"dead:{reason}", message.id, message.failed(failure, reason))
+
+
+def failure_now(worker: str, error_class: str, text: str) -> Failure:
+    return Failure(time.time_ns() // 1_000_000, worker, cut(error_class, 200), cut(text))
+
+
+def checked_lease(lease: Duration) -> float:
+    return seconds(lease, "lease", settings.LEASE_SHORTEST, settings.LEASE_LONGEST)
+
+
+class Consumer:
+    """Claims and settles by hand. A context: leaving it gives back what was not settled.
+
+        with app.queue("orders").consumer(lease=30) as consumer:
+            for message in consumer.claim(limit=10, wait=5):
+                consumer.ack(message)
+
+    While the context lasts, a thread renews the lease: however long the work takes, nobody else gets the messages.
+    For one thread at a time.
+    """
+
+    def __init__(self, store: Store, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:
+        self.lease = checked_lease(lease)
+        self._store = store
+        self._owner = new_owner()
+        self._holdings = Holdings(keys, self._owner, self.lease)
+        self._link = store.link(connection_name(self._owner))
+        self._heartbeat: Heartbeat | None = None
+        self._lock = threading.RLock()  # the heartbeat may find the lease lost at any moment
+
+    @property
+    def id(self) -> str:
+        """Its id in Redis; a new one after every lost lease."""
+        return self._holdings.consumer
+
+    def __enter__(self) -> Self:
+        self._heartbeat = Heartbeat(self._store, self._owner, self._leases, self._lost)
+        self._heartbeat.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            with self._lock:
+                self._store.run(self._holdings.leave(), self._link)
+        finally:
+            if self._heartbeat is not None:
+                self._heartbeat.stop()
+            self._link.close()
+
+    def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
+        """Up to `limit` messages; empty when nothing came within `wait` seconds."""
+        whole(limit, "limit", 1, settings.BATCH_LARGEST)
+        until = time.monotonic() + seconds(wait, "wait")
+        with self._lock:
+            messages = self._claim(limit)
+            while not messages and (left := until - time.monotonic()) > 0.001:
+                timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
+                messages = self._store.run(self._holdings.wait(limit, timeout), self._link)
+        return messages
+
+    def _claim(self, limit: int) -> list[Message]:
+        try:
+            return self._store.run(self._holdings.claim(limit), self._link)
+        except OutcomeUnknown:  # the answer was lost: the second try reads back what the first one moved
+            return self._store.run(self._holdings.claim(limit), self._link)
+
+    def ack(self, *messages: Message) -> None:
+        """Handled: gone for good. Raises LeaseLost when the monitor had taken one back before."""
+        self._settle(messages)
+
+    def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
+        """Failed: try again after `delay`. Counts as a failure."""
+        failure = failure_now(self.id, "Retry", error)
+        self._settle((message,), lambda one: retried(one, failure, seconds(delay, "delay")))
+
+    def dead(self, message: Message, reason: str) -> None:
+        """Give up: to the dead letters, with reason `rejected` and this text as its last error."""
+        failure = failure_now(self.id, "Dead", str(reason))
+        self._settle((message,), lambda one: buried(one, failure, "rejected"))
+
+    def release(self, *messages: Message) -> None:
+        """Hand back untouched: to the tail of the queue, taken next, nothing counted."""
+        self._settle(messages, released)
+
+    def heartbeat(self) -> bool:
+        """Renew the lease now; False when it is lost. The context's thread does it anyway."""
+        with self._lock:
+            if not self._holdings.alive:
+                return False
+            beat = ops.heartbeat(self._holdings.keys, self.id, self.lease)
+            alive = bool(self._store.call(beat, self._link))
+            if not alive:
+                self._holdings.end_life()
+            return alive
+
+    def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
+        """Ack the messages, or move them; raises LeaseLost after it has settled those that were still held."""
+        for message in messages:
+            if not isinstance(message, Message):
+                raise InvalidSetting(f"cannot settle {message!r}: give a message that claim() answered")
+        ours = [message for message in messages if not message.lost]
+        acks = [message.element for message in ours] if move is None else []
+        moves = [] if move is None else [move(message) for message in ours]
+        with self._lock:
+            codes, _ = self._store.run(self._holdings.settle(acks, moves), self._link)
+        lost = len(messages) - len(ours) + codes.count("l")
+        if lost:
+            raise LeaseLost(
+                f"the lease of this consumer of {self._holdings.keys.queue!r} ran out and the monitor took back what it "
+                f"held: {lost} of the {len(messages)} messages of this call may be running elsewhere"
+            )
+
+    def _leases(self) -> list[Lease]:
+        holdings = self._holdings
+        return [Lease(holdings.keys, holdings.consumer, self.lease)] if holdings.alive else []
+
+    def _lost(self, lease: Lease) -> None:
+        with self._lock:
+            if lease.consumer == self._holdings.consumer:
+                self._holdings.end_life()

@@ -1,0 +1,64 @@
+"""Every error a caller can meet, in one tree.
+
+`RedisUnavailable` says the call was *not* carried out; `OutcomeUnknown` says it may have been. No error quotes a
+message body: redis-py's own exceptions do, so they are translated in `store` and never leave it.
+"""
+
+
+class ReliqError(Exception):
+    """Above every error that reliq raises itself."""
+
+
+class InvalidName(ReliqError, ValueError):
+    """A queue name, message id or routing key that the grammar refuses."""
+
+
+class InvalidMessage(ReliqError, ValueError):
+    """A body, header or option that cannot be sent.
+
+    `index` is the position in the call's list when the message came through `send_many`, otherwise None.
+    """
+
+    def __init__(self, text: str, index: int | None = None) -> None:
+        super().__init__(text)
+        self.index = index
+
+
+class InvalidSetting(ReliqError, ValueError):
+    """A setting, duration or queue policy outside its range."""
+
+
+class InvalidHandler(ReliqError, ValueError):
+    """A handler that cannot be registered: two for one queue, or something that is not a function."""
+
+
+class QueueFull(ReliqError):
+    """The queue is at its `max_length`, or Redis is at its `maxmemory`. Nothing was enqueued."""
+
+
+class RedisUnavailable(ReliqError):
+    """Redis could not be reached, or it refused the call. Nothing was changed."""
+
+
+class RedisUnsuitable(RedisUnavailable):
+    """Redis answers, but must not hold a queue: a replica, too old, evicting keys, or refusing our credentials."""
+
+
+class OutcomeUnknown(ReliqError):
+    """The call was sent and no answer came: it may have been carried out, or not.
+
+    `ids` are the message ids of the call whose fate is unknown, `sent` the ids that were surely enqueued before.
+    """
+
+    def __init__(self, text: str, ids: tuple[str, ...] = (), sent: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.ids = ids
+        self.sent = sent
+
+
+class LeaseLost(ReliqError):
+    """The consumer's lease ran out and the monitor took its messages back: somebody else may be running them."""
+
+
+class TimeLimitExceeded(ReliqError):
+    """A handler ran longer than its `time_limit`; recorded as the failure of its message."""

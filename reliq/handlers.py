@@ -1,0 +1,137 @@
+"""What a user's code says about its messages: handlers, their policies, and the outcomes they raise or return."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from reliq.backoff import Backoff, exponential
+from reliq.errors import InvalidHandler
+from reliq.keys import check_name
+from reliq.message import Message
+from reliq.settings import Duration, seconds
+
+HandlerFunction = Callable[[Message], Any]
+DeadHook = Callable[[Message], Any]
+Errors = tuple[type[BaseException], ...]
+
+
+class Retry(Exception):
+    """Raise it to fail on purpose: the message is tried again after `delay`, or as its policy says without one.
+
+    It counts as a failure, so the policy's limit still ends it.
+    """
+
+    def __init__(self, message: str = "retry was asked for", *, delay: Duration | None = None) -> None:
+        super().__init__(message)
+        self.delay = None if delay is None else seconds(delay, "Retry(delay=)")
+
+
+class Dead(Exception):
+    """Raise it to put the message into the dead letters at once, with reason `rejected`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Return it to put the message back into its queue: not a failure, it starts afresh."""
+
+    delay: Duration = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delay", seconds(self.delay, "Again(delay=)"))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a queue's failures are judged."""
+
+    backoff: Backoff
+    retry_on: Errors = (Exception,)
+    dead_on: Errors = ()
+
+    def delay(self, failures: int, error: BaseException) -> float | None:
+        """Seconds until the next try after the n-th failure, or None: a dead letter now."""
+        delay = self.backoff(failures, error)
+        if delay is not None and isinstance(error, Retry) and error.delay is not None:
+            return error.delay
+        return None if delay is None else seconds(delay, "the back-off's answer")
+
+    def rejects(self, error: BaseException) -> bool:
+        """Whether this error is hopeless: no retry, however many are left."""
+        if isinstance(error, Dead):
+            return True
+        return isinstance(error, self.dead_on) or not isinstance(error, (*self.retry_on, Retry))
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function bound to a queue."""
+
+    queue: str
+    function: HandlerFunction
+    policy: Policy
+    time_limit: float | None
+    is_async: bool
+
+
+class Handlers:
+    """The handlers of one application, one a queue, and what is called when a message dies."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, Handler] = {}
+        self.dead_hooks: list[tuple[str | None, DeadHook]] = []
+
+    def add(
+        self,
+        queue: str,
+        function: HandlerFunction,
+        *,
+        retry: Backoff | None,
+        retry_on: type[BaseException] | Errors,
+        dead_on: type[BaseException] | Errors,
+        time_limit: Duration | None,
+    ) -> Handler:
+        """Register it; raises InvalidHandler for a second handler of one queue and for what is not a function."""
+        check_name(queue)
+        if not callable(function):
+            raise InvalidHandler(f"the handler of {queue!r} is {function!r}, not a function")
+        if queue in self._by_queue:
+            first = self._by_queue[queue].function
+            raise InvalidHandler(
+                f"queue {queue!r} has two handlers, {_name(first)} and {_name(function)}: "
+                "one queue has one handler; use a second queue, or a topic with two subscriptions"
+            )
+        backoff = exponential() if retry is None else retry
+        if not callable(backoff):
+            raise InvalidHandler(f"retry of {queue!r} is {retry!r}: give reliq.fixed(...) or a function")
+        handler = Handler(
+            queue,
+            function,
+            Policy(backoff, _errors(retry_on, "retry_on"), _errors(dead_on, "dead_on")),
+            None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001),
+            inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)),
+        )
+        self._by_queue[queue] = handler
+        return handler
+
+    def __iter__(self) -> Any:
+        return iter(self._by_queue.values())
+
+    def __len__(self) -> int:
+        return len(self._by_queue)
+
+    def hooks_of(self, queue: str) -> list[DeadHook]:
+        """What to call when a message of this queue dies."""
+        return [hook for of, hook in self.dead_hooks if of is None or of == queue]
+
+
+def _errors(value: type[BaseException] | Errors, what: str) -> Errors:
+    errors = value if isinstance(value, tuple) else (value,)
+    for one in errors:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise InvalidHandler(f"{what} has {one!r}, which is no exception class")
+    return errors
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__qualname__", repr(function))

@@ -1,0 +1,90 @@
+"""Every key reliq writes, spelled here and nowhere else.
+
+All keys of a queue carry the hash tag `{queue}`, so a queue lies in one slot of a Redis Cluster and a script may touch
+all of it at once.
+"""
+
+import hashlib
+import re
+import secrets
+
+from reliq.errors import InvalidName
+
+QUEUES = "reliq:queues"  #: set of every queue's name
+LEADER = "reliq:monitor:leader"  #: the monitor whose turn it is; only saves work, any number of them is correct
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+
+
+def check_name(queue: object) -> str:
+    """The name itself; raises InvalidName. `fullmatch`, because `$` would let a trailing newline pass."""
+    if not isinstance(queue, str) or _NAME.fullmatch(queue) is None:
+        raise InvalidName(
+            f"queue name {queue!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -, the first of them a letter or a digit"
+        )
+    return queue
+
+
+class QueueKeys:
+    """The keys of one queue."""
+
+    __slots__ = (
+        "_prefix", "config", "consumers", "counters", "dead", "delayed", "index", "messages", "producers", "queue",
+    )  # fmt: skip
+
+    def __init__(self, queue: str) -> None:
+        self.queue = check_name(queue)
+        self._prefix = prefix = f"reliq:{{{queue}}}:"
+        self.messages = prefix + "messages"  #: list: ready, pushed at the head, taken from the tail
+        self.delayed = prefix + "delayed"  #: zset: not due yet, by due ms
+        self.dead = prefix + "dead"  #: zset: dead letters, by ms of death
+        self.index = prefix + "index"  #: hash: id -> score, of what lies in delayed or dead
+        self.consumers = prefix + "consumers"  #: set: who may hold messages
+        self.counters = prefix + "counters"  #: hash
+        self.config = prefix + "config"  #: hash: the queue's policy
+        self.producers = prefix + "producers"  #: hash: producer -> its last sequence and when
+
+    def processing(self, consumer: str) -> str:
+        """List: what one consumer holds; newest at the head, oldest at the tail."""
+        return f"{self._prefix}processing:{consumer}"
+
+    def lease(self, consumer: str) -> str:
+        """String: the consumer's deadline, ms of the Redis server's clock."""
+        return f"{self._prefix}lease:{consumer}"
+
+    def dedup(self, key: str) -> str:
+        """String: the id a deduplication key stands for. Hashed: a user's text never becomes part of a key."""
+        return f"{self._prefix}dedup:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+# A consumer's id is random per start, never pid or host name: a stranger must not inherit a dead consumer's list.
+_CONNECTED, _UNCONNECTED = "c", "h"
+
+
+def new_owner(connected: bool = True) -> str:
+    """A fresh id for a process that will hold messages.
+
+    `connected`: it names its connections after itself, and is taken for dead when they are gone. Otherwise (a lease
+    over HTTP) only the lease decides.
+    """
+    return (_CONNECTED if connected else _UNCONNECTED) + secrets.token_hex(10)
+
+
+def next_life(consumer: str) -> str:
+    """The id under which a consumer starts afresh after it lost its lease; its owner stays the same."""
+    owner, _, life = consumer.partition(".")
+    return f"{owner}.{int(life or 0) + 1}"
+
+
+def connection_name(consumer: str) -> str:
+    """What a consumer's connections are called in CLIENT LIST."""
+    return "reliq:" + owner_of(consumer)
+
+
+def owner_of(consumer: str) -> str:
+    return consumer.partition(".")[0]
+
+
+def is_connected(consumer: str) -> bool:
+    """Whether the consumer promised to keep a connection named after it."""
+    return consumer.startswith(_CONNECTED)

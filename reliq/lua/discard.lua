@@ -1,0 +1,14 @@
+-- discard: remove dead letters for good, each only if it is still there.
+--
+-- KEYS  1 dead  2 counters  3 index
+-- ARGV  1 counter (purged_dead | trimmed), then for each letter: element, id
+-- Returns the number removed
+local removed = 0
+for at = 2, #ARGV, 2 do
+  if redis.call('ZREM', KEYS[1], ARGV[at]) == 1 then
+    redis.call('HDEL', KEYS[3], ARGV[at + 1])
+    removed = removed + 1
+  end
+end
+if removed > 0 then redis.call('HINCRBY', KEYS[2], ARGV[1], removed) end
+return removed

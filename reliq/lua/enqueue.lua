@@ -1,0 +1,61 @@
+-- enqueue: put new messages into the queue, all of the call or none of it.
+--
+-- KEYS  1 messages  2 delayed  3 counters  4 config  5 producers  6 index  7.. dedup keys, in the order of their entries
+-- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
+--       then for each message with options: id, element, delay ms, window ms (0 = no dedup key)
+-- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: the duplicates, by their position among
+--         the messages with options; or {'full', now, length, max_length}: nothing was enqueued.
+-- Refuses a full queue; a sequence this producer has used (answers 'repeated': the call was carried out before).
+-- uses: now, index
+local messages, delayed, counters, config, producers, index = unpack(KEYS, 1, 6)
+local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local first_option = 4 + plain
+local now = now_ms()
+
+local repeated = false
+if producer ~= '' then
+  local last = redis.call('HGET', producers, producer)
+  repeated = last and sequence <= tonumber(string.match(last, '^%d+'))
+end
+
+-- Who is new, who a duplicate: of an earlier call, or of a message of this one.
+local answer, fresh, seen, dedup = {}, {}, {}, 6
+local position = 0
+for at = first_option, #ARGV, 4 do
+  local entry = {id = ARGV[at], element = ARGV[at + 1], delay = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3])}
+  local first = false
+  if entry.window > 0 then
+    dedup = dedup + 1
+    entry.key = KEYS[dedup]
+    first = seen[entry.key] or redis.call('GET', entry.key)
+    seen[entry.key] = first or entry.id
+  end
+  if not first then
+    fresh[#fresh + 1] = entry
+  elseif not repeated or first ~= entry.id then -- a repeat finds its own id: no duplicate
+    answer[#answer + 1] = position
+    answer[#answer + 1] = first
+  end
+  position = position + 1
+end
+if repeated then return {'repeated', now, unpack(answer)} end
+
+local most = tonumber(redis.call('HGET', config, 'max_length') or 0)
+local length = redis.call('LLEN', messages) + redis.call('ZCARD', delayed) -- also refuses wrong types before any write
+if most > 0 and length + plain + #fresh > most then return {'full', now, length, most} end
+
+if producer ~= '' then redis.call('HSET', producers, producer, ARGV[2] .. ' ' .. string.format('%.0f', now)) end
+for from = 4, first_option - 1, 1000 do
+  redis.call('LPUSH', messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))
+end
+for _, entry in ipairs(fresh) do
+  if entry.key then redis.call('SET', entry.key, entry.id, 'PX', entry.window) end
+  if entry.delay > 0 then
+    file(delayed, index, now + entry.delay, entry.id, entry.element)
+  else
+    redis.call('LPUSH', messages, entry.element)
+  end
+end
+if plain + #fresh > 0 then redis.call('HINCRBY', counters, 'enqueued', plain + #fresh) end
+if #answer > 0 then redis.call('HINCRBY', counters, 'deduplicated', #answer / 2) end
+return {'ok', now, unpack(answer)}

@@ -1,0 +1,9 @@
+-- register: a consumer starts its life, before it can hold anything.
+--
+-- KEYS  1 consumers  2 lease
+-- ARGV  1 consumer  2 lease ms
+-- Returns 1
+-- uses: now
+redis.call('SADD', KEYS[1], ARGV[1])
+redis.call('SET', KEYS[2], now_ms() + ARGV[2])
+return 1

@@ -1,0 +1,5 @@
+-- The only clock: the Redis server's, in ms. No client's clock decides anything.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end

@@ -1,0 +1,292 @@
+"""The element: what lies in a list, and the message a handler sees.
+
+An element is one MessagePack array, described for other languages in docs/wire-format.md. Every push writes a new
+nonce, so that no two copies of a message are ever equal bytes and an LREM removes exactly what was meant.
+"""
+
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import msgspec
+
+from reliq import settings
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
+
+Body = bytes | bytearray | memoryview | str | dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
+
+_ID = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+class Failure(msgspec.Struct, omit_defaults=True, frozen=True):
+    """One failure of a message, as its history keeps it."""
+
+    at: int  #: ms since the epoch, the worker's clock
+    worker: str
+    error_class: str
+    text: str
+
+
+class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
+    """What only some messages carry; absent from the element of all others."""
+
+    expires_at: int = 0  #: ms since the epoch; 0 = never
+    routing_key: str = ""
+    reason: str = ""  #: why it is a dead letter
+    errors: tuple[Failure, ...] = ()
+
+
+class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The array of the wire format, field by field."""
+
+    version: Literal[1]
+    id: str
+    nonce: int
+    deliveries: int
+    failures: int
+    redelivered: bool
+    enqueued_at: int
+    headers: dict[str, str]
+    body: bytes
+    extra: Extra | None = None
+
+
+_NO_EXTRA = Extra()
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Envelope).decode
+
+# Our own generator: a user who seeds `random` must not get the ids of another process, nor a forked child its parent's.
+_random = random.Random()
+os.register_at_fork(after_in_child=_random.seed)
+
+
+def new_id() -> str:
+    """A UUIDv7 (RFC 9562): sortable by the millisecond it was made in."""
+    bits = _random.getrandbits(74)
+    value = (time.time_ns() // 1_000_000) << 80 | 7 << 76 | (bits >> 62) << 64 | 2 << 62 | bits & (1 << 62) - 1
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def new_nonce() -> int:
+    """64 random bits that make one push of a message unlike every other."""
+    return _random.getrandbits(64)
+
+
+class Undecodable(Exception):
+    """The bytes are no element of this version."""
+
+
+class Message:
+    """A message as a handler or a consumer holds it."""
+
+    __slots__ = ("_envelope", "element", "lost", "queue")
+
+    def __init__(self, queue: str, element: bytes, envelope: Envelope) -> None:
+        self.queue = queue
+        self.element = element  #: the exact bytes in the processing list
+        self._envelope = envelope
+        self.lost = False  #: True once its lease was lost or its time limit passed: stop, the result is not wanted
+
+    @classmethod
+    def decode(cls, queue: str, element: bytes) -> Self:
+        """Read an element; raises Undecodable."""
+        try:
+            return cls(queue, element, _decode(element))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Undecodable(str(error)) from None
+
+    @property
+    def id(self) -> str:
+        return self._envelope.id
+
+    @property
+    def body(self) -> bytes:
+        return self._envelope.body
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self._envelope.headers
+
+    @property
+    def deliveries(self) -> int:
+        """How many holders vanished with it."""
+        return self._envelope.deliveries
+
+    @property
+    def failures(self) -> int:
+        """How many times a handler failed on it."""
+        return self._envelope.failures
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether a holder vanished while it had this message."""
+        return self._envelope.redelivered
+
+    @property
+    def enqueued_at(self) -> int:
+        """When it was first sent: ms since the epoch, the producer's clock."""
+        return self._envelope.enqueued_at
+
+    @property
+    def expires_at(self) -> int:
+        """When it expires: ms since the epoch, the Redis server's clock; 0 = never."""
+        return (self._envelope.extra or _NO_EXTRA).expires_at
+
+    @property
+    def routing_key(self) -> str:
+        return (self._envelope.extra or _NO_EXTRA).routing_key
+
+    @property
+    def reason(self) -> str:
+        return (self._envelope.extra or _NO_EXTRA).reason
+
+    @property
+    def errors(self) -> tuple[Failure, ...]:
+        """Its failures so far: the first and the latest nine, oldest first."""
+        return (self._envelope.extra or _NO_EXTRA).errors
+
+    def json(self) -> Any:
+        """The body read as JSON; raises InvalidMessage."""
+        try:
+            return msgspec.json.decode(self._envelope.body)
+        except msgspec.MsgspecError as error:
+            raise InvalidMessage(f"the body of message {self.id} is not JSON: {error}") from None
+
+    def again(self, **changes: Any) -> bytes:
+        """The element of another push of this message: a new nonce, and the envelope's fields that changed."""
+        return _encode(msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes))
+
+    def failed(self, failure: Failure, reason: str = "", charged: bool = True) -> bytes:
+        """The element after a failure: one more in its history, and the reason if it is now a dead letter."""
+        extra = self._envelope.extra or _NO_EXTRA
+        errors = _capped((*extra.errors, failure))
+        return self.again(
+            failures=self.failures + charged,
+            extra=msgspec.structs.replace(extra, errors=errors, reason=reason),
+        )
+
+    def buried(self, reason: str, deliveries: int | None = None) -> bytes:
+        """The element of a dead letter that died without a handler's failure."""
+        extra = msgspec.structs.replace(self._envelope.extra or _NO_EXTRA, reason=reason)
+        return self.again(extra=extra, deliveries=self.deliveries if deliveries is None else deliveries)
+
+    def revived(self, keep_failures: bool) -> bytes:
+        """The element of a redriven dead letter: no reason, no expiry, and a fresh start unless told otherwise."""
+        extra = self._envelope.extra or _NO_EXTRA
+        if keep_failures:
+            kept = Extra(routing_key=extra.routing_key, errors=extra.errors)
+            return self.again(redelivered=False, deliveries=0, extra=kept)
+        kept = Extra(routing_key=extra.routing_key)
+        return self.again(redelivered=False, deliveries=0, failures=0, extra=kept if kept.routing_key else None)
+
+    def __repr__(self) -> str:
+        return f"<Message {self.id} of {self.queue}: {len(self.body)} bytes, failures={self.failures}>"
+
+
+def wrapped(raw: bytes) -> tuple[str, bytes]:
+    """A dead letter around bytes that do not decode: its new id, and its element with the raw bytes as the body."""
+    identity = new_id()
+    now = time.time_ns() // 1_000_000
+    return identity, _encode(Envelope(1, identity, new_nonce(), 0, 0, False, now, {}, raw, Extra(reason="decode")))
+
+
+def cut(text: str, largest: int = settings.ERROR_LARGEST) -> str:
+    """The text in at most `largest` bytes of UTF-8, its middle left out; lone surrogates replaced."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= largest:
+        return data.decode()
+    half = (largest - 5) // 2
+    return data[:half].decode("utf-8", "ignore") + " ... " + data[-half:].decode("utf-8", "ignore")
+
+
+def _capped(errors: tuple[Failure, ...]) -> tuple[Failure, ...]:
+    """The first failure and the latest ones; those between keep only the last line of their text."""
+    if len(errors) > settings.ERRORS_KEPT:
+        errors = errors[:1] + errors[1 - settings.ERRORS_KEPT :]
+    first, *between, last = errors if len(errors) > 1 else (None, *errors)
+    short = [msgspec.structs.replace(one, text=cut(one.text.strip().rpartition("\n")[2], 200)) for one in between]
+    return ((first,) if first else ()) + (*short, last)
+
+
+class NewMessage:
+    """A message to be sent, with the options of its own that `send_many` cannot give to a bare body."""
+
+    __slots__ = ("body", "dedup_key", "delay", "headers", "id", "ttl", "window")
+
+    def __init__(
+        self,
+        body: Body,
+        *,
+        id: str | None = None,
+        delay: settings.Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        dedup_key: str | None = None,
+        window: settings.Duration = "10m",
+        ttl: settings.Duration | None = None,
+    ) -> None:
+        """Check and encode at once: the call that enqueues it has nothing left to refuse.
+
+        `delay`: how long it stays invisible. `dedup_key`: within `window`, a second message with this key is not
+        enqueued and answers the id of the first. `ttl`: how long after sending it may still be started; then it is a
+        dead letter with reason `expired`. Raises InvalidMessage, InvalidName.
+        """
+        self.body = encode_body(body)
+        self.id = new_id() if id is None else check_id(id)
+        self.headers = check_headers(headers) if headers else {}
+        self.dedup_key = dedup_key
+        if dedup_key is not None and (not isinstance(dedup_key, str) or not dedup_key):
+            raise InvalidMessage(f"dedup_key is {dedup_key!r}: it must be a text that is not empty")
+        try:
+            self.delay = settings.seconds(delay, "delay") if delay else 0.0
+            self.window = settings.seconds(window, "window", shortest=0.001)
+            self.ttl = None if ttl is None else settings.seconds(ttl, "ttl", shortest=0.001)
+        except InvalidSetting as error:
+            raise InvalidMessage(str(error)) from None
+
+    def element(self, now: int, routing_key: str = "") -> bytes:
+        """Its element, sent at `now` (ms since the epoch, as near the Redis server's clock as is known)."""
+        extra = None
+        if self.ttl is not None or routing_key:
+            expires_at = 0 if self.ttl is None else now + round(self.ttl * 1000)
+            extra = Extra(expires_at=expires_at, routing_key=routing_key)
+        return _encode(Envelope(1, self.id, new_nonce(), 0, 0, False, now, self.headers, self.body, extra))
+
+
+_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def encode_body(body: Body) -> bytes:
+    """bytes as they are, a text as UTF-8, anything else as JSON; raises InvalidMessage."""
+    if isinstance(body, bytes):
+        data = body
+    elif isinstance(body, (bytearray, memoryview)):
+        data = bytes(body)
+    else:
+        try:
+            data = (body if isinstance(body, str) else _strict_json(body)).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            kind = type(body).__name__
+            raise InvalidMessage(f"a body of type {kind} is neither bytes, text nor JSON: {error}") from None
+    return data
+
+
+def check_id(value: object) -> str:
+    if not isinstance(value, str) or _ID.fullmatch(value) is None:
+        raise InvalidName(f"message id {cut(repr(value), 80)}: use 1 to 128 printable ASCII characters without spaces")
+    return value
+
+
+def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    try:
+        checked = dict(headers)
+        size = sum(len(name.encode()) + len(value.encode()) for name, value in checked.items())
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidMessage("headers must map texts to texts, all of them valid Unicode") from None
+    if size > settings.HEADERS_LARGEST:
+        raise InvalidMessage(f"the headers take {size} bytes, the limit is {settings.HEADERS_LARGEST}")
+    return checked

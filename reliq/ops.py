@@ -1,0 +1,324 @@
+"""Transitions as values: which script, which keys, which arguments, and how to read the reply. Pure; `store` runs them.
+
+Longer protocols are generators ("steps") that yield what they want done and are sent the reply, so that the sync
+client, the asyncio client and the model checker in tests/model run the very same code.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Generic, Literal, TypeVar
+
+from reliq.keys import QUEUES, QueueKeys
+
+T = TypeVar("T")
+Argument = bytes | str | int | float
+
+
+class Script:
+    """A Lua script: its file, with the shared functions that its `-- uses:` line names in front."""
+
+    def __init__(self, name: str) -> None:
+        source = _read(f"{name}.lua")
+        uses = re.search(r"^-- uses: (.+)$", source, re.MULTILINE)
+        shared = [_read(f"shared/{one}.lua") for one in uses[1].split(", ")] if uses else []
+        self.name = name
+        self.source = "\n".join([*shared, source])
+        self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+def _read(path: str) -> str:
+    return resources.files("reliq").joinpath("lua", path).read_text(encoding="utf-8")
+
+
+def _as_is(reply: Any) -> Any:
+    return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Generic[T]):
+    """One command.
+
+    `repeatable`: running it twice is as good as once, so a lost reply may be answered by sending it again.
+    `blocks`: seconds the server may take before it answers.
+    """
+
+    command: tuple[Argument, ...]
+    read: Callable[[Any], T] = _as_is
+    script: Script | None = None
+    repeatable: bool = True
+    blocks: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """WATCH these keys, on a connection that this run of steps keeps to itself until its Transaction."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """MULTI ... EXEC. Answers the list of replies, or None: a watched key was touched and nothing was done.
+
+    With an empty list: UNWATCH.
+    """
+
+    ops: tuple[Op[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Wait, without holding a connection that watches."""
+
+    seconds: float
+
+
+Request = Op[Any] | Sequence[Op[Any]] | Watch | Transaction | Sleep
+Steps = Generator[Request, Any, T]
+
+_SCRIPTS: dict[str, Script] = {}
+
+
+def _script(name: str, keys: Sequence[str], arguments: Iterable[Argument], read: Callable[[Any], T] = _as_is) -> Op[T]:
+    script = _SCRIPTS.get(name)
+    if script is None:
+        script = _SCRIPTS[name] = Script(name)
+    return Op(("EVALSHA", script.sha, len(keys), *keys, *arguments), read, script)
+
+
+def milliseconds(seconds: float) -> int:
+    """At least 1, where the time is not 0: a short delay or lease must not become none."""
+    return max(1, round(seconds * 1000)) if seconds else 0
+
+
+# --- enqueue ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The enqueue script's answer. `first_ids` maps the position among the entries with options to the first id."""
+
+    status: Literal["ok", "repeated", "full"]
+    now: int
+    first_ids: dict[int, str]
+    length: int = 0
+    max_length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message to enqueue that is delayed, or has a deduplication key."""
+
+    id: str
+    element: bytes
+    delay: float
+    dedup_key: str | None
+    window: float
+
+
+def enqueue(
+    keys: QueueKeys, plain: Sequence[bytes], entries: Sequence[Entry] = (), producer: str = "", sequence: int = 0
+) -> Op[Enqueued]:
+    """Repeatable only with a producer's sequence: the script then knows a call it has carried out."""
+    names = [keys.messages, keys.delayed, keys.counters, keys.config, keys.producers, keys.index]
+    arguments: list[Argument] = [producer, sequence, len(plain), *plain]
+    for entry in entries:
+        window = 0.0
+        if entry.dedup_key is not None:
+            names.append(keys.dedup(entry.dedup_key))
+            window = entry.window
+        arguments += (entry.id, entry.element, milliseconds(entry.delay), milliseconds(window))
+    op = _script("enqueue", names, arguments, _read_enqueued)
+    return op if producer else Op(op.command, op.read, op.script, repeatable=False)
+
+
+def _read_enqueued(reply: list[Any]) -> Enqueued:
+    status, now, *rest = reply
+    if status == b"full":
+        return Enqueued("full", now, {}, *rest)
+    firsts = {position: first.decode() for position, first in zip(rest[::2], rest[1::2], strict=True)}
+    return Enqueued("repeated" if status == b"repeated" else "ok", now, firsts)
+
+
+def announce(queue: str) -> Op[int]:
+    """Enter the queue into the set of all queues: monitors and dashboards look there."""
+    return Op(("SADD", QUEUES, queue))
+
+
+# --- consumers -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What claim, and settle with a claim, answer. `codes`: one of d, a, l a settled message."""
+
+    status: Literal["ok", "paused", "lost"]
+    now: int
+    elements: list[bytes]
+    codes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where a message goes from processing that is not acked.
+
+    `counter` is the field of the queue's counters that moves with it.
+    """
+
+    element: bytes
+    destination: Literal["head", "tail", "delayed", "dead", "gone"]
+    counter: str
+    id: str = ""
+    again: bytes = b""
+    delay: float = 0.0
+
+
+def register(keys: QueueKeys, consumer: str, lease: float) -> Op[int]:
+    return _script("register", (keys.consumers, keys.lease(consumer)), (consumer, milliseconds(lease)))
+
+
+def claim(keys: QueueKeys, consumer: str, lease: float, limit: int) -> Op[Claimed]:
+    """Not repeatable by itself: a claim whose reply was lost has moved messages that only a read-back finds."""
+    names = (keys.messages, keys.processing(consumer), keys.lease(consumer), keys.counters, keys.config)
+    op = _script("claim", names, (milliseconds(lease), limit), _read_claimed)
+    return Op(op.command, op.read, op.script, repeatable=False)
+
+
+def block(keys: QueueKeys, consumer: str, seconds: float) -> Op[bytes | None]:
+    """The claim of an idle consumer: wait for one message."""
+    processing = keys.processing(consumer)
+    command = ("BLMOVE", keys.messages, processing, "RIGHT", "LEFT", f"{seconds:.3f}")
+    return Op(command, repeatable=False, blocks=seconds)
+
+
+def settle(
+    keys: QueueKeys,
+    consumer: str,
+    lease: float,
+    acks: Sequence[bytes],
+    moves: Sequence[Move] = (),
+    limit: int = 0,
+    uncounted: int = 0,
+) -> Op[Claimed]:
+    """Ack, move the others, and claim up to `limit` next ones. Repeatable as long as it claims nothing."""
+    names = (
+        keys.messages, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.counters,
+        keys.config, keys.index,
+    )  # fmt: skip
+    arguments: list[Argument] = [milliseconds(lease), limit, len(acks), uncounted, *acks]
+    for move in moves:
+        delay = milliseconds(move.delay)
+        arguments += (move.element, move.destination, move.counter, delay, move.id, move.again)
+    op = _script("settle", names, arguments, _read_settled)
+    return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
+
+
+def _read_claimed(reply: list[Any]) -> Claimed:
+    return Claimed(reply[0].decode(), reply[1], reply[2:])
+
+
+def _read_settled(reply: list[Any]) -> Claimed:
+    return Claimed(reply[0].decode(), reply[1], reply[3:], reply[2].decode())
+
+
+def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[bool]:
+    return _script("heartbeat", (keys.lease(consumer),), (milliseconds(lease),), bool)
+
+
+def read_back(keys: QueueKeys, consumer: str) -> Op[list[bytes]]:
+    """What this consumer holds, newest first."""
+    return Op(("LRANGE", keys.processing(consumer), 0, -1))
+
+
+def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:
+    names = (keys.consumers, keys.processing(consumer), keys.lease(consumer))
+    return _script("forget", names, (consumer, int(leaving)), bool)
+
+
+# --- monitor ---------------------------------------------------------------------------------------------------------
+
+
+def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
+    """Answers how many were promoted, and in how many ms the next is due (-1: none)."""
+    return _script("promote", (keys.messages, keys.delayed, keys.counters, keys.index), (limit,), tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """One message that the monitor takes back from a consumer whose lease is over."""
+
+    element: bytes
+    counter: Literal["reclaimed", "dead:max_deliveries", "dead:decode"]
+    id: str
+    again: bytes
+
+
+def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Sequence[Return]) -> Op[int]:
+    names = (keys.messages, keys.processing(consumer), keys.lease(consumer), keys.dead, keys.counters, keys.index)
+    arguments: list[Argument] = [deadline]
+    for one in returns:
+        arguments += (one.element, one.counter, one.id, one.again)
+    return _script("reclaim", names, arguments)
+
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Revival:
+    """A dead letter and the element it becomes."""
+
+    element: bytes
+    id: str
+    again: bytes
+
+
+def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
+    arguments = [part for one in revivals for part in (one.element, one.id, one.again)]
+    return _script("redrive", (keys.messages, keys.dead, keys.counters, keys.index), arguments)
+
+
+def discard(
+    keys: QueueKeys, letters: Sequence[tuple[bytes, str]], counter: Literal["purged_dead", "trimmed"]
+) -> Op[int]:
+    """Remove dead letters, given as element and id."""
+    arguments = [counter, *(part for letter in letters for part in letter)]
+    return _script("discard", (keys.dead, keys.counters, keys.index), arguments)
+
+
+def cancel(keys: QueueKeys, identity: str) -> Op[bool]:
+    return _script("cancel", (keys.delayed, keys.counters, keys.index), (identity,), bool)
+
+
+def purge(keys: QueueKeys, limit: int) -> Op[int]:
+    return _script("purge", (keys.messages, keys.delayed, keys.counters, keys.index), (limit,))
+
+
+# --- plain reads and writes ------------------------------------------------------------------------------------------
+
+
+def server_time() -> Op[int]:
+    """ms since the epoch, the Redis server's clock."""
+    return Op(("TIME",), lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)
+
+
+def read_hash(key: str) -> Op[dict[str, str]]:
+    return Op(("HGETALL", key), _read_hash)
+
+
+def _read_hash(reply: Any) -> dict[str, str]:
+    if isinstance(reply, dict):  # RESP3
+        return {name.decode(): value.decode() for name, value in reply.items()}
+    return {name.decode(): value.decode() for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def members(key: str) -> Op[list[str]]:
+    return Op(("SMEMBERS", key), lambda reply: sorted(one.decode() for one in reply))
+
+
+def command(*parts: Argument, repeatable: bool = True) -> Op[Any]:
+    """Any other command."""
+    return Op(parts, repeatable=repeatable)

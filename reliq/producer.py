@@ -1,0 +1,45 @@
+"""The producer's identity: how the enqueue script knows a call that it has already carried out."""
+
+import os
+import secrets
+from collections import deque
+
+
+class Lane:
+    """One producer as Redis knows it: an id, and the number of its latest call.
+
+    A lane has one call under way at a time. Two at once could arrive in the wrong order, and the earlier one would
+    then be taken for a repeat and be lost.
+    """
+
+    __slots__ = ("_pid", "producer", "sequence")
+
+    def __init__(self) -> None:
+        self.producer = secrets.token_hex(8)
+        self.sequence = 0
+        self._pid = os.getpid()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether it belongs to the process that forked this one."""
+        return self._pid != os.getpid()
+
+
+class Lanes:
+    """As many lanes as calls that were ever under way at once; each is used again by a later call."""
+
+    def __init__(self) -> None:
+        self._free: deque[Lane] = deque()
+
+    def take(self) -> Lane:
+        while True:
+            try:
+                lane = self._free.pop()
+            except IndexError:
+                lane = Lane()
+            if not lane.inherited:
+                lane.sequence += 1
+                return lane
+
+    def give_back(self, lane: Lane) -> None:
+        self._free.append(lane)

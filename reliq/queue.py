@@ -1,0 +1,321 @@
+"""A queue as producers and operators see it: send, stats, policy, pause, purge.
+
+`QueueSteps` is the whole of it, as steps; `Queue` runs them on threads, `reliq.aio.Queue` on an event loop.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from reliq import ops, settings
+from reliq.consumer import Consumer
+from reliq.dead_letters import DeadLetters
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
+from reliq.keys import QueueKeys
+from reliq.message import Body, Message, NewMessage, Undecodable, check_id
+from reliq.ops import Steps
+from reliq.producer import Lanes
+from reliq.settings import Duration, whole
+from reliq.store import Store
+
+_ANNOUNCE_EVERY = 60.0
+_PURGE_STEP = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A queue at one instant."""
+
+    queue: str
+    ready: int
+    processing: int
+    delayed: int
+    dead: int
+    oldest_ready_age: float  #: seconds since the next message was sent; 0.0 when none is ready
+    consumers: int
+    paused: bool
+    counters: dict[str, int] = field(default_factory=dict)  #: since the queue exists: enqueued, acked, retried, ...
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A queue's policy. It lives in Redis, so that every producer, worker and monitor follows the same."""
+
+    max_length: int | None = None  #: messages ready and delayed, above which sends raise QueueFull
+    max_deliveries: int = settings.MAX_DELIVERIES
+    dead_max_age: float | None = None  #: seconds a dead letter is kept
+    dead_max_count: int | None = None  #: dead letters that are kept, the latest
+    paused: bool = False
+
+
+class QueueSteps:
+    """What can be done to a queue, without the doing."""
+
+    def __init__(self, name: str, lanes: Lanes, max_body: int = settings.BODY_LARGEST) -> None:
+        self.keys = QueueKeys(name)
+        self._lanes = lanes
+        self._max_body = max_body
+        self._announced_at = float("-inf")
+        self._clock_offset: float | None = None  #: ms the server's clock is ahead of ours
+
+    def send(self, message: NewMessage, routing_key: str = "") -> Steps[str]:
+        (identity,) = yield from self.send_many([message], routing_key)
+        return identity
+
+    def send_many(self, messages: Sequence[NewMessage], routing_key: str = "") -> Steps[list[str]]:
+        """Enqueue them, 1,000 a round trip; the ids, for a duplicate the id of its first message."""
+        ids: list[str] = []
+        if self._clock_offset is None and any(message.ttl is not None for message in messages):
+            self._note_clock((yield ops.server_time()))
+        for start in range(0, len(messages), settings.BATCH_LARGEST):
+            batch = messages[start : start + settings.BATCH_LARGEST]
+            lane = self._lanes.take()
+            try:
+                ids += yield from self._enqueue(batch, routing_key, lane.producer, lane.sequence)
+            except OutcomeUnknown as error:
+                raise OutcomeUnknown(str(error), tuple(message.id for message in batch), tuple(ids)) from None
+            finally:
+                self._lanes.give_back(lane)
+        return ids
+
+    def _enqueue(
+        self, batch: Sequence[NewMessage], routing_key: str, producer: str, sequence: int
+    ) -> Steps[list[str]]:
+        now = self._now()
+        # Order within a call is kept, so one deduplication key in it makes all of them entries with options.
+        dedup = any(message.dedup_key is not None for message in batch)
+        with_options = [message for message in batch if dedup or message.delay]
+        plain = [] if dedup else [message.element(now, routing_key) for message in batch if not message.delay]
+        entries = [
+            ops.Entry(one.id, one.element(now, routing_key), one.delay, one.dedup_key, one.window)
+            for one in with_options
+        ]
+        enqueue = ops.enqueue(self.keys, plain, entries, producer, sequence)
+        if time.monotonic() - self._announced_at > _ANNOUNCE_EVERY:
+            _, answer = yield [ops.announce(self.keys.queue), enqueue]
+            self._announced_at = time.monotonic()
+        else:
+            answer = yield enqueue
+        self._note_clock(answer.now)
+        if answer.status == "full":
+            raise QueueFull(
+                f"queue {self.keys.queue!r} holds {answer.length} of at most {answer.max_length} messages; "
+                f"none of the {len(batch)} was enqueued"
+            )
+        if not answer.first_ids:
+            return [message.id for message in batch]
+        firsts = {id(with_options[position]): first for position, first in answer.first_ids.items()}
+        return [firsts.get(id(message), message.id) for message in batch]
+
+    def _now(self) -> int:
+        return time.time_ns() // 1_000_000 + round(self._clock_offset or 0)
+
+    def _note_clock(self, server: int) -> None:
+        self._clock_offset = server - time.time_ns() / 1e6
+
+    def prepared(self, body: Body | NewMessage, options: Mapping[str, Any], index: int | None = None) -> NewMessage:
+        """Check one message completely, before anything is sent; raises InvalidMessage or InvalidName."""
+        try:
+            message = body if isinstance(body, NewMessage) else NewMessage(body, **options)
+            if len(message.body) > self._max_body:
+                raise InvalidMessage(
+                    f"the body has {len(message.body)} bytes, the limit is {self._max_body}: "
+                    "store it elsewhere and send a reference, or raise max_body"
+                )
+            return message
+        except InvalidMessage as error:
+            if index is None:
+                raise
+            raise InvalidMessage(f"message {index} of the call: {error}; nothing was enqueued", index) from None
+        except InvalidName as error:
+            if index is None:
+                raise
+            raise InvalidMessage(f"message {index} of the call: {error}; nothing was enqueued", index) from None
+
+    def prepared_many(self, bodies: Iterable[Body | NewMessage], options: Mapping[str, Any]) -> list[NewMessage]:
+        if isinstance(bodies, (str, bytes, bytearray, dict)):
+            raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
+        return [self.prepared(body, options, index) for index, body in enumerate(bodies)]
+
+    def stats(self) -> Steps[Stats]:
+        keys = self.keys
+        consumers = yield ops.members(keys.consumers)
+        # One transaction: a message that moves meanwhile is counted once.
+        reads = (
+            ops.command("LLEN", keys.messages),
+            ops.command("ZCARD", keys.delayed),
+            ops.command("ZCARD", keys.dead),
+            ops.read_hash(keys.counters),
+            ops.command("HGET", keys.config, "paused"),
+            ops.command("LINDEX", keys.messages, -1),
+            ops.server_time(),
+            *(ops.command("LLEN", keys.processing(consumer)) for consumer in consumers),
+        )
+        ready, delayed, dead, counters, paused, oldest, now, *held = yield ops.Transaction(reads)
+        return Stats(
+            queue=keys.queue,
+            ready=ready,
+            processing=sum(held),
+            delayed=delayed,
+            dead=dead,
+            oldest_ready_age=self._age(oldest, now),
+            consumers=len(consumers),
+            paused=paused is not None,
+            counters={name: int(count) for name, count in sorted(counters.items())},
+        )
+
+    def _age(self, oldest: bytes | None, now: int) -> float:
+        if oldest is None:
+            return 0.0
+        try:
+            return max(0.0, (now - Message.decode(self.keys.queue, oldest).enqueued_at) / 1000)
+        except Undecodable:
+            return 0.0
+
+    def config(self) -> Steps[Config]:
+        return _read_config((yield ops.read_hash(self.keys.config)))
+
+    def configure(self, changes: Mapping[str, Any]) -> Steps[Config]:
+        """Set the fields given; None returns one to its default. Raises InvalidSetting."""
+        to_set: list[str | int | float] = []
+        to_delete: list[str] = []
+        for name, value in changes.items():
+            if value is None:
+                to_delete.append(name)
+            else:
+                to_set += (name, _checked_config(name, value))
+        wanted = [ops.announce(self.keys.queue), ops.command("HINCRBY", self.keys.config, "version", 1)]
+        if to_set:
+            wanted.append(ops.command("HSET", self.keys.config, *to_set))
+        if to_delete:
+            wanted.append(ops.command("HDEL", self.keys.config, *to_delete))
+        yield wanted
+        return (yield from self.config())
+
+    def pause(self) -> Steps[None]:
+        yield [ops.announce(self.keys.queue), ops.command("HSET", self.keys.config, "paused", 1)]
+
+    def resume(self) -> Steps[None]:
+        yield ops.command("HDEL", self.keys.config, "paused")
+
+    def purge(self) -> Steps[int]:
+        removed = 0
+        while step := (yield ops.purge(self.keys, _PURGE_STEP)):
+            removed += step
+        return removed
+
+    def cancel(self, identity: str) -> Steps[bool]:
+        return (yield ops.cancel(self.keys, check_id(identity)))
+
+
+def _read_config(values: Mapping[str, str]) -> Config:
+    def number(name: str) -> int | None:
+        return int(values[name]) if name in values else None
+
+    return Config(
+        max_length=number("max_length"),
+        max_deliveries=number("max_deliveries") or settings.MAX_DELIVERIES,
+        dead_max_age=float(values["dead_max_age"]) if "dead_max_age" in values else None,
+        dead_max_count=number("dead_max_count"),
+        paused="paused" in values,
+    )
+
+
+def _checked_config(name: str, value: Any) -> int | float:
+    match name:
+        case "max_length" | "dead_max_count":
+            return whole(value, name, 1, 10**12)
+        case "max_deliveries":
+            return whole(value, name, 1, 10_000)
+        case "dead_max_age":
+            return settings.seconds(value, name, shortest=1.0)
+        case _:
+            _no_such_setting(name)
+
+
+def _no_such_setting(name: str) -> NoReturn:
+    known = "max_length, max_deliveries, dead_max_age, dead_max_count"
+    raise InvalidSetting(f"a queue has no setting {name!r}; it has {known}")
+
+
+class Queue:
+    """A queue. Made by `Reliq.queue(name)`; any number of threads may use it."""
+
+    def __init__(self, store: Store, steps: QueueSteps) -> None:
+        self._store = store
+        self._steps = steps
+        self.name = steps.keys.queue
+        self.dead = DeadLetters(store, steps.keys)
+
+    def send(
+        self,
+        body: Body | NewMessage,
+        *,
+        id: str | None = None,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        dedup_key: str | None = None,
+        window: Duration = "10m",
+        ttl: Duration | None = None,
+    ) -> str:
+        """Enqueue one message and answer its id; the options are those of NewMessage.
+
+        A call whose answer is lost is repeated by itself, for 5 seconds, and enqueues once: the script knows the
+        producer's sequence. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and
+        OutcomeUnknown (it may be).
+        """
+        options = {
+            "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
+        }  # fmt: skip
+        return self._store.run(self._steps.send(self._steps.prepared(body, options)))
+
+    def send_many(
+        self,
+        bodies: Iterable[Body | NewMessage],
+        *,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        ttl: Duration | None = None,
+    ) -> list[str]:
+        """Enqueue many, 1,000 a round trip, and answer their ids. Bodies, or NewMessages with options of their own.
+
+        All are checked before the first is sent: InvalidMessage names the index, and nothing of the call is enqueued.
+        Otherwise raises as `send`; `OutcomeUnknown.sent` has the ids of the batches that were surely enqueued.
+        """
+        messages = self._steps.prepared_many(bodies, {"delay": delay, "headers": headers, "ttl": ttl})
+        return self._store.run(self._steps.send_many(messages))
+
+    def stats(self) -> Stats:
+        """How many are where, and the counters."""
+        return self._store.run(self._steps.stats())
+
+    def config(self) -> Config:
+        """The policy that is in force."""
+        return self._store.run(self._steps.config())
+
+    def configure(self, **changes: Any) -> Config:
+        """Change the policy: max_length, max_deliveries, dead_max_age, dead_max_count. None = back to the default."""
+        return self._store.run(self._steps.configure(changes))
+
+    def pause(self) -> None:
+        """No message is started from now on, by anybody; sends go on. What is running, runs to its end."""
+        self._store.run(self._steps.pause())
+
+    def resume(self) -> None:
+        self._store.run(self._steps.resume())
+
+    def purge(self) -> int:
+        """Remove what is ready and delayed, for good; how many that were."""
+        return self._store.run(self._steps.purge())
+
+    def cancel(self, id: str) -> bool:
+        """Remove a delayed message (a first delivery or a retry). True only if it had not been promoted: it never runs."""
+        return self._store.run(self._steps.cancel(id))
+
+    def consumer(self, lease: Duration = settings.LEASE) -> Consumer:
+        """A consumer to claim and settle by hand, as a context."""
+        return Consumer(self._store, self._steps.keys, lease)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name} at {self._store.where}>"

@@ -1,0 +1,61 @@
+"""Defaults, limits, and the one reader of durations."""
+
+import math
+import re
+from datetime import timedelta
+
+from reliq.errors import InvalidSetting
+
+DEFAULT_URL = "redis://localhost:6379/0"
+
+LEASE = 15.0  #: seconds a consumer may be silent before the monitor takes its messages back
+LEASE_SHORTEST = 1.0
+LEASE_LONGEST = 12 * 3600.0
+HEARTBEATS_PER_LEASE = 3  #: two heartbeats may be missed
+BLOCK = 2.0  #: seconds an idle consumer waits in Redis; bounds shutdown and half-open connections
+SOCKET_MARGIN = 3.0  #: seconds a reply may take beyond the time its command blocks
+SEND_TIMEOUT = 5.0  #: seconds in which a producer repeats a call whose reply was lost
+SCAN_INTERVAL = 0.5  #: seconds between two looks of the monitor
+GRACE = 25.0  #: seconds a worker finishes what it runs after SIGTERM; Kubernetes kills after 30
+
+BODY_LARGEST = 256 * 1024  #: bytes
+HEADERS_LARGEST = 16 * 1024  #: bytes, names and values together
+DELAY_LONGEST = 366 * 86_400.0
+ERROR_LARGEST = 4096  #: bytes of one error's text that are kept
+ERRORS_KEPT = 10  #: the first failure and the latest nine
+BATCH_LARGEST = 1000  #: messages in one call of a script
+
+MAX_DELIVERIES = 5  #: holders that may vanish with a message before it is a dead letter
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+Duration = float | int | str | timedelta
+
+
+def seconds(value: Duration, what: str, shortest: float = 0.0, longest: float = DELAY_LONGEST) -> float:
+    """Read a duration: a number of seconds, a text such as "90s", "1.5h", "250ms", or a timedelta.
+
+    Raises InvalidSetting naming `what` for anything else, NaN, and values outside [shortest, longest].
+    """
+    if isinstance(value, timedelta):
+        number = value.total_seconds()
+    elif isinstance(value, str):
+        match = _DURATION.fullmatch(value.strip())
+        if match is None:
+            raise InvalidSetting(f'{what} is {value!r}: write seconds, or a number and a unit such as "90s" or "1h"')
+        number = float(match[1]) * _UNITS[match[2]]
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        raise InvalidSetting(f"{what} is {value!r}: give seconds, a text such as '90s', or a timedelta")
+    if not math.isfinite(number) or not shortest <= number <= longest:
+        raise InvalidSetting(f"{what} is {value!r}: it must be between {shortest:g} and {longest:g} seconds")
+    return number
+
+
+def whole(value: object, what: str, smallest: int, largest: int) -> int:
+    """Read a whole number in [smallest, largest]; raises InvalidSetting naming `what`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
+        raise InvalidSetting(f"{what} is {value!r}: it must be a whole number from {smallest} to {largest}")
+    return value
