@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from reliq import ops, settings
 from reliq.errors import InvalidSetting, LeaseLost, OutcomeUnknown, QueueFull, ReliqError
@@ -28,6 +28,7 @@ class Holdings:
         self.lease = lease
         self.consumer = owner
         self.held: dict[bytes, Message] = {}  #: by element, as the processing list has them
+        self.buried: list[Move] = []  #: put into the dead letters on claiming, because expired or undecodable
         self._registered = False
         self._uncertain = False  #: an answer was lost: the list may hold what we do not know of
         self._uncounted = 0  #: moved by BLMOVE, which moves no counter
@@ -39,7 +40,7 @@ class Holdings:
 
     def claim(self, limit: int) -> Steps[list[Message]]:
         """Up to `limit` messages, without waiting; oldest first."""
-        codes, messages = yield from self.settle((), (), limit)
+        _, messages = yield from self.settle((), (), limit)
         return messages
 
     def settle(
@@ -67,7 +68,7 @@ class Holdings:
             request = ops.claim(self.keys, self.consumer, self.lease, limit)
         else:
             request = ops.settle(self.keys, self.consumer, self.lease, acks, moves, limit, self._uncounted)
-        answer = yield from self._ask(request)
+        answer: ops.Claimed = yield from self._ask(request)
         self._uncounted = 0
         for element in acks:
             self.held.pop(element, None)
@@ -123,7 +124,7 @@ class Holdings:
         self._registered = self._uncertain = False
         self._uncounted = 0
 
-    def _ask(self, request: ops.Request) -> Steps[ops.Claimed]:
+    def _ask(self, request: ops.Request) -> Steps[Any]:
         try:
             return (yield request)
         except ReliqError:
@@ -162,6 +163,7 @@ class Holdings:
             messages.append(message)
         if dying:
             yield ops.settle(self.keys, self.consumer, self.lease, (), dying)
+            self.buried += dying
         return messages
 
 
@@ -193,6 +195,22 @@ def failure_now(worker: str, error_class: str, text: str) -> Failure:
 
 def checked_lease(lease: Duration) -> float:
     return seconds(lease, "lease", settings.LEASE_SHORTEST, settings.LEASE_LONGEST)
+
+
+def settleable(messages: Sequence[Message], move: Callable[[Message], Move] | None) -> tuple[list[bytes], list[Move]]:
+    """The acks, or with `move` the moves, of those messages whose lease was not lost; raises InvalidSetting."""
+    for message in messages:
+        if not isinstance(message, Message):
+            raise InvalidSetting(f"cannot settle {message!r}: give a message that claim() answered")
+    ours = [message for message in messages if not message.lost]
+    return ([message.element for message in ours], []) if move is None else ([], [move(message) for message in ours])
+
+
+def lease_lost(queue: str, lost: int, of: int) -> LeaseLost:
+    return LeaseLost(
+        f"the lease of this consumer of {queue!r} ran out and the monitor took back what it held: "
+        f"{lost} of the {of} messages of this call may be running elsewhere"
+    )
 
 
 class Consumer:
@@ -282,20 +300,12 @@ class Consumer:
 
     def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
         """Ack the messages, or move them; raises LeaseLost after it has settled those that were still held."""
-        for message in messages:
-            if not isinstance(message, Message):
-                raise InvalidSetting(f"cannot settle {message!r}: give a message that claim() answered")
-        ours = [message for message in messages if not message.lost]
-        acks = [message.element for message in ours] if move is None else []
-        moves = [] if move is None else [move(message) for message in ours]
+        acks, moves = settleable(messages, move)
         with self._lock:
             codes, _ = self._store.run(self._holdings.settle(acks, moves), self._link)
-        lost = len(messages) - len(ours) + codes.count("l")
+        lost = len(messages) - len(codes) + codes.count("l")
         if lost:
-            raise LeaseLost(
-                f"the lease of this consumer of {self._holdings.keys.queue!r} ran out and the monitor took back what it "
-                f"held: {lost} of the {len(messages)} messages of this call may be running elsewhere"
-            )
+            raise lease_lost(self._holdings.keys.queue, lost, len(messages))
 
     def _leases(self) -> list[Lease]:
         holdings = self._holdings

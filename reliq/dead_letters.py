@@ -84,6 +84,21 @@ class Filter:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, seconds(getattr(self, name), name))
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        ids: str | Iterable[str] | None = None,
+        reason: str | None = None,
+        error_class: str | None = None,
+        older_than: Duration | None = None,
+        newer_than: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> "Filter":
+        """The filter that a caller's keywords describe; raises InvalidSetting and InvalidName."""
+        known = None if ids is None else frozenset([ids] if isinstance(ids, str) else ids)
+        return cls(reason, error_class, older_than, newer_than, dict(headers or {}), known)
+
     @property
     def empty(self) -> bool:
         return self == Filter()
@@ -135,6 +150,10 @@ class Redriven:
 
 
 Progress = Callable[[int], None]
+
+
+def unwatched(matched: int) -> None:
+    """The progress that nobody looks at."""
 
 
 def _read_cursor(cursor: str) -> tuple[str, int]:
@@ -243,7 +262,7 @@ class DeadLetterSteps:
         """Retention: remove what is older than `max_age` seconds, then the oldest beyond `max_count`."""
         removed = 0
         if max_age is not None:
-            removed += yield from self.purge(Filter(older_than=max_age), False, "trimmed")
+            removed += yield from self.purge(Filter(older_than=max_age), everything=False, counter="trimmed")
         while max_count is not None:
             surplus = (yield ops.command("ZCARD", self.keys.dead)) - max_count
             if surplus <= 0:
@@ -310,7 +329,9 @@ class Relapses:
         self._redriven |= {letter.id for letter in batch}
         if not self._since:
             self._since = str((yield ops.server_time()))
-        reply = yield ops.command("ZRANGEBYSCORE", self._keys.dead, self._since, "+inf", "WITHSCORES", "LIMIT", 0, _PAGE)
+        reply = yield ops.command(
+            "ZRANGEBYSCORE", self._keys.dead, self._since, "+inf", "WITHSCORES", "LIMIT", 0, _PAGE
+        )
         for element, score in zip(reply[::2], reply[1::2], strict=True):
             self._since = score.decode()
             try:
@@ -321,11 +342,6 @@ class Relapses:
         if len(self._redriven) >= _SAMPLE and relapsed > self._stop_above * len(self._redriven):
             return f"{relapsed} of {len(self._redriven)} died again, more than {self._stop_above:.0%}"
         return ""
-
-
-def _filter(reason: str | None, error_class: str | None, older: Any, newer: Any, headers: Any, ids: Any) -> Filter:
-    known = None if ids is None else frozenset([ids] if isinstance(ids, str) else ids)
-    return Filter(reason, error_class, older, newer, dict(headers or {}), known)
 
 
 def checked_redrive(rate: float | None, limit: int | None, stop_above: float | None) -> None:
@@ -348,20 +364,13 @@ class DeadLetters:
         self._store = store
         self._steps = DeadLetterSteps(keys)
 
-    def list(
-        self,
-        *,
-        limit: int = 50,
-        reason: str | None = None,
-        error_class: str | None = None,
-        older_than: Duration | None = None,
-        newer_than: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        after: str | None = None,
-    ) -> Page:
-        """Dead letters, latest first; `after` is the `next` of the page before."""
-        wanted = _filter(reason, error_class, older_than, newer_than, headers, None)
-        return self._store.run(self._steps.page(wanted, limit, after))
+    def list(self, *, limit: int = 50, after: str | None = None, **filters: Any) -> Page:
+        """Dead letters, latest first; `after` is the `next` of the page before.
+
+        Filters, here and below: `ids`, `reason`, `error_class` (of the last error, with or without its module),
+        `older_than`, `newer_than` (since death), `headers` (a mapping; all must be equal).
+        """
+        return self._store.run(self._steps.page(Filter.of(**filters), limit, after))
 
     def get(self, id: str) -> DeadLetter | None:
         """The letter with this id, or None."""
@@ -370,44 +379,27 @@ class DeadLetters:
     def redrive(
         self,
         *,
-        ids: str | Iterable[str] | None = None,
-        reason: str | None = None,
-        error_class: str | None = None,
-        older_than: Duration | None = None,
-        newer_than: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
         rate: float | None = None,
         limit: int | None = None,
         dry_run: bool = False,
         keep_failures: bool = False,
         stop_above: float | None = None,
-        progress: Progress = lambda matched: None,
+        progress: Progress = unwatched,
+        **filters: Any,
     ) -> Redriven:
-        """Put letters back into the queue: all, or those that fit the filter; first those that died first.
+        """Put letters back into the queue: all, or those that fit the filters; first those that died first.
 
         `rate`: messages a second. `dry_run`: only count. `keep_failures`: do not reset the count of failures.
         `stop_above`: with a rate, stop when more than this share of the redriven letters has died again.
         Safe to interrupt anywhere: every letter is at any instant either dead or back.
         """
         checked_redrive(rate, limit, stop_above)
-        wanted = _filter(reason, error_class, older_than, newer_than, headers, ids)
         steps = self._steps.redrive(
-            wanted, rate=rate, limit=limit, dry_run=dry_run, keep_failures=keep_failures, stop_above=stop_above,
-            progress=progress,
+            Filter.of(**filters), rate=rate, limit=limit, dry_run=dry_run, keep_failures=keep_failures,
+            stop_above=stop_above, progress=progress,
         )  # fmt: skip
         return self._store.run(steps)
 
-    def purge(
-        self,
-        *,
-        ids: str | Iterable[str] | None = None,
-        reason: str | None = None,
-        error_class: str | None = None,
-        older_than: Duration | None = None,
-        newer_than: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        all: bool = False,
-    ) -> int:
-        """Remove letters for good: those that fit the filter, or with all=True every one. How many that were."""
-        wanted = _filter(reason, error_class, older_than, newer_than, headers, ids)
-        return self._store.run(self._steps.purge(wanted, all, "purged_dead"))
+    def purge(self, *, all: bool = False, **filters: Any) -> int:
+        """Remove letters for good: those that fit the filters, or with all=True every one. How many that were."""
+        return self._store.run(self._steps.purge(Filter.of(**filters), all, "purged_dead"))

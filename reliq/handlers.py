@@ -1,7 +1,7 @@
 """What a user's code says about its messages: handlers, their policies, and the outcomes they raise or return."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,12 +109,13 @@ class Handlers:
             function,
             Policy(backoff, _errors(retry_on, "retry_on"), _errors(dead_on, "dead_on")),
             None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001),
-            inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)),
+            # An object whose __call__ is async counts as well; getattr finds it on its class.
+            inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__),
         )
         self._by_queue[queue] = handler
         return handler
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Handler]:
         return iter(self._by_queue.values())
 
     def __len__(self) -> int:

@@ -191,8 +191,24 @@ class Message:
 def wrapped(raw: bytes) -> tuple[str, bytes]:
     """A dead letter around bytes that do not decode: its new id, and its element with the raw bytes as the body."""
     identity = new_id()
-    now = time.time_ns() // 1_000_000
-    return identity, _encode(Envelope(1, identity, new_nonce(), 0, 0, False, now, {}, raw, Extra(reason="decode")))
+    return identity, _first_element(identity, time.time_ns() // 1_000_000, {}, raw, Extra(reason="decode"))
+
+
+def _first_element(identity: str, now: int, headers: dict[str, str], body: bytes, extra: Extra | None) -> bytes:
+    return _encode(
+        Envelope(
+            version=1,
+            id=identity,
+            nonce=new_nonce(),
+            deliveries=0,
+            failures=0,
+            redelivered=False,
+            enqueued_at=now,
+            headers=headers,
+            body=body,
+            extra=extra,
+        )
+    )
 
 
 def cut(text: str, largest: int = settings.ERROR_LARGEST) -> str:
@@ -208,9 +224,10 @@ def _capped(errors: tuple[Failure, ...]) -> tuple[Failure, ...]:
     """The first failure and the latest ones; those between keep only the last line of their text."""
     if len(errors) > settings.ERRORS_KEPT:
         errors = errors[:1] + errors[1 - settings.ERRORS_KEPT :]
-    first, *between, last = errors if len(errors) > 1 else (None, *errors)
-    short = [msgspec.structs.replace(one, text=cut(one.text.strip().rpartition("\n")[2], 200)) for one in between]
-    return ((first,) if first else ()) + (*short, last)
+    between = [
+        msgspec.structs.replace(one, text=cut(one.text.strip().rpartition("\n")[2], 200)) for one in errors[1:-1]
+    ]
+    return errors[:1] + tuple(between) + errors[1:][-1:]
 
 
 class NewMessage:
@@ -254,14 +271,14 @@ class NewMessage:
         if self.ttl is not None or routing_key:
             expires_at = 0 if self.ttl is None else now + round(self.ttl * 1000)
             extra = Extra(expires_at=expires_at, routing_key=routing_key)
-        return _encode(Envelope(1, self.id, new_nonce(), 0, 0, False, now, self.headers, self.body, extra))
+        return _first_element(self.id, now, self.headers, self.body, extra)
 
 
 _strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def encode_body(body: Body) -> bytes:
-    """bytes as they are, a text as UTF-8, anything else as JSON; raises InvalidMessage."""
+    """Bytes as they are, a text as UTF-8, anything else as JSON; raises InvalidMessage."""
     if isinstance(body, bytes):
         data = body
     elif isinstance(body, (bytearray, memoryview)):

@@ -301,7 +301,7 @@ def purge(keys: QueueKeys, limit: int) -> Op[int]:
 
 
 def server_time() -> Op[int]:
-    """ms since the epoch, the Redis server's clock."""
+    """Ms since the epoch, the Redis server's clock."""
     return Op(("TIME",), lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)
 
 
@@ -322,3 +322,9 @@ def members(key: str) -> Op[list[str]]:
 def command(*parts: Argument, repeatable: bool = True) -> Op[Any]:
     """Any other command."""
     return Op(parts, repeatable=repeatable)
+
+
+def one(op: Op[T]) -> Steps[T]:
+    """A single op, as steps."""
+    answer: T = yield op
+    return answer

@@ -6,7 +6,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 from reliq import ops, settings
 from reliq.consumer import Consumer
@@ -79,9 +79,7 @@ class QueueSteps:
                 self._lanes.give_back(lane)
         return ids
 
-    def _enqueue(
-        self, batch: Sequence[NewMessage], routing_key: str, producer: str, sequence: int
-    ) -> Steps[list[str]]:
+    def _enqueue(self, batch: Sequence[NewMessage], routing_key: str, producer: str, sequence: int) -> Steps[list[str]]:
         now = self._now()
         # Order within a call is kept, so one deduplication key in it makes all of them entries with options.
         dedup = any(message.dedup_key is not None for message in batch)
@@ -118,20 +116,19 @@ class QueueSteps:
         """Check one message completely, before anything is sent; raises InvalidMessage or InvalidName."""
         try:
             message = body if isinstance(body, NewMessage) else NewMessage(body, **options)
-            if len(message.body) > self._max_body:
-                raise InvalidMessage(
-                    f"the body has {len(message.body)} bytes, the limit is {self._max_body}: "
-                    "store it elsewhere and send a reference, or raise max_body"
-                )
-            return message
-        except InvalidMessage as error:
+            self._check_size(message)
+        except (InvalidMessage, InvalidName) as error:
             if index is None:
                 raise
             raise InvalidMessage(f"message {index} of the call: {error}; nothing was enqueued", index) from None
-        except InvalidName as error:
-            if index is None:
-                raise
-            raise InvalidMessage(f"message {index} of the call: {error}; nothing was enqueued", index) from None
+        return message
+
+    def _check_size(self, message: NewMessage) -> None:
+        if len(message.body) > self._max_body:
+            raise InvalidMessage(
+                f"the body has {len(message.body)} bytes, the limit is {self._max_body}: "
+                "store it elsewhere and send a reference, or raise max_body"
+            )
 
     def prepared_many(self, bodies: Iterable[Body | NewMessage], options: Mapping[str, Any]) -> list[NewMessage]:
         if isinstance(bodies, (str, bytes, bytearray, dict)):
@@ -206,7 +203,7 @@ class QueueSteps:
         return removed
 
     def cancel(self, identity: str) -> Steps[bool]:
-        return (yield ops.cancel(self.keys, check_id(identity)))
+        return (yield from ops.one(ops.cancel(self.keys, check_id(identity))))
 
 
 def _read_config(values: Mapping[str, str]) -> Config:
@@ -231,12 +228,8 @@ def _checked_config(name: str, value: Any) -> int | float:
         case "dead_max_age":
             return settings.seconds(value, name, shortest=1.0)
         case _:
-            _no_such_setting(name)
-
-
-def _no_such_setting(name: str) -> NoReturn:
-    known = "max_length, max_deliveries, dead_max_age, dead_max_count"
-    raise InvalidSetting(f"a queue has no setting {name!r}; it has {known}")
+            known = "max_length, max_deliveries, dead_max_age, dead_max_count"
+            raise InvalidSetting(f"a queue has no setting {name!r}; it has {known}")
 
 
 class Queue:
@@ -310,7 +303,10 @@ class Queue:
         return self._store.run(self._steps.purge())
 
     def cancel(self, id: str) -> bool:
-        """Remove a delayed message (a first delivery or a retry). True only if it had not been promoted: it never runs."""
+        """Remove a delayed message, a first delivery or a retry.
+
+        True only if it had not been promoted: it will never run.
+        """
         return self._store.run(self._steps.cancel(id))
 
     def consumer(self, lease: Duration = settings.LEASE) -> Consumer:

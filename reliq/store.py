@@ -1,57 +1,41 @@
 """Runs ops against Redis, one at a time or many in a pipeline. Sync and asyncio differ here and nowhere else.
 
 redis-py is used for its connections only: its clients re-send commands whose reply was lost, which leaves two copies of
-an LPUSH. Here a command is sent once; whether it may be sent again is the op's own word (`Op.repeatable`), and when the
-answer stays out the caller is told so: `RedisUnavailable` = surely not carried out, `OutcomeUnknown` = it may have been.
+an LPUSH. Here a command is sent once; whether it may be sent again is the op's own word (`Op.repeatable`). When no
+answer comes, the caller is told which it is: `RedisUnavailable` = surely not carried out, `OutcomeUnknown` = maybe.
 """
 
 import asyncio
 import itertools
 import os
-import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
-import redis
-import redis.asyncio
-import redis.asyncio.sentinel
-from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    ConnectionError,
-    ExecAbortError,
-    MasterDownError,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-    TimeoutError,
-)
-from redis.retry import Retry
+from redis import exceptions as redis_errors
 
 from reliq import settings
-from reliq.errors import (
-    InvalidSetting,
-    OutcomeUnknown,
-    QueueFull,
-    ReliqError,
-    RedisUnavailable,
-    RedisUnsuitable,
+from reliq.errors import ReliqError
+from reliq.ops import Request, Sleep, Steps, Transaction, Watch
+from reliq.wire import (
+    Busy,
+    Command,
+    Lost,
+    Patience,
+    Target,
+    check_server,
+    commands_of,
+    failed,
+    loading,
+    read,
+    unknown_scripts,
 )
-from reliq.ops import Op, Request, Script, Sleep, Steps, Transaction, Watch
 
 T = TypeVar("T")
-Command = tuple[Any, ...]
 
-OLDEST_REDIS = (6, 2)
-_PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)  #: seconds between two tries; the last one repeats
+_CONNECTION_ENDED = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
 _forks = itertools.count(1)
 _generation = 0
@@ -63,266 +47,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)  # a child must never use a socket of its parent
-
-
-class _Lost(Exception):
-    """The connection failed. `sent`: after the command may have reached the server."""
-
-    def __init__(self, sent: bool, cause: str) -> None:
-        super().__init__(cause)
-        self.sent = sent
-        self.cause = cause
-
-
-class _Busy(Exception):
-    """The server refused for now, and did nothing: it is loading, failing over, or its replicas are away."""
-
-
-# --- what both kinds share -------------------------------------------------------------------------------------------
-
-
-def _commands(request: Request) -> list[Command]:
-    match request:
-        case Op():
-            return [request.command]
-        case Watch():
-            return [("WATCH", *request.keys)]
-        case Transaction(ops=()):
-            return [("UNWATCH",)]
-        case Transaction():
-            return [("MULTI",), *(op.command for op in request.ops), ("EXEC",)]
-        case Sleep():
-            raise TypeError("a Sleep is no command")
-        case _:
-            return [op.command for op in request]
-
-
-def _read(request: Request, replies: list[Any]) -> Any:
-    """The result of a request from its replies; raises the first error among them, translated."""
-    for reply in replies:
-        if isinstance(reply, ResponseError):
-            raise _translated(reply)
-    match request:
-        case Op():
-            return request.read(replies[0])
-        case Watch() | Transaction(ops=()):
-            return None
-        case Transaction():
-            answer = replies[-1]
-            if answer is None:
-                return None
-            for one in answer:
-                if isinstance(one, ResponseError):
-                    raise _translated(one)
-            return [op.read(one) for op, one in zip(request.ops, answer, strict=True)]
-        case Sleep():
-            return None
-        case _:
-            return [op.read(reply) for op, reply in zip(request, replies, strict=True)]
-
-
-def _loading(request: Request) -> list[Command]:
-    """The commands that load every script of a request."""
-    ops = request if isinstance(request, Sequence) else [request]
-    scripts = {op.script for op in ops if isinstance(op, Op) and op.script is not None}
-    return [("SCRIPT", "LOAD", script.source) for script in scripts]
-
-
-def _repeatable(request: Request) -> bool:
-    """Whether a lost reply may be answered by asking again. Never once keys are watched: the watch was lost too."""
-    match request:
-        case Op():
-            return request.repeatable
-        case Watch() | Transaction():
-            return False
-        case Sleep():
-            return True
-        case _:
-            return all(op.repeatable for op in request)
-
-
-def _unknown_scripts(replies: list[Any]) -> list[int]:
-    """Where the server did not know a script (a restart, a failover): nothing was done there."""
-    return [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-
-
-# Redis names its errors by their first word; an error raised inside a script may carry it further on.
-_CODES = re.compile(
-    r"\b(OOM|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|MISCONF|BUSY|UNBLOCKED|NOAUTH|NOPERM|WRONGTYPE"
-    r"|EXECABORT|MOVED|CROSSSLOT)\b"
-)
-_PASSING = {
-    "READONLY": "the server has become a replica",
-    "LOADING": "it is loading its data",
-    "MASTERDOWN": "its master is away",
-    "CLUSTERDOWN": "the cluster is down",
-    "TRYAGAIN": "its slots are moving",
-    "NOREPLICAS": "too few replicas are connected (min-replicas-to-write)",
-    "MISCONF": "it cannot write to its disk",
-    "BUSY": "a script of somebody is running too long",
-    "UNBLOCKED": "its role changed",
-}
-_LASTING = {
-    "NOAUTH": "it needs a password: put it into the URL, redis://:password@host",
-    "NOPERM": "the user of the URL lacks a permission (ACL) that reliq needs",
-    "WRONGTYPE": "a key under reliq: is of another type: the prefix is shared with another application",
-}
-
-
-# For these redis-py has a class, and takes the word off the text.
-_CLASSES = {
-    OutOfMemoryError: "OOM",
-    ReadOnlyError: "READONLY",
-    BusyLoadingError: "LOADING",
-    MasterDownError: "MASTERDOWN",
-    NoPermissionError: "NOPERM",
-    ExecAbortError: "EXECABORT",
-    AuthenticationError: "NOAUTH",
-}
-
-
-def _translated(error: Exception) -> Exception:
-    """Our error for redis-py's, without its text: that quotes payloads."""
-    found = _CODES.search(str(error))
-    code = _CLASSES.get(type(error)) or (found[1] if found else "")
-    if code == "OOM":
-        return QueueFull("Redis is at its maxmemory and refused; nothing was changed")
-    if code in _PASSING:
-        return _Busy(_PASSING[code])
-    if code in _LASTING:
-        return RedisUnsuitable(f"Redis refuses: {_LASTING[code]}")
-    return ReliqError(f"Redis answered an error reliq does not expect: {type(error).__name__} {code}".rstrip())
-
-
-def _failed(error: Exception, sent: bool) -> Exception:
-    """For an error that ended the connection. redis-py counts some answers of the server among those."""
-    if isinstance(error, (ResponseError, AuthenticationError, BusyLoadingError)):
-        return _translated(error)
-    return _Lost(sent, type(error).__name__)
-
-
-def unsuitable(info: dict[str, Any], where: str, allow_eviction: bool) -> RedisUnsuitable | None:
-    """What forbids this server to hold a queue, read from its INFO, or None."""
-    version = str(info.get("redis_version", ""))
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers and numbers < OLDEST_REDIS:
-        return RedisUnsuitable(f"Redis at {where} is version {version}: reliq needs 6.2 or newer (LMOVE)")
-    if info.get("role", "master") != "master":
-        return RedisUnsuitable(f"Redis at {where} is a replica: give the URL of its master, or of its sentinels")
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction" and not allow_eviction:
-        return RedisUnsuitable(
-            f"Redis at {where} has maxmemory-policy {policy}: when it is full it deletes queues. "
-            "Set it to noeviction, or allow it with allow_eviction=True (RELIQ_ALLOW_EVICTION=1)"
-        )
-    return None
-
-
-def _parse_info(reply: bytes) -> dict[str, str]:
-    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
-    return {name: value for name, separator, value in lines if separator}
-
-
-def server_info(*sections: str) -> list[Op[dict[str, str]]]:
-    """INFO of these sections, one op a section: servers before 7 take no more than one."""
-    return [Op(("INFO", section), _parse_info) for section in sections]
-
-
-def check_server(where: str, allow_eviction: bool) -> Steps[None]:
-    """Refuse a server that must not hold a queue; raises RedisUnsuitable. Where INFO is forbidden, trust."""
-    try:
-        answers = yield server_info("server", "replication", "memory")
-    except (ReliqError, _Busy) as error:
-        if isinstance(error, RedisUnsuitable) and "permission" in str(error):
-            return
-        raise
-    problem = unsuitable({name: value for answer in answers for name, value in answer.items()}, where, allow_eviction)
-    if problem is not None:
-        raise problem
-
-
-class _Target:
-    """Where the URL leads: how to make a connection there, sync or asyncio."""
-
-    def __init__(self, url: str) -> None:
-        self.where = _without_password(url)
-        scheme = urlsplit(url).scheme
-        if scheme not in ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"):
-            raise InvalidSetting(
-                f"Redis URL {self.where!r}: use redis://, rediss:// (TLS), unix:// or redis+sentinel://host:port/service/db"
-            )
-        self._url = url
-        self._sentinel = scheme.endswith("+sentinel")
-
-    def factory(self, aio: bool) -> Callable[[], Any]:
-        """What makes one more connection, not yet connected."""
-        retry: Any = redis.asyncio.retry.Retry if aio else Retry
-        options = {
-            "retry": retry(NoBackoff(), 0),
-            "socket_timeout": settings.BLOCK + settings.SOCKET_MARGIN,
-            "socket_connect_timeout": settings.SOCKET_MARGIN,
-            "socket_keepalive": True,
-            "protocol": 2,
-        }
-        if urlsplit(self._url).scheme == "unix":
-            del options["socket_keepalive"]
-        module: Any = redis.asyncio if aio else redis
-        try:
-            pool = self._sentinel_pool(module, options) if self._sentinel else None
-            pool = pool or module.ConnectionPool.from_url(self._url, **options)
-        except (ValueError, TypeError) as error:
-            raise InvalidSetting(f"Redis URL {self.where!r}: {error}") from None
-        make: Callable[[], Any] = pool.make_connection
-        return make
-
-    def _sentinel_pool(self, module: Any, options: dict[str, Any]) -> Any:
-        parts = urlsplit(self._url)
-        service, _, database = parts.path.strip("/").partition("/")
-        if not service:
-            raise ValueError("name the service: redis+sentinel://host:26379,host:26379/mymaster/0")
-        nodes = [node.rpartition(":") for node in parts.netloc.rpartition("@")[2].split(",")]
-        hosts = [(host or port, int(port) if host else 26379) for host, _, port in nodes]
-        login = {"username": parts.username or None, "password": parts.password} if parts.password else {}
-        if parts.scheme == "rediss+sentinel":
-            login["ssl"] = True  # type: ignore[assignment]
-        sentinel = module.sentinel.Sentinel(hosts, sentinel_kwargs={"socket_timeout": settings.SOCKET_MARGIN})
-        return sentinel.master_for(service, db=int(database or 0), **options, **login).connection_pool
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"//[^@/]*@", "//", url) if isinstance(url, str) else repr(url)
-
-
-def _out_of_tries(request: Request, where: str, lost: _Lost | None, busy: str, ever_sent: bool) -> ReliqError:
-    if busy:
-        return RedisUnavailable(f"Redis at {where} refuses for now: {busy}")
-    if ever_sent:
-        return OutcomeUnknown(f"no answer from Redis at {where}: the call may have been carried out, or not")
-    return RedisUnavailable(f"Redis at {where} cannot be reached ({lost.cause if lost else 'no connection'})")
-
-
-class _Patience:
-    """How a call that fails is tried again: pauses that grow, until its time is over."""
-
-    def __init__(self, request: Request, where: str, timeout: float, watching: bool) -> None:
-        self._request = request
-        self._where = where
-        self._until = time.monotonic() + timeout
-        self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
-        self._may_repeat = not watching and _repeatable(request)
-        self._watching = watching
-        self._sent = False
-
-    def after(self, failure: Exception) -> float:
-        """Seconds to wait before the next try; raises when there is to be none."""
-        lost = failure if isinstance(failure, _Lost) else None
-        self._sent = self._sent or (lost is not None and lost.sent)
-        pause = next(self._pauses)
-        hopeless = self._watching or (self._sent and not self._may_repeat)
-        if hopeless or time.monotonic() + pause > self._until:
-            busy = "" if lost is not None else str(failure)
-            raise _out_of_tries(self._request, self._where, lost, busy, self._sent)
-        return pause
 
 
 # --- sync ------------------------------------------------------------------------------------------------------------
@@ -340,19 +64,19 @@ class Link:
         self.lives = 0
 
     def perform(self, request: Request) -> Any:
-        """Send it once and read the answer. Raises _Lost, _Busy or a ReliqError."""
+        """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
         if isinstance(request, Sleep):
             time.sleep(request.seconds)
             return None
-        commands = _commands(request)
+        commands = commands_of(request)
         replies = self._exchange(commands)
-        if unknown := _unknown_scripts(replies):
-            answers = self._exchange([*_loading(request), *(commands[place] for place in unknown)])
+        if unknown := unknown_scripts(replies):
+            answers = self._exchange([*loading(request), *(commands[place] for place in unknown)])
             for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
                 replies[place] = answer
         if isinstance(request, (Watch, Transaction)):
             self.watching = isinstance(request, Watch)
-        return _read(request, replies)
+        return read(request, replies)
 
     def _exchange(self, commands: list[Command]) -> list[Any]:
         connection = self._connected()
@@ -362,9 +86,9 @@ class Link:
             sent = True  # a write that fails half way may have delivered a whole command
             connection.send_packed_command(packed if len(packed) == 1 else [b"".join(packed)])
             return [self._reply(connection) for _ in commands]
-        except (ConnectionError, TimeoutError, OSError) as error:
+        except _CONNECTION_ENDED as error:
             self.close()
-            raise _failed(error, sent) from None
+            raise failed(error, sent) from None
         except BaseException:
             self.close()  # an interrupt between send and answer: the next reader would read this answer
             raise
@@ -373,7 +97,7 @@ class Link:
     def _reply(connection: Any) -> Any:
         try:
             return connection.read_response()
-        except ResponseError as error:
+        except redis_errors.ResponseError as error:
             return error
 
     def _connected(self) -> Any:
@@ -383,9 +107,9 @@ class Link:
             connection = self._store.new_connection()
             try:
                 connection.connect()
-            except (RedisError, OSError) as error:
+            except (redis_errors.RedisError, OSError) as error:
                 connection.disconnect()
-                raise _failed(error, sent=False) from None
+                raise failed(error, sent=False) from None
             self._connection = connection
             self.lives += 1
             if self._name:
@@ -398,7 +122,7 @@ class Link:
             if self._connected().can_read(timeout):
                 self.close()
                 return True
-        except (_Lost, _Busy, ReliqError, RedisError, OSError):
+        except (Lost, Busy, ReliqError, redis_errors.RedisError, OSError):
             self.close()
             return True
         return False
@@ -421,7 +145,7 @@ class Store:
         self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
     ) -> None:
         """`connect` makes a redis-py connection; given by tests that bring a server of their own."""
-        target = _Target(url)
+        target = Target(url)
         self.where = target.where
         self.new_connection = connect or target.factory(aio=False)
         self.timeout = timeout
@@ -450,16 +174,16 @@ class Store:
                 raise
         try:
             return link.perform(request)
-        except (_Lost, _Busy) as failure:
+        except (Lost, Busy) as failure:
             return self._again(request, link, failure, timeout)
 
     def _again(self, request: Request, link: Link, failure: Exception, timeout: float | None) -> Any:
-        patience = _Patience(request, self.where, self.timeout if timeout is None else timeout, link.watching)
+        patience = Patience(request, self.where, self.timeout if timeout is None else timeout, link.watching)
         while True:
             time.sleep(patience.after(failure))
             try:
                 return link.perform(request)
-            except (_Lost, _Busy) as again:
+            except (Lost, Busy) as again:
                 failure = again
 
     def _drive(self, steps: Steps[T], link: Link, timeout: float | None) -> T:
@@ -495,6 +219,14 @@ class Store:
         """A connection of one's own; `name` is what CLIENT LIST shows."""
         return Link(self, name)
 
+    def redirect(self, url: str, connect: Any = None) -> None:
+        """Use another server from now on: for a command line that overrides what a module says, and for tests."""
+        target = Target(url)
+        self.where = target.where
+        self.new_connection = connect or target.factory(aio=False)
+        self._checked = connect is not None
+        self.close()
+
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
@@ -514,19 +246,19 @@ class AioLink:
         self.lives = 0
 
     async def perform(self, request: Request) -> Any:
-        """Send it once and read the answer. Raises _Lost, _Busy or a ReliqError."""
+        """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
         if isinstance(request, Sleep):
             await asyncio.sleep(request.seconds)
             return None
-        commands = _commands(request)
+        commands = commands_of(request)
         replies = await self._exchange(commands)
-        if unknown := _unknown_scripts(replies):
-            answers = await self._exchange([*_loading(request), *(commands[place] for place in unknown)])
+        if unknown := unknown_scripts(replies):
+            answers = await self._exchange([*loading(request), *(commands[place] for place in unknown)])
             for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
                 replies[place] = answer
         if isinstance(request, (Watch, Transaction)):
             self.watching = isinstance(request, Watch)
-        return _read(request, replies)
+        return read(request, replies)
 
     async def _exchange(self, commands: list[Command]) -> list[Any]:
         connection = await self._connected()
@@ -536,9 +268,9 @@ class AioLink:
             sent = True
             await connection.send_packed_command(packed)
             return [await self._reply(connection) for _ in commands]
-        except (ConnectionError, TimeoutError, OSError) as error:
+        except _CONNECTION_ENDED as error:
             await self.close()
-            raise _failed(error, sent) from None
+            raise failed(error, sent) from None
         except BaseException:
             await self.close()  # cancelled between send and answer: the next reader would read this answer
             raise
@@ -547,7 +279,7 @@ class AioLink:
     async def _reply(connection: Any) -> Any:
         try:
             return await connection.read_response()
-        except ResponseError as error:
+        except redis_errors.ResponseError as error:
             return error
 
     async def _connected(self) -> Any:
@@ -555,9 +287,9 @@ class AioLink:
             connection = self._store.new_connection()
             try:
                 await connection.connect()
-            except (RedisError, OSError) as error:
+            except (redis_errors.RedisError, OSError) as error:
                 await connection.disconnect(nowait=True)
-                raise _failed(error, sent=False) from None
+                raise failed(error, sent=False) from None
             self._connection = connection
             self.lives += 1
             if self._name:
@@ -577,7 +309,7 @@ class AioStore:
     def __init__(
         self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
     ) -> None:
-        target = _Target(url)
+        target = Target(url)
         self.where = target.where
         self.new_connection = connect or target.factory(aio=True)
         self.timeout = timeout
@@ -606,16 +338,16 @@ class AioStore:
                 raise
         try:
             return await link.perform(request)
-        except (_Lost, _Busy) as failure:
+        except (Lost, Busy) as failure:
             return await self._again(request, link, failure, timeout)
 
     async def _again(self, request: Request, link: AioLink, failure: Exception, timeout: float | None) -> Any:
-        patience = _Patience(request, self.where, self.timeout if timeout is None else timeout, link.watching)
+        patience = Patience(request, self.where, self.timeout if timeout is None else timeout, link.watching)
         while True:
             await asyncio.sleep(patience.after(failure))
             try:
                 return await link.perform(request)
-            except (_Lost, _Busy) as again:
+            except (Lost, Busy) as again:
                 failure = again
 
     async def _drive(self, steps: Steps[T], link: AioLink, timeout: float | None) -> T:

@@ -1,0 +1,40 @@
+# Every target makes what it needs first: a virtual environment, the dependencies, a Redis.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup check fix test test-slow demo clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Make the virtual environment
+
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+check: $(READY) ## Lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: $(READY) ## Format, and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(READY) ## The tests, on both cores (under 10 minutes)
+	$(BIN)/pytest -n 2 -m 'not slow'
+
+test-slow: $(READY) ## The long volumes
+	$(BIN)/pytest -m slow
+
+demo: $(READY) ## Messages survive kill -9, on real input
+	@$(BIN)/reliq demo
+
+clean: ## Remove what the targets made
+	rm -rf $(VENV) .data .mypy_cache .ruff_cache .pytest_cache .hypothesis

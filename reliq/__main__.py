@@ -1,0 +1,5 @@
+"""python -m reliq"""
+
+from reliq.cli import entry
+
+entry()

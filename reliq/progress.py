@@ -1,0 +1,34 @@
+"""A progress bar on the terminal; nothing where nobody watches."""
+
+import sys
+import time
+
+_WIDTH = 30
+_EVERY = 0.1
+
+
+class Progress:
+    """One line on standard error, redrawn in place. `total` 0 = unknown: a count and a rate."""
+
+    def __init__(self, what: str, total: int = 0, visible: bool | None = None) -> None:
+        self._what = what
+        self._total = total
+        self._visible = sys.stderr.isatty() if visible is None else visible
+        self._started = time.monotonic()
+        self._drawn = 0.0
+
+    def update(self, done: int, note: str = "", final: bool = False) -> None:
+        """Draw it, at most ten times a second."""
+        now = time.monotonic()
+        if not self._visible or (now - self._drawn < _EVERY and not final):
+            return
+        self._drawn = now
+        rate = done / max(now - self._started, 1e-6)
+        if self._total:
+            filled = min(_WIDTH, _WIDTH * done // self._total)
+            bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{self._total}"
+        else:
+            bar = str(done)
+        print(
+            f"\r\x1b[K{self._what} {bar} {rate:,.0f}/s {note}", end="\n" if final else "", file=sys.stderr, flush=True
+        )

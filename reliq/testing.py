@@ -1,0 +1,66 @@
+"""For the unit tests of applications: reliq without a Redis server, and handlers run on the spot.
+
+    from reliq.testing import fake, work_off
+
+    def test_shipping():
+        app = fake(shop.app)
+        app.queue("orders").send({"order": 1})
+        assert work_off(app) == 1
+
+Needs the extra `reliq-queue[testing]` (fakeredis). What reliq itself promises is tested on a real server.
+"""
+
+import asyncio
+from typing import TypeVar
+
+from reliq.app import Reliq
+from reliq.consumer import Holdings
+from reliq.handlers import Handler
+from reliq.keys import QueueKeys, new_owner
+from reliq.message import Message
+from reliq.ops import Move
+from reliq.worker.outcome import after_error, after_return
+
+A = TypeVar("A", bound=Reliq)
+
+
+def fake(app: A) -> A:
+    """Have the application talk to an empty Redis in this process's memory from now on; the application itself."""
+    import fakeredis
+
+    server = fakeredis.FakeServer()
+    pool = fakeredis.FakeRedis(server=server, protocol=2).connection_pool
+    app.store.redirect(app.url, connect=pool.make_connection)
+    return app
+
+
+def work_off(app: Reliq, limit: int = 1000) -> int:
+    """Run the handlers of all ready messages here and now, at most `limit`; how many ran.
+
+    Outcomes are settled as a worker would: acked, retried, dead. Delayed messages and retries stay delayed.
+    """
+    done = 0
+    while done < limit:
+        ran = sum(_run_one(app, handler) for handler in app.handlers)
+        if not ran:
+            break
+        done += ran
+    return done
+
+
+def _run_one(app: Reliq, handler: Handler) -> bool:
+    consumer = Holdings(QueueKeys(handler.queue), new_owner(), lease=60)
+    messages = app.store.run(consumer.claim(1))
+    for message in messages:
+        move = _outcome(handler, message, consumer.consumer)
+        app.store.run(consumer.settle([] if move else [message.element], [move] if move else []))
+    app.store.run(consumer.leave())
+    return bool(messages)
+
+
+def _outcome(handler: Handler, message: Message, worker: str) -> Move | None:
+    try:
+        result = handler.function(message)
+        return after_return(message, asyncio.run(result) if handler.is_async else result)
+    except Exception as error:  # noqa: BLE001  a handler may raise anything; that is its outcome
+        return after_error(handler, message, error, worker)

@@ -1,0 +1,369 @@
+"""One queue's loop in a worker: settle what is done and claim what comes next, in one call; start it, or run it.
+
+Shared with the watchdog, which relieves a loop whose handler takes long. What two threads touch are deques and dicts
+whose single operations are atomic: whoever takes an item out has it alone.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reliq import ops, settings
+from reliq.consumer import Holdings, released
+from reliq.errors import ReliqError, TimeLimitExceeded
+from reliq.handlers import DeadHook, Handler
+from reliq.keys import QueueKeys, connection_name
+from reliq.message import Message, Undecodable
+from reliq.ops import Move
+from reliq.store import Link, Store
+from reliq.worker.outcome import after_error, after_return
+from reliq.worker.pace import Pace
+
+log = logging.getLogger("reliq.worker")
+
+PATIENCE = 0.05  #: seconds a message may wait behind running handlers before it is handed back to the others
+_PROBATION_PAUSE = 1.0  #: seconds a redelivered message stays away that this process may not start now
+_SHORT_BLOCK = 0.05  #: seconds of waiting for new messages while others still run
+_RETRY_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  #: seconds while Redis is away
+
+Submit = Callable[[Callable[[], Any]], None]
+
+
+class Run:
+    """A handler at work."""
+
+    __slots__ = ("cancel", "message", "started")
+
+    def __init__(self, message: Message, started: float) -> None:
+        self.message = message
+        self.started = started
+        self.cancel: Callable[[], None] | None = None  #: stops an async handler; a thread can only be told
+
+
+class Shared:
+    """What the loops of one process have in common."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()  #: with one thread, only one loop runs handlers at a time
+        self.probation = threading.Lock()  #: at most one redelivered message runs in a process: see reclaim
+
+
+class Loop:
+    """What the loops with and without a pool have in common."""
+
+    def __init__(
+        self,
+        store: Store,
+        handler: Handler,
+        hooks: Sequence[DeadHook],
+        owner: str,
+        lease: float,
+        slots: int,
+        shared: Shared,
+    ) -> None:
+        self.handler = handler
+        self.holdings = Holdings(QueueKeys(handler.queue), owner, lease)
+        self.pace = Pace(slots)
+        self.running: dict[bytes, Run] = {}
+        self.unstarted: deque[Message] = deque()
+        self.stopping = False
+        self.progress_at = time.monotonic()  #: when a message was last taken or started
+        self._store = store
+        self._link = store.link(connection_name(owner))
+        self._hooks = hooks
+        self._owner = owner
+        self._shared = shared
+        self._acks: deque[bytes] = deque()
+        self._moves: deque[Move] = deque()
+
+    # --- the loop's own thread ---
+
+    def run(self) -> None:
+        """Work until `stopping`, then hand back what is not started, finish what runs, and leave."""
+        failures = 0
+        while not (self.stopping and not self.running and self._finished()):
+            try:
+                self._step()
+                failures = 0
+            except ReliqError as error:
+                log.warning("queue=%s %s", self.handler.queue, error)
+                time.sleep(_RETRY_PAUSES[min(failures, len(_RETRY_PAUSES) - 1)])
+                failures += 1
+                if self.stopping and failures > len(_RETRY_PAUSES):
+                    break
+        try:
+            self._store.run(self.holdings.leave(), self._link)
+        except ReliqError as error:
+            log.warning("queue=%s left without saying so: %s", self.handler.queue, error)
+        self._link.close()
+
+    def _step(self) -> None:
+        raise NotImplementedError
+
+    def _finished(self) -> bool:
+        return not (self._acks or self._moves or self.unstarted)
+
+    def _exchange(self, limit: int) -> list[Message]:
+        """Settle what is done, and claim up to `limit`."""
+        acks, moves = self._take_outcomes()
+        try:
+            codes, messages = self._store.run(self.holdings.settle(acks, moves, limit), self._link, timeout=0)
+        except BaseException:
+            self._acks.extendleft(acks)
+            self._moves.extendleft(moves)
+            raise
+        self._settled(moves, codes[len(acks) :])
+        return messages
+
+    def _wait(self, limit: int, seconds: float) -> list[Message]:
+        messages = self._store.run(self.holdings.wait(limit, seconds), self._link, timeout=0)
+        self._bury_hooks()
+        return messages
+
+    def _take_outcomes(self) -> tuple[list[bytes], list[Move]]:
+        return _drained(self._acks), _drained(self._moves)
+
+    def _settled(self, moves: Sequence[Move], codes: str) -> None:
+        for move, code in zip(moves, codes, strict=True):
+            if code == "d" and move.destination == "dead":
+                self.holdings.buried.append(move)
+        self._bury_hooks()
+
+    def _bury_hooks(self) -> None:
+        """Tell the application of messages that this worker has put into the dead letters."""
+        while self.holdings.buried:
+            move = self.holdings.buried.pop()
+            log.info("dead queue=%s id=%s reason=%s", self.handler.queue, move.id, move.counter.partition(":")[2])
+            for hook in self._hooks:
+                try:
+                    hook(Message.decode(self.handler.queue, move.again))
+                except (Exception, Undecodable):
+                    log.exception("on_dead of queue=%s raised", self.handler.queue)
+
+    # --- running a message, on whatever thread ---
+
+    def _begin(self, message: Message) -> Run:
+        self.progress_at = started = time.monotonic()
+        run = self.running[message.element] = Run(message, started)
+        return run
+
+    def _perform(self, message: Message) -> None:
+        """Run the handler and note the outcome, unless somebody has settled the message meanwhile."""
+        if message.lost:
+            return
+        self._begin(message)
+        try:
+            move = after_return(message, self.handler.function(message))
+        except BaseException as error:  # sys.exit() in a handler is its failure, not the worker's end
+            move = after_error(self.handler, message, error, self._owner)
+        self._end(message, move)
+
+    def _end(self, message: Message, move: Move | None) -> None:
+        if self.running.pop(message.element, None) is None:
+            return
+        if move is None:
+            self._acks.append(message.element)
+        else:
+            self._moves.append(move)
+
+    # --- the watchdog's thread ---
+
+    def watch(self, now: float, link: Link) -> None:
+        """Relieve a loop that got stuck behind slow handlers, and end runs that exceed their time limit."""
+        limit = self.handler.time_limit
+        if limit is not None:
+            for run in list(self.running.values()):
+                if now - run.started > limit:
+                    self._expire(run, limit)
+        if now - self.progress_at > PATIENCE and (self.unstarted or self._acks or self._moves):
+            self.relieve(link)
+
+    def relieve(self, link: Link) -> None:
+        """Settle what is done and hand back what waits, while the loop's own thread is busy."""
+        waiting = [released(message) for message in _drained(self.unstarted) if not message.lost]
+        acks, moves = self._take_outcomes()
+        moves += waiting
+        if not acks and not moves:
+            return
+        holdings = self.holdings
+        op = ops.settle(holdings.keys, holdings.consumer, holdings.lease, acks, moves)
+        try:
+            answer = self._store.call(op, link, timeout=0)
+        except BaseException:
+            self._acks.extendleft(acks)
+            self._moves.extendleft(moves)
+            raise
+        for element in (*acks, *(move.element for move in moves)):
+            holdings.held.pop(element, None)
+        self._settled(moves, answer.codes[len(acks) :])
+
+    def _expire(self, run: Run, limit: float) -> None:
+        if self.running.pop(run.message.element, None) is None:
+            return
+        error = TimeLimitExceeded(f"the handler ran longer than its time limit of {limit:g} s")
+        log.warning("time_limit queue=%s id=%s seconds=%g", self.handler.queue, run.message.id, limit)
+        self._moves.append(after_error(self.handler, run.message, error, self._owner))
+        self._abandon(run)
+
+    def lost(self) -> None:
+        """The lease is gone: nobody wants the results of what runs here."""
+        for run in list(self.running.values()):
+            self._abandon(run)
+
+    @staticmethod
+    def _abandon(run: Run) -> None:
+        run.message.lost = True
+        if run.cancel is not None:
+            run.cancel()
+
+    def hand_back(self, link: Link) -> None:
+        """The grace is over: return what still runs, uncharged, and leave."""
+        for run in list(self.running.values()):
+            if self.running.pop(run.message.element, None) is not None:
+                self._moves.append(released(run.message))
+                self._abandon(run)
+        self.relieve(link)
+        self._store.call(ops.forget(self.holdings.keys, self.holdings.consumer, leaving=True), link)
+
+
+class InlineLoop(Loop):
+    """Runs its handler itself: the fast path for sync handlers with one thread, no pool in between."""
+
+    def _step(self) -> None:
+        if not self._work(None):
+            # Outside of the turn, so that the loop of another queue can run its handler meanwhile.
+            messages = self._wait(self.pace.limit(), settings.BLOCK)
+            if messages:
+                self.progress_at = time.monotonic()
+                self.unstarted.extend(messages)
+                self._work(messages)
+
+    def _work(self, messages: list[Message] | None) -> bool:
+        """Run a batch, claiming it first if there is none; whether there was any."""
+        with self._shared.turn:
+            if messages is None:
+                messages = self._exchange(0 if self.stopping else self.pace.limit())
+                self.progress_at = time.monotonic()
+                self.unstarted.extend(messages)
+            if self.stopping:
+                self.relieve(self._link)
+                return True
+            started, runs = time.monotonic(), 0
+            while self.unstarted and not self.stopping:
+                try:
+                    message = self.unstarted.popleft()
+                except IndexError:  # the watchdog was faster
+                    break
+                self._perform(message)
+                runs += 1
+                if message.redelivered:
+                    self._exchange(0)  # settled before the next one starts: see reclaim
+            if runs:
+                self.pace.note(time.monotonic() - started, runs)
+            return bool(messages)
+
+
+class PooledLoop(Loop):
+    """Starts its handler on a pool of threads or an event loop, and keeps the pool fed."""
+
+    def __init__(self, *arguments: Any, submit: Submit, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._submit = submit
+        self._suspects: deque[Message] = deque()  #: redelivered, waiting to run one at a time
+        self._suspect: Message | None = None  #: the one that runs, or has run and is not settled yet
+        self._done = threading.Event()
+
+    def _finished(self) -> bool:
+        return super()._finished() and not self._suspects
+
+    def _step(self) -> None:
+        if self.stopping:
+            self._suspects_back(0.0)
+            self.relieve(self._link)
+            self._release_probation()
+            self._done.wait(0.02)
+            self._done.clear()
+            return
+        room = self.pace.limit() - len(self.running) - len(self.unstarted) - len(self._suspects)
+        if (messages := self._exchange(max(0, room))) or self._release_probation():
+            self._start(messages)
+        elif not self.running:
+            self._start(self._wait(self.pace.limit(), settings.BLOCK))
+        elif room > 0 and not self._done.is_set():
+            self._start(self._wait(room, _SHORT_BLOCK))
+        else:
+            self._done.wait(settings.BLOCK)
+            self._done.clear()
+
+    def _start(self, messages: Sequence[Message]) -> None:
+        self.progress_at = time.monotonic()
+        run_next = self._run_next_async if self.handler.is_async else self._run_next
+        for message in messages:
+            if message.redelivered:
+                self._suspects.append(message)
+            else:
+                self.unstarted.append(message)
+                self._submit(run_next)
+        if self._suspects and self._suspect is None and self._shared.probation.acquire(blocking=False):
+            self._suspect = self._suspects.popleft()
+            # Ahead of the others, so that its place in the pool is the next one free.
+            self.unstarted.appendleft(self._suspect)
+            self._submit(run_next)
+
+    def _release_probation(self) -> bool:
+        """Let the next redelivered message start, if the one before is settled; whether there is one."""
+        if self._suspect is not None and self._suspect.element not in self.holdings.held:
+            self._suspect = None
+            self._shared.probation.release()
+        return bool(self._suspects) and self._suspect is None and not self._shared.probation.locked()
+
+    def watch(self, now: float, link: Link) -> None:
+        if now - self.progress_at > PATIENCE and self._suspects:
+            self._suspects_back(_PROBATION_PAUSE)
+        super().watch(now, link)
+
+    def _suspects_back(self, delay: float) -> None:
+        self._moves.extend(released(message, delay) for message in _drained(self._suspects) if not message.lost)
+
+    def _run_next(self) -> None:
+        try:
+            message = self.unstarted.popleft()
+        except IndexError:  # handed back meanwhile
+            return
+        started = time.monotonic()
+        self._perform(message)
+        self.pace.note(time.monotonic() - started, 1)
+        self._done.set()
+
+    async def _run_next_async(self) -> None:
+        try:
+            message = self.unstarted.popleft()
+        except IndexError:
+            return
+        if not message.lost:
+            run = self._begin(message)
+            task, loop = asyncio.current_task(), asyncio.get_running_loop()
+            if task is not None:
+                cancel = task.cancel
+                run.cancel = lambda: loop.call_soon_threadsafe(cancel)  # type: ignore[assignment]
+            try:
+                move = after_return(message, await self.handler.function(message))
+            except BaseException as error:  # a cancelled run was settled by whoever cancelled it: _end drops this
+                move = after_error(self.handler, message, error, self._owner)
+            self._end(message, move)
+            self.pace.note(time.monotonic() - run.started, 1)
+        self._done.set()
+
+
+def _drained(items: deque[Any]) -> list[Any]:
+    """Everything that is in it now; what another thread takes at the same time, it has alone."""
+    taken = []
+    while True:
+        try:
+            taken.append(items.popleft())
+        except IndexError:
+            return taken

@@ -1,0 +1,42 @@
+"""Where a PooledLoop's handlers run: threads for def, one event loop for async def."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+
+class ThreadPool:
+    """A fixed number of threads."""
+
+    def __init__(self, threads: int) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="reliq-handler")
+
+    def submit(self, work: Callable[[], Any]) -> None:
+        self._executor.submit(work)
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class EventLoop:
+    """One event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="reliq-asyncio", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], Any]) -> None:
+        self._loop.call_soon_threadsafe(self._spawn, work)
+
+    def _spawn(self, work: Callable[[], Any]) -> None:
+        task = self._loop.create_task(work())
+        self._tasks.add(task)  # the loop itself holds its tasks only weakly
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=1)

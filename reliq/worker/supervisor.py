@@ -1,0 +1,116 @@
+"""The parent of several worker processes: starts them, restarts those that die, and returns what those held at once."""
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from reliq.keys import new_owner
+
+log = logging.getLogger("reliq.supervisor")
+
+OWNER = "RELIQ_WORKER_OWNER"  #: environment: the id under which a child holds messages, so that its parent knows it
+
+_LOOK_EVERY = 0.05
+_QUICK = 5.0  #: seconds; a child that dies sooner is restarted after a pause that grows
+_PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0)
+_AFTER_GRACE = 5.0  #: seconds a child gets beyond its grace before it is killed
+BAD_USAGE = 2  #: a child's exit status: its module does not import; starting it again would not help
+
+
+class Child:
+    """A worker process. It stops by itself when its parent is gone: its standard input then ends."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.owner = new_owner()
+        self.started_at = time.monotonic()
+        environment = {**os.environ, OWNER: self.owner}
+        # A session of its own: a Ctrl-C in the terminal reaches only the parent, which passes it on.
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+
+    def signal(self, number: int) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
+
+class Supervisor:
+    """Keeps a number of worker processes running."""
+
+    def __init__(self, command: Sequence[str], processes: int, grace: float, take_back: Callable[[str], int]) -> None:
+        """`take_back(owner)` returns what a dead child held; it may raise, the monitor then does it later."""
+        self._command = command
+        self._grace = grace
+        self._take_back = take_back
+        self._children: list[Child | None] = [None] * processes
+        self._not_before = [0.0] * processes
+        self._quick_deaths = [0] * processes
+        self._stops = 0
+        self._wake = threading.Event()
+
+    def run(self) -> int:
+        """Work until `stop`; the exit status: 0, or 2 when the application does not import."""
+        status = 0
+        while not self._stops and status == 0:
+            for place in range(len(self._children)):
+                status = max(status, self._look_after(place))
+            self._wake.wait(_LOOK_EVERY)
+        self._shut_down()
+        return status
+
+    def stop(self) -> None:
+        """Ask all children to end: the first time within their grace, the second time at once."""
+        self._stops += 1
+        self._wake.set()
+
+    def stop_on_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop())
+
+    def _look_after(self, place: int) -> int:
+        child = self._children[place]
+        if child is None:
+            if time.monotonic() >= self._not_before[place]:
+                self._children[place] = Child(self._command)
+            return 0
+        status = child.process.poll()
+        if status is None:
+            return 0
+        self._children[place] = None
+        if status == BAD_USAGE:
+            return BAD_USAGE
+        self._buried(child, status)
+        quick = time.monotonic() - child.started_at < _QUICK
+        self._quick_deaths[place] = self._quick_deaths[place] + 1 if quick else 0
+        pause = _PAUSES[min(self._quick_deaths[place], len(_PAUSES) - 1)]
+        self._not_before[place] = time.monotonic() + pause
+        return 0
+
+    def _buried(self, child: Child, status: int) -> None:
+        how = f"signal={-status}" if status < 0 else f"status={status}"
+        try:
+            returned = self._take_back(child.owner)
+        except Exception as error:
+            log.warning("died worker=%s %s; the monitor will return its messages: %s", child.owner, how, error)
+        else:
+            log.warning("died worker=%s %s returned=%d", child.owner, how, returned)
+
+    def _shut_down(self) -> None:
+        children = [child for child in self._children if child is not None]
+        for child in children:
+            child.signal(signal.SIGTERM)
+        hurried, until = False, time.monotonic() + self._grace + _AFTER_GRACE
+        while any(child.process.poll() is None for child in children):
+            if self._stops > 1 and not hurried:
+                hurried = True
+                for child in children:
+                    child.signal(signal.SIGTERM)
+            if time.monotonic() > until:
+                for child in children:
+                    child.signal(signal.SIGKILL)
+            time.sleep(_LOOK_EVERY)
+        for child in children:
+            if child.process.returncode not in (0, BAD_USAGE):
+                self._buried(child, child.process.returncode)

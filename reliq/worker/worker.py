@@ -1,0 +1,190 @@
+"""A worker process: a loop for every handler, a heartbeat, a watchdog, and an orderly end."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reliq import settings
+from reliq.consumer import checked_lease
+from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
+from reliq.handlers import Handler, Handlers
+from reliq.heartbeat import Heartbeat, Lease
+from reliq.keys import connection_name, new_owner
+from reliq.ops import command
+from reliq.settings import Duration, seconds, whole
+from reliq.store import Store
+from reliq.worker.loop import InlineLoop, Loop, PooledLoop, Shared
+from reliq.worker.pools import EventLoop, ThreadPool
+
+log = logging.getLogger("reliq.worker")
+
+_WATCH_EVERY = 0.025
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a worker process works. `threads`: sync handlers at once; `concurrency`: async ones, for each queue."""
+
+    threads: int = 1
+    concurrency: int = 100
+    lease: Duration = settings.LEASE
+    grace: Duration = settings.GRACE
+
+    def __post_init__(self) -> None:
+        whole(self.threads, "threads", 1, 1000)
+        whole(self.concurrency, "concurrency", 1, 10_000)
+        checked_lease(self.lease)
+        seconds(self.grace, "grace", 0, 3600)
+
+
+class Watchdog(threading.Thread):
+    """Looks at every loop, forty times a second: see Loop.watch."""
+
+    def __init__(self, store: Store, loops: Sequence[Loop], owner: str) -> None:
+        super().__init__(name="reliq-watchdog", daemon=True)
+        self._link = store.link(connection_name(owner))
+        self._loops = loops
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.wait(_WATCH_EVERY):
+            for loop in self._loops:
+                try:
+                    loop.watch(time.monotonic(), self._link)
+                except ReliqError as error:
+                    log.warning("watchdog: %s", error)
+                    self._stopping.wait(0.5)
+        self._link.close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+
+class Worker:
+    """Runs the handlers of one application in this process."""
+
+    def __init__(self, store: Store, handlers: Handlers, options: Options, owner: str | None = None) -> None:
+        if not len(handlers):
+            raise InvalidSetting("this application has no handlers: decorate a function with @app.handler(queue)")
+        self._store = store
+        self._owner = owner or new_owner()
+        self._grace = seconds(options.grace, "grace", 0, 3600)
+        self._threads = ThreadPool(options.threads)
+        self._asyncio: EventLoop | None = None
+        self._shared = Shared()
+        self._loops = [self._loop(handler, handlers, options) for handler in handlers]
+        self._threads_of_loops = [
+            threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{loop.handler.queue}", daemon=True)
+            for loop in self._loops
+        ]
+        self._heartbeat = Heartbeat(store, self._owner, self._leases, self._lost)
+        self._watchdog = Watchdog(store, self._loops, self._owner)
+        self._wake = threading.Event()
+        self._stops = 0
+        self._crashed = False
+
+    def _loop(self, handler: Handler, handlers: Handlers, options: Options) -> Loop:
+        lease, hooks = checked_lease(options.lease), handlers.hooks_of(handler.queue)
+        if handler.is_async:
+            self._asyncio = self._asyncio or EventLoop()
+            slots, submit = options.concurrency, self._asyncio.submit
+        elif options.threads > 1:
+            slots, submit = options.threads, self._threads.submit
+        else:
+            return InlineLoop(self._store, handler, hooks, self._owner, lease, 1, self._shared)
+        return PooledLoop(self._store, handler, hooks, self._owner, lease, slots, self._shared, submit=submit)
+
+    def run(self) -> int:
+        """Work until `stop`; the exit status: 0, or 1 when Redis is unsuitable or a loop crashed."""
+        if not self._redis_is_suitable():
+            return 1
+        self._heartbeat.start()
+        self._watchdog.start()
+        for thread in self._threads_of_loops:
+            thread.start()
+        log.info("started worker=%s queues=%s", self._owner, ",".join(loop.handler.queue for loop in self._loops))
+        while not self._stops:
+            self._wake.wait()
+            self._wake.clear()
+        return self._shut_down()
+
+    def stop(self) -> None:
+        """Ask it to end: the first time within its grace, the second time at once. Safe in a signal handler."""
+        self._stops += 1
+        self._wake.set()
+
+    def stop_on_signals(self) -> None:
+        """Stop on SIGTERM and SIGINT."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop())
+
+    def _redis_is_suitable(self) -> bool:
+        """Wait for Redis if it is away; False, with the reason logged, if it must not be used."""
+        while not self._stops:
+            try:
+                self._store.call(command("PING"))
+                return True
+            except RedisUnsuitable as error:
+                log.critical("%s", error)
+                return False
+            except ReliqError as error:
+                log.warning("waiting for Redis: %s", error)
+                self._wake.wait(1.0)
+        return True
+
+    def _run_loop(self, loop: Loop) -> None:
+        try:
+            loop.run()
+        except BaseException:
+            log.critical("the loop of queue=%s crashed", loop.handler.queue, exc_info=True)
+            self._crashed = True
+            self.stop()
+
+    def _shut_down(self) -> int:
+        until = time.monotonic() + self._grace
+        log.info("stopping worker=%s", self._owner)
+        for loop in self._loops:
+            loop.stopping = True
+        while any(thread.is_alive() for thread in self._threads_of_loops):
+            if self._stops > 1 or time.monotonic() > until:
+                self._hand_back()
+                break
+            self._wake.wait(0.02)
+        self._watchdog.stop()
+        self._heartbeat.stop()
+        self._threads.close()
+        if self._asyncio is not None:
+            self._asyncio.close()
+        log.info("stopped worker=%s", self._owner)
+        return 1 if self._crashed else 0
+
+    def _hand_back(self) -> None:
+        link = self._store.link(connection_name(self._owner))
+        for loop, thread in zip(self._loops, self._threads_of_loops, strict=True):
+            if thread.is_alive():
+                log.warning("queue=%s hands back what still runs", loop.handler.queue)
+                try:
+                    loop.hand_back(link)
+                except ReliqError as error:
+                    log.warning("queue=%s could not hand back: %s", loop.handler.queue, error)
+        link.close()
+
+    def _leases(self) -> list[Lease]:
+        holdings = [loop.holdings for loop in self._loops if loop.holdings.alive]
+        return [Lease(one.keys, one.consumer, one.lease) for one in holdings]
+
+    def _lost(self, lease: Lease) -> None:
+        for loop in self._loops:
+            if loop.holdings.keys.queue == lease.keys.queue and loop.holdings.consumer == lease.consumer:
+                log.warning("lease_lost queue=%s", lease.keys.queue)
+                loop.lost()
+
+
+def exit_now(status: int) -> None:
+    """End the process though handlers may still run in its threads: what they held has been handed back."""
+    logging.shutdown()
+    os._exit(status)

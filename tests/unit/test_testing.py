@@ -1,0 +1,46 @@
+"""reliq.testing: applications tested without a server."""
+
+import pytest
+
+import reliq
+from reliq.testing import fake, work_off
+
+
+@pytest.fixture
+def shop() -> reliq.Reliq:
+    return fake(reliq.Reliq())
+
+
+def test_a_handler_runs_and_its_message_is_gone(shop):
+    handled = []
+    shop.handler("orders")(lambda message: handled.append(message.json()))
+    shop.queue("orders").send_many([{"order": 1}, {"order": 2}])
+    assert work_off(shop) == 2
+    assert handled == [{"order": 1}, {"order": 2}]
+    stats = shop.queue("orders").stats()
+    assert (stats.ready, stats.processing, stats.counters["acked"]) == (0, 0, 2)
+
+
+def test_a_failing_handler_ends_in_the_dead_letters(shop):
+    @shop.handler("orders", retry=reliq.fixed(0, limit=2))
+    def explode(message):
+        raise KeyError("boom")
+
+    shop.queue("orders").send("x")
+    assert work_off(shop) == 3
+    (letter,) = shop.queue("orders").dead.list()
+    assert (letter.reason, letter.failures, letter.last_error.error_class) == ("max_failures", 3, "KeyError")
+
+
+def test_async_handlers_and_delays_work_too(shop):
+    handled = []
+
+    @shop.handler("mails")
+    async def mail(message):
+        handled.append(message.body)
+
+    shop.queue("mails").send("now")
+    shop.queue("mails").send("later", delay="1h")
+    assert work_off(shop) == 1
+    assert handled == [b"now"]
+    assert shop.queue("mails").stats().delayed == 1
