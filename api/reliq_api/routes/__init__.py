@@ -1,0 +1,1 @@
+"""The calls, one module a subject."""

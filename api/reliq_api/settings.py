@@ -1,0 +1,22 @@
+"""What `reliq api` can be told; read once, at the edge."""
+
+from dataclasses import dataclass
+
+from reliq import settings as core
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The service's settings."""
+
+    url: str | None = None  #: the Redis server; None = RELIQ_URL, else redis://localhost:6379/0
+    host: str = "127.0.0.1"
+    port: int = 8080
+    allow_eviction: bool | None = None
+    max_body: int = core.BODY_LARGEST  #: bytes of one message's body
+    max_batch: int = 100_000  #: messages in one batch call
+    memory_watermark: float = 0.9  #: share of Redis' maxmemory above which nothing more is enqueued
+    connections: int = 64  #: to Redis, for calls that run at once; waiting polls need none
+    grace: float = 25.0  #: seconds running calls have after SIGTERM
+    header_timeout: float = 10.0  #: seconds a client has to send its headers
+    body_timeout: float = 30.0  #: seconds a client may be silent while it sends its body
