@@ -9,6 +9,7 @@ from reliq.errors import (
     InvalidMessage,
     InvalidName,
     InvalidSetting,
+    JobClosed,
     LeaseLost,
     OutcomeUnknown,
     QueueFull,
@@ -25,7 +26,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Again", "Backoff", "Config", "Consumer", "Dead", "DeadLetter", "DeadLetters", "Failure", "InvalidHandler",
-    "InvalidMessage", "InvalidName", "InvalidSetting", "LeaseLost", "Message", "NewMessage", "OutcomeUnknown", "Queue",
-    "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Stats", "TimeLimitExceeded",
-    "exponential", "fixed", "rocketmq_levels", "steps",
+    "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed", "LeaseLost", "Message", "NewMessage",
+    "OutcomeUnknown", "Queue", "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry",
+    "Stats", "TimeLimitExceeded", "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

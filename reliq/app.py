@@ -39,7 +39,7 @@ class Application:
         queue: str,
         *,
         retry: Backoff | None = None,
-        retry_on: type[BaseException] | Errors = Exception,
+        retry_on: type[BaseException] | Errors = BaseException,
         dead_on: type[BaseException] | Errors = (),
         time_limit: Duration | None = None,
     ) -> Callable[[F], F]:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from reliq import settings
 from reliq.app import Application, eviction_allowed, url_from_environment
 from reliq.dead_letters import REASONS, DeadLetter
 from reliq.errors import ReliqError
+from reliq.observe import Measurements
 from reliq.progress import Progress
 from reliq.store import Store
 
@@ -55,6 +57,8 @@ def entry() -> NoReturn:
 
 def worker(options: argparse.Namespace) -> int:
     """Run the handlers of an application."""
+    from reliq.metering import Metering
+    from reliq.worker import Options
     from reliq.worker.supervisor import Supervisor
 
     if options.url:
@@ -65,31 +69,38 @@ def worker(options: argparse.Namespace) -> int:
     store = Store(options.url or app.url, allow_eviction=app.allow_eviction)
     if options.url and isinstance(app, reliq.Reliq):
         app.store.redirect(options.url)
-    monitor = _monitor_beside(store) if options.monitor else None
+    work = Options(options.threads, options.concurrency, options.lease, options.grace)
+    metering = Metering(app.handlers, work, options.processes)
+    monitor = _monitor_beside(store, metering.own) if options.monitor else None
     try:
-        if options.processes == 1:
-            return _work_here(app, store, options)
-        supervisor = Supervisor(
-            [sys.executable, "-m", "reliq", *_child_arguments(options)],
-            options.processes,
-            options.grace,
-            lambda owner: _take_back(store, owner),
-        )
-        supervisor.stop_on_signals()
-        return supervisor.run()
+        with metering:
+            if options.metrics_port is not None:
+                metering.serve(store, options.metrics_port, monitor and monitor.monitor)
+            if options.processes == 1:
+                measurements = None if options.metrics_port is None else metering.own
+                return _work_here(app, store, work, measurements)
+            supervisor = Supervisor(
+                [sys.executable, "-m", "reliq", *_child_arguments(options)],
+                options.processes,
+                options.grace,
+                lambda owner, seen_at: _take_back(store, owner, seen_at, metering.own),
+            )
+            supervisor.stop_on_signals()
+            return supervisor.run()
     finally:
         if monitor is not None:
             monitor.stop()
 
 
-def _work_here(app: Application, store: Store, options: argparse.Namespace) -> int:
-    from reliq.worker import Options, Worker
-    from reliq.worker.supervisor import OWNER
+def _work_here(app: Application, store: Store, work: Any, measurements: Measurements | None) -> int:
+    from reliq.metering import of_this_child
+    from reliq.worker import Worker
+    from reliq.worker.supervisor import OWNER, PLACE
     from reliq.worker.worker import exit_now
 
-    work = Options(options.threads, options.concurrency, options.lease, options.grace)
     owner = os.environ.pop(OWNER, None)
-    running = Worker(store, app.handlers, work, owner)
+    place = int(os.environ.pop(PLACE, "0"))
+    running = Worker(store, app.handlers, work, owner, measurements or of_this_child(app.handlers, place))
     running.stop_on_signals()
     if owner is not None:
         _stop_with_parent(running.stop)
@@ -100,7 +111,8 @@ def _work_here(app: Application, store: Store, options: argparse.Namespace) -> i
 def _child_arguments(options: argparse.Namespace) -> list[str]:
     arguments = ["worker", options.app, "--processes", "1", "--no-monitor"]
     arguments += ["--threads", str(options.threads), "--concurrency", str(options.concurrency)]
-    arguments += ["--lease", str(options.lease), "--grace", str(options.grace)]
+    lease = options.lease if isinstance(options.lease, str) else f"{options.lease}s"
+    arguments += ["--lease", lease, "--grace", str(options.grace)]
     return arguments + (["--url", options.url] if options.url else []) + (["--quiet"] if options.quiet else [])
 
 
@@ -133,27 +145,36 @@ def _load(target: str) -> Application | None:
     return app
 
 
-def _monitor_beside(store: Store) -> Any:
+def _monitor_beside(store: Store, measurements: Measurements) -> Any:
     from reliq_monitor import MonitorThread
 
-    thread = MonitorThread(store)
+    thread = MonitorThread(store, measurements=measurements)
     thread.start()
     return thread
 
 
-def _take_back(store: Store, owner: str) -> int:
+def _take_back(store: Store, owner: str, seen_at: float, measurements: Measurements) -> int:
     from reliq_monitor.reclaim import take_back_owner
 
-    return store.run(take_back_owner(owner))
+    returned = store.run(take_back_owner(owner))
+    for queue, messages in returned.items():
+        measurements.recovered(queue, time.monotonic() - seen_at, messages)
+    return sum(returned.values())
 
 
 def monitor(options: argparse.Namespace) -> int:
     """Run a monitor until SIGTERM."""
     from reliq_monitor import Monitor
 
+    from reliq.metering import exporter_class
+
     stopping = _stop_event()
+    store, measurements = _store(options), Measurements()
+    running = Monitor(store, options.interval, measurements)
+    if options.metrics_port is not None:
+        exporter_class()(store, [measurements], monitor=running).serve(options.metrics_port)
     logging.getLogger("reliq.monitor").info("monitor started")
-    Monitor(_store(options), options.interval).run(stopping)
+    running.run(stopping)
     return 0
 
 
@@ -384,6 +405,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="time to finish after SIGTERM (default 25)",
     )
+    _metrics_port(one)
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
     one.add_argument("--quiet", action="store_true", help="log warnings only")
 
@@ -395,6 +417,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="between two scans (default 0.5)",
     )
+    _metrics_port(one)
     one.add_argument("--quiet", action="store_true", help="log warnings only")
 
     one = _command(commands, "dev", dev, "an embedded Redis and a monitor in one terminal")
@@ -479,6 +502,12 @@ def _command(
 
 def _header(parser: argparse.ArgumentParser, help: str) -> None:
     parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help=f"{help}; may be repeated")
+
+
+def _metrics_port(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="PORT", help="answer Prometheus at /metrics on this port (default: none)"
+    )
 
 
 def _dead_filters(parser: argparse.ArgumentParser) -> None:

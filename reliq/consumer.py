@@ -29,6 +29,8 @@ class Holdings:
         self.consumer = owner
         self.held: dict[bytes, Message] = {}  #: by element, as the processing list has them
         self.buried: list[Move] = []  #: put into the dead letters on claiming, because expired or undecodable
+        self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
+        self._afresh = False  #: the life before this one ended with a lost lease
         self._registered = False
         self._uncertain = False  #: an answer was lost: the list may hold what we do not know of
         self._uncounted = 0  #: moved by BLMOVE, which moves no counter
@@ -57,6 +59,8 @@ class Holdings:
                 ops.register(self.keys, self.consumer, self.lease),
             ]
             self._registered = True
+            if self._afresh:
+                yield from self._count_lost_lease()
         if limit and self._uncertain:
             adopted = yield from self._read_back()
             if adopted:
@@ -122,7 +126,15 @@ class Holdings:
         self.held.clear()
         self.consumer = next_life(self.consumer)
         self._registered = self._uncertain = False
+        self._afresh = True
         self._uncounted = 0
+
+    def _count_lost_lease(self) -> Steps[None]:
+        self._afresh = False
+        try:
+            yield ops.command("HINCRBY", self.keys.counters, "lease_lost", 1)
+        except QueueFull:  # a full Redis counts nothing; its consumers must go on, to drain it
+            return
 
     def _ask(self, request: ops.Request) -> Steps[Any]:
         try:
@@ -149,6 +161,7 @@ class Holdings:
         messages: list[Message] = []
         dying: list[Move] = []
         queue, held = self.keys.queue, self.held
+        self.clock_offset = now / 1000 - time.monotonic()
         for element in elements:
             try:
                 message = Message.decode(queue, element)
@@ -239,7 +252,7 @@ class Consumer:
         return self._holdings.consumer
 
     def __enter__(self) -> Self:
-        self._heartbeat = Heartbeat(self._store, self._owner, self._leases, self._lost)
+        self._heartbeat = Heartbeat(self._store, self._owner, self.lease, self._leases, self._lost)
         self._heartbeat.start()
         return self
 

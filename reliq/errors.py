@@ -56,6 +56,10 @@ class OutcomeUnknown(ReliqError):
         self.sent = sent
 
 
+class JobClosed(ReliqError):
+    """A staged job was aborted, ran out of its time limit, or was begun anew: nothing of this run becomes visible."""
+
+
 class LeaseLost(ReliqError):
     """The consumer's lease ran out and the monitor took its messages back: somebody else may be running them."""
 

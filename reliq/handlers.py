@@ -46,7 +46,7 @@ class Policy:
     """How a queue's failures are judged."""
 
     backoff: Backoff
-    retry_on: Errors = (Exception,)
+    retry_on: Errors = (BaseException,)
     dead_on: Errors = ()
 
     def delay(self, failures: int, error: BaseException) -> float | None:

@@ -26,18 +26,24 @@ class Lease:
 
 
 class Heartbeat(threading.Thread):
-    """Renews `leases()` three times a lease, and tells `lost(lease)` of each that is gone.
+    """Renews `leases()` three times in their `length`, and tells `lost(lease)` of each that is gone.
 
     Its connection is named after the owner and stands while the owner lives: a monitor that no longer sees it takes
     the owner for dead, sooner than its lease. So between two beats it waits on the socket, to be back at once.
     """
 
     def __init__(
-        self, store: Store, owner: str, leases: Callable[[], Sequence[Lease]], lost: Callable[[Lease], None]
+        self,
+        store: Store,
+        owner: str,
+        length: float,
+        leases: Callable[[], Sequence[Lease]],
+        lost: Callable[[Lease], None],
     ) -> None:
         super().__init__(name=f"reliq-heartbeat-{owner[:6]}", daemon=True)
         self._link = store.link(connection_name(owner))
         self._store = store
+        self._interval = length / settings.HEARTBEATS_PER_LEASE
         self._leases = leases
         self._lost = lost
         self._stopping = threading.Event()
@@ -61,8 +67,7 @@ class Heartbeat(threading.Thread):
                 log.warning("heartbeat failed: %s", error)
                 self._stopping.wait(_RECONNECT_PAUSE)
             else:
-                shortest = min((lease.length for lease in self._leases()), default=settings.LEASE)
-                self._link.wait_closed(shortest / settings.HEARTBEATS_PER_LEASE)
+                self._link.wait_closed(self._interval)
         self._link.close()
 
     def stop(self) -> None:

@@ -11,6 +11,7 @@ import secrets
 from reliq.errors import InvalidName
 
 QUEUES = "reliq:queues"  #: set of every queue's name
+API_KEYS = "reliq:api:keys"  #: hash: id of an API key -> what it allows, and a hash of its secret
 LEADER = "reliq:monitor:leader"  #: the monitor whose turn it is; only saves work, any number of them is correct
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
@@ -29,7 +30,8 @@ class QueueKeys:
     """The keys of one queue."""
 
     __slots__ = (
-        "_prefix", "config", "consumers", "counters", "dead", "delayed", "index", "messages", "producers", "queue",
+        "_prefix", "config", "consumers", "counters", "dead", "delayed", "epochs", "index", "jobs", "messages",
+        "producers", "queue",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -43,6 +45,8 @@ class QueueKeys:
         self.counters = prefix + "counters"  #: hash
         self.config = prefix + "config"  #: hash: the queue's policy
         self.producers = prefix + "producers"  #: hash: producer -> its last sequence and when
+        self.jobs = prefix + "jobs"  #: zset: staged jobs that are not over, by the ms at which somebody must look
+        self.epochs = prefix + "epochs"  #: hash: stream -> the last epoch it committed and when
 
     def processing(self, consumer: str) -> str:
         """List: what one consumer holds; newest at the head, oldest at the tail."""
@@ -52,9 +56,25 @@ class QueueKeys:
         """String: the consumer's deadline, ms of the Redis server's clock."""
         return f"{self._prefix}lease:{consumer}"
 
+    def idempotency(self, key: str) -> str:
+        """String: what the HTTP service answered to the first request with this Idempotency-Key."""
+        return f"{self._prefix}idempotency:{hashlib.sha256(key.encode()).hexdigest()}"
+
     def dedup(self, key: str) -> str:
         """String: the id a deduplication key stands for. Hashed: a user's text never becomes part of a key."""
         return f"{self._prefix}dedup:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+    def job(self, job: str) -> str:
+        """Hash: a staged job's state, run, and once it is committed its manifest."""
+        return f"{self._prefix}job:{job}"
+
+    def parts(self, job: str) -> str:
+        """Set: the parts that a job has staged, whether they will be approved or not."""
+        return f"{self._prefix}parts:{job}"
+
+    def staged(self, job: str, part: str) -> str:
+        """List: chunks of messages, written but invisible until their job commits."""
+        return f"{self._prefix}staged:{job}:{part}"
 
 
 # A consumer's id is random per start, never pid or host name: a stranger must not inherit a dead consumer's list.

@@ -233,7 +233,7 @@ def _capped(errors: tuple[Failure, ...]) -> tuple[Failure, ...]:
 class NewMessage:
     """A message to be sent, with the options of its own that `send_many` cannot give to a bare body."""
 
-    __slots__ = ("body", "dedup_key", "delay", "headers", "id", "ttl", "window")
+    __slots__ = ("body", "dedup_key", "delay", "duplicate", "headers", "id", "ttl", "window")
 
     def __init__(
         self,
@@ -256,6 +256,7 @@ class NewMessage:
         self.id = new_id() if id is None else check_id(id)
         self.headers = check_headers(headers) if headers else {}
         self.dedup_key = dedup_key
+        self.duplicate = False  #: True once it was sent and an earlier message with its dedup_key stands for it
         if dedup_key is not None and (not isinstance(dedup_key, str) or not dedup_key):
             raise InvalidMessage(f"dedup_key is {dedup_key!r}: it must be a text that is not empty")
         try:

@@ -145,7 +145,7 @@ def _read_enqueued(reply: list[Any]) -> Enqueued:
 
 def announce(queue: str) -> Op[int]:
     """Enter the queue into the set of all queues: monitors and dashboards look there."""
-    return Op(("SADD", QUEUES, queue))
+    return _script("announce", (QUEUES,), (queue,))
 
 
 # --- consumers -------------------------------------------------------------------------------------------------------
@@ -328,3 +328,44 @@ def one(op: Op[T]) -> Steps[T]:
     """A single op, as steps."""
     answer: T = yield op
     return answer
+
+
+# --- staging ---------------------------------------------------------------------------------------------------------
+
+
+def stage_open(keys: QueueKeys, job: str, run: str, limit: float) -> Op[str]:
+    return _script("stage_open", (keys.job(job), keys.jobs), (job, run, milliseconds(limit)), _text)
+
+
+def stage(
+    keys: QueueKeys, job: str, run: str, limit: float, part: str, before: int, chunks: Sequence[bytes]
+) -> Op[str]:
+    """Repeatable: the script knows by `before`, the chunks the part has, a call that it has carried out."""
+    names = (keys.job(job), keys.jobs, keys.parts(job), keys.staged(job, part))
+    return _script("stage", names, (job, run, milliseconds(limit), part, before, *chunks), _text)
+
+
+def stage_abort(keys: QueueKeys, job: str, run: str, overdue: bool = False) -> Op[bool]:
+    return _script("stage_abort", (keys.job(job), keys.jobs), (job, run, int(overdue)), bool)
+
+
+def stage_clear(keys: QueueKeys, job: str, run: str, remembered: float, parts: Sequence[str]) -> Op[int]:
+    names = (keys.job(job), keys.jobs, keys.parts(job), *(keys.staged(job, part) for part in parts))
+    return _script("stage_clear", names, (job, run, milliseconds(remembered), *parts))
+
+
+def commit(
+    keys: QueueKeys, job: str, run: str, manifest: bytes, remembered: float, stream: str = "", epoch: int = 0
+) -> Op[str]:
+    names = (keys.job(job), keys.jobs, keys.epochs)
+    return _script("commit", names, (job, run, manifest, milliseconds(remembered), stream, epoch), _text)
+
+
+def commit_roll(keys: QueueKeys, job: str, part: str) -> Op[tuple[int, int]]:
+    """Answers how many messages moved, and how many chunks are left."""
+    names = (keys.staged(job, part), keys.messages, keys.delayed, keys.counters, keys.index)
+    return _script("commit_roll", names, (), tuple)
+
+
+def _text(reply: bytes) -> str:
+    return reply.decode()

@@ -97,12 +97,15 @@ class QueueSteps:
             answer = yield enqueue
         self._note_clock(answer.now)
         if answer.status == "full":
+            yield ops.command("HINCRBY", self.keys.counters, "rejected", len(batch))
             raise QueueFull(
                 f"queue {self.keys.queue!r} holds {answer.length} of at most {answer.max_length} messages; "
                 f"none of the {len(batch)} was enqueued"
             )
         if not answer.first_ids:
             return [message.id for message in batch]
+        for position in answer.first_ids:
+            with_options[position].duplicate = True
         firsts = {id(with_options[position]): first for position, first in answer.first_ids.items()}
         return [firsts.get(id(message), message.id) for message in batch]
 

@@ -1,13 +1,13 @@
 -- settle: take messages out of processing for good or for elsewhere, and claim the next ones in the same step.
 --
 -- KEYS  1 messages  2 processing  3 lease  4 delayed  5 dead  6 counters  7 config  8 index
--- ARGV  1 lease ms  2 n to claim  3 n acks  4 n moved here by BLMOVE and not counted yet  5.. elements to ack,
+-- ARGV  1 lease ms (0 = leave the lease as it is)  2 n to claim  3 n acks  4 n moved here by BLMOVE and not counted yet  5.. elements to ack,
 --       then for each other message: element, destination, counter, delay ms, id, new element
 --       destinations: head | tail (of messages), delayed, dead, gone
 -- Returns {'ok' | 'paused' | 'lost', now, codes, element ...}: one letter a message, in the order of ARGV,
 --         d = done, a = already (lease alive, not there: settled before), l = lost (lease gone); then what was claimed
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be drained.
--- uses: now, index, take
+-- uses: now, index, renew, take
 local messages, processing, lease, delayed, dead, counters, config, index = unpack(KEYS)
 local limit, acks, moved = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local first_other = 5 + acks
@@ -20,7 +20,7 @@ if first_other <= #ARGV then
   redis.call('ZCARD', dead)
 end
 
-local alive = redis.call('EXISTS', lease) == 1
+local alive = ARGV[1] == '0' and redis.call('EXISTS', lease) == 1 or renew(lease, now + ARGV[1])
 local codes = {}
 
 local function removed(element)
@@ -55,6 +55,5 @@ end
 if moved > 0 then redis.call('HINCRBY', counters, 'claimed', moved) end
 codes = table.concat(codes)
 if not alive then return {'lost', now, codes} end
-redis.call('SET', lease, now + ARGV[1])
 if limit > 0 and redis.call('HGET', config, 'paused') then return {'paused', now, codes} end
 return {'ok', now, codes, unpack(take(messages, processing, counters, limit))}

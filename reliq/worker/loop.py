@@ -18,6 +18,7 @@ from reliq.errors import ReliqError, TimeLimitExceeded
 from reliq.handlers import DeadHook, Handler
 from reliq.keys import QueueKeys, connection_name
 from reliq.message import Message, Undecodable
+from reliq.observe import Measurements
 from reliq.ops import Move
 from reliq.store import Link, Store
 from reliq.worker.outcome import after_error, after_return
@@ -47,7 +48,8 @@ class Run:
 class Shared:
     """What the loops of one process have in common."""
 
-    def __init__(self) -> None:
+    def __init__(self, measurements: Measurements | None = None) -> None:
+        self.measurements = measurements  #: where runs are measured, if they are
         self.turn = threading.Lock()  #: with one thread, only one loop runs handlers at a time
         self.probation = threading.Lock()  #: at most one redelivered message runs in a process: see reclaim
 
@@ -77,6 +79,7 @@ class Loop:
         self._hooks = hooks
         self._owner = owner
         self._shared = shared
+        self._measurements = shared.measurements
         self._acks: deque[bytes] = deque()
         self._moves: deque[Move] = deque()
 
@@ -151,16 +154,17 @@ class Loop:
         run = self.running[message.element] = Run(message, started)
         return run
 
-    def _perform(self, message: Message) -> None:
+    def _perform(self, message: Message) -> Run | None:
         """Run the handler and note the outcome, unless somebody has settled the message meanwhile."""
         if message.lost:
-            return
-        self._begin(message)
+            return None
+        run = self._begin(message)
         try:
             move = after_return(message, self.handler.function(message))
         except BaseException as error:  # sys.exit() in a handler is its failure, not the worker's end
             move = after_error(self.handler, message, error, self._owner)
         self._end(message, move)
+        return run
 
     def _end(self, message: Message, move: Move | None) -> None:
         if self.running.pop(message.element, None) is None:
@@ -253,18 +257,28 @@ class InlineLoop(Loop):
                 self.relieve(self._link)
                 return True
             started, runs = time.monotonic(), 0
+            ran: list[Run] = []
             while self.unstarted and not self.stopping:
                 try:
                     message = self.unstarted.popleft()
                 except IndexError:  # the watchdog was faster
                     break
-                self._perform(message)
+                if run := self._perform(message):
+                    ran.append(run)
                 runs += 1
                 if message.redelivered:
+                    self._measure(ran)
                     self._exchange(0)  # settled before the next one starts: see reclaim
             if runs:
                 self.pace.note(time.monotonic() - started, runs)
+                self._measure(ran)
             return bool(messages)
+
+    def _measure(self, ran: list[Run]) -> None:
+        """Each run ended when the next one started, the last one just now."""
+        if self._measurements is not None and ran:
+            self._measurements.ran_in_turn(self.handler.queue, ran, time.monotonic(), self.holdings.clock_offset)
+        ran.clear()
 
 
 class PooledLoop(Loop):
@@ -275,6 +289,7 @@ class PooledLoop(Loop):
         self._submit = submit
         self._suspects: deque[Message] = deque()  #: redelivered, waiting to run one at a time
         self._suspect: Message | None = None  #: the one that runs, or has run and is not settled yet
+        self._ran: deque[tuple[Run, float]] = deque()  #: with the time of their end; not measured yet
         self._done = threading.Event()
 
     def _finished(self) -> bool:
@@ -283,6 +298,7 @@ class PooledLoop(Loop):
     def _step(self) -> None:
         if self.stopping:
             self._suspects_back(0.0)
+            self._measure()
             self.relieve(self._link)
             self._release_probation()
             self._done.wait(0.02)
@@ -293,10 +309,10 @@ class PooledLoop(Loop):
             self._start(messages)
         elif not self.running:
             self._start(self._wait(self.pace.limit(), settings.BLOCK))
-        elif room > 0 and not self._done.is_set():
+        elif room > 0 and self._suspect is None and not self._done.is_set():
             self._start(self._wait(room, _SHORT_BLOCK))
         else:
-            self._done.wait(settings.BLOCK)
+            self._done.wait(_SHORT_BLOCK if room > 0 else settings.BLOCK)
             self._done.clear()
 
     def _start(self, messages: Sequence[Message]) -> None:
@@ -334,10 +350,23 @@ class PooledLoop(Loop):
             message = self.unstarted.popleft()
         except IndexError:  # handed back meanwhile
             return
-        started = time.monotonic()
-        self._perform(message)
-        self.pace.note(time.monotonic() - started, 1)
+        if run := self._perform(message):
+            self._note(run)
         self._done.set()
+
+    def _note(self, run: Run) -> None:
+        ended = time.monotonic()
+        self.pace.note(ended - run.started, 1)
+        if self._measurements is not None:
+            self._ran.append((run, ended))
+
+    def _exchange(self, limit: int) -> list[Message]:
+        self._measure()
+        return super()._exchange(limit)
+
+    def _measure(self) -> None:
+        if self._measurements is not None:
+            self._measurements.ran(self.handler.queue, _drained(self._ran), self.holdings.clock_offset)
 
     async def _run_next_async(self) -> None:
         try:
@@ -355,7 +384,7 @@ class PooledLoop(Loop):
             except BaseException as error:  # a cancelled run was settled by whoever cancelled it: _end drops this
                 move = after_error(self.handler, message, error, self._owner)
             self._end(message, move)
-            self.pace.note(time.monotonic() - run.started, 1)
+            self._note(run)
         self._done.set()
 
 

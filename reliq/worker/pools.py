@@ -26,8 +26,18 @@ class EventLoop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="reliq-asyncio", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="reliq-asyncio", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._cancel_all())
+        self._loop.close()
+
+    async def _cancel_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def submit(self, work: Callable[[], Any]) -> None:
         self._loop.call_soon_threadsafe(self._spawn, work)

@@ -13,6 +13,7 @@ from reliq.keys import new_owner
 log = logging.getLogger("reliq.supervisor")
 
 OWNER = "RELIQ_WORKER_OWNER"  #: environment: the id under which a child holds messages, so that its parent knows it
+PLACE = "RELIQ_WORKER_PLACE"  #: environment: which of the worker processes a child is, from 0
 
 _LOOK_EVERY = 0.05
 _QUICK = 5.0  #: seconds; a child that dies sooner is restarted after a pause that grows
@@ -24,23 +25,35 @@ BAD_USAGE = 2  #: a child's exit status: its module does not import; starting it
 class Child:
     """A worker process. It stops by itself when its parent is gone: its standard input then ends."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], place: int) -> None:
         self.owner = new_owner()
-        self.started_at = time.monotonic()
-        environment = {**os.environ, OWNER: self.owner}
+        self.started_at = self.seen_at = time.monotonic()
+        environment = {**os.environ, OWNER: self.owner, PLACE: str(place)}
         # A session of its own: a Ctrl-C in the terminal reaches only the parent, which passes it on.
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
 
+    def poll(self) -> int | None:
+        """Its exit status, None while it runs."""
+        status = self.process.poll()
+        if status is None:
+            self.seen_at = time.monotonic()
+        return status
+
     def signal(self, number: int) -> None:
-        if self.process.poll() is None:
+        if self.poll() is None:
             self.process.send_signal(number)
 
 
 class Supervisor:
     """Keeps a number of worker processes running."""
 
-    def __init__(self, command: Sequence[str], processes: int, grace: float, take_back: Callable[[str], int]) -> None:
-        """`take_back(owner)` returns what a dead child held; it may raise, the monitor then does it later."""
+    def __init__(
+        self, command: Sequence[str], processes: int, grace: float, take_back: Callable[[str, float], int]
+    ) -> None:
+        """`take_back(owner, last seen)` returns what a dead child held; it may raise, the monitor then does it later.
+
+        Last seen: by the monotonic clock.
+        """
         self._command = command
         self._grace = grace
         self._take_back = take_back
@@ -73,9 +86,9 @@ class Supervisor:
         child = self._children[place]
         if child is None:
             if time.monotonic() >= self._not_before[place]:
-                self._children[place] = Child(self._command)
+                self._children[place] = Child(self._command, place)
             return 0
-        status = child.process.poll()
+        status = child.poll()
         if status is None:
             return 0
         self._children[place] = None
@@ -91,7 +104,7 @@ class Supervisor:
     def _buried(self, child: Child, status: int) -> None:
         how = f"signal={-status}" if status < 0 else f"status={status}"
         try:
-            returned = self._take_back(child.owner)
+            returned = self._take_back(child.owner, child.seen_at)
         except Exception as error:
             log.warning("died worker=%s %s; the monitor will return its messages: %s", child.owner, how, error)
         else:
@@ -102,7 +115,7 @@ class Supervisor:
         for child in children:
             child.signal(signal.SIGTERM)
         hurried, until = False, time.monotonic() + self._grace + _AFTER_GRACE
-        while any(child.process.poll() is None for child in children):
+        while any([child.poll() is None for child in children]):  # noqa: C419  each of them is looked at
             if self._stops > 1 and not hurried:
                 hurried = True
                 for child in children:

@@ -14,6 +14,7 @@ from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.handlers import Handler, Handlers
 from reliq.heartbeat import Heartbeat, Lease
 from reliq.keys import connection_name, new_owner
+from reliq.observe import Measurements
 from reliq.ops import command
 from reliq.settings import Duration, seconds, whole
 from reliq.store import Store
@@ -67,7 +68,14 @@ class Watchdog(threading.Thread):
 class Worker:
     """Runs the handlers of one application in this process."""
 
-    def __init__(self, store: Store, handlers: Handlers, options: Options, owner: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        handlers: Handlers,
+        options: Options,
+        owner: str | None = None,
+        measurements: Measurements | None = None,
+    ) -> None:
         if not len(handlers):
             raise InvalidSetting("this application has no handlers: decorate a function with @app.handler(queue)")
         self._store = store
@@ -75,13 +83,13 @@ class Worker:
         self._grace = seconds(options.grace, "grace", 0, 3600)
         self._threads = ThreadPool(options.threads)
         self._asyncio: EventLoop | None = None
-        self._shared = Shared()
+        self._shared = Shared(measurements)
         self._loops = [self._loop(handler, handlers, options) for handler in handlers]
         self._threads_of_loops = [
             threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{loop.handler.queue}", daemon=True)
             for loop in self._loops
         ]
-        self._heartbeat = Heartbeat(store, self._owner, self._leases, self._lost)
+        self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
         self._wake = threading.Event()
         self._stops = 0

@@ -1,0 +1,116 @@
+"""Many queues at one look: what metrics, `reliq top` and the audit read. One round trip for every 100 queues."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reliq import ops
+from reliq.keys import QUEUES, QueueKeys, check_name
+from reliq.message import Message, Undecodable
+from reliq.ops import Op, Steps, Transaction
+from reliq.queue import Stats
+
+GROUP = 100  #: queues a round trip
+_LOOKS = 3  #: at a queue whose consumers change while it is read
+
+#: Counters of messages that have left the queue for good.
+GONE = ("acked", "purged", "purged_dead", "trimmed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Stats):
+    """A queue at one instant, with what only operators ask."""
+
+    overdue: float = 0.0  #: seconds since the first delayed message was due; 0.0 when none is
+    max_length: int = 0  #: 0 = unlimited
+    exact: bool = True  #: every consumer's list was read in the same instant
+
+    @property
+    def missing(self) -> int:
+        """Messages that were enqueued and are nowhere: not ready, processing, delayed, dead, nor counted as gone.
+
+        0 is what the promise says. Below 0: messages that were never enqueued, such as a second copy or one pushed
+        past the enqueue script.
+        """
+        gone = sum(self.counters.get(name, 0) for name in GONE)
+        here = self.ready + self.processing + self.delayed + self.dead
+        return self.counters.get("enqueued", 0) - gone - here
+
+
+def every_queue() -> Steps[list[str]]:
+    """The names of all queues this server has seen."""
+    names: list[str] = yield ops.members(QUEUES)
+    return [check_name(name) for name in names]
+
+
+def read_queues(names: Sequence[str]) -> Steps[list[Reading]]:
+    """Each of these queues at one instant of its own."""
+    readings = yield from _look(names)
+    for _ in range(_LOOKS - 1):
+        unsure = [place for place, reading in enumerate(readings) if not reading.exact]
+        if not unsure:
+            break
+        again = yield from _look([names[place] for place in unsure])
+        for place, reading in zip(unsure, again, strict=True):
+            readings[place] = reading
+    return readings
+
+
+def _look(names: Sequence[str]) -> Steps[list[Reading]]:
+    every = [QueueKeys(name) for name in names]
+    groups = [every[start : start + GROUP] for start in range(0, len(every), GROUP)]
+    readings: list[Reading] = []
+    consumers: list[list[str]] = []
+    if groups:
+        consumers = yield [ops.members(keys.consumers) for keys in groups[0]]
+    for group, following in zip(groups, [*groups[1:], []], strict=True):
+        reads = [_reads(keys, known) for keys, known in zip(group, consumers, strict=True)]
+        ahead = [ops.members(keys.consumers) for keys in following]
+        replies = yield Transaction((ops.server_time(), *(op for one in reads for op in one), *ahead))
+        now, at = replies[0], 1
+        for keys, known, one in zip(group, consumers, reads, strict=True):
+            readings.append(_reading(keys.queue, known, now, replies[at : at + len(one)]))
+            at += len(one)
+        consumers = replies[at:]
+    return readings
+
+
+def _reads(keys: QueueKeys, consumers: Sequence[str]) -> list[Op[Any]]:
+    return [
+        ops.command("LLEN", keys.messages),
+        ops.command("ZCARD", keys.delayed),
+        ops.command("ZCARD", keys.dead),
+        ops.read_hash(keys.counters),
+        ops.command("HMGET", keys.config, "paused", "max_length"),
+        ops.command("LINDEX", keys.messages, -1),
+        ops.command("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"),
+        ops.members(keys.consumers),
+        *(ops.command("LLEN", keys.processing(consumer)) for consumer in consumers),
+    ]
+
+
+def _reading(queue: str, known: Sequence[str], now: int, replies: Sequence[Any]) -> Reading:
+    ready, delayed, dead, counters, (paused, max_length), oldest, first_due, consumers, *held = replies
+    return Reading(
+        queue=queue,
+        ready=ready,
+        processing=sum(held),
+        delayed=delayed,
+        dead=dead,
+        oldest_ready_age=_age(queue, oldest, now),
+        consumers=len(consumers),
+        paused=paused is not None,
+        counters={name: int(count) for name, count in counters.items()},
+        overdue=max(0.0, (now - float(first_due[1])) / 1000) if first_due else 0.0,
+        max_length=int(max_length or 0),
+        exact=set(consumers) <= set(known),
+    )
+
+
+def _age(queue: str, oldest: bytes | None, now: int) -> float:
+    if oldest is None:
+        return 0.0
+    try:
+        return max(0.0, (now - Message.decode(queue, oldest).enqueued_at) / 1000)
+    except Undecodable:
+        return 0.0

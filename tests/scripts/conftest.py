@@ -1,0 +1,12 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.state import World
+
+
+@pytest.fixture
+def world(url: str) -> Iterator[World]:
+    world = World(url)
+    yield world
+    world.close()

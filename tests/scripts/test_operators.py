@@ -1,0 +1,63 @@
+"""cancel, purge, redrive, discard: what an operator does, each step guarded."""
+
+import pytest
+
+from reliq import ops
+from reliq.errors import RedisUnsuitable
+from reliq.ops import Revival
+from tests.state import KEYS, element
+
+
+def test_cancel_removes_a_delayed_message_once(world):
+    world.given(delayed={"a": 60_000, "b": 60_000})
+    assert [world.run(ops.cancel(KEYS, "a")) for _ in range(2)] == [True, False]
+    assert world.state() == {"delayed": "b", "index": {"b"}, "counters": {"cancelled": 1}}
+
+
+def test_cancel_of_a_promoted_message_is_false_and_it_stays(world):
+    world.given(delayed={"a": -1})
+    world.run(ops.promote(KEYS, 100))
+    assert world.run(ops.cancel(KEYS, "a")) is False
+    assert world.state()["messages"] == "a"
+
+
+def test_cancel_does_not_touch_a_dead_letter(world):
+    world.given(dead={"a": -1})
+    before = world.state()
+    assert world.run(ops.cancel(KEYS, "a")) is False
+    assert world.state() == before
+
+
+def test_purge_removes_ready_and_delayed_in_bounded_steps(world):
+    world.given(messages="c b a", delayed={"d": 60_000, "e": 70_000}, dead={"f": -1})
+    assert [world.run(ops.purge(KEYS, 2)) for _ in range(4)] == [2, 2, 1, 0]
+    assert world.state() == {"dead": "f", "index": {"f"}, "counters": {"purged": 5}}
+
+
+def test_redrive_puts_letters_back_each_only_once(world):
+    world.given(messages="x", dead={"a": -20, "b": -10})
+    revivals = [Revival(element(name), name, element(name + "2")) for name in ("a", "b")]
+    assert world.run(ops.redrive(KEYS, revivals)) == [1, 1]
+    assert world.run(ops.redrive(KEYS, revivals)) == [0, 0]
+    assert world.state() == {"messages": "b2 a2 x", "counters": {"redriven": 2}}
+
+
+def test_redrive_passes_when_redis_is_full(world):
+    world.given(dead={"a": -20})
+    world.fill()
+    assert world.run(ops.redrive(KEYS, [Revival(element("a"), "a", element("a2"))])) == [1]
+
+
+def test_redrive_into_a_key_of_another_type_loses_nothing(world):
+    world.given(dead={"a": -20})
+    world.redis.set(KEYS.messages, "somebody else's")
+    with pytest.raises(RedisUnsuitable, match="another type"):
+        world.run(ops.redrive(KEYS, [Revival(element("a"), "a", element("a2"))]))
+    assert world.state()["dead"] == "a"
+
+
+def test_discard_removes_letters_and_counts_them(world):
+    world.given(dead={"a": -20, "b": -10})
+    letters = [(element("a"), "a")]
+    assert [world.run(ops.discard(KEYS, letters, "trimmed")) for _ in range(2)] == [1, 0]
+    assert world.state() == {"dead": "b", "index": {"b"}, "counters": {"trimmed": 1}}

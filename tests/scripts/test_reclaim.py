@@ -1,0 +1,195 @@
+"""reclaim: the monitor takes back what a vanished consumer held, in a transaction on watched keys."""
+
+import pytest
+from reliq_monitor.reclaim import judge, reclaim, take_back
+
+from reliq import ops
+from reliq.ops import Transaction
+from reliq.store import Store
+from tests.proxy import Proxy, ignores_watch
+from tests.state import HOUR, KEYS, World, element, elements
+
+OVER = {"w": -1}
+
+
+@pytest.fixture(autouse=True)
+def nonces(monkeypatch):
+    """Pushed again, message a is a9: the nonce a test can name."""
+    monkeypatch.setattr("reliq.message.new_nonce", lambda: 9)
+
+
+def between_look_and_transaction(store: Store, steps, action):
+    """Run the steps, with `action` at the worst moment: after the monitor has looked, before it acts."""
+
+    def interrupted():
+        answer = None
+        acted = False
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(request, Transaction) and request.ops and not acted:
+                acted = True
+                action()
+            answer = yield request
+
+    return store.run(interrupted())
+
+
+def test_everything_goes_back_as_new_elements_oldest_first(world):
+    world.given(messages="x", processing={"w": "c b a"}, leases=OVER)
+    result = world.store.run(take_back(KEYS, "w"))
+    assert (result.returned, result.died, result.conflicts) == (3, 0, 0)
+    assert world.state() == {"messages": "c9 b9 a9 x", "counters": {"reclaimed": 3}}
+
+
+def test_twice_returns_once(world):
+    world.given(processing={"w": "a"}, leases=OVER)
+    assert [world.store.run(take_back(KEYS, "w")).returned for _ in range(2)] == [1, 0]
+    assert world.state() == {"messages": "a9", "counters": {"reclaimed": 1}}
+
+
+def test_a_living_consumer_is_left_alone(world):
+    world.given(processing={"w": "a"}, leases={"w": HOUR})
+    before = world.state()
+    assert world.store.run(take_back(KEYS, "w")).moved
+    assert world.state() == before
+
+
+def test_a_consumer_known_to_be_dead_need_not_run_out_its_lease(world):
+    world.given(processing={"w": "a"}, leases={"w": HOUR})
+    assert world.store.run(take_back(KEYS, "w", known_dead=True)).returned == 1
+    assert world.state() == {"messages": "a9", "counters": {"reclaimed": 1}}
+
+
+def test_a_consumer_without_any_lease_is_dead(world):
+    world.given(processing={"w": "a"})
+    assert world.store.run(take_back(KEYS, "w")).returned == 1
+
+
+def test_many_messages_go_back_in_bounded_transactions(world):
+    held = [element("m", nonce=number) for number in range(1000, 1250)]
+    world.given(leases=OVER)
+    world.redis.rpush(KEYS.processing("w"), *held)
+    assert world.store.run(take_back(KEYS, "w")).returned == 250
+    assert world.redis.llen(KEYS.messages) == 250
+    assert KEYS.processing("w").encode() not in world.redis.keys("*")
+
+
+def test_an_ack_between_look_and_transaction_wins(world):
+    world.given(processing={"w": "b a"}, leases=OVER)
+    ack = ops.settle(KEYS, "w", 15.0, elements("a"))
+    other = Store(world.store.where)
+    result = between_look_and_transaction(world.store, reclaim(KEYS, "w", 5), lambda: other.call(ack))
+    assert result.moved
+    assert world.state() == {
+        "processing:w": "b",
+        "lease:w": "alive",
+        "consumers": {"w"},
+        "counters": {"acked": 1},
+    }
+
+
+def test_a_heartbeat_between_look_and_transaction_wins(world):
+    world.given(processing={"w": "a"}, leases=OVER)
+    beat = ops.heartbeat(KEYS, "w", 15.0)
+    result = between_look_and_transaction(
+        world.store, reclaim(KEYS, "w", 5), lambda: World(world.store.where).store.call(beat)
+    )
+    assert result.moved
+    assert world.state()["processing:w"] == "a"
+
+
+def test_two_monitors_at_once_return_each_message_once(world):
+    world.given(processing={"w": "b a"}, leases=OVER)
+    other = Store(world.store.where)
+    result = between_look_and_transaction(world.store, reclaim(KEYS, "w", 5), lambda: other.run(take_back(KEYS, "w")))
+    assert result.moved
+    assert world.state() == {"messages": "b9 a9", "counters": {"reclaimed": 2}}
+
+
+def test_where_watch_is_not_honoured_the_compensation_takes_the_copy_back(world, redis_server):
+    """The second line: ack between look and transaction, on a connection whose WATCH has no effect."""
+    world.given(messages="x", processing={"w": "b a"}, leases=OVER)
+    ack = ops.settle(KEYS, "w", 15.0, elements("a"))
+    with Proxy(redis_server.port, request=ignores_watch) as proxy:
+        store = Store(proxy.url)
+        result = between_look_and_transaction(store, reclaim(KEYS, "w", 5), lambda: world.store.call(ack))
+        store.close()
+    assert (result.returned, result.conflicts) == (1, 1)
+    state = world.state()
+    assert (state["messages"], state.get("processing:w")) == ("b9 x", None)
+    assert state["counters"] == {"acked": 1, "reclaimed": 1, "reclaim_conflicts": 1}
+
+
+def test_the_compensation_never_removes_a_copy_that_is_not_its_own(world, redis_server):
+    """Two monitors without WATCH, one after the other at the worst moment: exactly one copy stays."""
+    world.given(processing={"w": "a"}, leases=OVER)
+    nonces = iter(range(100, 200))
+    with Proxy(redis_server.port, request=ignores_watch) as proxy, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reliq.message.new_nonce", lambda: next(nonces))
+        one, two = Store(proxy.url), Store(proxy.url)
+        between_look_and_transaction(one, reclaim(KEYS, "w", 5), lambda: two.run(reclaim(KEYS, "w", 5)))
+        one.close(), two.close()
+    assert len(world.state()["messages"].split()) == 1
+
+
+def test_a_full_redis_still_returns_what_dead_workers_held(world):
+    world.given(processing={"w": "b a"}, leases=OVER)
+    world.fill()
+    assert world.store.run(take_back(KEYS, "w")).returned == 2
+    assert world.state() == {"messages": "b9 a9", "counters": {"reclaimed": 2}}
+
+
+def test_a_consumer_that_moved_is_left_alone_when_redis_is_full(world):
+    world.given(processing={"w": "a"}, leases=OVER)
+    full = ops.reclaim_when_full(KEYS, "w", "12345", [ops.Return(element("a"), "reclaimed", "a", element("a9"))])
+    assert world.run(full) == -1
+    assert world.state()["processing:w"] == "a"
+
+
+def test_the_third_holder_that_vanishes_with_it_makes_a_dead_letter(world):
+    world.given(leases=OVER)
+    world.redis.rpush(KEYS.processing("w"), element("a", deliveries=2, redelivered=True))
+    world.redis.hset(KEYS.config, "max_deliveries", 3)
+    result = world.store.run(take_back(KEYS, "w"))
+    assert (result.returned, result.died) == (0, 1)
+    assert world.state() == {
+        "dead": "a9",
+        "index": {"a"},
+        "config": {"max_deliveries": "3"},
+        "counters": {"dead:max_deliveries": 1, "dead_lettered": 1},
+    }
+
+
+def test_bytes_that_are_no_element_go_to_the_dead_letters_raw(world):
+    world.given(leases=OVER)
+    world.redis.rpush(KEYS.processing("w"), b"\xc1 no element", element("a"))
+    result = world.store.run(take_back(KEYS, "w"))
+    assert (result.returned, result.died) == (1, 1)
+    state = world.state()
+    assert state["messages"] == "a9"
+    assert state["counters"] == {"reclaimed": 1, "dead:decode": 1, "dead_lettered": 1}
+    from reliq.message import Message
+
+    (raw,) = world.redis.zrange(KEYS.dead, 0, -1)
+    assert Message.decode("q", raw).body == b"\xc1 no element"
+
+
+@pytest.mark.parametrize(
+    ("held", "alone", "charged"),
+    [
+        ([("a", False)], True, {"a": 1}),  # the message that was alone must have been running
+        ([("b", False), ("a", False)], False, {"a": 0, "b": 0}),  # of two new ones, nobody knows which
+        ([("c", False), ("b", True), ("a", False)], False, {"a": 0, "b": 1, "c": 0}),  # the redelivered one ran alone
+        ([("c", True), ("b", True), ("a", False)], False, {"a": 0, "b": 1, "c": 0}),  # of two, the older one
+    ],
+)
+def test_who_is_charged(held, alone, charged):
+    newest_first = [element(name, redelivered=redelivered) for name, redelivered in held]
+    from reliq.message import Message
+
+    returns = judge("q", newest_first, 5, alone)
+    assert {one.id: Message.decode("q", one.again).deliveries for one in returns} == charged
+    assert all(Message.decode("q", one.again).redelivered for one in returns)

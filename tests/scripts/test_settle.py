@@ -1,0 +1,131 @@
+"""settle: messages leave processing, for good or for elsewhere, and only if they are still there."""
+
+import pytest
+
+from reliq import ops
+from reliq.errors import RedisUnsuitable
+from reliq.ops import Move
+from tests.state import HOUR, KEYS, element, elements
+
+HOLDS = {"processing": {"w": "c b a"}, "leases": {"w": HOUR}}
+
+
+def settle(world, acks=(), moves=(), limit=0):
+    return world.run(ops.settle(KEYS, "w", 15.0, elements(*acks), moves, limit))
+
+
+def move(name, destination, counter, delay=0.0):
+    return Move(element(name), destination, counter, name, element(name + "2"), delay)
+
+
+def test_ack_removes_exactly_the_message(world):
+    world.given(**HOLDS)
+    assert settle(world, ["b"]).codes == "d"
+    assert world.state() == {
+        "processing:w": "c a",
+        "lease:w": "alive",
+        "consumers": {"w"},
+        "counters": {"acked": 1},
+    }
+
+
+def test_ack_twice_is_already_and_counts_once(world):
+    world.given(**HOLDS)
+    settle(world, ["b"])
+    assert settle(world, ["b", "a"]).codes == "ad"
+    assert world.state()["counters"] == {"acked": 2}
+
+
+def test_ack_after_the_lease_was_lost_is_lost_and_does_not_bring_it_back(world):
+    world.given(messages="a2")
+    before = world.state()
+    answer = settle(world, ["a"])
+    assert (answer.status, answer.codes) == ("lost", "l")
+    assert world.state() == before
+
+
+def test_a_lost_consumer_claims_nothing(world):
+    world.given(messages="a")
+    assert settle(world, ["x"], limit=5).elements == []
+    assert world.state() == {"messages": "a"}
+
+
+def test_retry_goes_to_delayed_and_release_to_the_tail(world):
+    world.given(messages="d", **HOLDS)
+    moves = [move("a", "delayed", "retried", 60.0), move("b", "tail", "released"), move("c", "head", "requeued")]
+    assert settle(world, moves=moves).codes == "ddd"
+    assert world.state() == {
+        "messages": "c2 d b2",
+        "delayed": "a2",
+        "index": {"a"},
+        "lease:w": "alive",
+        "consumers": {"w"},
+        "counters": {"retried": 1, "released": 1, "requeued": 1},
+    }
+    assert world.now + 60_000 <= world.redis.zscore(KEYS.delayed, element("a2")) < world.now + 61_000
+
+
+def test_dead_goes_to_the_dead_letters_and_is_counted_by_reason(world):
+    world.given(**HOLDS)
+    settle(world, moves=[move("a", "dead", "dead:rejected")])
+    state = world.state()
+    assert (state["dead"], state["index"]) == ("a2", {"a"})
+    assert state["counters"] == {"dead:rejected": 1, "dead_lettered": 1}
+
+
+@pytest.mark.parametrize("destination", ["head", "tail", "delayed", "dead"])
+def test_a_move_twice_makes_no_second_copy(world, destination):
+    world.given(**HOLDS)
+    one = move("a", destination, "retried", 1.0)
+    assert settle(world, moves=[one]).codes == "d"
+    before = world.state()
+    assert settle(world, moves=[one]).codes == "a"
+    assert world.state() == before
+
+
+@pytest.mark.parametrize("destination", ["head", "tail", "delayed", "dead"])
+def test_a_move_after_the_lease_was_lost_makes_no_copy(world, destination):
+    world.given(messages="a3")
+    before = world.state()
+    assert settle(world, moves=[move("a", destination, "retried", 1.0)]).codes == "l"
+    assert world.state() == before
+
+
+def test_settle_and_claim_in_one_step(world):
+    world.given(messages="e d", **HOLDS)
+    answer = settle(world, ["a"], [move("b", "delayed", "retried", 1.0)], limit=1)
+    assert (answer.status, answer.codes, answer.elements) == ("ok", "dd", elements("d"))
+    state = world.state()
+    assert (state["messages"], state["processing:w"]) == ("e", "d c")
+
+
+def test_a_paused_queue_settles_but_gives_nothing(world):
+    world.given(messages="d", config={"paused": 1}, **HOLDS)
+    answer = settle(world, ["a"], limit=5)
+    assert (answer.status, answer.codes, answer.elements) == ("paused", "d", [])
+    assert world.state()["messages"] == "d"
+
+
+def test_a_full_redis_can_be_drained(world):
+    world.given(messages="d", **HOLDS)
+    world.fill()
+    moves = [move("b", "delayed", "retried", 60.0), move("c", "dead", "dead:rejected")]
+    assert settle(world, ["a"], moves, limit=5).codes == "ddd"
+    state = world.state()
+    assert (state["processing:w"], state["delayed"], state["dead"]) == ("d", "b2", "c2")
+
+
+@pytest.mark.parametrize("key", [KEYS.messages, KEYS.delayed, KEYS.dead])
+def test_a_destination_of_another_type_is_refused_before_anything_is_removed(world, key):
+    world.given(**HOLDS)
+    world.redis.set(key, "somebody else's")
+    before = world.state()
+    with pytest.raises(RedisUnsuitable, match="another type"):
+        settle(world, ["c"], [move("a", "tail", "released")])
+    assert world.state() == before
+
+
+def test_an_ack_passes_though_the_queue_key_is_of_another_type(world):
+    world.given(**HOLDS)
+    world.redis.set(KEYS.messages, "somebody else's")
+    assert settle(world, ["a"]).codes == "d"

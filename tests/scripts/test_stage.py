@@ -1,0 +1,139 @@
+"""stage_open, stage, stage_abort, stage_clear: what a job writes before it is decided."""
+
+import pytest
+
+from reliq import ops
+from reliq.errors import RedisUnsuitable
+from reliq.keys import QueueKeys
+
+KEYS = QueueKeys("q")
+DAY = 86_400.0
+
+
+def keys_of(world) -> dict[str, object]:
+    """Every key of the queue by its last words, with its value."""
+    found = {}
+    for key in world.redis.keys("reliq:{q}:*"):
+        name = key.decode().removeprefix("reliq:{q}:")
+        match world.redis.type(key):
+            case b"hash":
+                found[name] = {k.decode(): v.decode() for k, v in world.redis.hgetall(key).items()}
+            case b"list":
+                found[name] = world.redis.lrange(key, 0, -1)
+            case b"set":
+                found[name] = {one.decode() for one in world.redis.smembers(key)}
+            case b"zset":
+                found[name] = [one.decode() for one in world.redis.zrange(key, 0, -1)]
+    return found
+
+
+def stage(world, before=0, chunks=(b"x",), part="p", run="r1", job="j"):
+    return world.run(ops.stage(KEYS, job, run, DAY, part, before, chunks))
+
+
+def test_a_first_chunk_begins_the_job(world):
+    assert stage(world) == "ok"
+    assert keys_of(world) == {
+        "job:j": {"state": "open", "run": "r1"},
+        "jobs": ["j"],
+        "parts:j": {"p"},
+        "staged:j:p": [b"x"],
+    }
+
+
+def test_chunks_keep_their_order(world):
+    stage(world, 0, (b"a", b"b"))
+    stage(world, 2, (b"c",))
+    assert keys_of(world)["staged:j:p"] == [b"a", b"b", b"c"]
+
+
+def test_a_call_whose_answer_was_lost_is_not_carried_out_twice(world):
+    assert [stage(world), stage(world)] == ["ok", "ok"]
+    assert keys_of(world)["staged:j:p"] == [b"x"]
+
+
+def test_a_part_that_is_not_as_long_as_its_writer_knows_is_torn(world):
+    stage(world)
+    assert stage(world, before=5) == "torn"
+    world.redis.flushall()
+    assert stage(world, before=1) == "torn"
+    assert keys_of(world) == {}
+
+
+def test_writing_renews_the_time_limit(world):
+    stage(world)
+    world.redis.zadd(KEYS.jobs, {"j": 1})
+    stage(world, before=1)
+    assert world.redis.zscore(KEYS.jobs, "j") >= world.now + DAY * 1000
+
+
+def test_opening_anew_shuts_the_earlier_run_out(world):
+    assert world.run(ops.stage_open(KEYS, "j", "r1", DAY)) == "open"
+    assert world.run(ops.stage_open(KEYS, "j", "r2", DAY)) == "open"
+    assert stage(world, run="r1") == "closed"
+    assert stage(world, run="r2") == "ok"
+
+
+@pytest.mark.parametrize("state", ["committed", "done"])
+def test_a_decided_job_is_not_begun_again(world, state):
+    world.redis.hset(KEYS.job("j"), mapping={"state": state, "run": "r1"})
+    before = keys_of(world)
+    assert world.run(ops.stage_open(KEYS, "j", "r2", DAY)) == state
+    assert stage(world, run="r1") == "closed"
+    assert keys_of(world) == before
+
+
+def test_an_aborted_job_takes_nothing_more_until_it_is_begun_anew(world):
+    stage(world)
+    assert world.run(ops.stage_abort(KEYS, "j", "r1"))
+    assert stage(world, before=1) == "closed"
+    assert world.run(ops.stage_open(KEYS, "j", "r2", DAY)) == "open"
+
+
+def test_abort_leaves_a_committed_job_and_another_run_alone(world):
+    stage(world)
+    assert not world.run(ops.stage_abort(KEYS, "j", "r2"))
+    world.redis.hset(KEYS.job("j"), "state", "committed")
+    before = keys_of(world)
+    assert not world.run(ops.stage_abort(KEYS, "j", "r1"))
+    assert keys_of(world) == before
+
+
+def test_abort_of_an_overdue_job_looks_at_its_limit(world):
+    stage(world)
+    assert not world.run(ops.stage_abort(KEYS, "j", "r1", overdue=True))
+    world.redis.zadd(KEYS.jobs, {"j": world.now - 1})
+    assert world.run(ops.stage_abort(KEYS, "j", "r1", overdue=True))
+
+
+def test_abort_may_be_repeated(world):
+    stage(world)
+    assert [world.run(ops.stage_abort(KEYS, "j", "r1")) for _ in range(2)] == [True, True]
+
+
+def test_clear_removes_parts_and_with_the_last_the_job(world):
+    stage(world, part="p")
+    stage(world, part="q")
+    world.run(ops.stage_abort(KEYS, "j", "r1"))
+    assert world.run(ops.stage_clear(KEYS, "j", "r1", 60, ["p"])) == 1
+    assert set(keys_of(world)) == {"job:j", "jobs", "parts:j", "staged:j:q"}
+    assert world.run(ops.stage_clear(KEYS, "j", "r1", 60, ["q"])) == 0
+    assert keys_of(world) == {"job:j": {"state": "aborted", "run": "r1"}}
+    assert 0 < world.redis.pttl(KEYS.job("j")) <= 60_000
+
+
+def test_clear_refuses_an_open_job_and_another_run(world):
+    stage(world)
+    assert world.run(ops.stage_clear(KEYS, "j", "r1", 60, ["p"])) == -1
+    world.run(ops.stage_abort(KEYS, "j", "r1"))
+    world.run(ops.stage_open(KEYS, "j", "r2", DAY))
+    assert world.run(ops.stage_clear(KEYS, "j", "r1", 60, ["p"])) == -1
+    assert keys_of(world)["staged:j:p"] == [b"x"]
+
+
+def test_a_wrong_type_is_refused_before_the_first_write(world):
+    world.redis.set(KEYS.parts("j"), "not a set")
+    before = world.redis.dbsize()
+    with pytest.raises(RedisUnsuitable):
+        stage(world)
+    assert world.redis.dbsize() == before
