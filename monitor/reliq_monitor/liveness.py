@@ -20,6 +20,7 @@ SETTLED = 3.0  #: seconds after our own (re)connection: after a restart of Redis
 class Vanished:
     consumer: str
     known_dead: bool  #: its connection is gone, its lease may still run
+    since: int  #: ms of the server's clock: when its connection was last seen, or its lease ended
 
 
 class Liveness:
@@ -27,6 +28,7 @@ class Liveness:
 
     def __init__(self) -> None:
         self._missing: frozenset[str] = frozenset()
+        self._seen: dict[str, int] = {}  #: when a consumer was last there, or first looked for
         self._life = -1
         self._since = 0.0
 
@@ -49,8 +51,9 @@ class Liveness:
             )
         twice = missing & self._missing
         self._missing = missing
+        self._seen = {consumer: self._seen.get(consumer, now) if consumer in missing else now for consumer, _ in leases}
         return [
-            Vanished(consumer, consumer in twice)
+            Vanished(consumer, consumer in twice, self._seen[consumer] if consumer in twice else deadline or now)
             for consumer, deadline in leases
             if deadline is None or deadline <= now or consumer in twice
         ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from reliq import ops, settings
 from reliq.errors import RedisUnsuitable, ReliqError
 from reliq.keys import LEADER, QUEUES, QueueKeys, check_name
+from reliq.observe import Measurements
 from reliq.ops import Steps
 from reliq.store import Store
 from reliq_monitor.liveness import Liveness
@@ -43,8 +44,14 @@ class Scan:
 class Monitor:
     """Scans, promotes and tidies up. `run` it, or call its duties one at a time."""
 
-    def __init__(self, store: Store, scan_interval: float = settings.SCAN_INTERVAL) -> None:
+    def __init__(
+        self,
+        store: Store,
+        scan_interval: float = settings.SCAN_INTERVAL,
+        measurements: Measurements | None = None,
+    ) -> None:
         self._store = store
+        self._measurements = measurements
         self._link = store.link("reliq-monitor")
         self._interval = scan_interval
         self._id = secrets.token_hex(8)
@@ -52,12 +59,14 @@ class Monitor:
         self._client_list_refused = False
         self._queues: list[QueueKeys] = []
         self.last_scan_at = 0.0  #: seconds since the epoch
+        self.last_scan_took = 0.0  #: seconds
         self.leading = False
 
     def scan(self) -> Scan:
         """Look at every consumer of every queue once, and take back what the vanished ones held."""
+        started = time.monotonic()
         report = self._store.run(self._scan(), self._link)
-        self.last_scan_at = time.time()
+        self.last_scan_at, self.last_scan_took = time.time(), time.monotonic() - started
         if report.reclaimed or report.died:
             log.info(
                 "reclaimed=%d died=%d conflicts=%d vanished=%d",
@@ -99,6 +108,7 @@ class Monitor:
             (consumer, None if deadline is None else int(deadline))
             for consumer, deadline in zip(consumers, deadlines, strict=True)
         ]
+        looked = time.monotonic()
         liveness = self._liveness.setdefault(keys.queue, Liveness())
         report.consumers += len(consumers)
         for gone in liveness.look(leases, now, clients, self._link.lives):
@@ -107,6 +117,9 @@ class Monitor:
             report.reclaimed += result.returned
             report.died += result.died
             report.conflicts += result.conflicts
+            if self._measurements is not None:
+                gone_for = (now - gone.since) / 1000 + time.monotonic() - looked
+                self._measurements.recovered(keys.queue, gone_for, result.returned + result.died)
 
     def _clients(self) -> Steps[bytes | None]:
         if self._client_list_refused:
@@ -162,13 +175,18 @@ class Monitor:
 class MonitorThread(threading.Thread):
     """A monitor inside another process, such as a worker."""
 
-    def __init__(self, store: Store, scan_interval: float = settings.SCAN_INTERVAL) -> None:
+    def __init__(
+        self,
+        store: Store,
+        scan_interval: float = settings.SCAN_INTERVAL,
+        measurements: Measurements | None = None,
+    ) -> None:
         super().__init__(name="reliq-monitor", daemon=True)
-        self._monitor = Monitor(store, scan_interval)
+        self.monitor = Monitor(store, scan_interval, measurements)
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        self._monitor.run(self._stopping)
+        self.monitor.run(self._stopping)
 
     def stop(self) -> None:
         """Stop, and wait until it has."""

@@ -158,17 +158,17 @@ def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False) -> Steps
             return total
 
 
-def take_back_owner(owner: str) -> Steps[int]:
-    """Return everything that a process held, in all queues. For its parent, which saw it die; answers how many."""
+def take_back_owner(owner: str) -> Steps[dict[str, int]]:
+    """Return everything that a process held. For its parent, which saw it die; answers how many by queue."""
     queues = yield ops.members(QUEUES)
     every = [QueueKeys(queue) for queue in queues]
     if not every:
-        return 0
+        return {}
     members = yield [ops.members(keys.consumers) for keys in every]
-    returned = 0
+    returned: dict[str, int] = {}
     for keys, consumers in zip(every, members, strict=True):
         for consumer in consumers:
             if owner_of(consumer) == owner:
                 result = yield from take_back(keys, consumer, known_dead=True)
-                returned += result.returned + result.died
+                returned[keys.queue] = returned.get(keys.queue, 0) + result.returned + result.died
     return returned
