@@ -9,8 +9,19 @@ from fastapi import FastAPI
 
 import reliq
 from reliq import aio
-from reliq_api.routes import health
+from reliq_api import docs, problems
+from reliq_api.auth import Guard
+from reliq_api.leases import Remembered
+from reliq_api.polls import Polls
+from reliq_api.pressure import Pressure
+from reliq_api.routes import dead, health, leases, messages, queues
 from reliq_api.settings import Settings
+from reliq_api.store import BoundedStore
+
+_DESCRIPTION = (
+    "A reliable message queue on Redis lists. A message that was accepted is handled at least once, or it is in one "
+    "visible place: ready, processing, delayed, dead."
+)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -19,16 +30,37 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        queues = aio.Reliq(settings.url, allow_eviction=settings.allow_eviction, max_body=settings.max_body)
+        queues = _application(settings)
         app.state.reliq = queues
+        app.state.guard = Guard(queues)
+        app.state.pressure = Pressure(queues, settings.memory_watermark)
+        app.state.polls = Polls(queues.store)
+        app.state.remembered = Remembered()
         async with queues:
             yield
 
-    app = FastAPI(title="reliq", version=reliq.__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="reliq",
+        version=reliq.__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
     app.state.settings = settings
-    app.include_router(health.router)
+    for module in (messages, leases, queues, dead, health):
+        app.include_router(module.router)
+    problems.install(app)
+    docs.install(app)
     _include_dashboard(app)
     return app
+
+
+def _application(settings: Settings) -> aio.Reliq:
+    known = aio.Reliq(settings.url, allow_eviction=settings.allow_eviction, max_body=settings.max_body)
+    store = BoundedStore(known.url, settings.connections, allow_eviction=known.allow_eviction)
+    return aio.Reliq(known.url, allow_eviction=known.allow_eviction, max_body=settings.max_body, store=store)
 
 
 def _include_dashboard(app: FastAPI) -> None:

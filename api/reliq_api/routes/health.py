@@ -1,11 +1,33 @@
-"""Whether the process lives, and whether it can serve."""
+"""Whether the process lives, and whether it can serve. No key is needed: a load balancer has none."""
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Request
+
+from reliq.errors import ReliqError
+from reliq_api import schemas
+from reliq_api.docs import failures
+from reliq_api.pressure import suitable
+from reliq_api.problems import Problem
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", summary="The process lives")
-async def healthz() -> JSONResponse:
-    return JSONResponse({"status": "ok"})
+@router.get("/healthz", summary="The process lives", response_model=schemas.Health)
+async def healthz() -> schemas.Health:
+    return schemas.Health(status="ok")
+
+
+@router.get(
+    "/readyz",
+    summary="Redis is there, a master, and will not evict queues",
+    response_model=schemas.Health,
+    responses={503: failures("not_ready")[503]},
+)
+async def readyz(request: Request) -> schemas.Health:
+    state = request.app.state
+    if state.polls.draining:
+        raise Problem("not_ready", "the service is stopping")
+    try:
+        await state.reliq.store.run(suitable(state.reliq), timeout=0)
+    except ReliqError as error:
+        raise Problem("not_ready", f"Redis cannot be used: {type(error).__name__}") from None
+    return schemas.Health(status="ready")

@@ -1,0 +1,160 @@
+"""Who sends a request, and what they may do. Without any key the service is for its own machine only."""
+
+import base64
+import binascii
+import ipaddress
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from fastapi import Request
+
+from reliq import aio
+from reliq.keys import check_name
+from reliq_api.keyring import ApiKey, judged, read_all
+from reliq_api.problems import Problem
+from reliq_api.refreshed import Refreshed
+
+Scope = Literal["enqueue", "consume", "operate", "metrics"]
+
+_KEYS_EVERY = 1.0  #: seconds: a revoked key is refused at most twice as long after
+_UNLIMITED: frozenset[str] = frozenset({"settle", "extend"})  #: what shrinks the load is never held back
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rights of whoever sent a request."""
+
+    id: str = ""  #: of the key; empty = none is needed
+    key: ApiKey | None = None
+
+    def may(self, scope: Scope, queue: str) -> bool:
+        return self.key is None or (self.key.covers(queue) and self.key.allows(scope))
+
+    def may_see(self, queue: str) -> bool:
+        return self.may("metrics", queue)
+
+    def may_operate(self, queue: str) -> bool:
+        return self.may("operate", queue)
+
+
+class Guard:
+    """Judges requests by the keys in Redis."""
+
+    def __init__(self, reliq: aio.Reliq) -> None:
+        self._keys = Refreshed(lambda: reliq.store.run(read_all()), _KEYS_EVERY)
+        self._buckets: dict[str, Bucket] = {}
+
+    async def admit(self, request: Request, scope: Scope) -> Access:
+        """Who it is; raises Problem unless they may do this, to the queue in the path if there is one."""
+        queue = request.path_params.get("queue")
+        if queue is not None:
+            check_name(queue)
+        access = await self.identify(request)
+        key = access.key
+        if key is None:
+            return access
+        if queue is not None and not key.covers(queue):
+            raise Problem("queue_not_found", f"there is no queue {queue!r}, or not for this key")
+        if not key.allows(scope):
+            raise Problem("forbidden", f"the key {access.id} has no scope {scope!r}")
+        return access
+
+    async def identify(self, request: Request) -> Access:
+        """Whose key it is; raises Problem for none, a wrong one, and for requests that a foreign web page makes."""
+        _check_site(request)
+        keys = await self._keys.get()
+        text = _credentials(request)
+        if not keys and text is None:
+            _check_loopback(request)
+            return Access()
+        found = judged(keys, text) if text is not None else None
+        if found is None:
+            # A browser knows how to ask for the latter.
+            challenge = "Bearer" if request.scope["path"].startswith("/v1/") else "Basic"
+            problem = Problem("unauthorized", "give an API key: Authorization: Bearer ID.SECRET")
+            problem.headers = {"WWW-Authenticate": f'{challenge} realm="reliq"'}
+            raise problem
+        identity, key = found
+        if key.rate and request.scope["path"].rpartition("/")[2] not in _UNLIMITED:
+            self._buckets.setdefault(identity, Bucket()).take(key.rate)
+        return Access(identity, key)
+
+
+class Bucket:
+    """A second's worth of requests, refilled as time goes by."""
+
+    __slots__ = ("_at", "_level")
+
+    def __init__(self) -> None:
+        self._level = 1.0
+        self._at = float("-inf")
+
+    def take(self, rate: float) -> None:
+        """Raise Problem when there are more than `rate` a second."""
+        now = time.monotonic()
+        most = max(1.0, rate)
+        self._level = min(most, self._level + (now - self._at) * rate)
+        self._at = now
+        if self._level < 1.0:
+            wait = (1.0 - self._level) / rate
+            raise Problem("rate_limited", f"the key allows {rate:g} requests a second", retry_after=int(wait) + 1)
+        self._level -= 1.0
+
+
+def _credentials(request: Request) -> str | None:
+    header = request.headers.get("authorization")
+    if header is None:
+        return None
+    scheme, _, rest = header.partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return rest.strip()
+        case "basic":  # what browsers send: the key's id as user, its secret as password
+            try:
+                return base64.b64decode(rest, validate=True).decode().replace(":", ".", 1)
+            except (binascii.Error, ValueError):
+                return ""
+        case _:
+            return ""
+
+
+def _check_site(request: Request) -> None:
+    """Refuse what another web site made a browser send: browsers add credentials, and reach loopback, unasked."""
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        return
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        allowed = site in ("same-origin", "none")
+    else:
+        allowed = origin is None or origin.partition("://")[2] == request.headers.get("host")
+    if not allowed:
+        raise Problem("cross_site", "this request was started by another web site; nothing was done")
+
+
+def _check_loopback(request: Request) -> None:
+    """Without keys: from this machine, under a name of it (else a page whose name resolves to 127.0.0.1 may read)."""
+    client = request.client.host if request.client else ""
+    forwarded = "forwarded" in request.headers or "x-forwarded-for" in request.headers
+    if forwarded or not is_loopback(client) or not is_loopback(_host(request)):
+        raise Problem(
+            "unauthorized",
+            "there is no API key yet, so only this machine is served, under the name localhost: "
+            "make one with `reliq keys create`",
+        )
+
+
+def _host(request: Request) -> str:
+    """The name in the Host header, without its port."""
+    text = request.headers.get("host", "")
+    return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is a name or an address of this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,58 @@
+"""A message as an answer shows it. Bodies are bytes; JSON is text: `encoding` says which form a body has."""
+
+from base64 import b64encode
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from reliq.message import Message
+from reliq_api.problems import Problem
+from reliq_api.requests import check_json_text
+
+Encoding = Literal["auto", "text", "base64"]
+_check = msgspec.json.Decoder(Raw).decode
+
+
+class Leased(msgspec.Struct, omit_defaults=True, gc=False):
+    id: str
+    body: str | Raw
+    encoding: str
+    headers: dict[str, str]
+    deliveries: int
+    failures: int
+    redelivered: bool
+    enqueued_at: int
+    routing_key: str = ""
+
+
+def leased(message: Message, encoding: Encoding) -> Leased:
+    kind, body = shown(message.body, encoding)
+    return Leased(
+        message.id, body, kind, message.headers, message.deliveries, message.failures, message.redelivered,
+        message.enqueued_at, message.routing_key,
+    )  # fmt: skip
+
+
+def shown(body: bytes, encoding: Encoding) -> tuple[str, str | Raw]:
+    """The form, and the body in it: an object or array as the very JSON it is, other UTF-8 as text, else base64."""
+    if encoding == "base64":
+        return "base64", b64encode(body).decode()
+    if encoding == "auto" and body[:1] in (b"{", b"[") and _is_json(body):
+        return "json", Raw(body)
+    try:
+        return "text", body.decode()
+    except UnicodeDecodeError:
+        return "base64", b64encode(body).decode()
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        check_json_text(body)
+        _check(body)
+    except (msgspec.MsgspecError, Problem):
+        return False
+    return True
+
+
+encode: Any = msgspec.json.Encoder().encode

@@ -1,0 +1,96 @@
+"""One message from one request, by its content type."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request
+
+from reliq.message import NewMessage
+from reliq_api import cloudevents
+from reliq_api.entries import read_entry
+from reliq_api.problems import Problem
+
+JSON = "application/json"
+
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACESTATE_LARGEST = 512
+_OPTIONS = {"reliq-id": "id", "reliq-delay": "delay", "reliq-ttl": "ttl", "reliq-dedup-key": "dedup_key",
+            "reliq-window": "window"}  # fmt: skip
+_HEADER = "reliq-header-"
+
+
+def media_type(request: Request) -> str:
+    """The content type without its parameters; raises Problem for encodings that would have to be undone."""
+    headers = request.headers
+    encoding = headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise Problem("unsupported_media_type", "send the body without a content-encoding")
+    media, _, parameters = headers.get("content-type", "").partition(";")
+    media = media.strip().lower()
+    charset = parameters.lower().replace('"', "").partition("charset=")[2].partition(";")[0].strip()
+    if charset not in ("", "utf-8", "utf8", "us-ascii") and media.endswith(("/json", "+json", "ndjson")):
+        raise Problem("unsupported_media_type", "JSON is UTF-8")
+    return media
+
+
+def trace(headers: Mapping[str, str]) -> dict[str, str]:
+    """The W3C trace context of a request, to be kept with its message. One that is malformed is ignored."""
+    parent = headers.get("traceparent")
+    if parent is None or _TRACEPARENT.fullmatch(parent) is None:
+        return {}
+    state = headers.get("tracestate", "")
+    return (
+        {"traceparent": parent, "tracestate": state}
+        if 0 < len(state) <= _TRACESTATE_LARGEST
+        else {"traceparent": parent}
+    )
+
+
+def check_size(message: NewMessage, largest: int) -> None:
+    if len(message.body) > largest:
+        detail = f"the body of the message has {len(message.body)} bytes, the limit is {largest}"
+        raise Problem("body_too_large", detail, limit=largest)
+
+
+async def read_message(request: Request) -> NewMessage:
+    """The message that a request carries; raises Problem, InvalidMessage, InvalidName."""
+    media = media_type(request)
+    headers = request.headers
+    inherited = trace(headers)
+    body = await request.body()
+    if cloudevents.is_binary(headers):
+        attributes = cloudevents.attributes(headers)
+        options = {"dedup_key": cloudevents.dedup_key(attributes), **_options(headers)}
+        return _raw(headers, body, {**inherited, **attributes}, options)
+    if media == JSON:
+        return read_entry(body, inherited)
+    if media == cloudevents.EVENT:
+        return cloudevents.read_event(body, inherited)
+    if media in (cloudevents.EVENTS, "application/x-ndjson"):
+        raise Problem("unsupported_media_type", "a batch goes to .../messages/batch")
+    return _raw(headers, body, inherited, _options(headers))
+
+
+def _raw(headers: Mapping[str, str], body: bytes, own: dict[str, str], options: dict[str, Any]) -> NewMessage:
+    given = {name.removeprefix(_HEADER): value for name, value in headers.items() if name.startswith(_HEADER)}
+    kind = headers.get("content-type")
+    if kind:
+        own = {**own, "content-type": kind}
+    return NewMessage(body, headers={**own, **given}, **options)
+
+
+def _options(headers: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        option: _number(headers[name]) if option in ("delay", "ttl", "window") else headers[name]
+        for name, option in _OPTIONS.items()
+        if name in headers
+    }
+
+
+def _number(text: str) -> float | str:
+    """Seconds, or a text with a unit, which NewMessage reads."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

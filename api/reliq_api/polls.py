@@ -1,0 +1,157 @@
+"""Claims over HTTP. A poll that waits costs a future and no connection: each queue has one connection that blocks, on
+behalf of whoever waits longest, and hands out what comes.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from reliq import settings
+from reliq.consumer import Holdings
+from reliq.errors import OutcomeUnknown, ReliqError
+from reliq.keys import QueueKeys, new_owner
+from reliq.message import Message
+from reliq.store import AioLink, AioStore
+
+log = logging.getLogger("reliq.api")
+
+_PAUSE = 0.2  #: seconds between two tries while Redis is away
+_SHORTEST_BLOCK = 0.01  #: seconds; 0 would mean for ever
+
+Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has gone away
+
+
+class Poll:
+    """One request for messages."""
+
+    def __init__(self, queue: str, limit: int, lease: float, wait: float) -> None:
+        self.holdings = Holdings(QueueKeys(queue), new_owner(connected=False), lease)
+        self.limit = limit
+        self.until = time.monotonic() + wait
+        self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
+        self.gone = False  #: nobody waits for the answer any more
+
+    @property
+    def left(self) -> float:
+        return self.until - time.monotonic()
+
+
+class Polls:
+    """All polls of this process."""
+
+    def __init__(self, store: AioStore) -> None:
+        self._store = store
+        self._pollers: dict[str, Poller] = {}
+        self.draining = False
+
+    async def take(self, poll: Poll, gone: Gone) -> list[Message]:
+        """Messages, or none when its time is over, when the service stops, or when `gone` comes first.
+
+        What was claimed for a client that has gone is given back at once.
+        """
+        queue = poll.holdings.keys.queue
+        if queue not in self._pollers or poll.left <= 0:
+            messages = await self._claim(poll)
+            if messages or poll.left <= 0:
+                return messages
+        if self.draining:
+            return []
+        if queue not in self._pollers:
+            self._pollers[queue] = Poller(self._store, lambda: self._pollers.pop(queue))
+        return await self._pollers[queue].wait(poll, gone)
+
+    async def _claim(self, poll: Poll) -> list[Message]:
+        holdings = poll.holdings
+        try:
+            messages = await self._store.run(holdings.claim(poll.limit))
+        except OutcomeUnknown:  # the second try reads back what the first one moved
+            messages = await self._store.run(holdings.claim(poll.limit))
+        if not messages:
+            await self._store.run(holdings.leave())
+        return messages
+
+    def drain(self) -> None:
+        """Answer every poll now: the service stops."""
+        self.draining = True
+        for poller in list(self._pollers.values()):
+            poller.hurry()
+
+
+class Poller:
+    """Those who wait for one queue, in the order they came. Lives as long as there are any."""
+
+    def __init__(self, store: AioStore, ended: Callable[[], object]) -> None:
+        self._store = store
+        self._ended = ended
+        self._waiting: deque[Poll] = deque()
+        self._served: Poll | None = None  #: for whom the connection blocks
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, poll: Poll, gone: Gone) -> list[Message]:
+        self._waiting.append(poll)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        listener = asyncio.create_task(gone())
+        try:
+            await asyncio.wait((poll.answer, listener), timeout=poll.left, return_when=asyncio.FIRST_COMPLETED)
+            poll.gone = listener.done()
+            if not poll.answer.done() and poll is not self._served:
+                self._waiting.remove(poll)
+                return []
+            messages = await poll.answer  # a command is never cancelled: it answers within settings.BLOCK
+            if messages and listener.done():
+                await self._store.run(poll.holdings.leave())
+                return []
+            return messages
+        finally:
+            poll.gone = True
+            listener.cancel()
+
+    def hurry(self) -> None:
+        for poll in self._waiting:
+            poll.until = time.monotonic()
+            if poll is not self._served:
+                poll.answer.set_result([])
+        self._waiting = deque(poll for poll in self._waiting if poll is self._served)
+
+    async def _run(self) -> None:
+        link = self._store.link()
+        try:
+            while self._waiting:
+                self._served = poll = self._waiting[0]
+                await self._serve(poll, link)
+        finally:
+            self._ended()  # before anything is awaited: who comes now begins another poller
+            for poll in self._waiting:
+                poll.answer.cancel()
+            await link.close()
+
+    async def _serve(self, poll: Poll, link: AioLink) -> None:
+        """Block for one poll, until it has messages, its time is over, or nobody wants them any more."""
+        messages: list[Message] = []
+        error: ReliqError | None = None
+        while not messages and poll.left > 0 and not poll.gone:
+            timeout = max(_SHORTEST_BLOCK, min(settings.BLOCK, poll.left, poll.holdings.lease / 3))
+            try:
+                messages = await self._store.run(poll.holdings.wait(poll.limit, timeout), link, timeout=0)
+                error = None
+            except ReliqError as failure:
+                error = failure
+                await asyncio.sleep(_PAUSE)
+        if not messages or poll.gone:
+            messages = []
+            try:
+                await self._store.run(poll.holdings.leave(), link, timeout=0)
+            except ReliqError as failure:
+                log.warning("queue=%s a poll left without saying so: %s", poll.holdings.keys.queue, failure)
+        self._waiting.remove(poll)
+        self._served = None
+        if poll.answer.done():  # cancelled with its request
+            return
+        if error is None:
+            poll.answer.set_result(messages)
+        else:
+            poll.answer.set_exception(error)

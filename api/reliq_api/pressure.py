@@ -1,0 +1,42 @@
+"""How full Redis is, looked at once a second: producers are told to wait long before Redis itself refuses."""
+
+from reliq import aio
+from reliq.errors import RedisUnsuitable
+from reliq.ops import Steps
+from reliq.wire import check_server, server_info
+from reliq_api.problems import Problem
+from reliq_api.refreshed import Refreshed
+
+_EVERY = 1.0
+
+
+class Pressure:
+    """The share of its memory that Redis uses."""
+
+    def __init__(self, reliq: aio.Reliq, watermark: float) -> None:
+        self._watermark = watermark
+        self._share = Refreshed(lambda: reliq.store.run(used_share()), _EVERY)
+
+    async def check(self) -> None:
+        """Raise Problem when nothing more should be enqueued."""
+        share = await self._share.get()
+        if share >= self._watermark:
+            raise Problem(
+                "memory_pressure",
+                f"Redis uses {share:.0%} of its maxmemory, {self._watermark:.0%} is the limit; nothing was enqueued",
+            )
+
+
+def used_share() -> Steps[float]:
+    """0.0 where Redis has no maxmemory, or keeps it a secret."""
+    try:
+        (info,) = yield server_info("memory")
+    except RedisUnsuitable:  # INFO is forbidden
+        return 0.0
+    most = int(info.get("maxmemory", 0))
+    return int(info.get("used_memory", 0)) / most if most else 0.0
+
+
+def suitable(reliq: aio.Reliq) -> Steps[None]:
+    """Raise unless Redis is there, a master, and will not evict queues."""
+    return check_server(reliq.store.where, reliq.allow_eviction)

@@ -1,0 +1,96 @@
+"""A request that is read within limits: counted while it streams in, strict JSON, one value a header."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from reliq_api.problems import Problem
+
+REQUEST_LARGEST = 2 * 1024 * 1024  #: bytes: a message of 256 KiB may take six times that, escaped
+DEPTH_LARGEST = 64
+_HEADERS_MOST = 100
+_HEADER_BYTES = 32 * 1024
+_ONE_VALUE = frozenset(
+    (
+        b"authorization", b"content-type", b"content-encoding", b"content-length", b"idempotency-key", b"traceparent",
+        b"host", b"reliq-delay", b"reliq-ttl", b"reliq-id", b"reliq-dedup-key", b"reliq-window",
+    )
+)  # fmt: skip
+_BRACKETS = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
+
+
+class BoundedRequest(Request):
+    """A request whose body cannot be larger, slower or deeper than allowed."""
+
+    def __init__(self, scope: Scope, receive: Receive, largest: int, patience: float) -> None:
+        super().__init__(scope, receive)
+        self._largest = largest
+        self._patience = patience
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The body, piece by piece. Raises Problem when it is too large, or nothing comes for too long."""
+        received, parts = 0, super().stream()
+        while True:
+            try:
+                async with asyncio.timeout(self._patience):
+                    part = await anext(parts, None)
+            except TimeoutError:
+                raise Problem("request_timeout", f"no byte of the body came for {self._patience:g} s") from None
+            except ClientDisconnect:
+                raise Problem("request_timeout", "the client went away before its body had come") from None
+            if part is None:
+                return
+            received += len(part)
+            if received > self._largest:
+                raise Problem("body_too_large", f"the body has more than {self._largest} bytes", limit=self._largest)
+            yield part
+
+    async def json(self) -> Any:
+        body = await self.body()
+        check_json_text(body)
+        return decode_json(body)
+
+
+def check_headers(scope: Scope) -> None:
+    """Refuse what is too large, and two values where only one makes sense."""
+    headers = scope["headers"]
+    if len(headers) > _HEADERS_MOST or sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES:
+        raise Problem("headers_too_large", f"more than {_HEADERS_MOST} headers, or more than {_HEADER_BYTES} bytes")
+    names = [name for name, _ in headers]
+    if len(set(names)) < len(names):
+        for name in _ONE_VALUE:
+            if names.count(name) > 1:
+                raise Problem("invalid_header", f"the header {name.decode()} is there more than once")
+
+
+def check_json_text(body: bytes) -> None:
+    """Refuse what is not UTF-8 or nested too deeply, before a parser recurses into it."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise Problem("invalid_json", f"the body is not UTF-8 (byte {error.start})") from None
+    if body.count(b"[") + body.count(b"{") <= DEPTH_LARGEST:
+        return
+    depth = 0
+    for found in _BRACKETS.finditer(body):
+        first = found[0][:1]
+        if first in b"[{":
+            depth += 1
+            if depth > DEPTH_LARGEST:
+                raise Problem("invalid_json", f"the body is nested deeper than {DEPTH_LARGEST} levels")
+        elif first in b"]}":
+            depth -= 1
+
+
+def decode_json(body: bytes) -> Any:
+    """Any JSON value; raises Problem. Stricter than Python's own: no NaN, no lone surrogates."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None

@@ -1,0 +1,90 @@
+"""Dead letters: list, show, redrive, purge."""
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Request, Response
+from pydantic import Field
+
+from reliq_api import schemas
+from reliq_api.bodies import encode, shown
+from reliq_api.docs import failures
+from reliq_api.problems import Problem
+from reliq_api.route import call_router, needs
+from reliq_api.routes.queues import existing
+
+router = call_router("dead letters")
+
+_CHANGE = failures("invalid_name", "invalid_json", "body_too_large")
+_NOT_FILTERS = {"limit", "dry_run", "keep_failures", "all"}
+
+
+@router.get(
+    "/queues/{queue}/dead",
+    summary="Dead letters, latest first",
+    response_model=schemas.DeadLetterPage,
+    responses=failures("invalid_name"),
+    openapi_extra=needs("operate"),
+)
+async def list_dead(
+    queue: schemas.QueueName,
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    after: Annotated[str | None, Query(max_length=64, description="`next` of the page before.")] = None,
+    reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode"] | None = None,
+    error_class: Annotated[str | None, Query(max_length=200)] = None,
+) -> schemas.DeadLetterPage:
+    found = await existing(request, queue)
+    page = await found.dead.list(limit=limit, after=after, reason=reason, error_class=error_class)
+    letters = [schemas.DeadLetter(**letter.summary()) for letter in page]
+    return schemas.DeadLetterPage(letters=letters, next=page.next)
+
+
+@router.get(
+    "/queues/{queue}/dead/{id}",
+    summary="One dead letter, with its body and its errors",
+    response_model=schemas.DeadLetterDetails,
+    responses=failures("invalid_name", "dead_letter_not_found"),
+    openapi_extra=needs("operate"),
+)
+async def show_dead(
+    queue: schemas.QueueName, id: Annotated[str, Field(min_length=1, max_length=128)], request: Request
+) -> Response:
+    letter = await (await existing(request, queue)).dead.get(id)
+    if letter is None:
+        raise Problem("dead_letter_not_found", f"queue {queue!r} has no dead letter with this id")
+    encoding, body = shown(letter.body, "auto")
+    answer = {**letter.summary(), "body": body, "encoding": encoding, "errors": letter.errors}
+    return Response(encode(answer), media_type="application/json")
+
+
+@router.post(
+    "/queues/{queue}/dead/redrive",
+    summary="Put dead letters back into the queue",
+    response_model=schemas.RedriveResult,
+    responses=_CHANGE,
+    openapi_extra=needs("operate"),
+)
+async def redrive(queue: schemas.QueueName, wanted: schemas.RedriveRequest, request: Request) -> schemas.RedriveResult:
+    """Those that died first go first. More than `limit`: repeat it. At any instant each is either dead or back."""
+    found = await existing(request, queue)
+    result = await found.dead.redrive(
+        limit=wanted.limit, dry_run=wanted.dry_run, keep_failures=wanted.keep_failures, **_filters(wanted)
+    )
+    return schemas.RedriveResult(**asdict(result))
+
+
+@router.post(
+    "/queues/{queue}/dead/purge",
+    summary="Remove dead letters for good",
+    response_model=schemas.Purged,
+    responses=_CHANGE,
+    openapi_extra=needs("operate"),
+)
+async def purge_dead(queue: schemas.QueueName, wanted: schemas.DeadPurgeRequest, request: Request) -> schemas.Purged:
+    found = await existing(request, queue)
+    return schemas.Purged(removed=await found.dead.purge(all=wanted.all, **_filters(wanted)))
+
+
+def _filters(wanted: schemas.Filter) -> dict[str, Any]:
+    return wanted.model_dump(exclude_none=True, exclude=_NOT_FILTERS)

@@ -1,0 +1,102 @@
+"""Consume from any language: lease, settle, extend."""
+
+from fastapi import Request, Response
+
+from reliq.keys import QueueKeys
+from reliq.settings import BATCH_LARGEST
+from reliq_api import leases, schemas
+from reliq_api.bodies import encode, leased
+from reliq_api.docs import failures
+from reliq_api.leases import Outcome
+from reliq_api.polls import Poll
+from reliq_api.problems import Problem
+from reliq_api.route import call_router, needs
+
+router = call_router("leases")
+
+
+@router.post(
+    "/queues/{queue}/leases",
+    summary="Take messages",
+    response_model=schemas.LeaseGiven,
+    responses=failures("invalid_json", "body_too_large", "outcome_unknown"),
+    openapi_extra=needs("consume"),
+)
+async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request: Request) -> Response:
+    """Up to `limit` messages, oldest first; an empty list when none came within `wait` seconds.
+
+    They are nobody else's until they are settled or the lease ends; then the monitor gives them to another consumer.
+    """
+    state = request.app.state
+    poll = Poll(queue, wanted.limit, wanted.lease, wanted.wait)
+    messages = await state.polls.take(poll, lambda: _gone(request))
+    identity = poll.holdings.consumer if messages else None
+    if identity is not None:
+        state.remembered.add(identity, messages)
+    answer = {
+        "lease": identity,
+        "lease_seconds": wanted.lease,
+        "messages": [leased(message, wanted.encoding) for message in messages],
+    }
+    return Response(encode(answer), media_type="application/json")
+
+
+async def _gone(request: Request) -> None:
+    """Ends when the client has closed its connection."""
+    message = await request.receive()
+    while message["type"] != "http.disconnect":
+        message = await request.receive()
+
+
+@router.post(
+    "/queues/{queue}/leases/{lease}/settle",
+    summary="Say what became of messages",
+    response_model=schemas.SettleResult,
+    responses=failures("invalid_name", "invalid_json", "body_too_large"),
+    openapi_extra=needs("consume"),
+)
+async def settle(
+    queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.SettleRequest, request: Request
+) -> Response:
+    """A code for each message, in the order ack, retry, dead, release. Safe to repeat. It does not extend the lease."""
+    state = request.app.state
+    keys, lease = QueueKeys(queue), leases.check_lease(lease)
+    outcomes = _outcomes(wanted)
+    elements = state.remembered.pop(lease)
+    codes = await state.reliq.store.run(leases.settle(keys, lease, outcomes, elements))
+    if elements is not None:
+        state.remembered.put_back(lease, elements)
+    results = [{"id": one.id, "code": code} for one, code in zip(outcomes, codes, strict=True)]
+    return Response(encode({"results": results}), media_type="application/json")
+
+
+def _outcomes(wanted: schemas.SettleRequest) -> list[Outcome]:
+    outcomes = [Outcome("ack", identity) for identity in wanted.ack]
+    outcomes += [Outcome("retry", one.id, one.delay, one.error) for one in wanted.retry]
+    outcomes += [Outcome("dead", one.id, text=one.reason) for one in wanted.dead]
+    for one in wanted.release:
+        outcomes.append(Outcome("release", one) if isinstance(one, str) else Outcome("release", one.id, one.delay))
+    verbs: dict[str, str] = {}
+    for outcome in outcomes:
+        if verbs.setdefault(outcome.id, outcome.verb) != outcome.verb:
+            raise Problem("invalid_request", f"message {outcome.id} is to be settled in two ways")
+    if not 1 <= len(outcomes) <= BATCH_LARGEST:
+        raise Problem("invalid_request", "settle from 1 to 1,000 messages at once")
+    return outcomes
+
+
+@router.post(
+    "/queues/{queue}/leases/{lease}/extend",
+    summary="Keep messages for longer",
+    response_model=schemas.Extended,
+    responses=failures("invalid_name", "invalid_json", "body_too_large", "lease_lost"),
+    openapi_extra=needs("consume"),
+)
+async def extend(
+    queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ExtendRequest, request: Request
+) -> schemas.Extended:
+    """The lease ends `lease` seconds from now. 409: it has ended before, or nothing is left in it."""
+    keys, lease = QueueKeys(queue), leases.check_lease(lease)
+    if not await request.app.state.reliq.store.run(leases.extend(keys, lease, wanted.lease)):
+        raise Problem("lease_lost", "the lease has ended, or all its messages are settled")
+    return schemas.Extended(lease=lease, lease_seconds=wanted.lease)

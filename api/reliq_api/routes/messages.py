@@ -1,0 +1,113 @@
+"""Enqueue: one message, or a batch of them."""
+
+from fastapi import Request, Response
+
+from reliq.errors import ReliqError
+from reliq.message import NewMessage
+from reliq_api import schemas
+from reliq_api.batch import STREAM_LARGEST, Batch, reader_of
+from reliq_api.bodies import encode
+from reliq_api.cloudevents import EVENT, EVENTS
+from reliq_api.docs import body_of, failures, header
+from reliq_api.idempotency import OnlyOnce, fingerprint, key_of, note
+from reliq_api.inbound import JSON, check_size, read_message, trace
+from reliq_api.problems import Problem
+from reliq_api.route import call_router, needs
+
+router = call_router("messages")
+
+_EVENT = {"type": "object", "required": ["specversion", "id", "source", "type"], "additionalProperties": True}
+_PRODUCER_ERRORS = ("queue_full", "memory_pressure", "body_too_large", "unsupported_media_type", "outcome_unknown")
+
+
+@router.post(
+    "/queues/{queue}/messages",
+    summary="Enqueue one message",
+    status_code=201,
+    response_model=schemas.Enqueued,
+    responses={
+        200: {"model": schemas.Enqueued, "description": "An earlier message stands for it"},
+        **failures(*_PRODUCER_ERRORS, "request_in_progress"),
+    },
+    openapi_extra=needs(
+        "enqueue",
+        parameters=[
+            header("Idempotency-Key", "The same request is enqueued once in 24 hours, and answered the same again."),
+            header("traceparent", "Kept as a header of the message, with `tracestate`."),
+        ],
+        requestBody=body_of({JSON: schemas.NewMessage, EVENT: _EVENT, "application/octet-stream": None}),
+    ),
+)
+async def enqueue(queue: schemas.QueueName, request: Request) -> Response:
+    """JSON as described, a CloudEvent in either mode, or a body of any other content type, kept byte for byte.
+
+    What is not JSON takes its options from headers: Reliq-Delay, Reliq-Ttl, Reliq-Id, Reliq-Dedup-Key, Reliq-Window,
+    and Reliq-Header-NAME for headers of the message. 503: not enqueued. 504: it may be; repeat it with its key.
+    """
+    message = await read_message(request)
+    check_size(message, request.app.state.settings.max_body)
+    key = key_of(request)
+    if key is not None:
+        return await _enqueue_once(queue, request, message, key)
+    return _answer(*await _send(queue, request, message))
+
+
+async def _send(queue: str, request: Request, message: NewMessage) -> tuple[int, bytes]:
+    state = request.app.state
+    await state.pressure.check()
+    identity = await state.reliq.queue(queue).send(message)
+    return 200 if message.duplicate else 201, encode({"id": identity, "deduplicated": message.duplicate})
+
+
+async def _enqueue_once(queue: str, request: Request, message: NewMessage, key: str) -> Response:
+    store = request.app.state.reliq.store
+    once = OnlyOnce(queue, key, fingerprint(request, await request.body()))
+    replayed: Response | None = await store.run(once.begin())
+    if replayed is not None:
+        return replayed
+    once.guard(message)
+    try:
+        status, answer = await _send(queue, request, message)
+    except (ReliqError, Problem):
+        await note(store, once.forget())
+        raise
+    await note(store, once.end(status, answer))
+    return _answer(status, answer)
+
+
+def _answer(status: int, content: bytes) -> Response:
+    return Response(content, status, media_type=JSON)
+
+
+@router.post(
+    "/queues/{queue}/messages/batch",
+    summary="Enqueue many messages",
+    response_model=schemas.BatchEnqueued,
+    responses=failures(*_PRODUCER_ERRORS, "batch_too_large", "batch_incomplete"),
+    openapi_extra=needs(
+        "enqueue",
+        **{"x-largest": STREAM_LARGEST},
+        requestBody=body_of(
+            {
+                JSON: {"type": "array", "items": {"$ref": "#/components/schemas/NewMessage"}},
+                "application/x-ndjson": {"type": "string", "description": "One JSON object a line"},
+                EVENTS: {"type": "array", "items": _EVENT},
+            }
+        ),
+    ),
+)
+async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
+    """A JSON array (up to 8 MiB), or NDJSON of any length up to 100,000 messages, enqueued while it arrives.
+
+    200: every message is enqueued, or an earlier one stands for it. Any other status: `results` says of each message
+    that was read what became of it; those behind the last result were not looked at.
+    """
+    if "idempotency-key" in request.headers:
+        raise Problem("invalid_header", "a batch takes no Idempotency-Key: give its messages a dedup_key")
+    state = request.app.state
+    read, chunks = reader_of(request)
+    batch = Batch(state.reliq.queue(queue), state.pressure, state.settings, read, trace(request.headers))
+    async for texts in chunks:
+        await batch.add(texts)
+    await batch.flush()
+    return _answer(200, encode(batch.summary()))

@@ -1,0 +1,115 @@
+"""Queues: look at them, set their policy, pause, resume, purge."""
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import Request
+
+from reliq import aio, ops
+from reliq.keys import QUEUES
+from reliq.queue import Config, Stats
+from reliq_api import schemas
+from reliq_api.docs import failures
+from reliq_api.problems import Problem
+from reliq_api.route import call_router, needs
+
+router = call_router("queues")
+
+_CHANGE = failures("invalid_name", "invalid_json", "body_too_large")
+
+
+@router.get(
+    "/queues",
+    summary="All queues",
+    response_model=schemas.QueueList,
+    responses=failures(),
+    openapi_extra=needs("metrics"),
+)
+async def list_queues(request: Request) -> schemas.QueueList:
+    """Those that the key has rights to."""
+    reliq: aio.Reliq = request.app.state.reliq
+    access = request.state.access
+    names = [name for name in await reliq.queues() if access.may_see(name)]
+    return schemas.QueueList(queues=[_stats(await reliq.queue(name).stats()) for name in names])
+
+
+def _stats(stats: Stats) -> schemas.QueueStats:
+    return schemas.QueueStats(**asdict(stats))
+
+
+def _config(config: Config) -> schemas.QueueConfig:
+    return schemas.QueueConfig(**asdict(config))
+
+
+async def existing(request: Request, queue: str) -> aio.Queue:
+    """The queue; raises Problem when there is none of this name."""
+    reliq: aio.Reliq = request.app.state.reliq
+    if not await reliq.store.run(ops.one(ops.command("SISMEMBER", QUEUES, queue))):
+        raise Problem("queue_not_found", f"there is no queue {queue!r}, or not for this key")
+    return reliq.queue(queue)
+
+
+@router.get(
+    "/queues/{queue}",
+    summary="One queue, with its policy",
+    response_model=schemas.QueueDetails,
+    responses=failures("invalid_name"),
+    openapi_extra=needs("metrics"),
+)
+async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetails:
+    found = await existing(request, queue)
+    stats, config = await found.stats(), await found.config()
+    return schemas.QueueDetails(**asdict(stats), config=_config(config))
+
+
+@router.patch(
+    "/queues/{queue}",
+    summary="Change a queue's policy",
+    response_model=schemas.QueueConfig,
+    responses=_CHANGE,
+    openapi_extra=needs("operate"),
+)
+async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, request: Request) -> schemas.QueueConfig:
+    """It lives in Redis, so that every producer, worker and monitor follows the same. The queue may be new."""
+    given: dict[str, Any] = changes.model_dump(exclude_unset=True)
+    reliq: aio.Reliq = request.app.state.reliq
+    return _config(await reliq.queue(queue).configure(**given))
+
+
+@router.post(
+    "/queues/{queue}/pause",
+    summary="Start no message any more",
+    response_model=schemas.Paused,
+    responses=_CHANGE,
+    openapi_extra=needs("operate"),
+)
+async def pause(queue: schemas.QueueName, request: Request) -> schemas.Paused:
+    """Sends go on; what is running runs to its end."""
+    await (await existing(request, queue)).pause()
+    return schemas.Paused(queue=queue, paused=True)
+
+
+@router.post(
+    "/queues/{queue}/resume",
+    summary="End a pause",
+    response_model=schemas.Paused,
+    responses=_CHANGE,
+    openapi_extra=needs("operate"),
+)
+async def resume(queue: schemas.QueueName, request: Request) -> schemas.Paused:
+    await (await existing(request, queue)).resume()
+    return schemas.Paused(queue=queue, paused=False)
+
+
+@router.post(
+    "/queues/{queue}/purge",
+    summary="Remove what is ready and delayed",
+    response_model=schemas.Purged,
+    responses=_CHANGE,
+    openapi_extra=needs("operate"),
+)
+async def purge(queue: schemas.QueueName, wanted: schemas.PurgeRequest, request: Request) -> schemas.Purged:
+    """For good. The queue's name is to be said once more, as `confirm`."""
+    if wanted.confirm != queue:
+        raise Problem("invalid_request", f"confirm must be {queue!r}; nothing was removed")
+    return schemas.Purged(removed=await (await existing(request, queue)).purge())

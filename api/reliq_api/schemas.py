@@ -1,0 +1,325 @@
+"""The shapes of requests and answers, as OpenAPI shows them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from reliq import settings as core
+from reliq.dead_letters import REASONS
+from reliq_api.entries import DURATION
+
+QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
+MessageId = Annotated[str, Field(pattern=r"^[!-~]{1,128}$", examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
+Lease = Annotated[str, Field(examples=["h3f9c2d1e8a7b6c5d4e3f"])]
+Seconds = Annotated[float, Field(ge=0, le=core.DELAY_LONGEST, allow_inf_nan=False, examples=[30])]
+Period = Seconds | Annotated[str, Field(pattern=DURATION, examples=["5m"])]
+
+
+class Request(BaseModel):
+    """A request's body. Unknown members are refused: a misspelled option must not be ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+class NewMessage(Request):
+    """A message to enqueue. Exactly one of `body` and `body_base64` is given."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"body": {"order": 1}, "delay": "10s", "headers": {"tenant": "a"}, "dedup_key": "order-1"}]
+        }
+    )
+
+    body: Any = Field(None, description="A text is sent as its UTF-8, any other value as the JSON it is.")
+    body_base64: str | None = Field(None, description="Bytes that are no text.")
+    delay: Period | None = Field(None, description="How long it stays invisible.")
+    headers: dict[str, str] | None = Field(None, description="Kept with the message, at most 16 KiB.")
+    dedup_key: str | None = Field(
+        None, min_length=1, description="Within `window`, only the first message with this key is enqueued."
+    )
+    window: Period | None = Field(None, description="How long `dedup_key` is remembered; default 10 minutes.")
+    ttl: Period | None = Field(None, description="How long it may still be started; then it is a dead letter.")
+    id: MessageId | None = Field(None, description="Default: a new UUIDv7.")
+
+
+class Enqueued(BaseModel):
+    id: MessageId
+    deduplicated: bool = Field(description="An earlier message stands for it: nothing was enqueued, the id is of that.")
+
+
+class BatchResult(BaseModel):
+    """What became of one message of a batch, in their order."""
+
+    status: Literal["enqueued", "deduplicated", "refused"]
+    id: MessageId | None = None
+    code: str | None = Field(
+        None, description="Why it was refused: a code of the errors.", examples=["invalid_message"]
+    )
+    detail: str | None = None
+
+
+class BatchEnqueued(BaseModel):
+    enqueued: int
+    deduplicated: int
+    refused: int
+    results: list[BatchResult]
+
+
+# --- leases ----------------------------------------------------------------------------------------------------------
+
+
+class LeaseRequest(Request):
+    limit: int = Field(1, ge=1, le=core.BATCH_LARGEST, description="At most so many messages.")
+    wait: float = Field(0, ge=0, le=30, allow_inf_nan=False, description="Seconds to wait for the first one.")
+    lease: float = Field(
+        core.LEASE,
+        ge=core.LEASE_SHORTEST,
+        le=core.LEASE_LONGEST,
+        allow_inf_nan=False,
+        description="Seconds in which the messages must be settled, or the lease extended.",
+    )
+    encoding: Literal["auto", "text", "base64"] = Field(
+        "auto",
+        description="How bodies are given. auto: a JSON object or array as JSON, other UTF-8 as a text, else base64. "
+        "text: never as JSON. base64: always base64.",
+    )
+
+
+class Leased(BaseModel):
+    """One message. `encoding` says what `body` is."""
+
+    id: MessageId
+    body: Any
+    encoding: Literal["json", "text", "base64"]
+    headers: dict[str, str]
+    deliveries: int = Field(description="How many holders vanished with it.")
+    failures: int = Field(description="How many times handling it failed.")
+    redelivered: bool = Field(description="A holder vanished with it: it may have been handled already.")
+    enqueued_at: int = Field(description="Ms since the epoch.")
+    routing_key: str | None = None
+
+
+class LeaseGiven(BaseModel):
+    lease: Lease | None = Field(description="null when there was no message.")
+    lease_seconds: float
+    messages: list[Leased]
+
+
+class RetryOf(Request):
+    id: MessageId
+    delay: Seconds | None = Field(None, description="Default: 5 s, 15 s, 45 s ... up to an hour.")
+    error: str = Field("", max_length=core.ERROR_LARGEST, description="Kept in the message's history.")
+
+
+class DeadOf(Request):
+    id: MessageId
+    reason: str = Field("", max_length=core.ERROR_LARGEST, description="Kept as its last error.")
+
+
+class ReleaseOf(Request):
+    id: MessageId
+    delay: Seconds | None = None
+
+
+class SettleRequest(Request):
+    """Together at most 1,000 messages, each once."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"ack": ["a1"], "retry": [{"id": "b2", "delay": 60}]}]})
+
+    ack: list[MessageId] = Field([], max_length=core.BATCH_LARGEST, description="Handled: gone for good.")
+    retry: list[RetryOf] = Field(
+        [],
+        max_length=core.BATCH_LARGEST,
+        description="Failed: tried again later; the eleventh failure ends in the dead letters.",
+    )
+    dead: list[DeadOf] = Field([], max_length=core.BATCH_LARGEST, description="To the dead letters, as `rejected`.")
+    release: list[MessageId | ReleaseOf] = Field(
+        [], max_length=core.BATCH_LARGEST, description="Handed back untouched: taken next, nothing counted."
+    )
+
+
+class Settled(BaseModel):
+    id: MessageId
+    code: Literal["done", "already", "lost"] = Field(
+        description="already: not in this lease, so settled before. lost: the lease is over, somebody else may have it."
+    )
+
+
+class SettleResult(BaseModel):
+    results: list[Settled]
+
+
+class ExtendRequest(Request):
+    lease: float = Field(
+        core.LEASE,
+        ge=core.LEASE_SHORTEST,
+        le=core.LEASE_LONGEST,
+        allow_inf_nan=False,
+        description="Seconds from now.",
+    )
+
+
+class Extended(BaseModel):
+    lease: Lease
+    lease_seconds: float
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+
+
+class QueueConfig(BaseModel):
+    """A queue's policy; null: no limit."""
+
+    max_length: int | None
+    max_deliveries: int
+    dead_max_age: float | None
+    dead_max_count: int | None
+    paused: bool
+
+
+class ConfigChanges(Request):
+    """The fields given are set; null returns one to its default."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"max_length": 100_000}]})
+
+    max_length: int | None = Field(None, ge=1, le=10**12, description="Ready and delayed; above it: 429 queue_full.")
+    max_deliveries: int | None = Field(None, ge=1, le=10_000, description="Holders that may vanish with a message.")
+    dead_max_age: float | None = Field(
+        None, ge=1, le=core.DELAY_LONGEST, allow_inf_nan=False, description="Seconds a dead letter is kept."
+    )
+    dead_max_count: int | None = Field(None, ge=1, le=10**12, description="Dead letters kept, the latest.")
+
+
+class QueueStats(BaseModel):
+    queue: QueueName
+    ready: int
+    processing: int
+    delayed: int
+    dead: int
+    oldest_ready_age: float = Field(description="Seconds.")
+    consumers: int
+    paused: bool
+    counters: dict[str, int]
+
+
+class QueueDetails(QueueStats):
+    config: QueueConfig
+
+
+class QueueList(BaseModel):
+    queues: list[QueueStats]
+
+
+class Paused(BaseModel):
+    queue: QueueName
+    paused: bool
+
+
+class PurgeRequest(Request):
+    confirm: QueueName = Field(description="The queue's name once more: what is purged is gone for good.")
+
+
+class Purged(BaseModel):
+    removed: int
+
+
+# --- dead letters ----------------------------------------------------------------------------------------------------
+
+
+class Filter(Request):
+    """Which dead letters; all that is given must hold."""
+
+    ids: list[MessageId] | None = Field(None, min_length=1, max_length=core.BATCH_LARGEST)
+    reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode"] | None = None
+    error_class: str | None = Field(None, max_length=200, description="Of the last error, with or without its module.")
+    older_than: Period | None = Field(None, description="Dead for longer.")
+    newer_than: Period | None = Field(None, description="Dead for less.")
+    headers: dict[str, str] | None = None
+
+
+class RedriveRequest(Filter):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "max_failures", "dry_run": True}]})
+
+    limit: int = Field(10_000, ge=1, le=100_000, description="At most so many in this call.")
+    dry_run: bool = False
+    keep_failures: bool = Field(default=False, description="Do not reset their count of failures.")
+
+
+class RedriveResult(BaseModel):
+    matched: int
+    redriven: int
+    dry_run: bool
+    stopped: str = Field(description="Why it ended before the last letter, or empty.")
+
+
+class DeadPurgeRequest(Filter):
+    all: bool = Field(default=False, description="Every one of them; needed when nothing else is given.")
+
+
+class Failure(BaseModel):
+    at: int
+    worker: str
+    error_class: str
+    text: str
+
+
+class DeadLetter(BaseModel):
+    id: str
+    queue: QueueName
+    routing_key: str
+    reason: str = Field(examples=list(REASONS))
+    died_at: int = Field(description="Ms since the epoch.")
+    enqueued_at: int
+    failures: int
+    deliveries: int
+    headers: dict[str, str]
+    size: int
+    error_class: str
+    error: str
+
+
+class DeadLetterDetails(DeadLetter):
+    body: Any
+    encoding: Literal["json", "text", "base64"]
+    errors: list[Failure]
+
+
+class DeadLetterPage(BaseModel):
+    letters: list[DeadLetter]
+    next: str | None = Field(description="Give it as `after` for the next page; null at the end.")
+
+
+# --- errors and health -----------------------------------------------------------------------------------------------
+
+
+class ProblemDetails(BaseModel):
+    """RFC 9457."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:reliq:problem:queue_full",
+                    "title": "The queue is full",
+                    "status": 429,
+                    "detail": "queue 'orders' holds 1000 of at most 1000 messages; none of the 1 was enqueued",
+                    "code": "queue_full",
+                    "retry_after": 1,
+                }
+            ]
+        },
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+
+
+class Health(BaseModel):
+    status: str
