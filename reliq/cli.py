@@ -477,6 +477,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--all", action="store_true", help="every one of them")
     one.add_argument("--yes", action="store_true", help="do not ask")
     _dead_filters(one)
+
+    from reliq_api.cli import add_to
+
+    add_to(commands, _command)
     return parser
 
 

@@ -32,6 +32,7 @@ class Kind:
 
 
 CODES = {
+    "invalid_http": Kind(400, "Not HTTP that can be read"),
     "invalid_name": Kind(400, "A name that the grammar refuses"),
     "invalid_json": Kind(400, "The body is not JSON"),
     "invalid_header": Kind(400, "A header that cannot be read"),
@@ -42,7 +43,7 @@ CODES = {
     "queue_not_found": Kind(404, "There is no such queue"),
     "dead_letter_not_found": Kind(404, "There is no such dead letter"),
     "method_not_allowed": Kind(405, "Not with this method"),
-    "request_timeout": Kind(408, "The body did not come in time"),
+    "request_timeout": Kind(408, "The request did not come in time"),
     "request_in_progress": Kind(409, "The first request with this key still runs", retry_after=1),
     "lease_lost": Kind(409, "The lease is over"),
     "body_too_large": Kind(413, "The body is too large"),

@@ -17,6 +17,7 @@ class Settings:
     max_batch: int = 100_000  #: messages in one batch call
     memory_watermark: float = 0.9  #: share of Redis' maxmemory above which nothing more is enqueued
     connections: int = 64  #: to Redis, for calls that run at once; waiting polls need none
+    access_log: bool = False
     grace: float = 25.0  #: seconds running calls have after SIGTERM
     header_timeout: float = 10.0  #: seconds a client has to send its headers
     body_timeout: float = 30.0  #: seconds a client may be silent while it sends its body

@@ -1,0 +1,133 @@
+"""The commands `reliq api` and `reliq keys`. `reliq.cli` wires them; the service itself is imported when it runs."""
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from reliq.app import eviction_allowed, url_from_environment
+from reliq.errors import InvalidSetting, RedisUnavailable
+from reliq.store import Store
+from reliq_api import keyring
+from reliq_api.settings import Settings
+
+log = logging.getLogger("reliq.api")
+
+Add = Callable[..., argparse.ArgumentParser]
+
+
+def add_to(commands: Any, command: Add) -> None:
+    """Put the commands into the parser; `command` adds one, with the options that all commands have."""
+    defaults = Settings()
+    one = command(commands, "api", api, "serve queues over HTTP, and the dashboard")
+    one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
+    one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
+    one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
+    one.add_argument("--access-log", action="store_true", help="log every request")
+    one.add_argument("--quiet", action="store_true", help="log warnings only")
+
+    keys = commands.add_parser("keys", help="API keys: create, list, revoke").add_subparsers(
+        title="commands", metavar="COMMAND", required=True
+    )
+    one = command(keys, "create", create, "make an API key, and print it once", json_too=True)
+    one.add_argument("name", help="what it is for; two keys may have the same, so that one can replace the other")
+    one.add_argument(
+        "--scope", action="append", choices=keyring.SCOPES, required=True, help="what it allows; may be repeated"
+    )
+    one.add_argument(
+        "--queue",
+        action="append",
+        required=True,
+        metavar="PATTERN",
+        help="for which queues, e.g. 'orders*'",
+    )
+    one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
+    one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests a second and process")
+    command(keys, "list", list_keys, "the API keys, without their secrets", json_too=True)
+    one = command(keys, "revoke", revoke, "end an API key, within two seconds", json_too=True)
+    one.add_argument("id", help="its id, the part before the dot")
+
+
+def api(options: argparse.Namespace) -> int:
+    """Run the service until SIGTERM."""
+    from reliq_api.auth import is_loopback
+    from reliq_api.server import serve
+
+    settings = replace(
+        Settings(), url=options.url, host=options.host, port=options.port, grace=options.grace,
+        access_log=options.access_log,
+    )  # fmt: skip
+    try:
+        keys = _store(options).run(keyring.read_all(), timeout=0)
+    except RedisUnavailable as error:
+        log.warning("%s; the service starts without it", error)
+    else:
+        if not keys and not is_loopback(settings.host):
+            raise InvalidSetting(
+                f"there is no API key, so {settings.host} must not be served: make one with `reliq keys create`, "
+                "or listen on 127.0.0.1"
+            )
+        if not keys:
+            log.info("there is no API key: only this machine is served")
+    log.info("serving http://%s:%d", settings.host, settings.port)
+    serve(settings)
+    return 0
+
+
+def create(options: argparse.Namespace) -> int:
+    scopes, queues = tuple(dict.fromkeys(options.scope)), tuple(dict.fromkeys(options.queue))
+    steps = keyring.create(options.name, scopes, queues, options.expires, options.rate)
+    text = _store(options).run(steps)
+    if options.json:
+        print(json.dumps({"id": text.partition(".")[0], "key": text}))
+    else:
+        print(text)
+        print("This is the only time it can be seen: Redis keeps a hash.", file=sys.stderr)
+    return 0
+
+
+def list_keys(options: argparse.Namespace) -> int:
+    keys = _store(options).run(keyring.read_all())
+    if options.json:
+        shown = [{"id": identity, **_described(key)} for identity, key in sorted(keys.items())]
+        print(json.dumps(shown))
+        return 0
+    for identity, key in sorted(keys.items()):
+        until = _utc(key.expires_at) if key.expires_at else "for ever"
+        rate = f"  {key.rate:g}/s" if key.rate else ""
+        print(f"{identity}  {key.name:20}  {','.join(key.scopes)}  {','.join(key.queues)}  until {until}{rate}")
+    return 0
+
+
+def _described(key: keyring.ApiKey) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "scopes": list(key.scopes),
+        "queues": list(key.queues),
+        "created_at": key.created_at,
+        "expires_at": key.expires_at or None,
+        "rate": key.rate or None,
+    }
+
+
+def revoke(options: argparse.Namespace) -> int:
+    """Exit 1 when there was no such key."""
+    identity = options.id.partition(".")[0]
+    revoked = _store(options).run(keyring.revoke(identity))
+    if options.json:
+        print(json.dumps({"id": identity, "revoked": revoked}))
+    else:
+        print(f"{identity} is revoked" if revoked else f"there is no key {identity}")
+    return 0 if revoked else 1
+
+
+def _store(options: argparse.Namespace) -> Store:
+    return Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
+
+
+def _utc(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

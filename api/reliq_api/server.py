@@ -1,0 +1,60 @@
+"""The process of the service: uvicorn on uvloop and httptools, and an end in order."""
+
+import logging
+import resource
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from reliq_api.app import create_app
+from reliq_api.protocol import BoundedProtocol
+from reliq_api.settings import Settings
+
+log = logging.getLogger("reliq.api")
+
+
+class Server(uvicorn.Server):
+    """Answers waiting polls before it waits for connections to end."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.polls.drain()
+        await super().shutdown(sockets)
+
+
+def server_of(settings: Settings) -> Server:
+    app = create_app(settings)
+    protocol = type("Protocol", (BoundedProtocol,), {"header_timeout": settings.header_timeout})
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="uvloop",
+        http=protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=settings.access_log,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=round(settings.grace),
+    )
+    return Server(config, app)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM; running calls are finished, waiting polls answered."""
+    _allow_many_connections()
+    server_of(settings).run()
+
+
+def _allow_many_connections() -> None:
+    """A waiting poll is an open file, and the usual soft limit is 1,024 of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        log.debug("open files: %d instead of %d", hard, soft)
