@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 _CONNECTION_ENDED = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
+_IDLE = 1.0  #: seconds after which a connection is looked at before it is used again
+
 _forks = itertools.count(1)
 _generation = 0
 
@@ -60,6 +62,7 @@ class Link:
         self._name = name
         self._connection: Any = None
         self._generation = _generation
+        self._used_at = 0.0
         self.watching = False
         self.lives = 0
 
@@ -103,6 +106,10 @@ class Link:
     def _connected(self) -> Any:
         if self._generation != _generation:
             self._connection, self._generation, self.watching = None, _generation, False
+        now = time.monotonic()
+        if self._connection is not None and now - self._used_at > _IDLE and self._connection.can_read(0):
+            self.close()  # closed by the server meanwhile: found out before a command is sent into the void
+        self._used_at = now
         if self._connection is None:
             connection = self._store.new_connection()
             try:

@@ -6,7 +6,7 @@ With `store`, the only module that knows redis-py.
 import itertools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -103,22 +103,39 @@ def read(request: Request, replies: list[Any]) -> Any:
 
 def loading(request: Request) -> list[Command]:
     """The commands that load every script of a request."""
-    ops = request if isinstance(request, Sequence) else [request]
-    scripts = {op.script for op in ops if isinstance(op, Op) and op.script is not None}
+    scripts = {op.script for op in _ops(request) if op.script is not None}
     return [("SCRIPT", "LOAD", script.source) for script in scripts]
 
 
-def repeatable(request: Request) -> bool:
-    """Whether a lost reply may be answered by asking again. Never once keys are watched: the watch was lost too."""
+_READS = frozenset({
+    "CLIENT", "CONFIG", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "INFO", "LINDEX", "LLEN", "LRANGE",
+    "MEMORY", "PING", "PTTL", "SCAN", "SMEMBERS", "SSCAN", "TIME", "TTL", "TYPE", "ZCARD", "ZCOUNT", "ZRANGE",
+    "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+})  # fmt: skip
+
+
+def _ops(request: Request) -> tuple[Op[Any], ...]:
     match request:
         case Op():
-            return request.repeatable
-        case Watch() | Transaction():
-            return False
-        case Sleep():
-            return True
+            return (request,)
+        case Transaction():
+            return request.ops
+        case Watch() | Sleep():
+            return ()
         case _:
-            return all(op.repeatable for op in request)
+            return tuple(request)
+
+
+def only_reads(request: Request) -> bool:
+    """Whether it changes nothing: then no answer means no more than that there is none."""
+    return all(op.script is None and op.command[0] in _READS for op in _ops(request))
+
+
+def repeatable(request: Request) -> bool:
+    """Whether a lost reply may be answered by asking again."""
+    if isinstance(request, Transaction):
+        return only_reads(request)
+    return all(op.repeatable for op in _ops(request))
 
 
 def unknown_scripts(replies: list[Any]) -> list[int]:
@@ -289,13 +306,15 @@ class Patience:
         self._until = time.monotonic() + timeout
         self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
         self._may_repeat = not watching and repeatable(request)
+        # Once keys are watched nothing is repeated: on the next connection the watch is gone.
         self._watching = watching
+        self._reads = only_reads(request)
         self._sent = False
 
     def after(self, failure: Exception) -> float:
         """Seconds to wait before the next try; raises when there is to be none."""
         lost = failure if isinstance(failure, Lost) else None
-        self._sent = self._sent or (lost is not None and lost.sent)
+        self._sent = self._sent or (lost is not None and lost.sent and not self._reads)
         pause = next(self._pauses)
         hopeless = self._watching or (self._sent and not self._may_repeat)
         if hopeless or time.monotonic() + pause > self._until:

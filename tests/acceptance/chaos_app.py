@@ -1,0 +1,36 @@
+"""The application that the chaos test runs: its history goes to a file, a line an event, written before it is acked.
+
+S = a handler starts, D = Redis has answered "done" to an ack. Times are of one clock for all processes.
+"""
+
+import os
+import time
+
+import reliq
+from reliq.consumer import Holdings
+from reliq.message import Message
+
+app = reliq.Reliq()
+history = os.open(os.environ["CHAOS_HISTORY"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+settle = Holdings.settle
+
+
+def note(event: str, identity: str) -> None:
+    os.write(history, f"{event} {identity} {time.monotonic_ns()}\n".encode())
+
+
+def settle_and_note(self, acks, moves=(), limit=0):
+    codes, messages = yield from settle(self, acks, moves, limit)
+    for element, code in zip(acks, codes[: len(acks)], strict=True):
+        if code == "d":
+            note("D", Message.decode("q", element).id)
+    return codes, messages
+
+
+Holdings.settle = settle_and_note
+
+
+@app.handler("q")
+def work(message: reliq.Message) -> None:
+    note("S", message.id)
+    time.sleep(0.002)

@@ -1,0 +1,147 @@
+"""Real processes, killed and paused at random: nothing is lost, and nothing runs after its ack was answered."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import reliq
+from reliq import ops
+from reliq.keys import QueueKeys, new_owner
+from reliq.worker.supervisor import OWNER
+from tests.workers import ROOT, eventually
+
+KEYS = QueueKeys("q")
+LEASE = 2.0
+
+
+class Workers:
+    """Worker processes whose ids we choose, so that what a killed one held can be counted."""
+
+    def __init__(self, app: reliq.Reliq, history: Path) -> None:
+        self._app = app
+        self._environment = {
+            **os.environ,
+            "RELIQ_URL": app.url,
+            "CHAOS_HISTORY": str(history),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "monitor")]),
+        }
+        self.running: list[tuple[subprocess.Popen[bytes], str]] = []
+        self.held_by_victims = 0
+
+    def start(self) -> None:
+        owner = new_owner()
+        command = [
+            sys.executable,
+            "-m",
+            "reliq",
+            "worker",
+            "tests.acceptance.chaos_app",
+            "--lease",
+            str(LEASE),
+            "--quiet",
+        ]
+        environment = {**self._environment, OWNER: owner}
+        child = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, start_new_session=True)
+        self.running.append((child, owner))
+
+    def kill_one(self) -> None:
+        child, owner = self.running.pop(random.randrange(len(self.running)))
+        child.kill()
+        child.wait()
+        child.stdin.close()
+        self._count(owner)
+
+    def pause_one(self) -> subprocess.Popen[bytes]:
+        child, owner = self.running[0]
+        child.send_signal(signal.SIGSTOP)
+        self._count(owner)
+        return child
+
+    def _count(self, owner: str) -> None:
+        lists = [KEYS.processing(life) for life in (owner, *(f"{owner}.{number}" for number in range(1, 5)))]
+        self.held_by_victims += sum(self._app.store.call([ops.command("LLEN", key) for key in lists]))
+
+    def stop(self) -> None:
+        for child, _ in self.running:
+            child.send_signal(signal.SIGCONT)
+            child.send_signal(signal.SIGTERM)
+        for child, _ in self.running:
+            child.wait(30)
+            child.stdin.close()
+
+
+@pytest.fixture
+def workers(app, tmp_path):
+    workers = Workers(app, tmp_path / "history")
+    yield workers
+    for child, _ in workers.running:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+            child.stdin.close()
+
+
+def test_ten_thousand_messages_survive_kills_and_a_pause(app, workers, tmp_path):
+    queue = app.queue("q")
+    queue.configure(max_deliveries=100)
+    ids = queue.send_many(range(10_000))
+    for _ in range(4):
+        workers.start()
+    eventually(lambda: queue.stats().counters.get("acked", 0) > 100, timeout=60)
+    kills = 0
+    while kills < 20 and queue.stats().ready > 0:
+        time.sleep(0.3)  # the rhythm of the faults, not a wait for anything
+        workers.kill_one()
+        workers.start()
+        kills += 1
+        if kills == 8:
+            paused = workers.pause_one()
+            eventually(lambda: queue.stats().counters.get("reclaimed", 0) > 0)
+            time.sleep(LEASE + 1)
+            paused.send_signal(signal.SIGCONT)
+    eventually(lambda: queue.stats().counters.get("acked", 0) == len(ids), timeout=120)
+    workers.stop()
+
+    stats = queue.stats()
+    assert kills >= 10
+    assert (stats.ready, stats.processing, stats.delayed, stats.dead, stats.consumers) == (0, 0, 0, 0, 0)
+    assert stats.counters["reclaimed"] > 0
+
+    starts, done = Counter(), {}
+    for line in (tmp_path / "history").read_text().splitlines():
+        event, identity, at = line.split()
+        if event == "D":
+            assert identity not in done, "acked twice"
+            done[identity] = int(at)
+    for line in (tmp_path / "history").read_text().splitlines():
+        event, identity, at = line.split()
+        if event == "S":
+            starts[identity] += 1
+            assert int(at) <= done.get(identity, int(at)), f"{identity} started after its ack was answered"
+    assert set(starts) == set(ids), "lost"
+    duplicates = sum(starts.values()) - len(ids)
+    assert duplicates <= workers.held_by_victims
+
+
+def test_a_killed_worker_is_noticed_long_before_its_lease(app, workers, tmp_path, monkeypatch):
+    """The lease is a minute; its connection is gone at once."""
+    monkeypatch.setattr(sys.modules[__name__], "LEASE", 60.0)
+    queue = app.queue("q")
+    for _ in range(2):
+        workers.start()
+    eventually(lambda: queue.stats().consumers == 2, timeout=60)
+    for _ in range(3):
+        queue.send_many(range(1000))
+        eventually(lambda: queue.stats().processing > 0)
+        workers.kill_one()
+        workers.start()
+        eventually(lambda: queue.stats().ready == queue.stats().processing == 0, timeout=30)
+    workers.stop()
+    assert queue.stats().counters["acked"] == 3000
