@@ -108,8 +108,8 @@ def loading(request: Request) -> list[Command]:
 
 
 _READS = frozenset({
-    "CLIENT", "CONFIG", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "INFO", "LINDEX", "LLEN", "LRANGE",
-    "MEMORY", "PING", "PTTL", "SCAN", "SMEMBERS", "SSCAN", "TIME", "TTL", "TYPE", "ZCARD", "ZCOUNT", "ZRANGE",
+    "CLIENT", "CONFIG", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "INFO", "LINDEX", "LLEN",
+    "LRANGE", "MEMORY", "PING", "PTTL", "SCAN", "SMEMBERS", "SSCAN", "TIME", "TTL", "TYPE", "ZCARD", "ZCOUNT", "ZRANGE",
     "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 })  # fmt: skip
 

@@ -13,7 +13,7 @@ from reliq.keys import connection_name, is_connected
 
 _NAME = re.compile(rb" name=(reliq:\S+)")
 
-SETTLED = 3.0  #: seconds after our own (re)connection: after a restart of Redis everybody else must come back too
+SETTLED = 1.5  #: seconds after our own (re)connection: after a restart of Redis everybody else must come back too
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,36 +24,42 @@ class Vanished:
 
 
 class Liveness:
-    """Remembers who was missing at the last look."""
+    """Remembers who was missing at the last look at each queue."""
 
     def __init__(self) -> None:
-        self._missing: frozenset[str] = frozenset()
-        self._seen: dict[str, int] = {}  #: when a consumer was last there, or first looked for
+        self._missing: dict[str, frozenset[str]] = {}
+        self._seen: dict[
+            str, dict[str, int]
+        ] = {}  #: of each queue: when a consumer was last there, or first looked for
+        self._names: frozenset[str] | None = None  #: the connections there are; None = not to be relied on
         self._life = -1
         self._since = 0.0
 
-    def look(
-        self, leases: Iterable[tuple[str, int | None]], now: int, client_list: bytes | None, life: int
-    ) -> list[Vanished]:
-        """Who is gone, of consumers given with their deadline (ms of the server's clock, None = no lease).
+    def connections(self, client_list: bytes | None, life: int) -> None:
+        """Begin a scan: the answer of CLIENT LIST (None where it is refused), and how often our own connection was made.
 
-        `client_list`: the answer of CLIENT LIST, None where it is refused. `life`: how often our own connection was
-        made; when it changes, looks before it say nothing.
+        When that changes, what was missing before says nothing, nor does what is missing soon after.
         """
         if life != self._life:
-            self._life, self._since, self._missing = life, time.monotonic(), frozenset()
+            self._life, self._since, self._missing = life, time.monotonic(), {}
+        settled = time.monotonic() - self._since >= SETTLED
+        names = None if client_list is None or not settled else _NAME.findall(client_list)
+        self._names = None if names is None else frozenset(name.decode() for name in names)
+
+    def look(self, queue: str, leases: Iterable[tuple[str, int | None]], now: int) -> list[Vanished]:
+        """Who is gone, of a queue's consumers with their deadline (ms of the server's clock, None = no lease)."""
         leases = list(leases)
-        missing: frozenset[str] = frozenset()
-        if client_list is not None and time.monotonic() - self._since >= SETTLED:
-            names = {name.decode() for name in _NAME.findall(client_list)}
-            missing = frozenset(
-                consumer for consumer, _ in leases if is_connected(consumer) and connection_name(consumer) not in names
-            )
-        twice = missing & self._missing
-        self._missing = missing
-        self._seen = {consumer: self._seen.get(consumer, now) if consumer in missing else now for consumer, _ in leases}
+        missing = frozenset(consumer for consumer, _ in leases if self._is_missing(consumer))
+        twice = missing & self._missing.get(queue, frozenset())
+        self._missing[queue] = missing
+        before = self._seen.get(queue, {})
+        seen = {consumer: before.get(consumer, now) if consumer in missing else now for consumer, _ in leases}
+        self._seen[queue] = seen
         return [
-            Vanished(consumer, consumer in twice, self._seen[consumer] if consumer in twice else deadline or now)
+            Vanished(consumer, consumer in twice, seen[consumer] if consumer in twice else deadline or now)
             for consumer, deadline in leases
             if deadline is None or deadline <= now or consumer in twice
         ]
+
+    def _is_missing(self, consumer: str) -> bool:
+        return self._names is not None and is_connected(consumer) and connection_name(consumer) not in self._names

@@ -19,7 +19,8 @@ from reliq.store import Store
 from reliq_monitor.liveness import Liveness
 from reliq_monitor.promote import promote_due
 from reliq_monitor.reclaim import Reclaimed, take_back
-from reliq_monitor.retention import forget_producers, trim_dead_letters
+from reliq_monitor.retention import forget_producers, forget_streams, trim_dead_letters
+from reliq_monitor.staged import finish_staged
 
 log = logging.getLogger("reliq.monitor")
 
@@ -55,7 +56,7 @@ class Monitor:
         self._link = store.link("reliq-monitor")
         self._interval = scan_interval
         self._id = secrets.token_hex(8)
-        self._liveness: dict[str, Liveness] = {}
+        self._liveness = Liveness()
         self._client_list_refused = False
         self._queues: list[QueueKeys] = []
         self.last_scan_at = 0.0  #: seconds since the epoch
@@ -78,11 +79,16 @@ class Monitor:
         """Make ready what is due; how many, and the seconds until the next is due (None: none is delayed)."""
         return self._store.run(promote_due(self._known_queues()), self._link)
 
+    def finish_staged(self) -> int:
+        """Finish staged jobs whose leader died; how many messages became visible."""
+        return self._store.run(finish_staged(self._known_queues()), self._link)
+
     def tidy(self) -> None:
         """Trim dead letters as the queues' policies say, and forget producers that fell silent."""
         for keys in self._known_queues():
             self._store.run(trim_dead_letters(keys), self._link)
             self._store.run(forget_producers(keys), self._link)
+            self._store.run(forget_streams(keys), self._link)
 
     def _known_queues(self) -> list[QueueKeys]:
         if not self._queues:
@@ -92,26 +98,23 @@ class Monitor:
     def _scan(self) -> Steps[Scan]:
         self._queues = yield from _every_queue()
         report = Scan()
-        clients = yield from self._clients()
+        self._liveness.connections((yield from self._clients()), self._link.lives)
         for group in _groups(self._queues, _QUEUES_PER_TRIP):
             now, *members = yield [ops.server_time(), *(ops.members(keys.consumers) for keys in group)]
             for keys, consumers in zip(group, members, strict=True):
                 if consumers:
-                    yield from self._scan_queue(keys, consumers, now, clients, report)
+                    yield from self._scan_queue(keys, consumers, now, report)
         return report
 
-    def _scan_queue(
-        self, keys: QueueKeys, consumers: list[str], now: int, clients: bytes | None, report: Scan
-    ) -> Steps[None]:
+    def _scan_queue(self, keys: QueueKeys, consumers: list[str], now: int, report: Scan) -> Steps[None]:
         deadlines = yield [ops.command("GET", keys.lease(consumer)) for consumer in consumers]
         leases = [
             (consumer, None if deadline is None else int(deadline))
             for consumer, deadline in zip(consumers, deadlines, strict=True)
         ]
         looked = time.monotonic()
-        liveness = self._liveness.setdefault(keys.queue, Liveness())
         report.consumers += len(consumers)
-        for gone in liveness.look(leases, now, clients, self._link.lives):
+        for gone in self._liveness.look(keys.queue, leases, now):
             report.vanished += 1
             result: Reclaimed = yield from take_back(keys, gone.consumer, gone.known_dead)
             report.reclaimed += result.returned
@@ -153,6 +156,7 @@ class Monitor:
                     self.leading = self._store.run(self._lead(), self._link, timeout=0)
                     if self.leading:
                         self.scan()
+                        self.finish_staged()
                 if self.leading and now >= next_tidy:
                     next_tidy = now + _RETENTION_EVERY
                     self.tidy()
