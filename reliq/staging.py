@@ -42,6 +42,13 @@ def new_token() -> str:
     return secrets.token_hex(8)
 
 
+def check_job(name: str) -> str:
+    """The name itself; raises InvalidName."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidName(f"job name {name!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -")
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job, and which run of it this is: a job that is begun anew leaves what its earlier run staged behind."""
@@ -53,8 +60,7 @@ class Job:
     remembered: float = REMEMBERED
 
     def __post_init__(self) -> None:
-        if _NAME.fullmatch(self.name) is None:
-            raise InvalidName(f"job name {self.name!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -")
+        check_job(self.name)
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
@@ -241,6 +247,15 @@ def abort(job: Job, overdue: bool = False) -> Steps[bool]:
     if aborted:
         yield from _clear(job)
     return aborted
+
+
+def abort_others(job: Job, prefix: str) -> Steps[None]:
+    """Abort the open jobs of this prefix but this one: what dead runs of the same leader have left."""
+    names = yield ops.command("ZRANGE", job.keys.jobs, 0, _PARTS_PER_TRIP - 1)
+    for name in (one.decode() for one in names):
+        if name.startswith(prefix) and name != job.name:
+            run = yield ops.command("HGET", job.keys.job(name), "run")
+            yield from abort(Job(job.keys, name, (run or b"").decode()))
 
 
 def _clear(job: Job) -> Steps[None]:

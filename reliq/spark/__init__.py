@@ -1,0 +1,42 @@
+"""reliq for Spark: `reliq.spark.register(spark)`, then the format "reliq" for read, write, readStream, writeStream."""
+
+from typing import TYPE_CHECKING, Any
+
+from reliq.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OLDEST = (4, 2)
+
+
+def register(spark: "SparkSession", url: str | None = None) -> None:
+    """Teach a Spark session the format "reliq".
+
+    `url`: the Redis server of reads and writes that name none; else the session's `spark.reliq.url`, else RELIQ_URL.
+    Given here it is no option of a DataFrame, so that no plan, log or page of Spark ever has it.
+    Raises InvalidSetting where PySpark is missing or too old.
+    """
+    check_pyspark()
+    from reliq.spark.source import ReliqDataSource
+
+    url = url or spark.conf.get("spark.reliq.url", None)
+    source: type[ReliqDataSource] = ReliqDataSource
+    if url:
+        # A class of its own, so that Spark sends it to its planners by value, with the URL in it.
+        source = type("RegisteredDataSource", (ReliqDataSource,), {"default_url": url, "__module__": "__main__"})
+    spark.dataSource.register(source)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def check_pyspark() -> None:
+    """Raise InvalidSetting, with what to install, where PySpark is missing or too old."""
+    how = "pip install 'reliq-queue[spark]', and Java 17 or newer"
+    try:
+        import pyarrow as pa  # noqa: F401  Spark itself imports it, late, and says less
+        import pyspark
+    except ImportError as error:
+        raise InvalidSetting(f"reliq.spark needs PySpark and PyArrow ({error}): {how}") from None
+    found: tuple[Any, ...] = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if found < _OLDEST:
+        raise InvalidSetting(f"reliq.spark needs PySpark 4.2 or newer, this is {pyspark.__version__}: {how}")

@@ -1,0 +1,97 @@
+"""What a stream holds: for every micro-batch a consumer of its own, whose processing list is the batch.
+
+The list does not change between the claim and the ack, so a batch that is run again reads the same messages again.
+"""
+
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.consumer import undecodable
+from reliq.errors import OutcomeUnknown
+from reliq.keys import QueueKeys
+from reliq.message import Message, Undecodable
+from reliq.ops import Move, Steps
+from reliq.settings import BATCH_LARGEST
+
+_PREFIX = "s"  # neither of those in reliq.keys: the lease alone decides, a stopped stream has no connection
+
+
+def consumer_of(stream: str, batch: int) -> str:
+    return f"{_PREFIX}{stream}.{batch}"
+
+
+class Claims:
+    """The steps of one stream, on its driver."""
+
+    def __init__(self, keys: QueueKeys, lease: float) -> None:
+        self.keys = keys
+        self.lease = lease
+
+    def claim(self, stream: str, batch: int, most: int) -> Steps[int]:
+        """Claim up to `most` messages as this batch; how many it has. What it had claimed before a crash is kept."""
+        consumer = consumer_of(stream, batch)
+        held = yield ops.command("LLEN", self.keys.processing(consumer))
+        if not held and (yield ops.command("LLEN", self.keys.messages)):
+            yield [ops.announce(self.keys.queue), ops.register(self.keys, consumer, self.lease)]
+            held = yield from self._fill(consumer, most)
+            if not held:
+                yield ops.forget(self.keys, consumer, leaving=True)
+        return int(held)
+
+    def _fill(self, consumer: str, most: int) -> Steps[int]:
+        held = 0
+        while held < most:
+            wanted = min(BATCH_LARGEST, most - held)
+            try:
+                answer: ops.Claimed = yield ops.claim(self.keys, consumer, self.lease, wanted)
+            except OutcomeUnknown:  # the answer was lost: count what has arrived
+                held = yield ops.command("LLEN", self.keys.processing(consumer))
+                continue
+            held += len(answer.elements) - (yield from self._bury(consumer, answer))
+            if len(answer.elements) < wanted:
+                break
+        return held
+
+    def _bury(self, consumer: str, answer: ops.Claimed) -> Steps[int]:
+        """What does not decode or has expired goes to the dead letters, as in any consumer; how many did."""
+        dying: list[Move] = []
+        for element in answer.elements:
+            try:
+                message = Message.decode(self.keys.queue, element)
+            except Undecodable:
+                dying.append(undecodable(element))
+                continue
+            if 0 < message.expires_at <= answer.now:
+                dying.append(Move(element, "dead", "dead:expired", message.id, message.buried("expired")))
+        if dying:
+            yield ops.settle(self.keys, consumer, self.lease, (), dying)
+        return len(dying)
+
+    def resume(self, stream: str, batches: Sequence[int]) -> Steps[list[int]]:
+        """Renew the leases of batches that are to be run; how many messages each still has."""
+        lengths = []
+        for consumer in (consumer_of(stream, batch) for batch in batches):
+            held = yield ops.command("LLEN", self.keys.processing(consumer))
+            if held:
+                yield ops.register(self.keys, consumer, self.lease)
+                held = yield ops.command("LLEN", self.keys.processing(consumer))
+            lengths.append(int(held))
+        return lengths
+
+    def ack(self, stream: str, up_to: int) -> Steps[int]:
+        """Ack every batch up to this one; how many messages that were. A batch whose lease ran out has none left."""
+        acked = 0
+        consumers = yield ops.members(self.keys.consumers)
+        for consumer in consumers:
+            owner, _, batch = consumer.partition(".")
+            if owner != _PREFIX + stream or not batch.isdecimal() or int(batch) > up_to:
+                continue
+            while elements := (yield ops.command("LRANGE", self.keys.processing(consumer), -BATCH_LARGEST, -1)):
+                answer = yield ops.settle(self.keys, consumer, self.lease, elements[::-1])
+                acked += answer.codes.count("d")
+            yield ops.forget(self.keys, consumer, leaving=True)
+        return acked
+
+    def page(self, stream: str, batch: int, first: int, after: int) -> ops.Op[list[bytes]]:
+        """Places of a batch, counted from the tail of its list: the oldest is 0; newest first."""
+        return ops.Op(("LRANGE", self.keys.processing(consumer_of(stream, batch)), -after, -first - 1))

@@ -1,0 +1,130 @@
+"""Options of the Spark source and sink, read and checked on the driver."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from reliq import settings, staging
+from reliq.app import eviction_allowed, url_from_environment
+from reliq.errors import InvalidSetting
+from reliq.keys import QueueKeys
+from reliq.store import Store
+
+State = Literal["ready", "delayed", "dead"]
+
+LEASE = 12 * 3600.0  #: seconds a stream may be away and still go on with the batch it had
+JOB_REMEMBERED = 7 * 86_400.0  #: seconds in which a named job is not written a second time
+MAX_MESSAGES = 10_000  #: of a micro-batch
+ROWS_PER_PARTITION = 50_000
+STREAM_ROWS_PER_PARTITION = 5_000
+
+_COMMON = ("url", "queue", "allowEviction")
+_WRITE = (*_COMMON, "job", "timeLimit", "maxBody")
+_READ = (*_COMMON, "state", "numPartitions")
+_STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
+_SPARKS_OWN = {"checkpointlocation", "queryname"}
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where Redis is. Its repr shows no password: Spark prints what it is given."""
+
+    url: str = field(repr=False)
+    allow_eviction: bool = False
+
+    def store(self) -> Store:
+        return Store(self.url, allow_eviction=self.allow_eviction)
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    connection: Connection
+    keys: QueueKeys
+    job: str | None
+    time_limit: float
+    max_body: int
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    connection: Connection
+    keys: QueueKeys
+    state: State
+    partitions: int | None
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    connection: Connection
+    keys: QueueKeys
+    max_messages: int
+    lease: float
+    partitions: int | None
+
+
+class Given:
+    """The options of one source or sink, as Spark hands them over; `url` is the default that `register` was given."""
+
+    def __init__(self, options: Mapping[str, str], url: str | None) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        self._url = url
+
+    def write(self) -> WriteOptions:
+        self._check(_WRITE)
+        job = self._options.get("job")
+        if job is not None:
+            staging.check_job(job)
+        time_limit = self._duration("timeLimit", staging.TIME_LIMIT, 60.0)
+        max_body = self._whole("maxBody", 512 * 1024 * 1024)
+        return WriteOptions(self._connection(), self._keys(), job, time_limit, max_body or settings.BODY_LARGEST)
+
+    def read(self) -> ReadOptions:
+        self._check(_READ)
+        match self._options.get("state", "ready"):
+            case "ready" | "delayed" | "dead" as state:
+                return ReadOptions(self._connection(), self._keys(), state, self._whole("numPartitions", 100_000))
+            case other:
+                raise InvalidSetting(f"option state is {other!r}: it is ready, delayed or dead")
+
+    def stream(self) -> StreamOptions:
+        self._check(_STREAM)
+        return StreamOptions(
+            self._connection(),
+            self._keys(),
+            self._whole("maxMessagesPerBatch", 10_000_000) or MAX_MESSAGES,
+            self._duration("lease", LEASE, settings.LEASE_SHORTEST),
+            self._whole("numPartitions", 100_000),
+        )
+
+    def _check(self, known: tuple[str, ...]) -> None:
+        names = {name.lower(): name for name in known}
+        for name in self._options:
+            if name not in names and name not in _SPARKS_OWN:
+                near = difflib.get_close_matches(name, names, 1)
+                hint = f"; did you mean {names[near[0]]}?" if near else ""
+                raise InvalidSetting(f"there is no option {name!r} here; the options are {', '.join(known)}{hint}")
+
+    def _connection(self) -> Connection:
+        allowed = self._options.get("alloweviction")
+        allow = eviction_allowed(None if allowed is None else allowed.lower() == "true")
+        return Connection(url_from_environment(self._options.get("url") or self._url), allow)
+
+    def _keys(self) -> QueueKeys:
+        if "queue" not in self._options:
+            raise InvalidSetting('name the queue: .option("queue", "orders")')
+        return QueueKeys(self._options["queue"])
+
+    def _whole(self, name: str, largest: int) -> int | None:
+        text = self._options.get(name.lower())
+        if text is None:
+            return None
+        value: Any = int(text) if text.strip().isdecimal() else text
+        return settings.whole(value, f"option {name}", 1, largest)
+
+    def _duration(self, name: str, default: float, shortest: float) -> float:
+        text = self._options.get(name.lower())
+        if text is None:
+            return default
+        plain: settings.Duration = float(text) if text.replace(".", "", 1).isdecimal() else text
+        return settings.seconds(plain, f"option {name}", shortest)

@@ -1,0 +1,132 @@
+"""The batch reader: looks at what is ready, delayed or dead, and takes nothing."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from reliq import ops
+from reliq.ops import Steps
+from reliq.spark.columns import Row, batch_of, row_of
+from reliq.spark.filters import Condition, condition_of
+from reliq.spark.options import ROWS_PER_PARTITION, ReadOptions
+from reliq.store import Store
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_PAGE = 1000
+_ENDS = (float("-inf"), float("inf"))
+
+
+@dataclass
+class ListSlice(InputPartition):
+    """Places of the ready list, counted from its tail: what is sent meanwhile enters at the head and moves nothing."""
+
+    first: int
+    after: int
+
+
+@dataclass
+class ScoreSlice(InputPartition):
+    """Scores of a sorted set, `low` <= score < `high`, as Redis writes them."""
+
+    low: str
+    high: str
+
+
+@dataclass
+class ReliqReader(DataSourceReader):
+    """Made on the driver, where it takes its filters and plans its slices; copied to every task."""
+
+    options: ReadOptions
+    conditions: list[Condition] = field(default_factory=list)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
+        for one in filters:
+            condition = condition_of(one)
+            if condition is None:
+                yield one
+            else:
+                self.conditions.append(condition)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        store = self.options.connection.store()
+        try:
+            plan = self._plan_list() if self.options.state == "ready" else self._plan_scores()
+            return store.run(plan)
+        finally:
+            store.close()
+
+    def _plan_list(self) -> Steps[Sequence[InputPartition]]:
+        length = yield ops.command("LLEN", self.options.keys.messages)
+        return [ListSlice(first, after) for first, after in self._ranges(length)]
+
+    def _plan_scores(self) -> Steps[Sequence[InputPartition]]:
+        """Slices that begin at the scores of evenly spaced ranks, within the range that the filters leave."""
+        low, high = self._score_range()
+        start = yield ops.command("ZCOUNT", self._zset, "-inf", f"({low}")
+        count = yield ops.command("ZCOUNT", self._zset, low, high)
+        firsts = [start + first for first, _ in self._ranges(count)][1:]
+        reads = [ops.command("ZRANGE", self._zset, rank, rank, "WITHSCORES") for rank in firsts]
+        found = (yield reads) if reads else []
+        borders = [reply[1].decode() for reply in found if reply]
+        borders = [low, *dict.fromkeys(borders)]
+        ends = [f"({border}" for border in borders[1:]] + [str(high)]
+        return [ScoreSlice(str(first), end) for first, end in zip(borders, ends, strict=True)]
+
+    @property
+    def _zset(self) -> str:
+        return self.options.keys.dead if self.options.state == "dead" else self.options.keys.delayed
+
+    def _score_range(self) -> tuple[float, float]:
+        column = "died_at" if self.options.state == "dead" else "due_at"
+        ranges = [_ENDS, *(condition.scores(column) for condition in self.conditions)]
+        return max(low for low, _ in ranges), min(high for _, high in ranges)
+
+    def _ranges(self, count: int) -> list[tuple[int, int]]:
+        slices = self.options.partitions or -(-count // ROWS_PER_PARTITION)
+        size = max(1, -(-count // max(1, slices)))
+        return [(first, min(first + size, count)) for first in range(0, count, size)] or [(0, 0)]
+
+    def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
+        store = self.options.connection.store()
+        try:
+            pages = self._list(store, partition) if isinstance(partition, ListSlice) else self._scores(store, partition)
+            for rows in pages:
+                matching = [row for row in rows if all(condition.matches(row) for condition in self.conditions)]
+                if matching:
+                    yield batch_of(matching)
+        finally:
+            store.close()
+
+    def _list(self, store: Store, part: ListSlice) -> Iterator[list[Row]]:
+        """From the head side to the tail: where messages are taken meanwhile, a page repeats some and misses none."""
+        keys = self.options.keys
+        for after in range(part.after, part.first, -_PAGE):
+            first = max(part.first, after - _PAGE)
+            elements = store.call(ops.command("LRANGE", keys.messages, -after, -first - 1))
+            yield [row_of(keys.queue, element) for element in reversed(elements)]
+
+    def _scores(self, store: Store, part: InputPartition) -> Iterator[list[Row]]:
+        """Page by page, each from the score of the last on, without those that were seen there."""
+        low, high = cast("ScoreSlice", part).low, cast("ScoreSlice", part).high
+        seen: set[bytes] = set()
+        while True:
+            most = _PAGE + len(seen)
+            command = ("ZRANGEBYSCORE", self._zset, low, high, "WITHSCORES", "LIMIT", 0, most)
+            reply = store.call(ops.command(*command))
+            pairs = list(zip(reply[::2], reply[1::2], strict=True))
+            yield [self._row(element, float(score)) for element, score in pairs if element not in seen]
+            if len(pairs) < most:
+                return
+            last = pairs[-1][1]
+            seen = {element for element, score in pairs if score == last}
+            low = last.decode()
+
+    def _row(self, element: bytes, score: float) -> Row:
+        at = int(score)
+        if self.options.state == "dead":
+            return row_of(self.options.keys.queue, element, died=at)
+        return row_of(self.options.keys.queue, element, due=at)

@@ -1,0 +1,67 @@
+"""The data source that Spark knows as "reliq"."""
+
+from collections.abc import MutableMapping
+from typing import ClassVar
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from reliq.spark.columns import SCHEMA, check_user_schema
+from reliq.spark.options import Given
+
+
+class ReliqDataSource(DataSource):
+    """Messages of one queue of a Redis server. Everything it is given is checked here, on the driver.
+
+    Options: `queue`; `url` (better given to `register`, or in RELIQ_URL: no plan and no log then has the password);
+    `allowEviction`.
+
+    Write: columns `value`, and if you like `id`, `key`, `headers`, `delay_ms`. `job`: a name under which the same
+    rows are never written twice. `timeLimit`: of a job that died. `maxBody`.
+
+    Read: `state` (ready | delayed | dead), `numPartitions`. Never consumes.
+
+    Read as a stream: `maxMessagesPerBatch`, `lease`, `numPartitions`. Consumes: what a micro-batch has read is acked
+    once Spark has committed it.
+    """
+
+    default_url: ClassVar[str | None] = None
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._given = Given(dict(options), self.default_url)
+
+    @classmethod
+    def name(cls) -> str:
+        return "reliq"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from reliq.spark.reader import ReliqReader
+
+        check_user_schema(schema)
+        return ReliqReader(self._given.read())
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from reliq.spark.writer import ReliqWriter
+
+        return ReliqWriter(self._given.write(), schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        from reliq.spark.stream_reader import ReliqStreamReader
+
+        check_user_schema(schema)
+        return ReliqStreamReader(self._given.stream())
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
+        from reliq.spark.stream_writer import ReliqStreamWriter
+
+        return ReliqStreamWriter(self._given.write(), schema, overwrite)

@@ -1,0 +1,146 @@
+"""The stream reader: a micro-batch is a claim; Spark's commit of it is the ack."""
+
+import logging
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from reliq import ops
+from reliq.heartbeat import Heartbeat, Lease
+from reliq.spark.claims import Claims, consumer_of
+from reliq.spark.columns import batch_of, row_of
+from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions
+from reliq.store import Store
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+log = logging.getLogger("reliq.spark")
+
+_PAGE = 1000
+_UNBOUNDED = 10**12
+
+
+@dataclass
+class BatchSlice(InputPartition):
+    """Places of one micro-batch, the oldest message is 0."""
+
+    stream: str
+    batch: int
+    first: int
+    after: int
+
+
+class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives on the driver while the query runs; its `read` is copied to the tasks.
+
+    An offset is {"stream", "batch", "messages"}: `stream` is drawn once for a query and kept in its checkpoint,
+    `batch` counts, `messages` is how many the batch `batch` claimed.
+    """
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._claims = Claims(options.keys, options.lease)
+        self._budget: int | None = None  #: messages that Trigger.AvailableNow has left to claim
+        self._store_: Store | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._leases: list[Lease] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For the tasks: without the connection and the thread of the driver."""
+        return {**self.__dict__, "_store_": None, "_heartbeat": None, "_leases": []}
+
+    @property
+    def _store(self) -> Store:
+        if self._store_ is None:
+            self._store_ = self._options.connection.store()
+        return self._store_
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
+        return {"stream": secrets.token_hex(10), "batch": 0, "messages": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
+        return ReadMaxRows(self._options.max_messages)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
+        self._budget = int(self._store.call(ops.command("LLEN", self._options.keys.messages)))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
+        """Claim the next batch. Spark starts from `start` only once everything up to it is in its commit log."""
+        stream, batch = start["stream"], start["batch"] + 1
+        self.commit(start)
+        most = _UNBOUNDED if isinstance(limit, ReadAllAvailable) else cast("ReadMaxRows", limit).max_rows
+        if self._budget is not None:
+            most = min(most, self._budget)
+        messages = self._store.run(self._claims.claim(stream, batch, most))
+        if not messages:
+            return start
+        if self._budget is not None:
+            self._budget = max(0, self._budget - messages)
+        self._keep(stream, batch)
+        return {"stream": stream, "batch": batch, "messages": messages}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        stream, batches = end["stream"], range(start["batch"] + 1, end["batch"] + 1)
+        lengths = self._store.run(self._claims.resume(stream, batches))
+        if batches and lengths[-1] < end["messages"]:
+            log.warning(
+                "micro-batch %d had %d messages and has %d: the stream was away for longer than its lease of %g s, "
+                "the others are back in the queue and come again",
+                end["batch"], end["messages"], lengths[-1], self._options.lease,
+            )  # fmt: skip
+        for batch in batches:
+            self._keep(stream, batch)
+        return [
+            BatchSlice(stream, batch, first, min(first + size, length))
+            for batch, length in zip(batches, lengths, strict=True)
+            for size in [self._size(length)]
+            for first in range(0, length, size)
+        ]
+
+    def _size(self, length: int) -> int:
+        slices = self._options.partitions or -(-length // STREAM_ROWS_PER_PARTITION)
+        return -(-length // max(1, slices)) or 1
+
+    def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
+        part = cast("BatchSlice", partition)
+        store, queue = self._options.connection.store(), self._options.keys.queue
+        try:
+            for first in range(part.first, part.after, _PAGE):
+                after = min(first + _PAGE, part.after)
+                elements = store.call(self._claims.page(part.stream, part.batch, first, after))
+                if elements:
+                    yield batch_of([row_of(queue, element) for element in reversed(elements)])
+        finally:
+            store.close()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Ack what the query is done with."""
+        if end["batch"]:
+            self._store.run(self._claims.ack(end["stream"], end["batch"]))
+        done = {consumer_of(end["stream"], batch) for batch in range(end["batch"] + 1)}
+        self._leases = [lease for lease in self._leases if lease.consumer not in done]
+
+    def stop(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        if self._store_ is not None:
+            self._store_.close()
+
+    def _keep(self, stream: str, batch: int) -> None:
+        """Renew the lease of this batch for as long as the query lives, however long the batch runs."""
+        consumer = consumer_of(stream, batch)
+        if all(lease.consumer != consumer for lease in self._leases):
+            self._leases = [*self._leases, Lease(self._options.keys, consumer, self._options.lease)]
+        if self._heartbeat is None:
+            length = self._options.lease
+            self._heartbeat = Heartbeat(self._store, f"s{stream}", length, lambda: self._leases, self._lost)
+            self._heartbeat.start()
+
+    def _lost(self, lease: Lease) -> None:
+        self._leases = [one for one in self._leases if one.consumer != lease.consumer]
+        log.warning("the lease of %s ran out: its messages are back in the queue and come again", lease.consumer)

@@ -1,0 +1,64 @@
+"""The stream writer: a staged job for every micro-batch, and a ledger of the epochs that each query has committed."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from reliq import staging
+from reliq.errors import InvalidSetting
+from reliq.spark.options import WriteOptions
+from reliq.spark.writer import Staged, check_write, make_visible, stage_rows, task
+from reliq.staging import Job, new_token
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+# Local properties that Spark's micro-batch execution sets; a task has no other way to learn them.
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+class ReliqStreamWriter(DataSourceStreamArrowWriter):
+    """Spark makes one for the tasks of a micro-batch and another for its commit: what they share is in the messages."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        check_write(schema, overwrite)
+        if options.job is not None:
+            raise InvalidSetting("option job is for batch writes: a stream knows its micro-batches by its checkpoint")
+        self._options = options
+        self._run = new_token()
+
+    def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
+        query, batch = (task().getLocalProperty(name) for name in (_QUERY, _BATCH))
+        if not query or not batch:
+            raise InvalidSetting("this Spark does not tell its tasks the query and the micro-batch they belong to")
+        job = Job(self._options.keys, f"{query}.{batch}.{self._run}", self._run, self._options.time_limit)
+        part = stage_rows(self._options, job, f"{query}-{batch}", iterator)
+        return Staged(job.name, job.run, part, query)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        staged = [message for message in messages if isinstance(message, Staged)]
+        if not staged:
+            return
+        job, query = self._job_of(staged[0]), staged[0].stream
+        store = self._options.connection.store()
+        try:
+            store.run(staging.commit(job, [one.part for one in staged], query, batchId))
+            make_visible(store, job)
+            store.run(staging.abort_others(job, f"{query}."))
+        finally:
+            store.close()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        staged = [message for message in messages if isinstance(message, Staged)]
+        if not staged:
+            return  # nobody tells us the query: the next commit of it removes the job, or its time limit
+        store = self._options.connection.store()
+        try:
+            store.run(staging.abort(self._job_of(staged[0])))
+        finally:
+            store.close()
+
+    def _job_of(self, staged: Staged) -> Job:
+        return Job(self._options.keys, staged.job, staged.run, self._options.time_limit)

@@ -1,0 +1,45 @@
+"""One Spark session a test process, on two cores; every test has a Redis of its own, empty."""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reliq.spark import register
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+# The workers of Spark are processes of their own: they find reliq as the tests do.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory) -> Iterator[SparkSession]:
+    warnings.simplefilter("ignore", ResourceWarning)  # py4j leaves its sockets to the garbage collector
+    spark = (
+        SparkSession.builder.master("local[2,4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def spark(session: SparkSession, url: str) -> SparkSession:
+    register(session, url)
+    return session
+
+
+@pytest.fixture
+def orders(app):
+    return app.queue("orders")

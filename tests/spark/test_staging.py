@@ -1,0 +1,273 @@
+"""Staging without Spark: all of a job or nothing of it, whoever dies wherever."""
+
+import pytest
+
+import reliq
+from reliq import ops
+from reliq.keys import QueueKeys
+from reliq.message import NewMessage
+from reliq.ops import Steps
+from reliq.staging import Job, Part, PartWriter, abort, commit, open_job, roll_forward
+from reliq.store import Store
+from reliq_monitor import Monitor
+
+KEYS = QueueKeys("orders")
+
+
+@pytest.fixture
+def store(url):
+    store = Store(url)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def orders(app):
+    return app.queue("orders")
+
+
+def element(name: str, size: int = 0) -> bytes:
+    return NewMessage(name.ljust(size), id=name).element(1)
+
+
+def stage(store: Store, job: Job, part: str, *names: str) -> Part:
+    writer = PartWriter(job, part)
+    store.run(writer.add([element(name) for name in names]))
+    return writer.part
+
+
+def visible(orders) -> list[str]:
+    """The ids in the order in which they would be claimed."""
+    with orders.consumer() as consumer:
+        messages = consumer.claim(1000)
+        consumer.release(*messages[::-1])
+    return [message.id for message in messages]
+
+
+def drive(store: Store, steps: Steps, most: int) -> bool:
+    """Carry out `most` requests, then die without having seen the last answer; True when it ended before."""
+    answer = None
+    for _ in range(most):
+        try:
+            request = steps.send(answer)
+        except StopIteration:
+            return True
+        answer = store.call(request)
+    return False
+
+
+def whole_commit(job: Job, parts: list[Part]) -> Steps[None]:
+    yield from commit(job, parts)
+    yield from roll_forward(job)
+
+
+def staged_keys(store: Store) -> list[bytes]:
+    found = store.call(ops.command("KEYS", "reliq:{orders}:staged:*"))
+    return sorted(found + store.call(ops.command("KEYS", "reliq:{orders}:parts:*")))
+
+
+def test_nothing_is_visible_before_the_commit_and_all_after_it(store, orders):
+    job = Job(KEYS)
+    store.run(open_job(job))
+    parts = [stage(store, job, "0", "a", "b"), stage(store, job, "1", "c")]
+    assert visible(orders) == []
+    store.run(whole_commit(job, parts))
+    assert visible(orders) == ["a", "b", "c"]
+    assert orders.stats().counters["enqueued"] == 3
+    assert staged_keys(store) == []
+
+
+def test_only_the_approved_attempt_of_a_part_counts(store, orders):
+    job = Job(KEYS)
+    stage(store, job, "0", "a")
+    twin = stage(store, job, "0", "a")
+    stage(store, job, "0", "a")
+    store.run(whole_commit(job, [twin]))
+    assert visible(orders) == ["a"]
+    assert staged_keys(store) == []
+
+
+def test_a_late_twin_finds_its_job_closed(store, orders):
+    job = Job(KEYS)
+    late = PartWriter(job, "0")
+    store.run(late.add([element("a")]))
+    store.run(whole_commit(job, [stage(store, job, "0", "a")]))
+    with pytest.raises(reliq.JobClosed):
+        store.run(late.add([element("b")]))
+    assert visible(orders) == ["a"]
+    assert staged_keys(store) == []
+
+
+def test_an_aborted_job_leaves_nothing(store, orders):
+    job = Job(KEYS)
+    part = stage(store, job, "0", "a")
+    assert store.run(abort(job))
+    with pytest.raises(reliq.JobClosed):
+        store.run(commit(job, [part]))
+    assert (visible(orders), staged_keys(store)) == ([], [])
+
+
+def test_a_committed_job_cannot_be_aborted(store, orders):
+    job = Job(KEYS)
+    store.run(commit(job, [stage(store, job, "0", "a")]))
+    assert not store.run(abort(job))
+    store.run(roll_forward(job))
+    assert visible(orders) == ["a"]
+
+
+def test_a_job_that_was_committed_is_not_begun_again(store, orders):
+    first = Job(KEYS, "nightly")
+    store.run(open_job(first))
+    store.run(whole_commit(first, [stage(store, first, "0", "a")]))
+    assert not store.run(open_job(Job(KEYS, "nightly")))
+    assert visible(orders) == ["a"]
+
+
+def test_beginning_a_job_anew_discards_what_the_dead_run_staged(store, orders):
+    dead, again = Job(KEYS, "nightly"), Job(KEYS, "nightly")
+    store.run(open_job(dead))
+    lost = stage(store, dead, "0", "a")
+    assert store.run(open_job(again))
+    with pytest.raises(reliq.JobClosed):
+        store.run(commit(dead, [lost]))
+    store.run(whole_commit(again, [stage(store, again, "0", "a", "b")]))
+    assert visible(orders) == ["a", "b"]
+    assert staged_keys(store) == []
+
+
+def test_a_commit_above_max_length_is_refused_whole(store, orders):
+    orders.configure(max_length=2)
+    orders.send("before", id="x")
+    job = Job(KEYS)
+    part = stage(store, job, "0", "a", "b")
+    with pytest.raises(reliq.QueueFull, match="1 of at most 2"):
+        store.run(commit(job, [part]))
+    store.run(abort(job))
+    assert visible(orders) == ["x"]
+
+
+def test_a_part_that_redis_has_lost_stops_the_commit(store, orders):
+    job = Job(KEYS)
+    kept, lost = stage(store, job, "0", "a"), stage(store, job, "1", "b")
+    store.call(ops.command("DEL", KEYS.staged(job.name, lost.name)))
+    with pytest.raises(reliq.JobClosed, match="lost"):
+        store.run(commit(job, [kept, lost]))
+    assert visible(orders) == []
+
+
+def test_large_parts_are_cut_into_bounded_chunks(store, orders):
+    job = Job(KEYS)
+    writer = PartWriter(job, "0")
+    names = [f"m{number}" for number in range(2100)]
+    store.run(writer.add([element(name) for name in names]))
+    store.run(writer.add([element(f"large{number}", 300_000) for number in range(3)]))
+    assert (writer.part.chunks, writer.part.messages) == (3 + 3, 2103)
+    store.run(whole_commit(job, [writer.part]))
+    assert orders.stats().ready == 2103
+    assert visible(orders) == names[:1000]
+
+
+class Leader:
+    """A commit of two parts with five chunks between them, and twins that are not approved."""
+
+    ALL = tuple("abcdefgh")
+
+    def __init__(self, store: Store) -> None:
+        self.job = Job(KEYS)
+        first, second = PartWriter(self.job, "0"), PartWriter(self.job, "1")
+        for name in "abcde":
+            store.run(first.add([element(name)]))
+        for name in "fgh":
+            store.run(second.add([element(name)]))
+        stage(store, self.job, "0", "a", "b")
+        self.parts = [first.part, second.part]
+
+    def commit(self) -> Steps[None]:
+        return whole_commit(self.job, self.parts)
+
+
+STEPS_OF_A_COMMIT = 11
+
+
+@pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT))
+def test_a_leader_killed_at_any_step_of_its_commit(store, orders, url, steps):
+    leader = Leader(store)
+    ended = drive(store, leader.commit(), steps)
+    assert ended == (steps == STEPS_OF_A_COMMIT - 1), "the commit has another number of steps: kill it at each"
+    state = store.call(ops.command("HGET", KEYS.job(leader.job.name), "state"))
+    Monitor(Store(url)).finish_staged()
+    if state == b"open":
+        assert visible(orders) == []
+        assert store.run(abort(leader.job))
+        assert visible(orders) == []
+    else:
+        assert visible(orders) == list(Leader.ALL)
+        assert orders.stats().counters["enqueued"] == len(Leader.ALL)
+    assert staged_keys(store) == []
+
+
+@pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT))
+def test_a_leader_that_repeats_its_commit_after_any_step(store, orders, steps):
+    leader = Leader(store)
+    drive(store, leader.commit(), steps)
+    store.run(leader.commit())
+    assert visible(orders) == list(Leader.ALL)
+    assert staged_keys(store) == []
+
+
+@pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT))
+def test_a_monitor_that_overtakes_a_living_leader_at_any_step(store, orders, url, steps):
+    leader = Leader(store)
+    commit_steps, monitor = leader.commit(), Monitor(Store(url))
+    answer = None
+    for step in range(STEPS_OF_A_COMMIT):
+        if step == steps:
+            monitor.finish_staged()
+        try:
+            answer = store.call(commit_steps.send(answer))
+        except StopIteration:
+            break
+    assert visible(orders) == list(Leader.ALL)
+    assert orders.stats().counters["enqueued"] == len(Leader.ALL)
+    assert staged_keys(store) == []
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_an_abort_killed_at_any_step(store, orders, url, steps):
+    leader = Leader(store)
+    drive(store, abort(leader.job), steps)
+    store.call(ops.command("ZADD", KEYS.jobs, "XX", 1, leader.job.name))
+    Monitor(Store(url)).finish_staged()
+    assert (visible(orders), staged_keys(store)) == ([], [])
+
+
+def test_the_monitor_removes_an_orphan_once_its_time_limit_has_passed(store, orders, url):
+    job, monitor = Job(KEYS, time_limit=3600), Monitor(Store(url))
+    part = stage(store, job, "0", "a")
+    monitor.finish_staged()
+    assert len(staged_keys(store)) == 2
+    store.call(ops.command("ZINCRBY", KEYS.jobs, -3_600_001, job.name))
+    monitor.finish_staged()
+    assert staged_keys(store) == []
+    with pytest.raises(reliq.JobClosed):
+        store.run(commit(job, [part]))
+    assert visible(orders) == []
+
+
+def test_a_large_job_is_finished_over_several_looks_of_the_monitor(store, orders, url):
+    job = Job(KEYS)
+    writer = PartWriter(job, "0")
+    for number in range(150):
+        store.run(writer.add([element(f"m{number}")]))
+    store.run(commit(job, [writer.part]))
+    monitor = Monitor(Store(url))
+    assert [monitor.finish_staged() for _ in range(3)] == [100, 50, 0]
+    assert visible(orders) == [f"m{number}" for number in range(150)]
+
+
+def test_streams_that_fell_silent_are_forgotten(store, url):
+    store.call(ops.command("SADD", "reliq:queues", "orders"))
+    now = store.call(ops.server_time())
+    store.call(ops.command("HSET", KEYS.epochs, "old", "7 1000", "live", f"8 {now}"))
+    Monitor(Store(url)).tidy()
+    assert store.call(ops.command("HKEYS", KEYS.epochs)) == [b"live"]
