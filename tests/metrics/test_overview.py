@@ -3,13 +3,13 @@
 import threading
 
 import pytest
-from reliq_monitor import Monitor
 
 import reliq
 from reliq import ops
 from reliq.keys import QueueKeys
 from reliq.overview import GROUP, every_queue, read_queues
 from reliq.store import Store
+from reliq_monitor import Monitor
 
 
 def read(app, *names):

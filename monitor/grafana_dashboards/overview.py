@@ -1,0 +1,127 @@
+"""What operators ask first: is anything lost or stuck?"""
+
+from grafana_dashboards.panels import QUEUE, Lines, Number, Page, here, quantile, quantiles, rate, worst
+
+LOST_OR_STUCK = (
+    Number(
+        "Messages missing",
+        "Enqueued, and neither ready, processing, delayed, dead nor counted as gone. Not 0 means that the promise is "
+        "broken, or that somebody pushed past the enqueue script. Runbook: docs/runbooks/audit-mismatch.md",
+        f"sum(max by (queue) (abs(reliq_audit_mismatch_messages{{{QUEUE}}})))",
+        bad=1,
+    ),
+    Number(
+        "Oldest ready",
+        "How long ago the message that waits longest was first sent. Grows when workers are too few, too slow or gone. "
+        "Runbook: docs/runbooks/oldest-message-too-old.md",
+        worst("reliq_queue_oldest_ready_age_seconds"),
+        unit="s",
+        bad=300,
+    ),
+    Number(
+        "Delayed, overdue",
+        "How late the most overdue delayed message or retry is. More than a second means that no monitor works. "
+        "Runbook: docs/runbooks/delayed-overdue.md",
+        worst("reliq_queue_overdue_seconds"),
+        unit="s",
+        bad=10,
+    ),
+    Number(
+        "Since the last scan",
+        "How long ago a monitor last looked for dead workers. Runbook: docs/runbooks/monitor-stale.md",
+        "time() - max(reliq_monitor_last_scan_timestamp_seconds)",
+        unit="s",
+        bad=30,
+    ),
+    Number(
+        "Dead letters",
+        "Messages that gave up and wait for you: `reliq dead list QUEUE`. Runbook: docs/runbooks/messages-dying.md",
+        here("dead"),
+        bad=1,
+    ),
+    Number(
+        "Alerts firing",
+        "Alerts of monitor/prometheus/rules.yml that fire now.",
+        'count(ALERTS{alertname=~"Reliq.*",alertstate="firing"}) or vector(0)',
+        bad=1,
+    ),
+)
+FLOW = (
+    Lines(
+        "Messages by state",
+        "Ready waits for a worker, processing is held by one, delayed waits for its time, dead waits for you.",
+        {state: here(state) for state in ("ready", "processing", "delayed", "dead")},
+    ),
+    Lines(
+        "In and out",
+        "Messages a second. When enqueued stays above acked, the queue grows.",
+        {name: rate(f"reliq_messages_{name}") for name in ("enqueued", "claimed", "acked")},
+        unit="ops",
+    ),
+    Lines(
+        "Trouble",
+        "Messages a second that failed (retried), came back from vanished workers (reclaimed), died, or were refused "
+        "because a queue was full (rejected).",
+        {name: rate(f"reliq_messages_{name}") for name in ("retried", "reclaimed", "dead_lettered", "rejected")},
+        unit="ops",
+    ),
+)
+LATENCY = (
+    Lines(
+        "Wait",
+        "From when a message was first sent until its handler started; delays and retries included.",
+        quantiles("reliq_message_wait_seconds"),
+        unit="s",
+        width=12,
+    ),
+    Lines(
+        "Handling",
+        "How long one run of a handler took.",
+        quantiles("reliq_message_process_seconds"),
+        unit="s",
+        width=12,
+    ),
+)
+CAPACITY = (
+    Lines(
+        "Fullest queues",
+        "Ready messages of the ten queues that have most.",
+        {"{{queue}}": f'topk(10, max by (queue) (reliq_queue_messages{{{QUEUE},state="ready"}}))'},
+    ),
+    Lines(
+        "Handlers busy",
+        "Handlers that run at once, on average.",
+        {"{{queue}}": f"sum by (queue) (rate(reliq_message_process_seconds_sum{{{QUEUE}}}[$__rate_interval]))"},
+    ),
+    Lines(
+        "Consumers and workers wanted",
+        "Consumers there are, and the workers that would keep every message from waiting longer than 30 s.",
+        {
+            "{{queue}}: consumers": f"max by (queue) (reliq_queue_consumers{{{QUEUE}}})",
+            "{{queue}}: wanted": f"max by (queue) (reliq_desired_workers{{{QUEUE}}})",
+        },
+    ),
+)
+HTTP = (
+    Lines(
+        "Requests",
+        "HTTP requests a second, by status. Empty when no `reliq api` is scraped.",
+        {"{{status}}": "sum by (status) (rate(reliq_http_request_seconds_count[$__rate_interval]))"},
+        unit="reqps",
+        width=12,
+    ),
+    Lines(
+        "Request time, 95 %",
+        "How long 95 % of the answers took at most, by route; a claim that waits for messages waits on purpose.",
+        {"{{route}}": quantile("reliq_http_request_seconds", 0.95, matchers="", by="route")},
+        unit="s",
+        width=12,
+    ),
+)
+
+OVERVIEW = Page(
+    "overview",
+    "reliq / Overview",
+    "Is anything lost or stuck? Then flow, latency, capacity and HTTP of all queues.",
+    {"Is anything lost or stuck?": LOST_OR_STUCK, "Flow": FLOW, "Latency": LATENCY, "Capacity": CAPACITY, "HTTP": HTTP},
+)

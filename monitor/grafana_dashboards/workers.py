@@ -1,0 +1,102 @@
+"""Workers and monitor: who works, who died, how fast that was noticed."""
+
+from grafana_dashboards.panels import QUEUE, Lines, Number, Page, quantile, quantiles, rate, worst
+
+MONITOR = (
+    Number(
+        "Monitors scraped",
+        "Processes with a monitor that Prometheus reaches. Any number is correct; two survive the loss of one.",
+        "count(reliq_monitor_leading)",
+        bad=1,
+        low_is_bad=True,
+    ),
+    Number(
+        "Leading",
+        "Monitors whose turn it is. 1, and for a moment 0 or 2 when the turn changes.",
+        "sum(reliq_monitor_leading)",
+        bad=1,
+        low_is_bad=True,
+    ),
+    Number(
+        "Since the last scan",
+        "How long ago a monitor last looked for dead workers. Runbook: docs/runbooks/monitor-stale.md",
+        "time() - max(reliq_monitor_last_scan_timestamp_seconds)",
+        unit="s",
+        bad=30,
+    ),
+    Number("Scan time", "How long the last scan of all queues took.", "max(reliq_monitor_scan_seconds)", unit="s"),
+    Number(
+        "Delayed, overdue",
+        "How late the most overdue delayed message is. Runbook: docs/runbooks/delayed-overdue.md",
+        worst("reliq_queue_overdue_seconds"),
+        unit="s",
+        bad=10,
+    ),
+    Number(
+        "Leases lost, 1 h",
+        "Live consumers that lost their lease: paused, starved of CPU, or cut off. What they held may have run twice. "
+        "Runbook: docs/runbooks/lease-lost.md",
+        f"sum(max by (queue) (increase(reliq_lease_lost_total{{{QUEUE}}}[1h])))",
+        bad=1,
+    ),
+)
+RECOVERY = (
+    Lines(
+        "Time to recover",
+        "From when a worker vanished until its messages were back. Killed: under 2 s. Hung: its lease and 2 scans.",
+        quantiles("reliq_recovery_seconds"),
+        unit="s",
+    ),
+    Lines(
+        "Reclaimed",
+        "Messages a second taken back from vanished workers, by queue. A steady line is a crash loop. "
+        "Runbook: docs/runbooks/crash-loop.md",
+        {"{{queue}}": rate("reliq_messages_reclaimed", by="queue")},
+        unit="ops",
+    ),
+    Lines(
+        "Lost leases and conflicts",
+        "A second. Conflicts: settled and reclaimed at the same moment, compensated at once; they need a server or "
+        "a proxy that does not honour WATCH.",
+        {"leases lost": rate("reliq_lease_lost"), "conflicts": rate("reliq_reclaim_conflicts")},
+        unit="ops",
+    ),
+)
+WORKERS = (
+    Lines(
+        "Consumers",
+        "Consumers that may hold messages, by queue; every worker process is one for each of its queues.",
+        {"{{queue}}": f"max by (queue) (reliq_queue_consumers{{{QUEUE}}})"},
+    ),
+    Lines(
+        "Handlers busy",
+        "Handlers that run at once, on average.",
+        {"{{queue}}": f"sum by (queue) (rate(reliq_message_process_seconds_sum{{{QUEUE}}}[$__rate_interval]))"},
+    ),
+    Lines(
+        "Workers wanted",
+        "Workers that would keep every message from waiting longer than 30 s; what the autoscaler follows.",
+        {"{{queue}}": f"max by (queue) (reliq_desired_workers{{{QUEUE}}})"},
+    ),
+    Lines(
+        "Runs",
+        "Handlers started a second, by queue.",
+        {"{{queue}}": f"sum by (queue) (rate(reliq_message_process_seconds_count{{{QUEUE}}}[$__rate_interval]))"},
+        unit="ops",
+        width=12,
+    ),
+    Lines(
+        "Handling, 95 %",
+        "How long 95 % of the runs took at most, by queue.",
+        {"{{queue}}": quantile("reliq_message_process_seconds", 0.95, by="queue")},
+        unit="s",
+        width=12,
+    ),
+)
+
+WORKERS_PAGE = Page(
+    "workers",
+    "reliq / Workers and monitor",
+    "Who works, who died, how fast that was noticed.",
+    {"Monitor": MONITOR, "Recovery": RECOVERY, "Workers": WORKERS},
+)

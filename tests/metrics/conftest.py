@@ -1,0 +1,30 @@
+"""Where the repository is, and a program of Debian that tests here cannot do without."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+def program(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        pytest.fail(f"{name} is not installed; .ci/run installs Debian's package prometheus, which has it")
+    return path
+
+
+@pytest.fixture(scope="session")
+def prometheus() -> str:
+    return program("prometheus")
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    return program("promtool")
