@@ -142,6 +142,9 @@ def _load(target: str) -> Application | None:
         kind = "has no attribute" if app is None else f"has a {type(app).__name__}, not a reliq.Reliq, as"
         print(f"reliq: module {module_name!r} {kind} {attribute or 'app'!r}: give MODULE:APP", file=sys.stderr)
         return None
+    if not len(app.handlers):
+        print(f"reliq: {target} has no handlers: decorate a function with @app.handler(queue)", file=sys.stderr)
+        return None
     return app
 
 
@@ -164,9 +167,8 @@ def _take_back(store: Store, owner: str, seen_at: float, measurements: Measureme
 
 def monitor(options: argparse.Namespace) -> int:
     """Run a monitor until SIGTERM."""
-    from reliq_monitor import Monitor
-
     from reliq.metering import exporter_class
+    from reliq_monitor import Monitor
 
     stopping = _stop_event()
     store, measurements = _store(options), Measurements()
@@ -180,9 +182,8 @@ def monitor(options: argparse.Namespace) -> int:
 
 def dev(options: argparse.Namespace) -> int:
     """Run an embedded Redis and a monitor in this terminal."""
-    from reliq_monitor import Monitor
-
     from reliq.embedded import EmbeddedRedis
+    from reliq_monitor import Monitor
 
     stopping = _stop_event()
     with EmbeddedRedis(options.data, port=options.port) as server:

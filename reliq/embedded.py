@@ -100,8 +100,9 @@ class EmbeddedRedis:
         while time.monotonic() < until and process.poll() is None:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                    connection.sendall(b"PING\r\n")
-                    if connection.recv(16).startswith(b"+PONG"):
+                    connection.sendall(b"INFO server\r\n")
+                    # It must be ours that answers: the port may be another server's.
+                    if b"process_id:%d\r" % process.pid in connection.recv(4096):
                         return
             except OSError:
                 pass
@@ -109,6 +110,7 @@ class EmbeddedRedis:
         self.kill()
         log = self.folder / "redis.log"
         last = log.read_text(errors="replace").strip().rpartition("\n")[2] if log.exists() else "it wrote no log"
+        self._clean_up()
         raise RedisUnavailable(f"the embedded Redis on port {self.port} did not start: {last}")
 
     def stop(self) -> None:
@@ -133,6 +135,9 @@ class EmbeddedRedis:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
+        self._clean_up()
+
+    def _clean_up(self) -> None:
         if self._temporary is not None:
             self._temporary.cleanup()
 

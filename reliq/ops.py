@@ -297,6 +297,32 @@ def purge(keys: QueueKeys, limit: int) -> Op[int]:
     return _script("purge", (keys.messages, keys.delayed, keys.counters, keys.index), (limit,))
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much of a queue is where, at one instant. `oldest`: the element that is taken next."""
+
+    now: int
+    ready: int
+    delayed: int
+    dead: int
+    processing: int
+    paused: bool
+    oldest: bytes | None
+    counters: dict[str, int]
+
+
+def stats(keys: QueueKeys, consumers: Iterable[str]) -> Op[Counts]:
+    """What is where, counting what these consumers hold."""
+    names = [keys.messages, keys.delayed, keys.dead, keys.counters, keys.config, *map(keys.processing, consumers)]
+    return _script("stats", names, (), _read_counts)
+
+
+def _read_counts(reply: list[Any]) -> Counts:
+    now, ready, delayed, dead, processing, paused, oldest, *rest = reply
+    counters = {name.decode(): int(count) for name, count in sorted(zip(rest[::2], rest[1::2], strict=True))}
+    return Counts(now, ready, delayed, dead, processing, bool(paused), oldest, counters)
+
+
 # --- plain reads and writes ------------------------------------------------------------------------------------------
 
 

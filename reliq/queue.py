@@ -139,30 +139,18 @@ class QueueSteps:
         return [self.prepared(body, options, index) for index, body in enumerate(bodies)]
 
     def stats(self) -> Steps[Stats]:
-        keys = self.keys
-        consumers = yield ops.members(keys.consumers)
-        # One transaction: a message that moves meanwhile is counted once.
-        reads = (
-            ops.command("LLEN", keys.messages),
-            ops.command("ZCARD", keys.delayed),
-            ops.command("ZCARD", keys.dead),
-            ops.read_hash(keys.counters),
-            ops.command("HGET", keys.config, "paused"),
-            ops.command("LINDEX", keys.messages, -1),
-            ops.server_time(),
-            *(ops.command("LLEN", keys.processing(consumer)) for consumer in consumers),
-        )
-        ready, delayed, dead, counters, paused, oldest, now, *held = yield ops.Transaction(reads)
+        consumers = yield ops.members(self.keys.consumers)
+        found = yield ops.stats(self.keys, consumers)
         return Stats(
-            queue=keys.queue,
-            ready=ready,
-            processing=sum(held),
-            delayed=delayed,
-            dead=dead,
-            oldest_ready_age=self._age(oldest, now),
+            queue=self.keys.queue,
+            ready=found.ready,
+            processing=found.processing,
+            delayed=found.delayed,
+            dead=found.dead,
+            oldest_ready_age=self._age(found.oldest, found.now),
             consumers=len(consumers),
-            paused=paused is not None,
-            counters={name: int(count) for name, count in sorted(counters.items())},
+            paused=found.paused,
+            counters=found.counters,
         )
 
     def _age(self, oldest: bytes | None, now: int) -> float:

@@ -36,7 +36,7 @@ class Liveness:
         self._since = 0.0
 
     def connections(self, client_list: bytes | None, life: int) -> None:
-        """Begin a scan: the answer of CLIENT LIST (None where it is refused), and how often our own connection was made.
+        """Begin a scan: the answer of CLIENT LIST (None = refused), and how often our own connection was made.
 
         When that changes, what was missing before says nothing, nor does what is missing soon after.
         """

@@ -304,7 +304,7 @@ class PooledLoop(Loop):
             self._done.wait(0.02)
             self._done.clear()
             return
-        room = self.pace.limit() - len(self.running) - len(self.unstarted) - len(self._suspects)
+        room = self._most_to_hold() - len(self.running) - len(self.unstarted) - len(self._suspects)
         if (messages := self._exchange(max(0, room))) or self._release_probation():
             self._start(messages)
         elif not self.running:
@@ -315,8 +315,14 @@ class PooledLoop(Loop):
             self._done.wait(_SHORT_BLOCK if room > 0 else settings.BLOCK)
             self._done.clear()
 
+    def _most_to_hold(self) -> int:
+        """What the pace allows; but behind runs that take long nothing is to wait, the others shall have it."""
+        stuck = time.monotonic() - self.progress_at > PATIENCE
+        return self.pace.slots if stuck else self.pace.limit()
+
     def _start(self, messages: Sequence[Message]) -> None:
-        self.progress_at = time.monotonic()
+        if messages:
+            self.progress_at = time.monotonic()
         run_next = self._run_next_async if self.handler.is_async else self._run_next
         for message in messages:
             if message.redelivered:

@@ -9,11 +9,10 @@ _SMOOTHING = 0.2
 class Pace:
     """Learns from how long runs take."""
 
-    __slots__ = ("_limit", "_mean", "_most", "_slots")
+    __slots__ = ("_limit", "_mean", "_most", "slots")
 
     def __init__(self, slots: int) -> None:
-        """`slots`: handlers that run at once."""
-        self._slots = slots
+        self.slots = slots  #: handlers that run at once
         self._most = max(MOST, slots)
         self._mean = BUDGET
         self._limit = slots
@@ -24,6 +23,6 @@ class Pace:
 
     def limit(self) -> int:
         """Messages to hold, running and waiting together; grows no faster than fourfold a step."""
-        wanted = self._slots * max(1, int(BUDGET / max(self._mean, 1e-9)))
-        self._limit = max(self._slots, min(wanted, self._limit * _GROWTH, self._most))
+        wanted = self.slots * max(1, int(BUDGET / max(self._mean, 1e-9)))
+        self._limit = max(self.slots, min(wanted, self._limit * _GROWTH, self._most))
         return self._limit
