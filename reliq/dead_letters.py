@@ -3,6 +3,7 @@
 Filters are applied while the set is read in bounded pages, so that no call blocks Redis, however many there are.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,13 +157,14 @@ def unwatched(matched: int) -> None:
     """The progress that nobody looks at."""
 
 
+_CURSOR = re.compile(r"(-?\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?):(\d{1,9})", re.ASCII)
+
+
 def _read_cursor(cursor: str) -> tuple[str, int]:
-    score, _, skip = cursor.partition(":")
-    try:
-        float(score)
-        return score, int(skip)
-    except ValueError:
-        raise InvalidSetting(f"after is {cursor!r}: give the `next` of the page before") from None
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
+        raise InvalidSetting(f"after is {cursor!r}: give the `next` of the page before")
+    return found[1], int(found[2])
 
 
 class DeadLetterSteps:

@@ -59,7 +59,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _application(settings: Settings) -> aio.Reliq:
     known = aio.Reliq(settings.url, allow_eviction=settings.allow_eviction, max_body=settings.max_body)
-    store = BoundedStore(known.url, settings.connections, allow_eviction=known.allow_eviction)
+    store = BoundedStore(
+        known.url, settings.connections, allow_eviction=known.allow_eviction, timeout=settings.send_timeout
+    )
     return aio.Reliq(known.url, allow_eviction=known.allow_eviction, max_body=settings.max_body, store=store)
 
 

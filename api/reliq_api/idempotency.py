@@ -23,7 +23,7 @@ from reliq_api.problems import Problem
 log = logging.getLogger("reliq.api")
 
 REMEMBERED = 24 * 3600.0  #: seconds for which a key stands for its request
-_RUNNING = 15.0  #: seconds after which a request that never ended no longer blocks its repeat
+_MARGIN = 1.0  #: seconds that a request may take beside the time in which its enqueue is repeated
 _KEY = re.compile(r'"?([!#-~]{1,255}?)"?')  # the draft writes it as a quoted string; most clients do not
 _FINGERPRINTED = ("content-type", "reliq-", "ce-")
 
@@ -59,16 +59,17 @@ def fingerprint(request: Request, body: bytes) -> str:
 class OnlyOnce:
     """One request with its key."""
 
-    def __init__(self, queue: str, key: str, fingerprint: str) -> None:
+    def __init__(self, queue: str, key: str, fingerprint: str, send_timeout: float) -> None:
         self._key = key
         self._at = QueueKeys(queue).idempotency(key)
         self._fingerprint = fingerprint
+        self._running = send_timeout + _MARGIN  #: seconds in which it blocks its repeat, if it never ends
 
     def begin(self) -> Steps[Response | None]:
         """None: run it. Otherwise the answer of the first time. Raises Problem for a conflict."""
         mine = msgspec.json.encode(Record(self._fingerprint, secrets.token_hex(8)))
         _, text = yield [
-            ops.command("SET", self._at, mine, "NX", "PX", ops.milliseconds(_RUNNING)),
+            ops.command("SET", self._at, mine, "NX", "PX", ops.milliseconds(self._running)),
             ops.command("GET", self._at),
         ]
         if text == mine:

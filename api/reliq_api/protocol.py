@@ -23,7 +23,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._in_headers = True
-        self._received = 0
+        self._received = 0  #: bytes of the headers so far
+        self._completed = False  #: a request ended in the bytes just received
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -37,8 +38,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._in_headers:
             self._expect_headers()
+        self._completed = False
         super().data_received(data)
-        if self._in_headers:
+        if self._in_headers and not self._completed:
             self._received += len(data)
             if self._received > HEADERS_LARGEST:
                 self._refuse(Problem("headers_too_large", f"more than {HEADERS_LARGEST} bytes of headers"))
@@ -49,7 +51,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_headers = True
+        self._in_headers = self._completed = True
         self._received = 0
         super().on_message_complete()
 

@@ -2,7 +2,9 @@
 
 import logging
 import resource
+import signal
 import socket
+import sys
 
 import uvicorn
 from fastapi import FastAPI
@@ -48,6 +50,8 @@ def server_of(settings: Settings) -> Server:
 
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM; running calls are finished, waiting polls answered."""
+    # uvicorn handles the signal, and sends it again when it has ended in order: that is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     _allow_many_connections()
     server_of(settings).run()
 

@@ -16,6 +16,7 @@ class Settings:
     max_body: int = core.BODY_LARGEST  #: bytes of one message's body
     max_batch: int = 100_000  #: messages in one batch call
     memory_watermark: float = 0.9  #: share of Redis' maxmemory above which nothing more is enqueued
+    send_timeout: float = core.SEND_TIMEOUT  #: seconds in which a call is repeated whose reply was lost
     connections: int = 64  #: to Redis, for calls that run at once; waiting polls need none
     access_log: bool = False
     grace: float = 25.0  #: seconds running calls have after SIGTERM

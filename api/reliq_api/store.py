@@ -12,8 +12,8 @@ T = TypeVar("T")
 class BoundedStore(AioStore):
     """At most `connections` runs at once; who brings a link of their own is not counted."""
 
-    def __init__(self, url: str, connections: int, *, allow_eviction: bool) -> None:
-        super().__init__(url, allow_eviction=allow_eviction)
+    def __init__(self, url: str, connections: int, *, allow_eviction: bool, timeout: float) -> None:
+        super().__init__(url, allow_eviction=allow_eviction, timeout=timeout)
         self._free = asyncio.Semaphore(connections)
 
     async def run(self, steps: Steps[T], link: AioLink | None = None, timeout: float | None = None) -> T:

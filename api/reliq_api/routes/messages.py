@@ -61,7 +61,8 @@ async def _send(queue: str, request: Request, message: NewMessage) -> tuple[int,
 
 async def _enqueue_once(queue: str, request: Request, message: NewMessage, key: str) -> Response:
     store = request.app.state.reliq.store
-    once = OnlyOnce(queue, key, fingerprint(request, await request.body()))
+    digest = fingerprint(request, await request.body())
+    once = OnlyOnce(queue, key, digest, request.app.state.settings.send_timeout)
     replayed: Response | None = await store.run(once.begin())
     if replayed is not None:
         return replayed
