@@ -28,7 +28,7 @@ BATCH_LARGEST = 1000  #: messages in one call of a script
 MAX_DELIVERIES = 5  #: holders that may vanish with a message before it is a dead letter
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
 
 Duration = float | int | str | timedelta
 

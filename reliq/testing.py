@@ -29,7 +29,7 @@ def fake(app: A) -> A:
     import fakeredis
 
     server = fakeredis.FakeServer()
-    pool = fakeredis.FakeRedis(server=server, protocol=2).connection_pool
+    pool = fakeredis.FakeRedis(server=server, protocol=2, max_connections=2**31).connection_pool
     app.store.redirect(app.url, connect=pool.make_connection)
     return app
 

@@ -260,6 +260,7 @@ class Target:
             "socket_connect_timeout": settings.SOCKET_MARGIN,
             "socket_keepalive": True,
             "protocol": 2,
+            "max_connections": 2**31,  # we only have it make connections: it counts every one that it ever made
         }
         if urlsplit(self._url).scheme == "unix":
             del options["socket_keepalive"]

