@@ -75,7 +75,7 @@ def worker(options: argparse.Namespace) -> int:
     try:
         with metering:
             if options.metrics_port is not None:
-                metering.serve(store, options.metrics_port, monitor and monitor.monitor)
+                metering.serve(store, options.metrics_port, options.metrics_host, monitor and monitor.monitor)
             if options.processes == 1:
                 measurements = None if options.metrics_port is None else metering.own
                 return _work_here(app, store, work, measurements)
@@ -174,7 +174,7 @@ def monitor(options: argparse.Namespace) -> int:
     store, measurements = _store(options), Measurements()
     running = Monitor(store, options.interval, measurements)
     if options.metrics_port is not None:
-        exporter_class()(store, [measurements], monitor=running).serve(options.metrics_port)
+        exporter_class()(store, [measurements], monitor=running).serve(options.metrics_port, options.metrics_host)
     logging.getLogger("reliq.monitor").info("monitor started")
     running.run(stopping)
     return 0
@@ -512,6 +512,9 @@ def _header(parser: argparse.ArgumentParser, help: str) -> None:
 def _metrics_port(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="answer Prometheus at /metrics on this port (default: none)"
+    )
+    parser.add_argument(
+        "--metrics-host", default="0.0.0.0", metavar="HOST", help="the address for it (default: all)"  # noqa: S104
     )
 
 

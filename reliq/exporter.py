@@ -158,7 +158,7 @@ class Exporter(Collector):
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
-    def serve(self, port: int, host: str = "0.0.0.0") -> "Server":  # noqa: S104  scrapers come from other machines
+    def serve(self, port: int, host: str) -> "Server":
         """Answer /metrics on this port, from a thread; 0 = a free one."""
         server, _ = start_http_server(port, host, self.registry)
         return Server(server)

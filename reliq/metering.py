@@ -35,9 +35,9 @@ class Metering:
             os.environ[FOLDER] = self._folder.name
             self._every += [_shared(self._folder.name, place, self._slots) for place in range(processes)]
 
-    def serve(self, store: Store, port: int, monitor: Any = None) -> None:
-        """Answer /metrics on this port; `monitor`: the one that runs in this process."""
-        self._server = exporter_class()(store, self._every, slots=self._slots, monitor=monitor).serve(port)
+    def serve(self, store: Store, port: int, host: str, monitor: Any = None) -> None:
+        """Answer /metrics there; `monitor`: the one that runs in this process."""
+        self._server = exporter_class()(store, self._every, slots=self._slots, monitor=monitor).serve(port, host)
 
     def __enter__(self) -> Self:
         return self

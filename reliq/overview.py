@@ -63,9 +63,9 @@ def _look(names: Sequence[str]) -> Steps[list[Reading]]:
     consumers: list[list[str]] = []
     if groups:
         consumers = yield [ops.members(keys.consumers) for keys in groups[0]]
-    for group, following in zip(groups, [*groups[1:], []], strict=True):
+    for place, group in enumerate(groups, 1):
         reads = [_reads(keys, known) for keys, known in zip(group, consumers, strict=True)]
-        ahead = [ops.members(keys.consumers) for keys in following]
+        ahead = [ops.members(keys.consumers) for keys in groups[place]] if place < len(groups) else []
         replies = yield Transaction((ops.server_time(), *(op for one in reads for op in one), *ahead))
         now, at = replies[0], 1
         for keys, known, one in zip(group, consumers, reads, strict=True):
