@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import reliq
-from reliq import settings
+from reliq import logs, settings
 from reliq.app import Application, eviction_allowed, url_from_environment
 from reliq.dead_letters import REASONS, DeadLetter
 from reliq.errors import ReliqError
@@ -30,11 +30,8 @@ BAD_USAGE = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status: 0 done, 1 failed, 2 wrong usage."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.WARNING if getattr(options, "quiet", False) else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
+    logs.configure(level, as_json=getattr(options, "log_json", False))
     try:
         status: int = options.run(options)
         return status
@@ -243,6 +240,13 @@ def stats(options: argparse.Namespace) -> int:
     return 0
 
 
+def top(options: argparse.Namespace) -> int:
+    """Show the queues live, until Ctrl-C."""
+    from reliq.top import watch
+
+    return watch(_store(options), options.interval, options.once, _stop_event())
+
+
 def pause(options: argparse.Namespace) -> int:
     _app(options).queue(options.queue).pause()
     return _say(options, f"{options.queue} is paused: nothing is started, sends go on", paused=True)
@@ -408,7 +412,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _metrics_port(one)
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
-    one.add_argument("--quiet", action="store_true", help="log warnings only")
+    _logging(one)
 
     one = _command(commands, "monitor", monitor, "return what vanished workers held, make delayed messages ready")
     one.add_argument(
@@ -419,7 +423,7 @@ def _parser() -> argparse.ArgumentParser:
         help="between two scans (default 0.5)",
     )
     _metrics_port(one)
-    one.add_argument("--quiet", action="store_true", help="log warnings only")
+    _logging(one)
 
     one = _command(commands, "dev", dev, "an embedded Redis and a monitor in one terminal")
     one.add_argument("--data", type=Path, default=None, help="where Redis keeps its file (default .data/redis)")
@@ -443,6 +447,11 @@ def _parser() -> argparse.ArgumentParser:
 
     one = _command(commands, "stats", stats, "how many messages are where", json_too=True)
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
+
+    one = _command(commands, "top", top, "the queues, live: where messages are, how many come and go")
+    one.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two frames (default 2)")
+    one.add_argument("--once", action="store_true", help="print one frame and end")
+    one.set_defaults(quiet=True)
 
     _command(commands, "pause", pause, "start no message of a queue; sends go on", queue=True, json_too=True)
     _command(commands, "resume", resume, "end a pause", queue=True, json_too=True)
@@ -507,6 +516,11 @@ def _command(
 
 def _header(parser: argparse.ArgumentParser, help: str) -> None:
     parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help=f"{help}; may be repeated")
+
+
+def _logging(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="log warnings only")
+    parser.add_argument("--log-json", action="store_true", help="log JSON, an object a line (or RELIQ_LOG_JSON=1)")
 
 
 def _metrics_port(parser: argparse.ArgumentParser) -> None:

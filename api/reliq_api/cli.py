@@ -29,6 +29,7 @@ def add_to(commands: Any, command: Add) -> None:
     one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
     one.add_argument("--access-log", action="store_true", help="log every request")
     one.add_argument("--quiet", action="store_true", help="log warnings only")
+    one.add_argument("--log-json", action="store_true", help="log JSON, an object a line (or RELIQ_LOG_JSON=1)")
 
     keys = commands.add_parser("keys", help="API keys: create, list, revoke").add_subparsers(
         title="commands", metavar="COMMAND", required=True
