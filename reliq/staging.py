@@ -138,13 +138,15 @@ def _head(length: int) -> bytes:
 
 
 def pack(entries: Sequence[Entry]) -> bytes:
-    """A chunk: a MessagePack array of strings, with delays of pairs. By hand, because Redis reads no `bin`."""
+    """A chunk: a MessagePack array of strings, with a delay among them of pairs. By hand: Redis reads no `bin`."""
     pieces = [struct.pack(">BI", 0xDD, len(entries))]
+    if all(isinstance(entry, bytes) for entry in entries):
+        for entry in entries:
+            pieces += (_head(len(entry)), entry)  # type: ignore[arg-type]
+        return b"".join(pieces)
     for entry in entries:
-        if not isinstance(entry, bytes):
-            pieces.append(struct.pack(">BBQ", 0x92, 0xCF, entry[0]))
-            entry = entry[1]
-        pieces += (_head(len(entry)), entry)
+        delay, element = (0, entry) if isinstance(entry, bytes) else entry
+        pieces += (struct.pack(">BBQ", 0x92, 0xCF, delay), _head(len(element)), element)
     return b"".join(pieces)
 
 

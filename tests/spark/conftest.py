@@ -20,7 +20,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.e
 def session(tmp_path_factory) -> Iterator[SparkSession]:
     warnings.simplefilter("ignore", ResourceWarning)  # py4j leaves its sockets to the garbage collector
     spark = (
-        SparkSession.builder.master("local[2,4]")
+        SparkSession.builder.master("local[2,2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
