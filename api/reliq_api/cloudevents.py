@@ -45,12 +45,12 @@ def read_event(text: bytes, inherited: dict[str, str]) -> NewMessage:
     """The message of an event in structured mode; raises Problem."""
     check_json_text(text)
     try:
-        members = _decode_event(text)
+        members = {name: value for name, value in _decode_event(text).items() if bytes(value) != b"null"}
         data, encoded = members.pop("data", None), members.pop("data_base64", None)
         if data is not None and encoded is not None:
             raise Problem("invalid_message", "an event has data or data_base64, not both")
-        kind = _text(members.pop("datacontenttype", Raw(b'"application/json"')))
-        found = _checked({_name(name): _text(value) for name, value in members.items() if bytes(value) != b"null"})
+        kind = msgspec.json.decode(members.pop("datacontenttype", Raw(b'"application/json"')), type=str)
+        found = _checked(dict(_attribute(name, value) for name, value in members.items()))
         body = b"" if data is None else _data(bytes(data), kind)
         if encoded is not None:
             body = decode_base64(msgspec.json.decode(encoded, type=str))
@@ -67,17 +67,14 @@ def _data(raw: bytes, kind: str) -> bytes:
     return raw if media.endswith(("/json", "+json")) else json_value(raw)
 
 
-def _name(attribute: str) -> str:
+def _attribute(attribute: str, value: Raw) -> tuple[str, str]:
     if _ATTRIBUTE.fullmatch(attribute) is None:
         raise Problem("invalid_message", "the name of an event's attribute has other characters than a-z and 0-9")
-    return _PREFIX + attribute
-
-
-def _text(value: Raw) -> str:
-    decoded: Any = msgspec.json.decode(value, type=str | int | bool)
+    name = _PREFIX + attribute
+    decoded: Any = msgspec.json.decode(value, type=str if name in _REQUIRED else str | int | bool)
     if isinstance(decoded, bool):
-        return "true" if decoded else "false"
-    return str(decoded)
+        return name, "true" if decoded else "false"
+    return name, str(decoded)
 
 
 def _checked(found: dict[str, str]) -> dict[str, str]:

@@ -27,8 +27,9 @@ def failures(*codes: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def header(name: str, description: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}
+def header(name: str, description: str, **schema: Any) -> dict[str, Any]:
+    schema = {"type": "string", **schema}
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
 
 
 def body_of(forms: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 Redis is all its state, so that any process of the service, started at any time, can settle it.
 """
 
-import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any, Literal
 from reliq import ops
 from reliq.backoff import exponential
 from reliq.consumer import buried, failure_now, released, retried
-from reliq.errors import InvalidName
 from reliq.handlers import Policy, Retry
 from reliq.keys import QueueKeys
 from reliq.message import Message, Undecodable
@@ -19,7 +17,6 @@ from reliq.ops import Move, Steps
 
 CODES = {"d": "done", "a": "already", "l": "lost"}
 
-_LEASE = re.compile(r"h[0-9a-f]{20}(\.[0-9]{1,6})?")  # never a worker's consumer, which begins with c
 _SETTLED_REMEMBERED = 60.0  #: seconds in which a repeated settle is told `already`, not `lost`
 _DEFAULT = Policy(exponential())  # what a worker does unless it is told otherwise
 
@@ -32,12 +29,6 @@ class Outcome:
     id: str
     delay: float | None = None
     text: str = ""
-
-
-def check_lease(lease: str) -> str:
-    if _LEASE.fullmatch(lease) is None:
-        raise InvalidName(f"lease {lease!r}: give the `lease` of the answer that had the messages")
-    return lease
 
 
 class Elements:

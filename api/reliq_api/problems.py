@@ -1,12 +1,15 @@
 """Errors as problem+json (RFC 9457), each with a code that never changes its meaning. docs/http.md lists them."""
 
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.routing import compile_path
 
 from reliq.errors import (
     InvalidMessage,
@@ -138,7 +141,23 @@ def _http(request: Request, error: Exception) -> Response:
     problem = Problem(code, str(error.detail))
     problem.status_code = error.status_code
     problem.headers = {**(error.headers or {}), **(problem.headers or {})}
+    if error.status_code == 405 and (methods := _methods_of(request)):
+        problem.headers["Allow"] = ", ".join(methods)  # the router knows only those of one route
     return problem.response()
+
+
+def _methods_of(request: Request) -> list[str]:
+    """All methods of the path, as OpenAPI has them."""
+    path, paths = request.scope["path"], request.app.openapi()["paths"]
+    matching = [template for template in paths if _pattern(template).match(path)]
+    if not matching:
+        return []
+    return [method.upper() for method in paths[min(matching, key=lambda template: template.count("{"))]]
+
+
+@cache
+def _pattern(template: str) -> re.Pattern[str]:
+    return compile_path(template)[0]
 
 
 def _validation(request: Request, error: Exception) -> Response:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from reliq import settings as core
 from reliq.dead_letters import REASONS
@@ -10,7 +10,16 @@ from reliq_api.entries import DURATION
 
 QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
 MessageId = Annotated[str, Field(pattern=r"^[!-~]{1,128}$", examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
-Lease = Annotated[str, Field(examples=["h3f9c2d1e8a7b6c5d4e3f"])]
+# Never the id of a worker's consumer, which begins with c.
+Lease = Annotated[str, Field(pattern=r"^h[0-9a-f]{20}(\.[0-9]{1,6})?$", examples=["h3f9c2d1e8a7b6c5d4e3f"])]
+
+
+def _whole(value: Any) -> Any:
+    """In JSON 5.0 is a whole number too; nothing else is taken for one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 Seconds = Annotated[float, Field(ge=0, le=core.DELAY_LONGEST, allow_inf_nan=False, examples=[30])]
 Period = Seconds | Annotated[str, Field(pattern=DURATION, examples=["5m"])]
 
@@ -72,7 +81,7 @@ class BatchEnqueued(BaseModel):
 
 
 class LeaseRequest(Request):
-    limit: int = Field(1, ge=1, le=core.BATCH_LARGEST, description="At most so many messages.")
+    limit: Whole = Field(1, ge=1, le=core.BATCH_LARGEST, description="At most so many messages.")
     wait: float = Field(0, ge=0, le=30, allow_inf_nan=False, description="Seconds to wait for the first one.")
     lease: float = Field(
         core.LEASE,
@@ -185,12 +194,12 @@ class ConfigChanges(Request):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"max_length": 100_000}]})
 
-    max_length: int | None = Field(None, ge=1, le=10**12, description="Ready and delayed; above it: 429 queue_full.")
-    max_deliveries: int | None = Field(None, ge=1, le=10_000, description="Holders that may vanish with a message.")
+    max_length: Whole | None = Field(None, ge=1, le=10**12, description="Ready and delayed; above it: 429 queue_full.")
+    max_deliveries: Whole | None = Field(None, ge=1, le=10_000, description="Holders that may vanish with a message.")
     dead_max_age: float | None = Field(
         None, ge=1, le=core.DELAY_LONGEST, allow_inf_nan=False, description="Seconds a dead letter is kept."
     )
-    dead_max_count: int | None = Field(None, ge=1, le=10**12, description="Dead letters kept, the latest.")
+    dead_max_count: Whole | None = Field(None, ge=1, le=10**12, description="Dead letters kept, the latest.")
 
 
 class QueueStats(BaseModel):
@@ -243,7 +252,7 @@ class Filter(Request):
 class RedriveRequest(Filter):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "max_failures", "dry_run": True}]})
 
-    limit: int = Field(10_000, ge=1, le=100_000, description="At most so many in this call.")
+    limit: Whole = Field(10_000, ge=1, le=100_000, description="At most so many in this call.")
     dry_run: bool = False
     keep_failures: bool = Field(default=False, description="Do not reset their count of failures.")
 

@@ -115,6 +115,11 @@ EVENTS = {
     "no JSON": (b"{", 400, "invalid_json"),
     "a list": (b"[]", 422, "invalid_message"),
     "no id": (b'{"specversion": "1.0", "source": "s", "type": "t"}', 422, "invalid_message"),
+    "an id that is a number": (
+        b'{"specversion": "1.0", "id": 1, "source": "s", "type": "t"}',
+        422,
+        "invalid_message",
+    ),
     "an attribute that is a list": (b'{"specversion": "1.0", "id": ["1"]}', 422, "invalid_message"),
     "an attribute that is no attribute": (b'{"specversion": "1.0", "a b": "1"}', 422, "invalid_message"),
     "data twice": (b'{"specversion": "1.0", "data": 1, "data_base64": "AA=="}', 422, "invalid_message"),

@@ -108,6 +108,7 @@ def test_the_same_event_is_enqueued_once(service, orders):
         ({"data": "text"}, b'"text"'),
         ({"data_base64": "AP8="}, b"\x00\xff"),
         ({}, b""),
+        ({"data": "text", "datacontenttype": None, "dataschema": None}, b'"text"'),
     ],
 )
 def test_the_data_of_an_event(service, orders, event, body):

@@ -174,8 +174,8 @@ def test_what_does_not_decode_never_reaches_a_consumer(post, app, orders):
 
 def test_a_worker_cannot_be_robbed_by_its_id(post, orders):
     worker = new_owner()
-    assert problem(post(f"leases/{worker}/settle", {"ack": ["x"]})) == (400, "invalid_name")
-    assert problem(post(f"leases/{worker}/extend")) == (400, "invalid_name")
+    assert problem(post(f"leases/{worker}/settle", {"ack": ["x"]})) == (422, "invalid_request")
+    assert problem(post(f"leases/{worker}/extend")) == (422, "invalid_request")
 
 
 def test_a_lease_outlives_the_process_that_gave_it(url, app, orders):

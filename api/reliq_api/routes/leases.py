@@ -60,7 +60,7 @@ async def settle(
 ) -> Response:
     """A code for each message, in the order ack, retry, dead, release. Safe to repeat. It does not extend the lease."""
     state = request.app.state
-    keys, lease = QueueKeys(queue), leases.check_lease(lease)
+    keys = QueueKeys(queue)
     outcomes = _outcomes(wanted)
     elements = state.remembered.pop(lease)
     codes = await state.reliq.store.run(leases.settle(keys, lease, outcomes, elements))
@@ -96,7 +96,7 @@ async def extend(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ExtendRequest, request: Request
 ) -> schemas.Extended:
     """The lease ends `lease` seconds from now. 409: it has ended before, or nothing is left in it."""
-    keys, lease = QueueKeys(queue), leases.check_lease(lease)
+    keys = QueueKeys(queue)
     if not await request.app.state.reliq.store.run(leases.extend(keys, lease, wanted.lease)):
         raise Problem("lease_lost", "the lease has ended, or all its messages are settled")
     return schemas.Extended(lease=lease, lease_seconds=wanted.lease)

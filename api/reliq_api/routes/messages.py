@@ -16,7 +16,14 @@ from reliq_api.route import call_router, needs
 
 router = call_router("messages")
 
-_EVENT = {"type": "object", "required": ["specversion", "id", "source", "type"], "additionalProperties": True}
+_TEXT = {"type": "string", "minLength": 1}
+_EVENT = {
+    "type": "object",
+    "description": "A CloudEvent, version 1.0.",
+    "required": ["specversion", "id", "source", "type"],
+    "properties": {"specversion": {"const": "1.0"}, "id": _TEXT, "source": _TEXT, "type": _TEXT, "data": {}},
+    "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
+}
 _PRODUCER_ERRORS = ("queue_full", "memory_pressure", "body_too_large", "unsupported_media_type", "outcome_unknown")
 
 
@@ -27,12 +34,18 @@ _PRODUCER_ERRORS = ("queue_full", "memory_pressure", "body_too_large", "unsuppor
     response_model=schemas.Enqueued,
     responses={
         200: {"model": schemas.Enqueued, "description": "An earlier message stands for it"},
-        **failures(*_PRODUCER_ERRORS, "request_in_progress"),
+        **failures(*_PRODUCER_ERRORS, "request_in_progress", "idempotency_mismatch"),
     },
     openapi_extra=needs(
         "enqueue",
         parameters=[
-            header("Idempotency-Key", "The same request is enqueued once in 24 hours, and answered the same again."),
+            header(
+                "Idempotency-Key",
+                "The same request is enqueued once in 24 hours, and answered the same again.",
+                minLength=1,
+                maxLength=255,
+                pattern="^[!#-~]+$",
+            ),
             header("traceparent", "Kept as a header of the message, with `tracestate`."),
         ],
         requestBody=body_of({JSON: schemas.NewMessage, EVENT: _EVENT, "application/octet-stream": None}),
