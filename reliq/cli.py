@@ -32,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
     logs.configure(level, as_json=getattr(options, "log_json", False))
+    if os.environ.get("RELIQ_OTEL") == "1":
+        from reliq.otel import instrument
+
+        instrument()
     try:
         status: int = options.run(options)
         return status
@@ -528,7 +532,10 @@ def _metrics_port(parser: argparse.ArgumentParser) -> None:
         "--metrics-port", type=int, metavar="PORT", help="answer Prometheus at /metrics on this port (default: none)"
     )
     parser.add_argument(
-        "--metrics-host", default="0.0.0.0", metavar="HOST", help="the address for it (default: all)"  # noqa: S104
+        "--metrics-host",
+        default="0.0.0.0",  # noqa: S104  Prometheus comes from another machine
+        metavar="HOST",
+        help="the address for it (default: all)",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliq import ops, settings
+from reliq import ops, settings, tracing
 from reliq.consumer import Consumer
 from reliq.dead_letters import DeadLetters
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
@@ -65,6 +65,10 @@ class QueueSteps:
 
     def send_many(self, messages: Sequence[NewMessage], routing_key: str = "") -> Steps[list[str]]:
         """Enqueue them, 1,000 a round trip; the ids, for a duplicate the id of its first message."""
+        with tracing.sending(self.keys.queue, messages):
+            return (yield from self._send_batches(messages, routing_key))
+
+    def _send_batches(self, messages: Sequence[NewMessage], routing_key: str) -> Steps[list[str]]:
         ids: list[str] = []
         if self._clock_offset is None and any(message.ttl is not None for message in messages):
             self._note_clock((yield ops.server_time()))
