@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from reliq import ops, settings
 from reliq.errors import ReliqError
 from reliq.keys import QueueKeys, connection_name
+from reliq.outage import Outage
 from reliq.store import Store
 
 log = logging.getLogger("reliq.heartbeat")
@@ -47,6 +48,7 @@ class Heartbeat(threading.Thread):
         self._leases = leases
         self._lost = lost
         self._stopping = threading.Event()
+        self._outage = Outage(log, "heartbeat")
 
     def beat(self) -> None:
         """Renew every lease now."""
@@ -64,9 +66,10 @@ class Heartbeat(threading.Thread):
             try:
                 self.beat()
             except ReliqError as error:
-                log.warning("heartbeat failed: %s", error)
+                self._outage.failed(error)
                 self._stopping.wait(_RECONNECT_PAUSE)
             else:
+                self._outage.over()
                 self._link.wait_closed(self._interval)
         self._link.close()
 

@@ -17,9 +17,14 @@ LEADER = "reliq:monitor:leader"  #: the monitor whose turn it is; only saves wor
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 
 
+def is_name(queue: object) -> bool:
+    """Whether it may name a queue. `fullmatch`, because `$` would let a trailing newline pass."""
+    return isinstance(queue, str) and _NAME.fullmatch(queue) is not None
+
+
 def check_name(queue: object) -> str:
-    """The name itself; raises InvalidName. `fullmatch`, because `$` would let a trailing newline pass."""
-    if not isinstance(queue, str) or _NAME.fullmatch(queue) is None:
+    """The name itself; raises InvalidName."""
+    if not isinstance(queue, str) or not is_name(queue):
         raise InvalidName(
             f"queue name {queue!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -, the first of them a letter or a digit"
         )

@@ -228,6 +228,11 @@ def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[bool]:
     return _script("heartbeat", (keys.lease(consumer),), (milliseconds(lease),), bool)
 
 
+def end(keys: QueueKeys, consumer: str) -> Op[int]:
+    """End a lease: from now on this consumer claims nothing, and the monitor takes back what it may still hold."""
+    return Op(("DEL", keys.lease(consumer)))
+
+
 def read_back(keys: QueueKeys, consumer: str) -> Op[list[bytes]]:
     """What this consumer holds, newest first."""
     return Op(("LRANGE", keys.processing(consumer), 0, -1))
@@ -381,10 +386,17 @@ def stage_clear(keys: QueueKeys, job: str, run: str, remembered: float, parts: S
 
 
 def commit(
-    keys: QueueKeys, job: str, run: str, manifest: bytes, remembered: float, stream: str = "", epoch: int = 0
+    keys: QueueKeys,
+    job: str,
+    run: str,
+    manifest: bytes,
+    messages: int,
+    remembered: float,
+    stream: str = "",
+    epoch: int = 0,
 ) -> Op[str]:
     names = (keys.job(job), keys.jobs, keys.epochs)
-    return _script("commit", names, (job, run, manifest, milliseconds(remembered), stream, epoch), _text)
+    return _script("commit", names, (job, run, manifest, milliseconds(remembered), stream, epoch, messages), _text)
 
 
 def commit_roll(keys: QueueKeys, job: str, part: str) -> Op[tuple[int, int]]:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from reliq import ops, settings
 from reliq.errors import RedisUnsuitable, ReliqError
-from reliq.keys import LEADER, QUEUES, QueueKeys, check_name
+from reliq.keys import LEADER, QUEUES, QueueKeys, is_name
 from reliq.observe import Measurements
 from reliq.ops import Steps
+from reliq.outage import Outage
 from reliq.store import Store
 from reliq_monitor.liveness import Liveness
 from reliq_monitor.promote import promote_due
@@ -147,6 +148,7 @@ class Monitor:
     def run(self, stopping: threading.Event) -> None:
         """Do every duty when its time comes, until `stopping` is set. Redis being away is waited out."""
         next_scan = next_tidy = 0.0
+        outage = Outage(log, "monitor")
         while not stopping.is_set():
             pause = self._interval
             try:
@@ -163,7 +165,9 @@ class Monitor:
                 if self.leading:
                     pause = self._promote_pause()
             except ReliqError as error:
-                log.warning("monitor: %s", error)
+                outage.failed(error)
+            else:
+                outage.over()
             stopping.wait(max(0.0, min(pause, next_scan - time.monotonic())))
         self._link.close()
 
@@ -200,7 +204,7 @@ class MonitorThread(threading.Thread):
 
 def _every_queue() -> Steps[list[QueueKeys]]:
     names = yield ops.members(QUEUES)
-    return [QueueKeys(check_name(name)) for name in names]
+    return [QueueKeys(name) for name in names if is_name(name)]  # a foreign entry must not stop the monitor
 
 
 def _groups(items: Sequence[QueueKeys], size: int) -> Iterator[Sequence[QueueKeys]]:

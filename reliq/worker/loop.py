@@ -5,11 +5,12 @@ whose single operations are atomic: whoever takes an item out has it alone.
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from reliq import ops, settings
@@ -20,6 +21,7 @@ from reliq.keys import QueueKeys, connection_name
 from reliq.message import Message, Undecodable
 from reliq.observe import Measurements
 from reliq.ops import Move
+from reliq.outage import Outage
 from reliq.store import Link, Store
 from reliq.worker.outcome import after_error, after_return
 from reliq.worker.pace import Pace
@@ -87,13 +89,14 @@ class Loop:
 
     def run(self) -> None:
         """Work until `stopping`, then hand back what is not started, finish what runs, and leave."""
-        failures = 0
+        failures, outage = 0, Outage(log, f"queue={self.handler.queue}")
         while not (self.stopping and not self.running and self._finished()):
             try:
                 self._step()
                 failures = 0
+                outage.over()
             except ReliqError as error:
-                log.warning("queue=%s %s", self.handler.queue, error)
+                outage.failed(error)
                 time.sleep(_RETRY_PAUSES[min(failures, len(_RETRY_PAUSES) - 1)])
                 failures += 1
                 if self.stopping and failures > len(_RETRY_PAUSES):
@@ -225,13 +228,27 @@ class Loop:
             run.cancel()
 
     def hand_back(self, link: Link) -> None:
-        """The grace is over: return what still runs, uncharged, and leave."""
+        """The grace is over: return everything that is still held, uncharged, while the loop's own thread is stuck.
+
+        That thread may be claiming at this moment. So the lease is ended first, which no claim survives, and the list
+        itself is read. The consumer stays in its set: should a BLMOVE slip through, the monitor finds it there.
+        """
         for run in list(self.running.values()):
             if self.running.pop(run.message.element, None) is not None:
-                self._moves.append(released(run.message))
                 self._abandon(run)
-        self.relieve(link)
-        self._store.call(ops.forget(self.holdings.keys, self.holdings.consumer, leaving=True), link)
+        keys, consumer = self.holdings.keys, self.holdings.consumer
+        acks, moves = self._take_outcomes()
+        self._store.call([ops.settle(keys, consumer, self.holdings.lease, acks, moves), ops.end(keys, consumer)], link)
+        returned = [
+            Move(element, "tail", "released", again=message.again())
+            for element, message in self._decoded(self._store.call(ops.read_back(keys, consumer), link))
+        ]
+        self._store.call(ops.settle(keys, consumer, self.holdings.lease, (), returned), link)
+
+    def _decoded(self, elements: list[bytes]) -> Iterator[tuple[bytes, Message]]:
+        for element in elements:
+            with contextlib.suppress(Undecodable):  # the monitor buries it
+                yield element, Message.decode(self.handler.queue, element)
 
 
 class InlineLoop(Loop):

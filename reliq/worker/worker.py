@@ -6,9 +6,9 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from reliq import settings
+from reliq import settings, tracing
 from reliq.consumer import checked_lease
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.handlers import Handler, Handlers
@@ -16,6 +16,7 @@ from reliq.heartbeat import Heartbeat, Lease
 from reliq.keys import connection_name, new_owner
 from reliq.observe import Measurements
 from reliq.ops import command
+from reliq.outage import Outage
 from reliq.settings import Duration, seconds, whole
 from reliq.store import Store
 from reliq.worker.loop import InlineLoop, Loop, PooledLoop, Shared
@@ -52,12 +53,13 @@ class Watchdog(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
+        outage = Outage(log, "watchdog")
         while not self._stopping.wait(_WATCH_EVERY):
             for loop in self._loops:
                 try:
                     loop.watch(time.monotonic(), self._link)
                 except ReliqError as error:
-                    log.warning("watchdog: %s", error)
+                    outage.failed(error)
                     self._stopping.wait(0.5)
         self._link.close()
 
@@ -97,6 +99,7 @@ class Worker:
 
     def _loop(self, handler: Handler, handlers: Handlers, options: Options) -> Loop:
         lease, hooks = checked_lease(options.lease), handlers.hooks_of(handler.queue)
+        handler = replace(handler, function=tracing.traced(handler.function))
         if handler.is_async:
             self._asyncio = self._asyncio or EventLoop()
             slots, submit = options.concurrency, self._asyncio.submit
@@ -132,6 +135,7 @@ class Worker:
 
     def _redis_is_suitable(self) -> bool:
         """Wait for Redis if it is away; False, with the reason logged, if it must not be used."""
+        outage = Outage(log, "waiting for Redis")
         while not self._stops:
             try:
                 self._store.call(command("PING"))
@@ -140,7 +144,7 @@ class Worker:
                 log.critical("%s", error)
                 return False
             except ReliqError as error:
-                log.warning("waiting for Redis: %s", error)
+                outage.failed(error)
                 self._wake.wait(1.0)
         return True
 
