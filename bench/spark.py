@@ -119,9 +119,7 @@ def main() -> None:
             "to_json(struct(id AS order, repeat('x', 170) AS note)) AS value"
         )
         df = df.cache()
-        print(
-            f"{rows:,} rows of {len(df.first().value)} bytes, {PARTITIONS} partitions, local[2]; counted {df.count():,}"
-        )
+        print(f"{df.count():,} rows of {len(df.first().value)} bytes, {PARTITIONS} partitions, local[2]")
 
         def round_of_sink(number: int) -> None:
             sink(df, f"sink{number}")

@@ -464,6 +464,8 @@ def _parser() -> argparse.ArgumentParser:
     one = _command(commands, "cancel", cancel, "remove one delayed message", queue=True, json_too=True)
     one.add_argument("id", help="its id")
 
+    _spark(commands.add_parser("spark", help="data into queues, dead letters into data, by Spark"))
+
     dead = commands.add_parser("dead", help="dead letters: list, show, redrive, purge").add_subparsers(
         title="commands", metavar="COMMAND", required=True
     )
@@ -496,6 +498,12 @@ def _parser() -> argparse.ArgumentParser:
 
     add_to(commands, _command)
     return parser
+
+
+def _spark(parser: argparse.ArgumentParser) -> None:
+    from reliq.spark.pipeline import add_commands
+
+    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
 
 def _command(

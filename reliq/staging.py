@@ -177,8 +177,8 @@ def commit(
     """
     parts = [part for part in parts if part.chunks]
     yield from _check(job, parts)
-    manifest = _encode(parts)
-    answer = yield ops.commit(job.keys, job.name, job.run, manifest, job.remembered, stream, epoch)
+    manifest, messages = _encode(parts), sum(part.messages for part in parts)
+    answer = yield ops.commit(job.keys, job.name, job.run, manifest, messages, job.remembered, stream, epoch)
     if answer == "closed":
         raise _closed(job, answer)
     if answer == "repeated":
@@ -213,6 +213,12 @@ def _lengths(job: Job, parts: Sequence[Part]) -> Steps[list[int]]:
     for page in _pages(parts):
         lengths += yield [ops.command("LLEN", job.keys.staged(job.name, part.name)) for part in page]
     return lengths
+
+
+def outcome(keys: QueueKeys, job: str) -> Steps[int | None]:
+    """How many messages a job has committed; None where it is not committed, or that is forgotten."""
+    state, messages = yield ops.command("HMGET", keys.job(job), "state", "messages")
+    return int(messages) if state in (b"committed", b"done") else None
 
 
 def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:

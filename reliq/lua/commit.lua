@@ -2,7 +2,7 @@
 --
 -- KEYS  1 job  2 jobs  3 epochs
 -- ARGV  1 the job's name  2 run  3 manifest (the approved parts)  4 ms the outcome is remembered
---       5 stream ('' = none)  6 epoch of the stream
+--       5 stream ('' = none)  6 epoch of the stream  7 messages, for those who ask for the outcome
 -- Returns 'committed'; 'already': by an earlier call of this run; 'repeated': the stream has committed this epoch;
 --         'closed': the job was aborted, or another run has it
 -- Removes before it adds, so that it passes when memory is full: what is staged can become visible, and then drain.
@@ -15,7 +15,7 @@ if run ~= ARGV[2] or state == 'aborted' then return 'closed' end
 if state ~= 'open' then return 'already' end
 if last and tonumber(ARGV[6]) <= tonumber(string.match(last, '^%d+')) then return 'repeated' end
 redis.call('HDEL', job, 'state')
-redis.call('HSET', job, 'state', 'committed', 'run', run, 'manifest', ARGV[3], 'remember', ARGV[4])
+redis.call('HSET', job, 'state', 'committed', 'run', run, 'manifest', ARGV[3], 'remember', ARGV[4], 'messages', ARGV[7])
 redis.call('ZADD', jobs, 0, ARGV[1])
 if ARGV[5] ~= '' then redis.call('HSET', epochs, ARGV[5], ARGV[6] .. ' ' .. string.format('%.0f', now_ms())) end
 return 'committed'

@@ -10,7 +10,7 @@ from tests.state import element, elements, name_of
 
 
 def commit(world, run="r1", stream="", epoch=0):
-    return world.run(ops.commit(KEYS, "j", run, b"manifest", 60, stream, epoch))
+    return world.run(ops.commit(KEYS, "j", run, b"manifest", 3, 60, stream, epoch))
 
 
 def roll(world, part="p"):
@@ -25,7 +25,13 @@ def test_commit_records_the_manifest_and_makes_the_job_due_at_once(world):
     stage(world)
     assert commit(world) == "committed"
     found = keys_of(world)
-    assert found["job:j"] == {"state": "committed", "run": "r1", "manifest": "manifest", "remember": "60000"}
+    assert found["job:j"] == {
+        "state": "committed",
+        "run": "r1",
+        "manifest": "manifest",
+        "remember": "60000",
+        "messages": "3",
+    }
     assert world.redis.zscore(KEYS.jobs, "j") == 0
     assert "messages" not in found
 

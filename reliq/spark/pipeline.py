@@ -1,0 +1,200 @@
+"""`reliq spark enqueue` and `reliq spark export-dead`: a Spark job without writing one.
+
+Runs with plain Python on this machine, and as it is with spark-submit on a cluster:
+
+    spark-submit --master yarn path/to/reliq/spark/pipeline.py enqueue --input s3a://... --format parquet --queue orders
+"""
+
+import argparse
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reliq import staging
+from reliq.app import eviction_allowed, url_from_environment
+from reliq.errors import InvalidSetting, ReliqError
+from reliq.keys import QueueKeys
+from reliq.spark import check_pyspark, register
+from reliq.staging import check_job, new_token
+from reliq.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OLDEST_JAVA = 17
+_WHOLE_ROW = "SELECT to_json(struct(*)) AS value FROM input"
+_CSV = {"header": "true", "multiLine": "true", "escape": '"'}  #: an error's text has lines and quotes
+_FORMATS = ("parquet", "json", "csv")
+# Spark wraps what a worker raised into its traceback; the sentence is all that helps.
+_OURS = re.compile(r"^reliq\.errors\.\w+: (.+)$", re.MULTILINE)
+
+
+def add_commands(commands: Any) -> None:
+    """Enter `enqueue` and `export-dead` into a parser's subparsers; each sets `run`."""
+    one = commands.add_parser("enqueue", help="write files or a table into a queue, all rows or none")
+    one.set_defaults(run=enqueue)
+    one.add_argument("--input", required=True, metavar="PATH", help="what to read; with --format jdbc the JDBC URL")
+    one.add_argument("--format", choices=(*_FORMATS, "jdbc"), default="parquet", help="of the input (default parquet)")
+    one.add_argument("--select", default=_WHOLE_ROW, metavar="SQL", help=f"what a message is (default {_WHOLE_ROW})")
+    one.add_argument("--job", metavar="NAME", help="a name under which these rows are never written twice")
+    one.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader; repeatable"
+    )
+    _common(one)
+    one = commands.add_parser(
+        "export-dead", help="write the dead letters of a queue to files; they stay where they are"
+    )
+    one.set_defaults(run=export_dead)
+    one.add_argument("--output", required=True, metavar="PATH", help="a folder that does not exist yet")
+    one.add_argument("--format", choices=_FORMATS, default="parquet", help="of the output (default parquet)")
+    one.add_argument("--where", metavar="SQL", help="only these, e.g. \"reason = 'rejected'\"")
+    _common(one)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--queue", required=True, help="the queue's name")
+    parser.add_argument("--url", metavar="URL", help="the Redis server (default: RELIQ_URL)")
+    parser.add_argument("--master", help="where Spark runs (default: local[*], or what spark-submit says)")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def enqueue(options: argparse.Namespace) -> int:
+    """Write the rows of the input into the queue: all of them become visible together."""
+    job = check_job(options.job or new_token())
+    keys, store = QueueKeys(options.queue), _store(options)
+    before = store.run(staging.outcome(keys, job))
+    if before is None:
+        with _Session(options) as spark:
+            reader = spark.read.format(options.format).options(**dict(_pair(one) for one in options.option))
+            rows = (
+                reader.option("url", options.input).load() if options.format == "jdbc" else reader.load(options.input)
+            )
+            rows.createOrReplaceTempView("input")
+            messages = spark.sql(options.select)
+            messages.write.format("reliq").options(queue=options.queue, job=job).mode("append").save()
+    after = store.run(staging.outcome(keys, job))
+    written = after if before is None and after is not None else 0
+    text = f"{written} messages enqueued" if before is None else f"job {job} was committed before: nothing enqueued"
+    return _say(options, text, job=job, enqueued=written)
+
+
+def export_dead(options: argparse.Namespace) -> int:
+    """Write the dead letters to files, one row each."""
+    QueueKeys(options.queue)
+    with _Session(options) as spark:
+        letters = spark.read.format("reliq").options(queue=options.queue, state="dead").load()
+        if options.where:
+            letters = letters.where(options.where)
+        how = _CSV if options.format == "csv" else {}
+        files = _as_text(letters, options.format).write.format(options.format).options(**how)
+        files.mode("errorifexists").save(options.output)
+        count = spark.read.format(options.format).options(**how).load(options.output).count()
+    return _say(options, f"{count} dead letters written to {options.output}", exported=count)
+
+
+def _as_text(letters: "DataFrame", format: str) -> "DataFrame":
+    """JSON and CSV have no bytes, CSV no maps: there the value is text, and the headers are JSON."""
+    if format == "parquet":
+        return letters
+    headers = "to_json(headers) AS headers" if format == "csv" else "headers"
+    others = [name for name in letters.columns if name not in ("id", "value", "headers")]
+    return letters.selectExpr("id", "cast(value AS string) AS value", headers, *others)
+
+
+class _Session:
+    """A Spark session for the time of a command; what reliq raised within it comes out as a sentence."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        check_pyspark()
+        self._options = options
+        self._spark: SparkSession | None = None
+
+    def __enter__(self) -> "SparkSession":
+        from pyspark.sql import SparkSession
+
+        builder: Any = SparkSession.builder.appName("reliq").config(  # its type is that of the class, not the builder
+            "spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower()
+        )
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which has said all this
+            check_java()
+            master = self._options.master or "local[*]"
+            if master.startswith("local"):
+                os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark would take the python3 of PATH
+            builder = builder.master(master)
+        spark: SparkSession = builder.getOrCreate()
+        self._spark = spark
+        spark.sparkContext.setLogLevel("OFF")
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # we print the sentence ourselves
+        register(spark, url_from_environment(self._options.url))
+        return spark
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
+        from pyspark.errors import PySparkException
+
+        if self._spark is not None:
+            self._spark.stop()
+        if isinstance(error, PySparkException):
+            ours = _OURS.search(str(error))
+            raise ReliqError(ours[1] if ours else str(error).strip().partition("\n")[0]) from None
+
+
+def check_java() -> None:
+    """Raise InvalidSetting, with what to install, where there is no Java that Spark can use."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    found = _java_version(java) if java else 0
+    if found < _OLDEST_JAVA:
+        seen = f"this is Java {found}" if found else "there is none on PATH or in JAVA_HOME"
+        raise InvalidSetting(
+            f"Spark needs Java {_OLDEST_JAVA} or newer and {seen}: install it (Debian and Ubuntu: "
+            "apt install openjdk-17-jre-headless, macOS: brew install openjdk@17)"
+        )
+
+
+def _java_version(java: str) -> int:
+    try:
+        answer = subprocess.run([java, "-version"], check=False, capture_output=True, text=True, timeout=30).stderr
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', answer)
+    return int(found[1]) if found else 0
+
+
+def _store(options: argparse.Namespace) -> Store:
+    return Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidSetting(f"--option {name!r}: write NAME=VALUE")
+    return name, value
+
+
+def _say(options: argparse.Namespace, text: str, **values: Any) -> int:
+    print(json.dumps(values) if options.json else text)
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The commands by themselves, for spark-submit."""
+    parser = argparse.ArgumentParser(prog="pipeline.py", description="Queues from data, and data from queues.")
+    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+        return status
+    except ReliqError as error:
+        print(f"reliq: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
