@@ -5,6 +5,7 @@ import binascii
 import ipaddress
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from fastapi import Request
@@ -14,6 +15,7 @@ from reliq.keys import check_name
 from reliq_api.keyring import ApiKey, judged, read_all
 from reliq_api.problems import Problem
 from reliq_api.refreshed import Refreshed
+from reliq_api.requests import fields
 
 Scope = Literal["enqueue", "consume", "operate", "metrics"]
 
@@ -103,7 +105,7 @@ class Bucket:
 
 
 def _credentials(request: Request) -> str | None:
-    header = request.headers.get("authorization")
+    header = fields(request).get("authorization")
     if header is None:
         return None
     scheme, _, rest = header.partition(" ")
@@ -123,11 +125,11 @@ def _check_site(request: Request) -> None:
     """Refuse what another web site made a browser send: browsers add credentials, and reach loopback, unasked."""
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    site, origin = fields(request).get("sec-fetch-site"), fields(request).get("origin")
     if site is not None:
         allowed = site in ("same-origin", "none")
     else:
-        allowed = origin is None or origin.partition("://")[2] == request.headers.get("host")
+        allowed = origin is None or origin.partition("://")[2] == fields(request).get("host")
     if not allowed:
         raise Problem("cross_site", "this request was started by another web site; nothing was done")
 
@@ -135,7 +137,7 @@ def _check_site(request: Request) -> None:
 def _check_loopback(request: Request) -> None:
     """Without keys: from this machine, under a name of it (else a page whose name resolves to 127.0.0.1 may read)."""
     client = request.client.host if request.client else ""
-    forwarded = "forwarded" in request.headers or "x-forwarded-for" in request.headers
+    forwarded = "forwarded" in fields(request) or "x-forwarded-for" in fields(request)
     if forwarded or not is_loopback(client) or not is_loopback(_host(request)):
         raise Problem(
             "unauthorized",
@@ -146,10 +148,11 @@ def _check_loopback(request: Request) -> None:
 
 def _host(request: Request) -> str:
     """The name in the Host header, without its port."""
-    text = request.headers.get("host", "")
+    text = fields(request).get("host", "")
     return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
 
 
+@lru_cache
 def is_loopback(host: str) -> bool:
     """Whether it is a name or an address of this machine."""
     if host == "localhost":

@@ -19,6 +19,7 @@ from reliq.message import NewMessage
 from reliq.ops import Steps
 from reliq.store import AioStore
 from reliq_api.problems import Problem
+from reliq_api.requests import fields
 
 log = logging.getLogger("reliq.api")
 
@@ -39,7 +40,7 @@ class Record(msgspec.Struct):
 
 def key_of(request: Request) -> str | None:
     """The key that the request was given; raises Problem for one that cannot be read."""
-    text = request.headers.get("idempotency-key")
+    text = fields(request).get("idempotency-key")
     if text is None:
         return None
     found = _KEY.fullmatch(text)
@@ -50,7 +51,7 @@ def key_of(request: Request) -> str | None:
 
 def fingerprint(request: Request, body: bytes) -> str:
     digest = hashlib.sha256(body)
-    for name, value in sorted(request.headers.items()):
+    for name, value in sorted(fields(request).items()):
         if name.startswith(_FINGERPRINTED):
             digest.update(f"\n{name}:{value}".encode())
     return digest.hexdigest()

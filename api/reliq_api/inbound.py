@@ -10,6 +10,7 @@ from reliq.message import NewMessage
 from reliq_api import cloudevents
 from reliq_api.entries import read_entry
 from reliq_api.problems import Problem
+from reliq_api.requests import fields
 
 JSON = "application/json"
 
@@ -22,7 +23,7 @@ _HEADER = "reliq-header-"
 
 def media_type(request: Request) -> str:
     """The content type without its parameters; raises Problem for encodings that would have to be undone."""
-    headers = request.headers
+    headers = fields(request)
     encoding = headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise Problem("unsupported_media_type", "send the body without a content-encoding")
@@ -56,7 +57,7 @@ def check_size(message: NewMessage, largest: int) -> None:
 async def read_message(request: Request) -> NewMessage:
     """The message that a request carries; raises Problem, InvalidMessage, InvalidName."""
     media = media_type(request)
-    headers = request.headers
+    headers = fields(request)
     inherited = trace(headers)
     body = await request.body()
     if cloudevents.is_binary(headers):

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 from fastapi import Request
-from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope
+from starlette.types import Message, Receive, Scope
 
 from reliq_api.problems import Problem
 
@@ -35,26 +34,44 @@ class BoundedRequest(Request):
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The body, piece by piece. Raises Problem when it is too large, or nothing comes for too long."""
-        received, parts = 0, super().stream()
-        while True:
-            try:
-                async with asyncio.timeout(self._patience):
-                    part = await anext(parts, None)
-            except TimeoutError:
-                raise Problem("request_timeout", f"no byte of the body came for {self._patience:g} s") from None
-            except ClientDisconnect:
-                raise Problem("request_timeout", "the client went away before its body had come") from None
-            if part is None:
-                return
+        if hasattr(self, "_body"):
+            yield self._body
+            return
+        received, more = 0, True
+        while more:
+            message = await self._next()
+            part = message.get("body", b"")
+            more = message.get("more_body", False)
             received += len(part)
             if received > self._largest:
                 raise Problem("body_too_large", f"the body has more than {self._largest} bytes", limit=self._largest)
-            yield part
+            if part:
+                yield part
+
+    async def _next(self) -> Message:
+        try:
+            async with asyncio.timeout(self._patience):
+                message = await self.receive()
+        except TimeoutError:
+            raise Problem("request_timeout", f"no byte of the body came for {self._patience:g} s") from None
+        if message["type"] == "http.disconnect":
+            raise Problem("request_timeout", "the client went away before its body had come")
+        return message
 
     async def json(self) -> Any:
         body = await self.body()
         check_json_text(body)
         return decode_json(body)
+
+
+def fields(request: Request) -> dict[str, str]:
+    """The headers, made a dict once: to ask Starlette's for one that is not there costs as much as all of this."""
+    scope = request.scope
+    found: dict[str, str] | None = scope.get("reliq.headers")
+    if found is None:
+        found = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        scope["reliq.headers"] = found
+    return found
 
 
 def check_headers(scope: Scope) -> None:

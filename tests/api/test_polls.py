@@ -104,7 +104,7 @@ def test_a_thousand_waiting_polls_hold_one_connection_to_redis_and_acks_stay_qui
     with own_process(url) as (child, service):
         took = asyncio.run(scene(str(service.base_url), psutil.Process(child.pid)))
     assert done.stats().counters["acked"] == acks
-    assert took[acks // 2] < 0.05  # the machine is shared: the 99th percentile is for bench/http.py
+    assert took[acks // 2] < 0.05  # the machine is shared: the 99th percentile is for bench/http_service.py
 
 
 def open_connections(process, port):

@@ -12,9 +12,10 @@ from reliq_api.docs import body_of, failures, header
 from reliq_api.idempotency import OnlyOnce, fingerprint, key_of, note
 from reliq_api.inbound import JSON, check_size, read_message, trace
 from reliq_api.problems import Problem
-from reliq_api.route import call_router, needs
+from reliq_api.requests import fields
+from reliq_api.route import RawCall, call_router, needs
 
-router = call_router("messages")
+router = call_router("messages", RawCall)
 
 _TEXT = {"type": "string", "minLength": 1}
 _EVENT = {
@@ -116,11 +117,11 @@ async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
     200: every message is enqueued, or an earlier one stands for it. Any other status: `results` says of each message
     that was read what became of it; those behind the last result were not looked at.
     """
-    if "idempotency-key" in request.headers:
+    if "idempotency-key" in fields(request):
         raise Problem("invalid_header", "a batch takes no Idempotency-Key: give its messages a dedup_key")
     state = request.app.state
     read, chunks = reader_of(request)
-    batch = Batch(state.reliq.queue(queue), state.pressure, state.settings, read, trace(request.headers))
+    batch = Batch(state.reliq.queue(queue), state.pressure, state.settings, read, trace(fields(request)))
     async for texts in chunks:
         await batch.add(texts)
     await batch.flush()
