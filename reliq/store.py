@@ -63,6 +63,7 @@ class Link:
         self._connection: Any = None
         self._generation = _generation
         self._used_at = 0.0
+        self.connected_at = 0.0  #: by time.monotonic()
         self.watching = False
         self.lives = 0
 
@@ -119,6 +120,7 @@ class Link:
                 raise failed(error, sent=False) from None
             self._connection = connection
             self.lives += 1
+            self.connected_at = now
             if self._name:
                 self._exchange([("CLIENT", "SETNAME", self._name)])  # where CLIENT is refused, the lease alone decides
         return self._connection

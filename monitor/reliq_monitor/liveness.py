@@ -32,17 +32,16 @@ class Liveness:
             str, dict[str, int]
         ] = {}  #: of each queue: when a consumer was last there, or first looked for
         self._names: frozenset[str] | None = None  #: the connections there are; None = not to be relied on
-        self._life = -1
-        self._since = 0.0
+        self._connected_at = 0.0
 
-    def connections(self, client_list: bytes | None, life: int) -> None:
-        """Begin a scan: the answer of CLIENT LIST (None = refused), and how often our own connection was made.
+    def connections(self, client_list: bytes | None, connected_at: float) -> None:
+        """Begin a scan: the answer of CLIENT LIST (None = refused), and since when we are connected ourselves.
 
         When that changes, what was missing before says nothing, nor does what is missing soon after.
         """
-        if life != self._life:
-            self._life, self._since, self._missing = life, time.monotonic(), {}
-        settled = time.monotonic() - self._since >= SETTLED
+        if connected_at != self._connected_at:
+            self._connected_at, self._missing = connected_at, {}
+        settled = time.monotonic() - connected_at >= SETTLED
         names = None if client_list is None or not settled else _NAME.findall(client_list)
         self._names = None if names is None else frozenset(name.decode() for name in names)
 

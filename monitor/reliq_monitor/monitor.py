@@ -25,7 +25,7 @@ from reliq_monitor.staged import finish_staged
 
 log = logging.getLogger("reliq.monitor")
 
-_LEADER_FOR = 1.0  #: seconds the leader's key lasts; renewed at every scan
+_LEADER_FOR = 0.8  #: seconds the leader's key lasts; renewed at every scan
 _PROMOTE_EVERY = 0.04  #: seconds; half of it is how late a delayed message is on average
 _PROMOTE_PER_QUEUE = 0.0002  #: seconds added for each queue, so that a thousand of them do not keep a core busy
 _RETENTION_EVERY = 10.0
@@ -99,7 +99,7 @@ class Monitor:
     def _scan(self) -> Steps[Scan]:
         self._queues = yield from _every_queue()
         report = Scan()
-        self._liveness.connections((yield from self._clients()), self._link.lives)
+        self._liveness.connections((yield from self._clients()), self._link.connected_at)
         for group in _groups(self._queues, _QUEUES_PER_TRIP):
             now, *members = yield [ops.server_time(), *(ops.members(keys.consumers) for keys in group)]
             for keys, consumers in zip(group, members, strict=True):
@@ -136,7 +136,7 @@ class Monitor:
             return None
 
     def _lead(self) -> Steps[bool]:
-        milliseconds = ops.milliseconds(max(_LEADER_FOR, 2 * self._interval))
+        milliseconds = ops.milliseconds(max(_LEADER_FOR, 1.6 * self._interval))
         if (yield ops.command("SET", LEADER, self._id, "NX", "PX", milliseconds)):
             return True
         holder = yield ops.command("GET", LEADER)
@@ -154,8 +154,9 @@ class Monitor:
             try:
                 now = time.monotonic()
                 if now >= next_scan:
-                    next_scan = now + self._interval
-                    self.leading = self._store.run(self._lead(), self._link, timeout=0)
+                    new, self.leading = not self.leading, self._store.run(self._lead(), self._link, timeout=0)
+                    # A new leader knows nothing of who was there: the second look, which decides, comes soon.
+                    next_scan = now + (self._interval / 2 if new and self.leading else self._interval)
                     if self.leading:
                         self.scan()
                         self.finish_staged()
