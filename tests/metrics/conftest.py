@@ -1,4 +1,4 @@
-"""Where the repository is, and a program of Debian that tests here cannot do without."""
+"""Where the repository is, and programs of Debian that tests here cannot do without."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ def root() -> Path:
 def program(name: str) -> str:
     path = shutil.which(name)
     if path is None:
-        pytest.fail(f"{name} is not installed; .ci/run installs Debian's package prometheus, which has it")
+        pytest.fail(f"{name} is not installed; .ci/run installs it, from Debian's packages")
     return path
 
 

@@ -1,0 +1,17 @@
+# A Spark driver with reliq. Build from the repository's root: docker build -f deploy/spark.Dockerfile -t reliq-spark .
+FROM python:3.12.8-slim-bookworm AS build
+WORKDIR /src
+COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
+COPY reliq reliq
+COPY monitor/reliq_monitor monitor/reliq_monitor
+COPY api/reliq_api api/reliq_api
+RUN python -m venv /opt/reliq
+RUN /opt/reliq/bin/pip install --no-cache-dir '.[spark]'
+
+FROM python:3.12.8-slim-bookworm
+RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless && rm -rf /var/lib/apt/lists/*
+RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin reliq
+COPY --from=build /opt/reliq /opt/reliq
+ENV PATH=/opt/reliq/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+CMD ["python", "/app/spark_job.py"]
