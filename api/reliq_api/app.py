@@ -15,6 +15,7 @@ from reliq_api.leases import Remembered
 from reliq_api.polls import Polls
 from reliq_api.pressure import Pressure
 from reliq_api.routes import dead, health, leases, messages, queues
+from reliq_api.sends import Sends
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
 
@@ -34,6 +35,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.reliq = queues
         app.state.guard = Guard(queues)
         app.state.pressure = Pressure(queues, settings.memory_watermark)
+        app.state.sends = Sends(queues)
         app.state.polls = Polls(queues.store)
         app.state.remembered = Remembered()
         async with queues:

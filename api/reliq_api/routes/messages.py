@@ -69,7 +69,7 @@ async def enqueue(queue: schemas.QueueName, request: Request) -> Response:
 async def _send(queue: str, request: Request, message: NewMessage) -> tuple[int, bytes]:
     state = request.app.state
     await state.pressure.check()
-    identity = await state.reliq.queue(queue).send(message)
+    identity = await state.sends.send(queue, message)
     return 200 if message.duplicate else 201, encode({"id": identity, "deduplicated": message.duplicate})
 
 
