@@ -67,6 +67,7 @@ class EmbeddedRedis:
         self.port = port
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
+        self._mourner: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -93,6 +94,11 @@ class EmbeddedRedis:
             start_new_session=True,
         )  # fmt: skip
         self._wait_until_it_answers(self._process)
+        # Ends the server when we are killed: then this process's standard input, our end of a pipe, closes.
+        self._mourner = subprocess.Popen(
+            ["sh", "-c", 'cat >/dev/null; kill "$0"', str(self.pid)],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
         return self
 
     def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
@@ -113,8 +119,15 @@ class EmbeddedRedis:
         self._clean_up()
         raise RedisUnavailable(f"the embedded Redis on port {self.port} did not start: {last}")
 
+    def _dismiss_mourner(self) -> None:
+        if self._mourner is not None:
+            self._mourner.kill()
+            self._mourner.communicate()
+            self._mourner = None
+
     def stop(self) -> None:
         """End it in order: everything is on disk afterwards."""
+        self._dismiss_mourner()
         if self._process is not None:
             self._process.terminate()
             try:
@@ -125,6 +138,7 @@ class EmbeddedRedis:
 
     def kill(self) -> None:
         """SIGKILL, as a crash would."""
+        self._dismiss_mourner()
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -1,5 +1,8 @@
 """Every state a Redis can be in has its own clear error, and no message is lost to it."""
 
+import shutil
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -11,7 +14,7 @@ from reliq.ops import command
 from reliq.store import Store
 from reliq.wire import unsuitable
 from tests.proxy import Proxy
-from tests.workers import eventually, working
+from tests.workers import ROOT, eventually, working
 
 
 @pytest.fixture
@@ -257,3 +260,26 @@ def test_a_process_may_reconnect_as_often_as_it_has_to(url):
         link.close()
     assert link.lives == 300
     store.close()
+
+
+def test_the_server_ends_with_a_process_that_is_killed():
+    text = (
+        "import sys\nfrom reliq.embedded import EmbeddedRedis\n"
+        "server = EmbeddedRedis().start()\nprint(server.url, server.folder, flush=True)\nsys.stdin.read()\n"
+    )
+    command_line = [sys.executable, "-c", text]
+    with subprocess.Popen(command_line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        url, folder = child.stdout.readline().split()
+        store = Store(url, timeout=0)
+        store.call(command("PING"))
+        child.kill()
+
+    def gone():
+        try:
+            store.call(command("PING"))
+        except RedisUnavailable:
+            return True
+        return False
+
+    eventually(gone)
+    shutil.rmtree(folder)
