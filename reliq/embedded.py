@@ -96,7 +96,7 @@ class EmbeddedRedis:
         self._wait_until_it_answers(self._process)
         # Ends the server when we are killed: then this process's standard input, our end of a pipe, closes.
         self._mourner = subprocess.Popen(
-            ["sh", "-c", 'cat >/dev/null; kill "$0"', str(self.pid)],
+            ["/bin/sh", "-c", 'cat >/dev/null; kill "$0"', str(self.pid)],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         return self
