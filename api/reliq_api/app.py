@@ -9,12 +9,15 @@ from fastapi import FastAPI
 
 import reliq
 from reliq import aio
+from reliq.exporter import Exporter
+from reliq.observe import Measurements
+from reliq.store import Store
 from reliq_api import docs, problems
 from reliq_api.auth import Guard
 from reliq_api.leases import Remembered
 from reliq_api.polls import Polls
 from reliq_api.pressure import Pressure
-from reliq_api.routes import dead, health, leases, messages, queues
+from reliq_api.routes import dead, health, leases, messages, metrics, queues
 from reliq_api.sends import Sends
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
@@ -35,11 +38,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.reliq = queues
         app.state.guard = Guard(queues)
         app.state.pressure = Pressure(queues, settings.memory_watermark)
+        store = Store(queues.url, allow_eviction=queues.allow_eviction)
+        app.state.measurements = Measurements()
+        app.state.exporter = Exporter(store, [app.state.measurements])
         app.state.sends = Sends(queues)
         app.state.polls = Polls(queues.store)
         app.state.remembered = Remembered()
         async with queues:
             yield
+        store.close()
 
     app = FastAPI(
         title="reliq",
@@ -51,7 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.settings = settings
-    for module in (messages, leases, queues, dead, health):
+    for module in (messages, leases, queues, dead, health, metrics):
         app.include_router(module.router)
     problems.install(app)
     docs.install(app)

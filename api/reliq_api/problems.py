@@ -125,6 +125,15 @@ def of_error(error: ReliqError) -> Problem:
     return Problem("internal_error", "Redis answered something unexpected; the log of the service says more.")
 
 
+def status_of(error: Exception) -> int:
+    """The status that this error is answered with."""
+    if isinstance(error, AnyHTTPException):
+        return error.status_code
+    if isinstance(error, RequestValidationError):
+        return CODES["invalid_request"].status
+    return of_error(error).status_code if isinstance(error, ReliqError) else 500
+
+
 def install(app: FastAPI) -> None:
     """Have every error that an endpoint raises answered as a problem."""
     app.add_exception_handler(AnyHTTPException, _http)

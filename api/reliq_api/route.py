@@ -1,5 +1,6 @@
 """What comes before every call: header limits, the key, then a body that is read within its limit."""
 
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -7,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
 from reliq_api.auth import Scope
+from reliq_api.problems import status_of
 from reliq_api.requests import REQUEST_LARGEST, BoundedRequest, check_headers
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -21,14 +23,27 @@ class Call(APIRoute):
         scope: Scope = extra["x-scope"]
         largest: int = extra.get("x-largest", REQUEST_LARGEST)
 
-        async def handler(request: Request) -> Response:
+        async def answer(request: Request) -> Response:
             check_headers(request.scope)
             state = request.app.state
             bounded = BoundedRequest(request.scope, request.receive, largest, state.settings.body_timeout)
             bounded.state.access = await state.guard.admit(bounded, scope)
             return await handle(bounded)
 
-        return handler
+        async def measured(request: Request) -> Response:
+            started, status = time.monotonic(), 500
+            try:
+                response = await answer(request)
+                status = response.status_code
+            except Exception as error:
+                status = status_of(error)
+                raise
+            finally:
+                seconds = time.monotonic() - started
+                request.app.state.measurements.answered(request.method, self.path, status, seconds)
+            return response
+
+        return measured
 
     def reader(self) -> Handler:
         """What reads the request's parameters and runs the endpoint."""

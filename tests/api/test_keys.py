@@ -71,6 +71,13 @@ def test_a_call_needs_its_scope(guarded, make, app, scope, method, path, body):
     assert problem(nobody) == (401, "unauthorized")
 
 
+def test_metrics_need_a_key_for_all_queues(guarded, make):
+    some, every = make("metrics"), make("metrics", queues=("*",))
+    assert problem(guarded.get("/metrics")) == (401, "unauthorized")
+    assert problem(guarded.get("/metrics", headers=bearer(some))) == (403, "forbidden")
+    assert guarded.get("/metrics", headers=bearer(every)).status_code == 200
+
+
 def test_a_foreign_queue_looks_like_one_that_is_not_there(guarded, make, app):
     app.queue("secret").send("x")
     key = bearer(make("operate"))

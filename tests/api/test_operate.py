@@ -117,6 +117,17 @@ def test_dead_letters_are_purged_by_a_filter_or_all(call, orders, letters):
     assert orders.stats().dead == 0
 
 
+def test_metrics_have_the_queues_and_this_services_requests(service, call, orders):
+    orders.send_many(["a", "b"])
+    call("POST", "/leases", {})
+    call("POST", "/leases", {"limit": 0})
+    text = service.get("/metrics").text
+    assert f'reliq_queue_messages{{queue="{orders.name}",state="ready"}} 1.0' in text
+    for status in (200, 422):
+        labels = f'method="POST",route="/v1/queues/{{queue}}/leases",status="{status}"'
+        assert f"reliq_http_request_seconds_count{{{labels}}}" in text
+
+
 def test_hostile_bodies_come_back_as_data(call, orders):
     orders.send("<script>alert(1)</script>")
     (message,) = call("POST", "/leases", {}).json()["messages"]

@@ -1,0 +1,28 @@
+"""Metrics for Prometheus: every queue, as Redis has it at the moment of the scrape, and this process's requests."""
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+
+from reliq_api.docs import failures
+from reliq_api.problems import Problem
+from reliq_api.route import Call, needs
+
+router = APIRouter(tags=["health"], route_class=Call)
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **failures()},
+    openapi_extra=needs("metrics"),
+)
+async def metrics(request: Request) -> Response:
+    """Of all queues: it needs a key for `*`."""
+    key = request.state.access.key
+    if key is not None and "*" not in key.queues:
+        raise Problem("forbidden", "metrics are of all queues: this needs a key for *")
+    exporter = request.app.state.exporter
+    content, kind = await asyncio.to_thread(exporter.render, request.headers.get("accept", ""))
+    return Response(content, media_type=None, headers={"content-type": kind})
