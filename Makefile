@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup check fix test test-slow demo clean
+.PHONY: help setup check fix test test-slow demo screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -35,6 +35,9 @@ test-slow: $(READY) ## The long volumes
 
 demo: $(READY) ## Messages survive kill -9, on real input
 	@$(BIN)/reliq demo
+
+screenshots: $(READY) ## Pictures of the dashboard into docs/screenshots (5 minutes; needs chromium)
+	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.ui.screenshots
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .data .mypy_cache .ruff_cache .pytest_cache .hypothesis

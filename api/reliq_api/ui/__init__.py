@@ -1,0 +1,31 @@
+"""The dashboard: `app.include_router(router)` in an application whose `app.state.reliq` is a reliq.aio.Reliq.
+
+The router brings its own lifespan, which runs inside the application's: the sampler and the redrives end before the
+connections do.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.routing import APIRouter
+
+from reliq_api.ui import actions, dead_pages, pages
+from reliq_api.ui.redrives import Redrives
+from reliq_api.ui.sampler import Sampler
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    redrives = Redrives()
+    async with Sampler(app.state.reliq.store) as sampler:
+        app.state.ui_sampler, app.state.ui_redrives = sampler, redrives
+        try:
+            yield
+        finally:
+            await redrives.close()
+
+
+router = APIRouter(lifespan=_lifespan, include_in_schema=False)
+for part in (pages, dead_pages, actions):
+    router.include_router(part.router)

@@ -1,0 +1,44 @@
+"""Who looks at a page, and what they may do: the same keys as for the HTTP API, which a browser asks its user for."""
+
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Request
+
+from reliq.aio import Queue, Reliq
+from reliq_api.auth import Access, Guard
+from reliq_api.ui.reading import exists
+
+
+async def viewer(request: Request) -> Access:
+    """Raises Problem for nobody, for a wrong key, and for a form that another web site has sent."""
+    guard: Guard = request.app.state.guard
+    return await guard.identify(request)
+
+
+Viewer = Annotated[Access, Depends(viewer)]
+
+
+def reliq_of(request: Request) -> Reliq:
+    reliq: Reliq = request.app.state.reliq
+    return reliq
+
+
+async def seen(request: Request, who: Viewer, name: str) -> Queue:
+    """The queue of the path; 404 for one that does not exist, or is none of the viewer's business."""
+    reliq = reliq_of(request)
+    if not who.may_see(name) or not await reliq.store.run(exists(name)):
+        raise HTTPException(404, "There is no queue of this name.")
+    return reliq.queue(name)
+
+
+Seen = Annotated[Queue, Depends(seen)]
+
+
+async def operated(queue: Seen, who: Viewer) -> Queue:
+    """The queue, for somebody who may change it and read its messages."""
+    if not who.may_operate(queue.name):
+        raise HTTPException(403, "This needs a key with the scope operate for this queue.")
+    return queue
+
+
+Operated = Annotated[Queue, Depends(operated)]

@@ -1,0 +1,98 @@
+"""What the forms do. Each answers 303: a reload of the page behind it sends nothing again."""
+
+import math
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Depends, HTTPException, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRouter
+
+from reliq.aio import Queue
+from reliq.dead_letters import checked_redrive
+from reliq.errors import InvalidSetting
+from reliq_api.ui.access import Operated
+from reliq_api.ui.dead_pages import Running
+from reliq_api.ui.guard import Page, form
+from reliq_api.ui.search import Search
+
+router = APIRouter(route_class=Page, prefix="/queues/{name}")
+
+Form = Annotated[list[tuple[str, str]], Depends(form)]
+
+
+def _back(request: Request, queue: Queue, path: str = "") -> Response:
+    base = request.scope.get("root_path", "").rstrip("/")
+    return RedirectResponse(f"{base}/queues/{quote(queue.name, safe='')}{path}", status_code=303)
+
+
+@router.post("/pause")
+async def pause(request: Request, queue: Operated) -> Response:
+    await queue.pause()
+    return _back(request, queue, "?notice=paused")
+
+
+@router.post("/resume")
+async def resume(request: Request, queue: Operated) -> Response:
+    await queue.resume()
+    return _back(request, queue, "?notice=resumed")
+
+
+@router.post("/purge")
+async def purge(request: Request, queue: Operated, fields: Form) -> Response:
+    _check_confirmed(queue, fields)
+    return _back(request, queue, f"?notice=purged&count={await queue.purge()}")
+
+
+@router.post("/dead/purge")
+async def purge_dead(request: Request, queue: Operated, fields: Form) -> Response:
+    _check_confirmed(queue, fields)
+    filters = Search.read(fields).filters()
+    removed = await queue.dead.purge(all=not filters, **filters)
+    return _back(request, queue, f"/dead?notice=deleted&count={removed}")
+
+
+def _check_confirmed(queue: Queue, fields: list[tuple[str, str]]) -> None:
+    if dict(fields).get("confirm", "").strip() != queue.name:
+        raise HTTPException(400, "Nothing was removed: the name of the queue has to be typed as confirmation.")
+
+
+@router.post("/dead/redrive")
+async def redrive(request: Request, queue: Operated, redrives: Running, fields: Form) -> Response:
+    search, given = Search.read(fields), dict(fields)
+    filters = search.filters()
+    limit = _number(given, "limit")
+    options: dict[str, Any] = {
+        "dry_run": "dry_run" in given,
+        "keep_failures": "keep_failures" in given,
+        "limit": None if limit is None else int(limit),
+        "rate": _number(given, "rate"),
+    }
+    checked_redrive(options["rate"], options["limit"], None)
+    total = len(filters["ids"]) if "ids" in filters else (await queue.stats()).dead
+    counted = _number(given, "matched")  # by a dry run just before
+    most = min(one for one in (limit, counted, total) if one is not None)
+    started = redrives.start(queue, int(most), search, options)
+    return _back(request, queue, f"/dead/redrives/{started.id}")
+
+
+def _number(given: dict[str, str], name: str) -> float | None:
+    text = given.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidSetting(f"{name} is {text!r}: give a number, or nothing")
+    return number
+
+
+@router.post("/dead/redrives/{identity}/stop")
+async def stop_redrive(request: Request, queue: Operated, redrives: Running, identity: str) -> Response:
+    found = redrives.get(queue.name, identity)
+    if found is None:
+        raise HTTPException(404, "This redrive is not known here, so it does not run here.")
+    found.stop()
+    return _back(request, queue, f"/dead/redrives/{found.id}")

@@ -1,0 +1,99 @@
+"""The pages about dead letters: the list with its search, one letter, and what is asked before many are moved."""
+
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Request, Response
+from fastapi.routing import APIRouter
+
+from reliq.aio import Queue
+from reliq.dead_letters import REASONS, DeadLetter
+from reliq.errors import InvalidName
+from reliq_api.ui.access import Operated, reliq_of
+from reliq_api.ui.guard import Page
+from reliq_api.ui.reading import tally
+from reliq_api.ui.redrives import Redrives, redrives_of
+from reliq_api.ui.render import page
+from reliq_api.ui.search import AGES, Search
+
+LETTERS = 25  #: on one page
+
+router = APIRouter(route_class=Page, prefix="/queues/{name}/dead")
+
+
+def search_of(request: Request) -> Search:
+    return Search.read(request.query_params.multi_items())
+
+
+Wanted = Annotated[Search, Depends(search_of)]
+Running = Annotated[Redrives, Depends(redrives_of)]
+
+
+@router.get("")
+async def dead_letters(
+    request: Request, queue: Operated, search: Wanted, redrives: Running, after: str | None = None
+) -> Response:
+    return page(
+        request,
+        "dead.html",
+        queue=queue.name,
+        letters=await queue.dead.list(limit=LETTERS, after=after, **search.filters()),
+        search=search,
+        first=after is None,
+        dead=(await queue.stats()).dead,
+        tally=await reliq_of(request).store.run(tally(queue.name)),
+        reasons=REASONS,
+        ages=AGES,
+        running=redrives.running(queue.name),
+    )
+
+
+# An id may hold any printable character, "/" and ".." among them: it stays out of the path.
+async def letter(queue: Operated, id: str) -> DeadLetter:
+    try:
+        found = await queue.dead.get(id)
+    except InvalidName:
+        found = None
+    if found is None:
+        raise HTTPException(404, "This message is no dead letter (any more): it may have been redriven or removed.")
+    return found
+
+
+Letter = Annotated[DeadLetter, Depends(letter)]
+
+
+@router.get("/letter")
+async def dead_letter(request: Request, letter: Letter) -> Response:
+    return page(request, "letter.html", queue=letter.queue, letter=letter)
+
+
+@router.get("/body")
+async def body(letter: Letter) -> Response:
+    """The bytes as they are, as a file: never as a page of this origin."""
+    return Response(
+        letter.body,
+        media_type="text/plain; charset=utf-8",
+        headers={"Content-Disposition": 'attachment; filename="message-body.txt"'},
+    )
+
+
+@router.get("/redrive")
+async def ask_redrive(request: Request, queue: Operated, search: Wanted) -> Response:
+    return await _ask(request, "redrive.html", queue, search)
+
+
+@router.get("/purge")
+async def ask_purge(request: Request, queue: Operated, search: Wanted) -> Response:
+    return await _ask(request, "dead_purge.html", queue, search)
+
+
+async def _ask(request: Request, template: str, queue: Queue, search: Search) -> Response:
+    search.filters()  # a search that makes no sense is refused here, not after the confirmation
+    return page(request, template, queue=queue.name, search=search, dead=(await queue.stats()).dead)
+
+
+@router.get("/redrives/{identity}")
+async def redrive(request: Request, queue: Operated, redrives: Running, identity: str) -> Response:
+    found = redrives.get(queue.name, identity)
+    if found is None:
+        raise HTTPException(404, "This redrive is not known here: the service was restarted, or it is long over.")
+    return page(request, "progress.html", queue=queue.name, redrive=found)

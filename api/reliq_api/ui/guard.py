@@ -1,0 +1,76 @@
+"""What holds for every page: security headers, errors as pages, forms of a bounded size.
+
+A message's body, headers and error text are written by strangers. Jinja escapes them; the policy below is the second
+line, for the day on which an escape is missing: no script, style or request that is not a file of this package.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from reliq.errors import ReliqError
+from reliq_api.problems import of_error
+from reliq_api.requests import BoundedRequest
+from reliq_api.ui.render import page
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # "no-referrer" would make the Origin of our own forms "null"
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_FORM_LARGEST = 64 * 1024
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class Page(APIRoute):
+    """A route of the dashboard."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except RequestValidationError:
+                response = _failed(request, 400, "The address or the form holds a value that cannot be read.")
+            except HTTPException as error:
+                response = _failed(request, error.status_code, error.detail, error.headers)
+            except ReliqError as error:
+                problem = of_error(error)
+                response = _failed(request, problem.status_code, problem.detail, problem.headers)
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+            return response
+
+        return guarded
+
+
+def _failed(request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    response = page(request, "error.html", status=status, title=HTTPStatus(status).phrase, detail=detail)
+    response.headers.update(headers or {})
+    return response
+
+
+async def form(request: Request) -> list[tuple[str, str]]:
+    """The fields of a posted form."""
+    patience = request.app.state.settings.body_timeout
+    body = await BoundedRequest(request.scope, request.receive, _FORM_LARGEST, patience).body()
+    try:
+        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=2000)
+    except ValueError:
+        raise HTTPException(400, "The form cannot be read.") from None

@@ -1,0 +1,113 @@
+"""The pages about queues."""
+
+import time
+
+from fastapi import HTTPException, Request, Response
+from fastapi.routing import APIRouter
+
+from reliq.queue import Stats
+from reliq_api.ui import reading
+from reliq_api.ui.access import Operated, Seen, Viewer, reliq_of
+from reliq_api.ui.assets import ASSETS, VERSION
+from reliq_api.ui.charts import Chart, chart
+from reliq_api.ui.guard import Page
+from reliq_api.ui.redrives import redrives_of
+from reliq_api.ui.render import page
+from reliq_api.ui.sampler import COARSE, COARSE_EVERY, FINE, PERIOD, History, Sampler
+
+router = APIRouter(route_class=Page)
+
+SPANS = {"5m": FINE * PERIOD, "2h": COARSE * COARSE_EVERY * PERIOD}
+
+PLOTS = (
+    ("Throughput", "messages/s", ("into", "out")),
+    ("Waiting and running", "messages", ("ready", "processing", "delayed")),
+    ("Oldest ready message", "seconds", ("oldest",)),
+    ("Retried, reclaimed or dead", "messages/s", ("failed",)),
+)
+
+
+def sampler_of(request: Request) -> Sampler:
+    sampler: Sampler = request.app.state.ui_sampler
+    return sampler
+
+
+@router.get("/")
+async def overview(request: Request, who: Viewer, q: str = "") -> Response:
+    sampler = sampler_of(request)
+    if not sampler.histories or sampler.age > 5 * PERIOD:
+        await sampler.sample()  # at the start, and when Redis is back; or this says why not
+    found = {name: one for name, one in sorted(sampler.histories.items()) if who.may_see(name)}
+    wanted = {name: one for name, one in found.items() if q.strip().lower() in name.lower()}
+    rows = [
+        (one.latest, _sparkline(one, "into"), _sparkline(one, "out"), who.may_operate(name))
+        for name, one in wanted.items()
+    ]
+    totals = _totals([one.latest for one in found.values() if one.latest])
+    flow = _flow(list(found.values()))
+    return page(request, "overview.html", rows=rows, totals=totals, flow=flow, q=q, count=len(found), sampler=sampler)
+
+
+def _sparkline(history: History, measure: str) -> Chart:
+    return chart(history.column("at"), {measure: history.column(measure)}, SPANS["5m"], time.monotonic())
+
+
+def _totals(found: list[Stats]) -> dict[str, int]:
+    return {name: sum(getattr(one, name) for one in found) for name in ("ready", "processing", "delayed", "dead")}
+
+
+def _flow(histories: list[History]) -> Chart:
+    """All queues together. Each sample adds a row to every history, so that the latest rows belong together."""
+    times = max((one.column("at") for one in histories), key=len, default=[])
+    sums = {measure: [0.0] * len(times) for measure in ("into", "out")}
+    for measure, total in sums.items():
+        for history in histories:
+            column = history.column(measure)
+            for place in range(1, len(column) + 1):
+                total[-place] += column[-place]
+    return chart(times, sums, SPANS["5m"], time.monotonic())
+
+
+@router.get("/queues/{name}")
+async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m") -> Response:
+    store, name = reliq_of(request).store, found.name
+    may_operate = who.may_operate(name)
+    span = span if span in SPANS else "5m"
+    return page(
+        request,
+        "queue.html",
+        queue=name,
+        stats=await found.stats(),
+        config=await found.config(),
+        holders=await store.run(reading.holders(name)),
+        upcoming=await store.run(reading.next_messages(name)) if may_operate else None,
+        plots=_plots(sampler_of(request).histories.get(name) or History(), span),
+        span=span,
+        spans=list(SPANS),
+        running=redrives_of(request).running(name),
+        may_operate=may_operate,
+    )
+
+
+def _plots(history: History, span: str) -> list[tuple[str, str, Chart]]:
+    coarse = span == "2h"
+    times, now = history.column("at", coarse), time.monotonic()
+    return [
+        (title, unit, chart(times, {one: history.column(one, coarse) for one in measures}, SPANS[span], now))
+        for title, unit, measures in PLOTS
+    ]
+
+
+@router.get("/queues/{name}/purge")
+async def ask_purge(request: Request, queue: Operated) -> Response:
+    return page(request, "purge.html", queue=queue.name, stats=await queue.stats())
+
+
+@router.get("/assets/{version}/{name}")
+async def asset(version: str, name: str) -> Response:
+    found = ASSETS.get(name)
+    if found is None:
+        raise HTTPException(404, "There is no such file.")
+    lasting = version == VERSION  # during an upgrade, a page of the other version may have asked
+    cache = "public, max-age=31536000, immutable" if lasting else "no-store"
+    return Response(found.content, media_type=found.media_type, headers={"Cache-Control": cache})

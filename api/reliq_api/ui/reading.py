@@ -1,0 +1,96 @@
+"""What only the dashboard asks Redis for: who consumes a queue, what comes next, and what its dead letters died of.
+
+Steps, as everywhere in reliq; each reads a bounded part, however much there is.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from reliq import ops
+from reliq.dead_letters import DeadLetterSteps, Filter
+from reliq.keys import QUEUES, QueueKeys, is_connected
+from reliq.message import Message, Undecodable
+from reliq.ops import Steps
+
+CONSUMERS_LARGEST = 100
+NEXT_LARGEST = 10
+TALLY_LARGEST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A registered consumer."""
+
+    id: str
+    holds: int
+    lease_left: float | None  #: seconds until its lease ends, below 0 when it has; None: its lease is gone
+    connected: bool  #: it keeps a connection; otherwise it leases over HTTP
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """A ready message that is among the next to be taken."""
+
+    id: str
+    size: int
+    sent: int
+    failures: int
+    deliveries: int
+    start: bytes  #: of its body
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the latest dead letters died of."""
+
+    counted: int
+    complete: bool  #: there are no more than were counted
+    reasons: tuple[tuple[str, int], ...]  #: the most frequent first
+    errors: tuple[tuple[str, int], ...]
+
+
+def exists(queue: str) -> Steps[bool]:
+    return bool((yield ops.command("SISMEMBER", QUEUES, QueueKeys(queue).queue)))
+
+
+def holders(queue: str) -> Steps[list[Holder]]:
+    """The consumers, those who hold most first."""
+    keys = QueueKeys(queue)
+    names = (yield ops.members(keys.consumers))[:CONSUMERS_LARGEST]
+    if not names:
+        return []
+    now, *answers = yield [
+        ops.server_time(),
+        *(ops.command("LLEN", keys.processing(name)) for name in names),
+        *(ops.command("GET", keys.lease(name)) for name in names),
+    ]
+    held, leases = answers[: len(names)], answers[len(names) :]
+    found = [
+        Holder(name, holds, None if lease is None else (float(lease) - now) / 1000, is_connected(name))
+        for name, holds, lease in zip(names, held, leases, strict=True)
+    ]
+    return sorted(found, key=lambda one: -one.holds)
+
+
+def next_messages(queue: str) -> Steps[list[Next]]:
+    """The ready messages that are taken next, in that order."""
+    elements = yield ops.command("LRANGE", QueueKeys(queue).messages, -NEXT_LARGEST, -1)
+    return [_next(queue, element) for element in reversed(elements)]
+
+
+def _next(queue: str, element: bytes) -> Next:
+    try:
+        message = Message.decode(queue, element)
+    except Undecodable:
+        return Next("", len(element), 0, 0, 0, element[:200])
+    body = message.body
+    return Next(message.id, len(body), message.enqueued_at, message.failures, message.deliveries, body[:200])
+
+
+def tally(queue: str) -> Steps[Tally]:
+    """Count the latest dead letters by reason and by their last error."""
+    page = yield from DeadLetterSteps(QueueKeys(queue)).page(Filter(), TALLY_LARGEST, None)
+    letters = page.letters
+    errors = Counter(letter.last_error.error_class for letter in letters if letter.last_error)
+    reasons = Counter(letter.reason for letter in letters)
+    return Tally(len(letters), page.next is None, tuple(reasons.most_common()), tuple(errors.most_common(8)))

@@ -1,0 +1,129 @@
+"""Templates, and how numbers and times are written in them."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+import reliq
+from reliq.message import Failure
+from reliq_api.ui.assets import VERSION
+from reliq_api.ui.bodies import shown
+
+_UNITS = ((1e3, "k"), (1e6, "M"), (1e9, "G"))
+_AGES = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def compact(value: float) -> str:
+    """At most four digits: 950, 12.3k, 4.56M."""
+    if value < 10_000:
+        return f"{value:,.0f}"
+    divisor, unit = next(pair for pair in _UNITS if value < 1000 * pair[0] or pair[0] == _UNITS[-1][0])
+    scaled = value / divisor
+    return f"{scaled:.3g}{unit}" if scaled < 100 else f"{scaled:.0f}{unit}"
+
+
+def rate(value: float) -> str:
+    """Messages a second."""
+    return f"{value:.1f}" if value < 10 and value % 1 else compact(value)
+
+
+def duration(seconds: float) -> str:
+    """In its two largest units: 45 s, 3 min 20 s, 2 d 4 h."""
+    if seconds < 1:
+        return "0 s" if seconds <= 0 else "<1 s"
+    parts = []
+    for size, unit in _AGES:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count:.0f} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def in_unit(value: float, unit: str) -> str:
+    match unit:
+        case "seconds":
+            return duration(value)
+        case "messages/s":
+            return rate(value)
+        case _:
+            return compact(value)
+
+
+def ago(milliseconds: int) -> str:
+    return f"{duration(max(0.0, time.time() - milliseconds / 1000))} ago"
+
+
+def utc(milliseconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return "an impossible time"
+
+
+def size(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    return f"{count / 1024:.1f} KiB" if count < 1024 * 1024 else f"{count / 1024 / 1024:.1f} MiB"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def short_class(name: str) -> str:
+    """Without its module."""
+    return name.rpartition(".")[2]
+
+
+def gist(failure: Failure) -> str:
+    """The last line of an error's text, without its class: that stands beside it."""
+    line = failure.text.strip().rpartition("\n")[2]
+    return line.removeprefix(f"{failure.error_class}: ")[:300]
+
+
+_environment = Environment(
+    loader=PackageLoader("reliq_api.ui"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_environment.filters |= {
+    "ago": ago, "compact": compact, "duration": duration, "gist": gist, "in_unit": in_unit, "plural": plural,
+    "rate": rate, "segment": lambda text: quote(text, safe=""), "short_class": short_class, "shown": shown,
+    "size": size, "utc": utc,
+}  # fmt: skip
+
+NOTICES = {
+    "paused": "The queue is paused: nothing is started, sends go on.",
+    "resumed": "The queue goes on.",
+    "purged": "Removed for good: {count}.",
+    "deleted": "Dead letters removed for good: {count}.",
+}
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A whole page; `base` is where the service is mounted, behind a proxy that cuts a prefix off."""
+    base = request.scope.get("root_path", "").rstrip("/")
+    text = _environment.get_template(template).render(
+        base=base,
+        assets=f"{base}/assets/{VERSION}",
+        version=reliq.__version__,
+        notice=_notice(request),
+        status=status,
+        **values,
+    )
+    return HTMLResponse(text, status)
+
+
+def _notice(request: Request) -> str:
+    count = request.query_params.get("count", "")
+    text = NOTICES.get(request.query_params.get("notice", ""), "")
+    return text.format(count=f"{int(count):,}" if count.isascii() and count.isdigit() and len(count) < 16 else "some")

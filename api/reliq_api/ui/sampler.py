@@ -1,0 +1,141 @@
+"""The history behind the sparklines: every queue's numbers, read every two seconds and kept in this process.
+
+Nothing is written to Redis for it. A restart begins a new history, and two API processes have one each.
+"""
+
+import asyncio
+import time
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Self
+
+from reliq.errors import ReliqError
+from reliq.overview import every_queue, read_queues
+from reliq.queue import Stats
+from reliq.store import AioStore
+from reliq_api.problems import of_error
+
+PERIOD = 2.0  #: seconds between two samples
+SHARE = 0.1  #: of its time at most is spent sampling: with very many queues the period grows
+FINE = 150  #: samples kept at full resolution: 5 minutes
+COARSE = 240  #: samples kept of every 15th: 2 hours
+COARSE_EVERY = 15
+QUEUES_LARGEST = 1000  #: queues with a history; about 30 MB
+
+MEASURES = ("at", "ready", "processing", "delayed", "dead", "oldest", "into", "out", "failed")
+
+_FAILURES = ("retried", "reclaimed", "dead_lettered")
+
+
+class Ring:
+    """The latest `length` rows of numbers."""
+
+    def __init__(self, length: int, width: int) -> None:
+        self._cells = array("d", bytes(8 * length * width))
+        self._length, self._width = length, width
+        self._rows = 0
+
+    def append(self, row: Sequence[float]) -> None:
+        start = self._rows % self._length * self._width
+        self._cells[start : start + self._width] = array("d", row)
+        self._rows += 1
+
+    def column(self, place: int) -> list[float]:
+        """One number of every row, the oldest first."""
+        cells = self._cells[place :: self._width]
+        if self._rows < self._length:
+            return list(cells[: self._rows])
+        oldest = self._rows % self._length
+        return [*cells[oldest:], *cells[:oldest]]
+
+
+class History:
+    """One queue's numbers over time."""
+
+    def __init__(self) -> None:
+        self.latest: Stats | None = None
+        self._fine = Ring(FINE, len(MEASURES))
+        self._coarse = Ring(COARSE, len(MEASURES))
+        self._count = 0
+        self._then: tuple[float, tuple[int, int, int]] | None = None
+        self._coarse_then: tuple[float, tuple[int, int, int]] | None = None
+
+    def add(self, at: float, stats: Stats) -> None:
+        counts = _flow(stats)
+        self._fine.append(_row(at, stats, counts, self._then))
+        self._then = at, counts
+        if self._count % COARSE_EVERY == 0:
+            self._coarse.append(_row(at, stats, counts, self._coarse_then))
+            self._coarse_then = at, counts
+        self._count += 1
+        self.latest = stats
+
+    def column(self, measure: str, coarse: bool = False) -> list[float]:
+        return (self._coarse if coarse else self._fine).column(MEASURES.index(measure))
+
+
+def _flow(stats: Stats) -> tuple[int, int, int]:
+    count = stats.counters.get
+    return count("enqueued", 0), count("acked", 0), sum(count(name, 0) for name in _FAILURES)
+
+
+def _row(
+    at: float, stats: Stats, counts: tuple[int, int, int], then: tuple[float, tuple[int, int, int]] | None
+) -> list[float]:
+    rates = [0.0, 0.0, 0.0]
+    if then is not None and at > then[0]:
+        # Never below 0: the counters start again when somebody empties Redis.
+        rates = [max(0.0, (new - old) / (at - then[0])) for new, old in zip(counts, then[1], strict=True)]
+    gauges = (at, stats.ready, stats.processing, stats.delayed, stats.dead, stats.oldest_ready_age)
+    return list(chain(gauges, rates))
+
+
+class Sampler:
+    """Reads all queues' stats again and again; a context that lasts as long as the service."""
+
+    def __init__(self, store: AioStore, period: float = PERIOD) -> None:
+        self.histories: dict[str, History] = {}
+        self.sampled_at = float("-inf")  #: of the monotonic clock
+        self.error = ""  #: why the latest attempt failed
+        self._store = store
+        self._period = period
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="reliq-ui-sampler")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            started = time.monotonic()
+            try:
+                await self.sample()
+                self.error = ""
+            except ReliqError as error:  # the plots get a gap, the pages say why
+                self.error = of_error(error).detail
+            took = time.monotonic() - started
+            await asyncio.sleep(max(self._period - took, took / SHARE - took))
+
+    async def sample(self) -> None:
+        """Add one sample to every queue's history."""
+        names = (await self._store.run(every_queue()))[:QUEUES_LARGEST]
+        found = await self._store.run(read_queues(names))
+        now = time.monotonic()
+        for stats in found:
+            self.histories.setdefault(stats.queue, History()).add(now, stats)
+        for name in self.histories.keys() - set(names):
+            del self.histories[name]
+        self.sampled_at = now
+
+    @property
+    def age(self) -> float:
+        """Seconds since the latest sample."""
+        return time.monotonic() - self.sampled_at

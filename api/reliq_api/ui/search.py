@@ -1,0 +1,85 @@
+"""Which dead letters a page is about: one value between the query string, the form, the core's filter and a sentence.
+
+The search form offers exactly what a redrive or a purge can filter by, so that both act on what one sees.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from reliq.errors import InvalidSetting
+
+AGES = ("15m", "1h", "6h", "1d", "7d", "30d")
+
+Fields = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What was asked for; an empty one means every letter."""
+
+    reason: str = ""
+    error: str = ""
+    header: str = ""  #: name=value
+    newer: str = ""
+    older: str = ""
+    ids: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, fields: Fields) -> "Search":
+        """Of a query string or a form; of a repeated field the last one counts, but for `id`."""
+        single = {name: value.strip() for name, value in fields if name in cls.names() and value.strip()}
+        return cls(**single, ids=tuple(dict.fromkeys(value for name, value in fields if name == "id" and value)))
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        return ("reason", "error", "header", "newer", "older")
+
+    def fields(self) -> list[tuple[str, str]]:
+        """For hidden inputs and links; `read` understands it."""
+        single = [(name, getattr(self, name)) for name in self.names() if getattr(self, name)]
+        return single + [("id", one) for one in self.ids]
+
+    def query(self, **more: str) -> str:
+        pairs = [pair for pair in self.fields() if pair[0] not in more]
+        text = urlencode(pairs + [(name, value) for name, value in more.items() if value])
+        return f"?{text}" if text else ""
+
+    def filters(self) -> dict[str, Any]:
+        """The keywords of `queue.dead.list`, `.redrive` and `.purge`; raises InvalidSetting."""
+        wanted: dict[str, Any] = {
+            "reason": self.reason or None,
+            "error_class": self.error or None,
+            "newer_than": self.newer or None,
+            "older_than": self.older or None,
+            "ids": self.ids or None,
+            "headers": self._headers(),
+        }
+        return {name: value for name, value in wanted.items() if value}
+
+    def _headers(self) -> dict[str, str]:
+        if not self.header:
+            return {}
+        name, equals, value = self.header.partition("=")
+        if not equals:
+            raise InvalidSetting(f"header is {self.header!r}: write name=value")
+        return {name.strip(): value.strip()}
+
+    def sentence(self) -> str:
+        """In words, for the pages that ask before they act."""
+        return "; ".join(self._parts()) or "every dead letter of the queue"
+
+    def _parts(self) -> Iterable[str]:
+        if self.ids:
+            yield f"id {self.ids[0]}" if len(self.ids) == 1 else f"{len(self.ids)} chosen letters"
+        if self.reason:
+            yield f"reason {self.reason}"
+        if self.error:
+            yield f"last error {self.error}"
+        if self.header:
+            yield f"header {self.header}"
+        if self.newer:
+            yield f"died in the last {self.newer}"
+        if self.older:
+            yield f"died more than {self.older} ago"

@@ -1,0 +1,57 @@
+// Keeps the parts marked with data-live up to date: fetches the same page again and morphs them in place, so that
+// focus, selection and scrolling stay. Without it every page is complete, only still.
+"use strict";
+(() => {
+  const toggle = document.getElementById("live-toggle");
+  const label = toggle.querySelector(".live-text");
+  let wanted = true;
+  let timer = 0;
+
+  const parts = () => [...document.querySelectorAll("[data-live]")];
+
+  function say(state, text) {
+    toggle.dataset.state = state;
+    label.textContent = text;
+  }
+
+  function schedule() {
+    clearTimeout(timer);
+    const periods = parts().map((part) => Number(part.dataset.live));
+    toggle.hidden = periods.length === 0;
+    if (periods.length && wanted && !document.hidden) timer = setTimeout(refresh, Math.min(...periods));
+  }
+
+  async function refresh() {
+    try {
+      const response = await fetch(location.href, { redirect: "error" });
+      if (!response.ok) throw new Error(String(response.status));
+      const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      for (const part of parts()) {
+        const next = page.getElementById(part.id);
+        if (next) Idiomorph.morph(part, next, { ignoreActiveValue: true });
+      }
+      if (wanted) say("live", "Live");
+    } catch {
+      if (wanted) say("lost", "No answer");
+    }
+    schedule();
+  }
+
+  toggle.addEventListener("click", () => {
+    wanted = !wanted;
+    toggle.setAttribute("aria-pressed", String(wanted));
+    say(wanted ? "live" : "still", wanted ? "Live" : "Still");
+    if (wanted) refresh();
+    else clearTimeout(timer);
+  });
+  document.addEventListener("visibilitychange", () => (document.hidden || !wanted ? clearTimeout(timer) : refresh()));
+
+  // What was done is said once: a reload does not say it again.
+  const address = new URL(location.href);
+  if (address.searchParams.has("notice")) {
+    address.searchParams.delete("notice");
+    address.searchParams.delete("count");
+    history.replaceState(null, "", address);
+  }
+  schedule();
+})();
