@@ -13,14 +13,15 @@ _OLDEST = (4, 2)
 def register(spark: "SparkSession", url: str | None = None) -> None:
     """Teach a Spark session the format "reliq".
 
-    `url`: the Redis server of reads and writes that name none; else the session's `spark.reliq.url`, else RELIQ_URL.
+    `url`: the Redis server of reads and writes that name none; else `spark.reliq.secret.url` of the session, else
+    RELIQ_URL.
     Given here it is no option of a DataFrame, so that no plan, log or page of Spark ever has it.
     Raises InvalidSetting where PySpark is missing or too old.
     """
     check_pyspark()
     from reliq.spark.source import ReliqDataSource
 
-    url = url or spark.conf.get("spark.reliq.url", None)
+    url = url or spark.conf.get("spark.reliq.secret.url", None)
     source: type[ReliqDataSource] = ReliqDataSource
     if url:
         # A class of its own, so that Spark sends it to its planners by value, with the URL in it.

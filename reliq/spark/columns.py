@@ -1,7 +1,6 @@
 """The columns that the readers answer, and messages as Arrow batches of them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -55,59 +54,45 @@ _decode = msgspec.msgpack.Decoder(Envelope).decode
 _NO_EXTRA = Extra()
 
 
-class Row(NamedTuple):
-    """One message, column by column. Times in microseconds since the epoch."""
-
-    id: str
-    value: bytes
-    headers: list[tuple[str, str]]
-    queue: str
-    routing_key: str | None
-    deliveries: int
-    failures: int
-    redelivered: bool
-    enqueued_at: int
-    due_at: int | None
-    died_at: int | None
-    reason: str | None
-    error_class: str | None
-    error: str | None
-
-
 def check_user_schema(schema: spark.StructType) -> None:
     """A schema given by the user must be ours: raise InvalidSetting."""
     if schema.names != SCHEMA.names:
         raise InvalidSetting(f"the columns are fixed: {', '.join(SCHEMA.names)}; leave .schema() out, and select")
 
 
-def row_of(queue: str, element: bytes, due: int | None = None, died: int | None = None) -> Row:
-    """A message as a row; what does not decode is a row too, with the raw bytes as its value."""
-    try:
-        envelope = _decode(element)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        envelope = _decode(wrapped(element)[1])
-    extra = envelope.extra or _NO_EXTRA
-    last = extra.errors[-1] if extra.errors else None
-    return Row(
-        envelope.id,
-        envelope.body,
-        list(envelope.headers.items()),
-        queue,
-        extra.routing_key or None,
-        envelope.deliveries,
-        envelope.failures,
-        envelope.redelivered,
-        envelope.enqueued_at * 1000,
-        None if due is None else due * 1000,
-        None if died is None else died * 1000,
-        extra.reason or None,
-        last.error_class if last else None,
-        last.text if last else None,
+def batch_of(
+    queue: str, elements: Sequence[bytes], due: Sequence[int] | None = None, died: Sequence[int] | None = None
+) -> pa.RecordBatch:
+    """Messages as a batch; `due` and `died` in ms. What does not decode is a row too, its raw bytes the value."""
+    envelopes = [_envelope(element) for element in elements]
+    extras = [envelope.extra or _NO_EXTRA for envelope in envelopes]
+    failures = [extra.errors[-1] if extra.errors else None for extra in extras]
+    columns = (
+        [envelope.id for envelope in envelopes],
+        [envelope.body for envelope in envelopes],
+        [list(envelope.headers.items()) for envelope in envelopes],
+        [queue] * len(envelopes),
+        [extra.routing_key or None for extra in extras],
+        [envelope.deliveries for envelope in envelopes],
+        [envelope.failures for envelope in envelopes],
+        [envelope.redelivered for envelope in envelopes],
+        [envelope.enqueued_at * 1000 for envelope in envelopes],
+        _micros(due, len(envelopes)),
+        _micros(died, len(envelopes)),
+        [extra.reason or None for extra in extras],
+        [failure.error_class if failure else None for failure in failures],
+        [failure.text if failure else None for failure in failures],
     )
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, _ARROW.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    columns: list[Any] = [
-        pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), _ARROW.types, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+def _envelope(element: bytes) -> Envelope:
+    try:
+        return _decode(element)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _decode(wrapped(element)[1])
+
+
+def _micros(times: Sequence[int] | None, count: int) -> list[int | None]:
+    return [None] * count if times is None else [ms * 1000 for ms in times]

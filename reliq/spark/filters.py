@@ -1,26 +1,28 @@
-"""Spark's filters, as far as a reader applies them itself: rows that do not match never reach Spark."""
+"""Spark's filters, as far as a reader applies them itself: rows that do not match never leave the Python worker."""
 
-import operator
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
-
-from reliq.spark.columns import Row
 
 _COLUMNS = frozenset(
     {"id", "routing_key", "deliveries", "failures", "enqueued_at", "due_at", "died_at", "reason", "error_class"}
 )
-_COMPARE: dict[type[Filter], Callable[[Any, Any], bool]] = {
-    EqualTo: operator.eq,
-    GreaterThan: operator.gt,
-    GreaterThanOrEqual: operator.ge,
-    LessThan: operator.lt,
-    LessThanOrEqual: operator.le,
+#: the filters taken, by the names that PyArrow has for them
+_COMPARE: dict[type[Filter], str] = {
+    EqualTo: "equal",
+    GreaterThan: "greater",
+    GreaterThanOrEqual: "greater_equal",
+    LessThan: "less",
+    LessThanOrEqual: "less_equal",
+    In: "is_in",
 }
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NARROWS_BELOW = {"equal", "greater", "greater_equal"}
+_NARROWS_ABOVE = {"equal", "less", "less_equal"}
 
 
 @dataclass(frozen=True)
@@ -28,42 +30,39 @@ class Condition:
     """One column compared with a value; a null matches nothing."""
 
     column: str
-    compare: Callable[[Any, Any], bool]
+    compare: str
     value: Any
 
-    def matches(self, row: Row) -> bool:
-        found = getattr(row, self.column)
-        return found is not None and self.compare(found, self.value)
+    def mask(self, batch: pa.RecordBatch) -> pa.Array:
+        values = batch.column(self.column)
+        if self.compare == "is_in":
+            return pc.is_in(values, value_set=pa.array(self.value, values.type), skip_nulls=True)
+        return pc.call_function(self.compare, [values, pa.scalar(self.value, values.type)])
 
     def scores(self, column: str) -> tuple[float, float]:
         """The range of scores, ms of `column` with a fraction below, outside of which nothing matches."""
-        if self.column != column or self.compare is _contains:
+        if self.column != column or self.compare == "is_in":
             return float("-inf"), float("inf")
-        ms = self.value / 1000
-        lowest = ms - 1 if self.compare in (operator.eq, operator.gt, operator.ge) else float("-inf")
-        highest = ms + 1 if self.compare in (operator.eq, operator.lt, operator.le) else float("inf")
+        ms = self.value.timestamp() * 1000
+        lowest = ms - 1 if self.compare in _NARROWS_BELOW else float("-inf")
+        highest = ms + 1 if self.compare in _NARROWS_ABOVE else float("inf")
         return lowest, highest
 
 
 def condition_of(one: Filter) -> Condition | None:
     """The condition that a filter is, or None: Spark applies it then."""
     path: tuple[str, ...] = getattr(one, "attribute", ())
-    if len(path) != 1 or path[0] not in _COLUMNS:
+    if type(one) not in _COMPARE or len(path) != 1 or path[0] not in _COLUMNS:
         return None
-    if type(one) in _COMPARE:
-        return Condition(path[0], _COMPARE[type(one)], _plain(one.value))  # type: ignore[attr-defined]
-    if isinstance(one, In):
-        return Condition(path[0], _contains, frozenset(_plain(value) for value in one.value))
-    return None
+    value: Any = one.value  # type: ignore[attr-defined]
+    return Condition(path[0], _COMPARE[type(one)], [*map(_aware, value)] if isinstance(one, In) else _aware(value))
 
 
-def _contains(found: Any, values: Any) -> bool:
-    return found in values
+def matching(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.RecordBatch:
+    for condition in conditions:
+        batch = batch.filter(condition.mask(batch))
+    return batch
 
 
-def _plain(value: Any) -> Any:
-    """A time as microseconds since the epoch, as rows have it."""
-    if isinstance(value, datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return (aware - _EPOCH) // timedelta(microseconds=1)
-    return value
+def _aware(value: Any) -> Any:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value

@@ -8,8 +8,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from reliq import ops
 from reliq.ops import Steps
-from reliq.spark.columns import Row, batch_of, row_of
-from reliq.spark.filters import Condition, condition_of
+from reliq.spark.columns import batch_of
+from reliq.spark.filters import Condition, condition_of, matching
 from reliq.spark.options import ROWS_PER_PARTITION, ReadOptions
 from reliq.store import Store
 
@@ -94,22 +94,21 @@ class ReliqReader(DataSourceReader):
         store = self.options.connection.store()
         try:
             pages = self._list(store, partition) if isinstance(partition, ListSlice) else self._scores(store, partition)
-            for rows in pages:
-                matching = [row for row in rows if all(condition.matches(row) for condition in self.conditions)]
-                if matching:
-                    yield batch_of(matching)
+            for page in pages:
+                rows = matching(page, self.conditions)
+                if rows.num_rows:
+                    yield rows
         finally:
             store.close()
 
-    def _list(self, store: Store, part: ListSlice) -> Iterator[list[Row]]:
+    def _list(self, store: Store, part: ListSlice) -> Iterator["RecordBatch"]:
         """From the head side to the tail: where messages are taken meanwhile, a page repeats some and misses none."""
         keys = self.options.keys
         for after in range(part.after, part.first, -_PAGE):
             first = max(part.first, after - _PAGE)
-            elements = store.call(ops.command("LRANGE", keys.messages, -after, -first - 1))
-            yield [row_of(keys.queue, element) for element in reversed(elements)]
+            yield batch_of(keys.queue, store.call(ops.command("LRANGE", keys.messages, -after, -first - 1)))
 
-    def _scores(self, store: Store, part: InputPartition) -> Iterator[list[Row]]:
+    def _scores(self, store: Store, part: InputPartition) -> Iterator["RecordBatch"]:
         """Page by page, each from the score of the last on, without those that were seen there."""
         low, high = cast("ScoreSlice", part).low, cast("ScoreSlice", part).high
         seen: set[bytes] = set()
@@ -118,15 +117,15 @@ class ReliqReader(DataSourceReader):
             command = ("ZRANGEBYSCORE", self._zset, low, high, "WITHSCORES", "LIMIT", 0, most)
             reply = store.call(ops.command(*command))
             pairs = list(zip(reply[::2], reply[1::2], strict=True))
-            yield [self._row(element, float(score)) for element, score in pairs if element not in seen]
+            yield self._batch([pair for pair in pairs if pair[0] not in seen])
             if len(pairs) < most:
                 return
             last = pairs[-1][1]
             seen = {element for element, score in pairs if score == last}
             low = last.decode()
 
-    def _row(self, element: bytes, score: float) -> Row:
-        at = int(score)
+    def _batch(self, pairs: list[tuple[bytes, bytes]]) -> "RecordBatch":
+        queue, elements, times = self.options.keys.queue, [one for one, _ in pairs], [int(float(at)) for _, at in pairs]
         if self.options.state == "dead":
-            return row_of(self.options.keys.queue, element, died=at)
-        return row_of(self.options.keys.queue, element, due=at)
+            return batch_of(queue, elements, died=times)
+        return batch_of(queue, elements, due=times)

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from reliq import ops
 from reliq.heartbeat import Heartbeat, Lease
 from reliq.spark.claims import Claims, consumer_of
-from reliq.spark.columns import batch_of, row_of
+from reliq.spark.columns import batch_of
 from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions
 from reliq.store import Store
 
@@ -114,7 +114,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 after = min(first + _PAGE, part.after)
                 elements = store.call(self._claims.page(part.stream, part.batch, first, after))
                 if elements:
-                    yield batch_of([row_of(queue, element) for element in reversed(elements)])
+                    yield batch_of(queue, elements[::-1])
         finally:
             store.close()
 

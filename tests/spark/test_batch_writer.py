@@ -9,6 +9,7 @@ from pyspark.sql import functions as sql
 import reliq
 from reliq import ops
 from reliq.keys import QueueKeys
+from reliq.spark import register
 
 KEYS = QueueKeys("orders")
 
@@ -43,6 +44,16 @@ def test_every_row_becomes_a_message_once(spark, orders, app):
     assert len({message.id for message in messages}) == 2500
     assert orders.stats().counters["enqueued"] == 2500
     assert keys_left(app) == set()
+
+
+def test_the_url_may_come_from_the_session(session, orders, url):
+    session.conf.set("spark.reliq.secret.url", url)
+    try:
+        register(session)
+    finally:
+        session.conf.unset("spark.reliq.secret.url")
+    write(numbers(session, 5))
+    assert orders.stats().ready == 5
 
 
 def test_all_columns(spark, orders):

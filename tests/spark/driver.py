@@ -1,0 +1,51 @@
+"""Drivers to be killed: `python driver.py batch URL ROWS` and `python driver.py stream URL FOLDER`."""
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from reliq.spark import register
+
+
+def session(url: str) -> SparkSession:
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark, url)
+    return spark
+
+
+def batch(url: str, rows: int) -> None:
+    """Write the numbers below `rows`, under a name: the same job whenever it is run again."""
+    df = session(url).range(0, rows, 1, 2).selectExpr("to_json(struct(id AS order)) AS value")
+    df.write.format("reliq").options(queue="orders", job="load").mode("append").save()
+
+
+def stream(url: str, folder: str) -> None:
+    """Read the queue in micro-batches of 20, each into a file of its own, until it is empty."""
+
+    def write(df, number: int) -> None:
+        rows = [json.loads(row.value)["order"] for row in df.select("value").collect()]
+        hidden = Path(folder) / f".{number}"
+        hidden.write_text(json.dumps(rows))
+        hidden.rename(Path(folder) / f"{number}.json")
+
+    messages = session(url).readStream.format("reliq").options(queue="orders", maxMessagesPerBatch=20).load()
+    checkpoint = str(Path(folder) / "checkpoint")
+    query = messages.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    query.trigger(availableNow=True).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "batch":
+        batch(sys.argv[2], int(sys.argv[3]))
+    else:
+        stream(sys.argv[2], sys.argv[3])
