@@ -17,6 +17,7 @@ from pathlib import Path
 
 from reliq.app import Reliq
 from reliq.demo.app import QUEUE, RESULTS, count
+from reliq.demo.by_spark import missing, send_by_spark
 from reliq.embedded import EmbeddedRedis
 from reliq.keys import QueueKeys, new_owner
 from reliq.message import Message
@@ -110,7 +111,7 @@ class _Demo:
         everything.callback(self._stop_workers)
         everything.enter_context(_terminated_as_interrupted())
         print(f"{len(self._paths)} Python files of {sysconfig.get_path('stdlib')}, on {self._app.store.where}")
-        ids = self._queue.send_many([{"path": str(path)} for path in self._paths])
+        ids = self._send()
         started = time.monotonic()
         self._start_worker()
         self._start_worker()
@@ -118,6 +119,16 @@ class _Demo:
         seconds = time.monotonic() - started
         self._stop_workers()
         return self._report(ids, seconds)
+
+    def _send(self) -> list[str]:
+        """Half of the files from here, the other half from a Spark job, where there is a Spark."""
+        without = missing()
+        half = len(self._paths) if without else len(self._paths) // 2
+        print(without or f"{half} sent from here, {len(self._paths) - half} from a Spark job ...")
+        ids = self._queue.send_many([{"path": str(path)} for path in self._paths[:half]])
+        if half < len(self._paths):
+            ids += send_by_spark(self._app.url, QUEUE, self._paths[half:], self._results.parent)
+        return ids
 
     def _start_worker(self) -> None:
         self._workers.append(WorkerProcess(self._app.url, self._results, self._results.with_name("workers.log")))

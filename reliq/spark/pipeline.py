@@ -131,7 +131,8 @@ class _Session:
         spark: SparkSession = builder.getOrCreate()
         self._spark = spark
         spark.sparkContext.setLogLevel("OFF")
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # we print the sentence ourselves
+        for chatty in ("SQLQueryContextLogger", "py4j"):
+            logging.getLogger(chatty).setLevel(logging.CRITICAL)  # we print the sentence ourselves
         register(spark, url_from_environment(self._options.url))
         return spark
 
