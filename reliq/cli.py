@@ -183,11 +183,11 @@ def monitor(options: argparse.Namespace) -> int:
 
 def dev(options: argparse.Namespace) -> int:
     """Run an embedded Redis and a monitor in this terminal."""
-    from reliq.embedded import EmbeddedRedis
+    from reliq.embedded import EmbeddedRedis, data_folder
     from reliq_monitor import Monitor
 
     stopping = _stop_event()
-    with EmbeddedRedis(options.data, port=options.port) as server:
+    with EmbeddedRedis(options.data or data_folder(), port=options.port) as server:
         print(f"Redis    {server.url}   (data in {server.folder})")
         print(f"Monitor  running\n\nexport RELIQ_URL={server.url}\n\nCtrl-C ends it; the messages stay.", flush=True)
         Monitor(Store(server.url)).run(stopping)

@@ -1,6 +1,8 @@
 """A Redis of one's own: for `reliq dev`, the demo and tests. Loopback only, append-only file, gone with its parent."""
 
+import contextlib
 import os
+import random
 import re
 import shutil
 import socket
@@ -157,10 +159,12 @@ class EmbeddedRedis:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port below those that systems give to outgoing connections: one of these could take it while we restart."""
+    for port in random.sample(range(10_000, 32_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RedisUnavailable("no free port of 127.0.0.1 was found for the embedded Redis")
 
 
 def data_folder() -> Path:

@@ -129,7 +129,7 @@ def test_dev_brings_a_redis_that_keeps_its_messages(tmp_path):
         return line.split()[1]
 
     for expected in (0, 1):
-        with process("dev", "--data", str(tmp_path / "data")) as child:
+        with process("dev", folder=tmp_path) as child:
             queue = reliq.Reliq(started(child)).queue("q")
             assert queue.stats().ready == expected
             queue.send("x")
