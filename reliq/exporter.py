@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 import reliq
 from reliq.dead_letters import REASONS
-from reliq.errors import RedisUnsuitable, ReliqError
+from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.observe import PROCESS, Measurements, totals
 from reliq.overview import Reading, every_queue, read_queues
 from reliq.scaling import Demand
@@ -159,8 +159,11 @@ class Exporter(Collector):
         return encode(self.registry), content_type
 
     def serve(self, port: int, host: str) -> "Server":
-        """Answer /metrics on this port, from a thread; 0 = a free one."""
-        server, _ = start_http_server(port, host, self.registry)
+        """Answer /metrics on this port, from a thread; 0 = a free one. Raises InvalidSetting where it is taken."""
+        try:
+            server, _ = start_http_server(port, host, self.registry)
+        except (OSError, OverflowError) as error:
+            raise InvalidSetting(f"metrics cannot be served on {host}, port {port}: {error}") from None
         return Server(server)
 
 

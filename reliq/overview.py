@@ -7,11 +7,12 @@ from typing import Any
 from reliq import ops
 from reliq.keys import QUEUES, QueueKeys, check_name
 from reliq.message import Message, Undecodable
-from reliq.ops import Op, Steps, Transaction
+from reliq.ops import Counts, Op, Steps
 from reliq.queue import Stats
 
 GROUP = 100  #: queues a round trip
 _LOOKS = 3  #: at a queue whose consumers change while it is read
+_READS = 5  #: ops a queue
 
 #: Counters of messages that have left the queue for good.
 GONE = ("acked", "purged", "purged_dead", "trimmed", "cancelled")
@@ -64,46 +65,49 @@ def _look(names: Sequence[str]) -> Steps[list[Reading]]:
     if groups:
         consumers = yield [ops.members(keys.consumers) for keys in groups[0]]
     for place, group in enumerate(groups, 1):
-        reads = [_reads(keys, known) for keys, known in zip(group, consumers, strict=True)]
+        reads = [op for keys, known in zip(group, consumers, strict=True) for op in _reads(keys, known)]
         ahead = [ops.members(keys.consumers) for keys in groups[place]] if place < len(groups) else []
-        replies = yield Transaction((ops.server_time(), *(op for one in reads for op in one), *ahead))
-        now, at = replies[0], 1
-        for keys, known, one in zip(group, consumers, reads, strict=True):
-            readings.append(_reading(keys.queue, known, now, replies[at : at + len(one)]))
-            at += len(one)
-        consumers = replies[at:]
+        replies = yield [*reads, *ahead]
+        for at, (keys, known) in enumerate(zip(group, consumers, strict=True)):
+            readings.append(_reading(keys.queue, known, *replies[at * _READS : (at + 1) * _READS]))
+        consumers = replies[len(reads) :]
     return readings
 
 
 def _reads(keys: QueueKeys, consumers: Sequence[str]) -> list[Op[Any]]:
+    # Not a MULTI: a full Redis refuses even reads in one. The numbers that must agree come from one script; the
+    # consumers right before and after it tell whether it has looked into every list.
     return [
-        ops.command("LLEN", keys.messages),
-        ops.command("ZCARD", keys.delayed),
-        ops.command("ZCARD", keys.dead),
-        ops.read_hash(keys.counters),
-        ops.command("HMGET", keys.config, "paused", "max_length"),
-        ops.command("LINDEX", keys.messages, -1),
-        ops.command("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"),
         ops.members(keys.consumers),
-        *(ops.command("LLEN", keys.processing(consumer)) for consumer in consumers),
+        ops.stats(keys, consumers),
+        ops.members(keys.consumers),
+        ops.command("HGET", keys.config, "max_length"),
+        ops.command("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"),
     ]
 
 
-def _reading(queue: str, known: Sequence[str], now: int, replies: Sequence[Any]) -> Reading:
-    ready, delayed, dead, counters, (paused, max_length), oldest, first_due, consumers, *held = replies
+def _reading(
+    queue: str,
+    known: Sequence[str],
+    before: Sequence[str],
+    counts: Counts,
+    after: Sequence[str],
+    max_length: bytes | None,
+    first_due: Sequence[bytes],
+) -> Reading:
     return Reading(
         queue=queue,
-        ready=ready,
-        processing=sum(held),
-        delayed=delayed,
-        dead=dead,
-        oldest_ready_age=_age(queue, oldest, now),
-        consumers=len(consumers),
-        paused=paused is not None,
-        counters={name: int(count) for name, count in counters.items()},
-        overdue=max(0.0, (now - float(first_due[1])) / 1000) if first_due else 0.0,
+        ready=counts.ready,
+        processing=counts.processing,
+        delayed=counts.delayed,
+        dead=counts.dead,
+        oldest_ready_age=_age(queue, counts.oldest, counts.now),
+        consumers=len(after),
+        paused=counts.paused,
+        counters=counts.counters,
+        overdue=max(0.0, (counts.now - float(first_due[1])) / 1000) if first_due else 0.0,
         max_length=int(max_length or 0),
-        exact=set(consumers) <= set(known),
+        exact=set(known) >= {*before, *after},
     )
 
 

@@ -12,6 +12,7 @@ from reliq.exporter import MOST_QUEUES, Exporter
 from reliq.observe import Measurements
 from reliq.store import Store
 from reliq_monitor import Monitor
+from tests.workers import eventually
 
 DESIGN = (
     "messages_enqueued", "messages_deduplicated", "messages_rejected", "messages_claimed", "messages_acked",
@@ -117,14 +118,18 @@ def test_a_thousand_queues_are_scraped_within_a_second_and_no_more_are(app, url)
     for number in range(MOST_QUEUES + 1):
         app.queue(f"q{number:04}").send("x")
     exporter = Exporter(Store(url))
-    taken = []
-    for _ in range(3):
+
+    def seconds_of_a_scrape():
         started = time.perf_counter()
-        body, _ = exporter.render()
-        taken.append(time.perf_counter() - started)
+        exporter.render()
+        return time.perf_counter() - started
+
+    eventually(
+        lambda: seconds_of_a_scrape() <= 1.0, what="a scrape within a second, on a machine that does more than this"
+    )
+    body, _ = exporter.render()
     assert body.count(b"\nreliq_messages_enqueued_total{") == MOST_QUEUES
     assert b"\nreliq_queues 1001.0\n" in body
-    assert min(taken) <= 1.0
 
 
 def test_it_is_served_in_the_format_that_is_asked_for(url):
@@ -140,3 +145,13 @@ def test_it_is_served_in_the_format_that_is_asked_for(url):
 
 def test_a_version_is_told(url):
     assert values(scraped(Exporter(Store(url)))["reliq_build_info"]) == {(reliq.__version__,): 1}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no such host"])
+def test_an_address_that_cannot_be_served_is_refused_with_a_sentence(url, host):
+    exporter = Exporter(Store(url))
+    with (
+        exporter.serve(0, "127.0.0.1") as server,
+        pytest.raises(reliq.InvalidSetting, match="metrics cannot be served"),
+    ):
+        exporter.serve(server.port, host)

@@ -58,6 +58,19 @@ def test_an_element_that_does_not_decode_has_no_age(app):
     assert one(app).oldest_ready_age == 0.0
 
 
+def test_a_full_redis_can_still_be_looked_at(app, redis_server):
+    import redis
+
+    app.queue("orders").send_many(["a", "b"])
+    with redis.Redis(port=redis_server.port) as client:
+        client.config_set("maxmemory", "1")
+        try:
+            reading = one(app)
+        finally:
+            client.config_set("maxmemory", "0")
+    assert (reading.ready, reading.missing) == (2, 0)
+
+
 class Counting:
     """Steps, and how many requests they made."""
 
