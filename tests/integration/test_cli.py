@@ -130,7 +130,7 @@ def test_dev_brings_a_redis_that_keeps_its_messages(tmp_path):
 
     for expected in (0, 1):
         with process("dev", folder=tmp_path) as child:
-            queue = reliq.Reliq(started(child)).queue("q")
+            queue = reliq.Reliq(started(child), send_timeout=0.3).queue("q")
             assert queue.stats().ready == expected
             queue.send("x")
             child.send_signal(signal.SIGINT)
