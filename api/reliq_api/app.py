@@ -1,7 +1,5 @@
 """The application: everything put together, nothing decided."""
 
-import importlib
-import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,10 +7,11 @@ from fastapi import FastAPI
 
 import reliq
 from reliq import aio
+from reliq.app import eviction_allowed, url_from_environment
 from reliq.exporter import Exporter
 from reliq.observe import Measurements
 from reliq.store import Store
-from reliq_api import docs, problems
+from reliq_api import docs, problems, ui
 from reliq_api.auth import Guard
 from reliq_api.leases import Remembered
 from reliq_api.polls import Polls
@@ -62,19 +61,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(module.router)
     problems.install(app)
     docs.install(app)
-    _include_dashboard(app)
+    app.include_router(ui.router)
     return app
 
 
 def _application(settings: Settings) -> aio.Reliq:
-    known = aio.Reliq(settings.url, allow_eviction=settings.allow_eviction, max_body=settings.max_body)
-    store = BoundedStore(
-        known.url, settings.connections, allow_eviction=known.allow_eviction, timeout=settings.send_timeout
-    )
-    return aio.Reliq(known.url, allow_eviction=known.allow_eviction, max_body=settings.max_body, store=store)
-
-
-def _include_dashboard(app: FastAPI) -> None:
-    found = importlib.util.find_spec("reliq_api.ui")
-    if found is not None and found.origin is not None:
-        app.include_router(importlib.import_module("reliq_api.ui").router)
+    url, allow_eviction = url_from_environment(settings.url), eviction_allowed(settings.allow_eviction)
+    store = BoundedStore(url, settings.connections, allow_eviction=allow_eviction, timeout=settings.send_timeout)
+    return aio.Reliq(url, allow_eviction=allow_eviction, max_body=settings.max_body, store=store)

@@ -203,6 +203,8 @@ class ConfigChanges(Request):
 
 
 class QueueStats(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
     queue: QueueName
     ready: int
     processing: int

@@ -44,6 +44,11 @@ def test_the_numbers_of_a_queue_and_its_policy(call, service, orders):
     }
 
 
+def test_the_dashboard_is_at_the_root(service):
+    answer = service.get("/")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+
+
 def test_the_policy_is_changed_field_by_field(call, orders):
     assert call("PATCH", body={"max_length": 7, "dead_max_age": 60}).json()["max_length"] == 7
     assert call("PATCH", body={"max_length": None}).json() == {

@@ -7,7 +7,8 @@ from fastapi import Request
 
 from reliq import aio, ops
 from reliq.keys import QUEUES
-from reliq.queue import Config, Stats
+from reliq.overview import read_queues
+from reliq.queue import Config
 from reliq_api import schemas
 from reliq_api.docs import failures
 from reliq_api.problems import Problem
@@ -30,11 +31,8 @@ async def list_queues(request: Request) -> schemas.QueueList:
     reliq: aio.Reliq = request.app.state.reliq
     access = request.state.access
     names = [name for name in await reliq.queues() if access.may_see(name)]
-    return schemas.QueueList(queues=[_stats(await reliq.queue(name).stats()) for name in names])
-
-
-def _stats(stats: Stats) -> schemas.QueueStats:
-    return schemas.QueueStats(**asdict(stats))
+    readings = await reliq.store.run(read_queues(names))
+    return schemas.QueueList(queues=[schemas.QueueStats.model_validate(reading) for reading in readings])
 
 
 def _config(config: Config) -> schemas.QueueConfig:
