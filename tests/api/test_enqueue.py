@@ -1,6 +1,7 @@
 """POST .../messages: what goes in is what a consumer gets."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -142,6 +143,15 @@ def test_the_same_request_is_answered_the_same_again_and_marked(post, orders):
     assert first.content == second.content
     assert "idempotency-replayed" not in first.headers
     assert second.headers["idempotency-replayed"] == "true"
+    assert orders.stats().ready == 1
+
+
+def test_the_same_request_sent_at_the_same_time_is_enqueued_once(post, orders):
+    with ThreadPoolExecutor(16) as pool:
+        sent = [pool.submit(post, "messages", {"body": 1}, headers={"idempotency-key": "k"}) for _ in range(16)]
+    answers = [one.result() for one in sent]
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    assert len({answer.json()["id"] for answer in answers if answer.status_code == 201}) == 1
     assert orders.stats().ready == 1
 
 

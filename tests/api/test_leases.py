@@ -63,6 +63,15 @@ def test_an_empty_queue_gives_no_lease_and_leaves_nothing_behind(post, orders):
     assert orders.stats().consumers == 0
 
 
+def test_a_lease_has_no_more_than_an_answer_can_carry(post, orders):
+    ids = orders.send_many([b"%03d" % number + b"x" * 250_000 for number in range(60)])
+    _, first = leased(post, limit=100)
+    _, second = leased(post, limit=100)
+    assert first + second == ids
+    assert len(first) == 33
+    assert orders.stats().counters["released"] == 27
+
+
 def test_every_verb_of_settle(post, orders):
     orders.send_many([{"n": number} for number in range(5)])
     lease, ids = leased(post)

@@ -2,7 +2,9 @@
 
 from fastapi import Request, Response
 
+from reliq.consumer import released
 from reliq.keys import QueueKeys
+from reliq.message import Message
 from reliq.settings import BATCH_LARGEST
 from reliq_api import leases, schemas
 from reliq_api.bodies import encode, leased
@@ -11,6 +13,8 @@ from reliq_api.leases import Outcome
 from reliq_api.polls import Poll
 from reliq_api.problems import Problem
 from reliq_api.route import call_router, needs
+
+ANSWER_LARGEST = 8 * 1024 * 1024  #: bytes of bodies in one answer
 
 router = call_router("leases")
 
@@ -23,13 +27,15 @@ router = call_router("leases")
     openapi_extra=needs("consume"),
 )
 async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request: Request) -> Response:
-    """Up to `limit` messages, oldest first; an empty list when none came within `wait` seconds.
+    """Up to `limit` messages (and 8 MiB), oldest first; an empty list when none came within `wait` seconds.
 
     They are nobody else's until they are settled or the lease ends; then the monitor gives them to another consumer.
     """
     state = request.app.state
     poll = Poll(queue, wanted.limit, wanted.lease, wanted.wait)
-    messages = await state.polls.take(poll, lambda: _gone(request))
+    messages, surplus = _fitting(await state.polls.take(poll, lambda: _gone(request)))
+    if surplus:  # the oldest is handed back last, and so taken first
+        await state.reliq.store.run(poll.holdings.settle((), [released(message) for message in reversed(surplus)]))
     identity = poll.holdings.consumer if messages else None
     if identity is not None:
         state.remembered.add(identity, messages)
@@ -39,6 +45,16 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
         "messages": [leased(message, wanted.encoding) for message in messages],
     }
     return Response(encode(answer), media_type="application/json")
+
+
+def _fitting(messages: list[Message]) -> tuple[list[Message], list[Message]]:
+    """Those that fit into one answer, at least one, and the others."""
+    size = 0
+    for place, message in enumerate(messages):
+        size += len(message.body)
+        if place and size > ANSWER_LARGEST:
+            return messages[:place], messages[place:]
+    return messages, []
 
 
 async def _gone(request: Request) -> None:
