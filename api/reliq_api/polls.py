@@ -113,7 +113,7 @@ class Poller:
     def hurry(self) -> None:
         for poll in self._waiting:
             poll.until = time.monotonic()
-            if poll is not self._served:
+            if poll is not self._served and not poll.answer.done():
                 poll.answer.set_result([])
         self._waiting = deque(poll for poll in self._waiting if poll is self._served)
 

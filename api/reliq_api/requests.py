@@ -31,6 +31,9 @@ class BoundedRequest(Request):
         super().__init__(scope, receive)
         self._largest = largest
         self._patience = patience
+        # A stream may take its time. Anything else that comes a byte at a time only holds a connection.
+        total = 2 * patience if largest <= REQUEST_LARGEST else float("inf")
+        self._until = asyncio.get_running_loop().time() + total
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The body, piece by piece. Raises Problem when it is too large, or nothing comes for too long."""
@@ -49,11 +52,14 @@ class BoundedRequest(Request):
                 yield part
 
     async def _next(self) -> Message:
+        patience = asyncio.get_running_loop().time() + self._patience
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout_at(min(patience, self._until)):
                 message = await self.receive()
         except TimeoutError:
-            raise Problem("request_timeout", f"no byte of the body came for {self._patience:g} s") from None
+            raise Problem(
+                "request_timeout", f"the body did not come: {self._patience:g} s of silence, or slow"
+            ) from None
         if message["type"] == "http.disconnect":
             raise Problem("request_timeout", "the client went away before its body had come")
         return message
