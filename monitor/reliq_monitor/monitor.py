@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reliq import ops, settings
-from reliq.errors import RedisUnsuitable, ReliqError
+from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
 from reliq.keys import LEADER, QUEUES, QueueKeys, is_name
 from reliq.observe import Measurements
 from reliq.ops import Steps
@@ -82,7 +82,10 @@ class Monitor:
 
     def finish_staged(self) -> int:
         """Finish staged jobs whose leader died; how many messages became visible."""
-        return self._store.run(finish_staged(self._known_queues()), self._link)
+        moved = self._store.run(finish_staged(self._known_queues()), self._link)
+        if moved:
+            log.info("made visible=%d messages of committed jobs", moved)
+        return moved
 
     def tidy(self) -> None:
         """Trim dead letters as the queues' policies say, and forget producers that fell silent."""
@@ -137,7 +140,10 @@ class Monitor:
 
     def _lead(self) -> Steps[bool]:
         milliseconds = ops.milliseconds(max(_LEADER_FOR, 1.6 * self._interval))
-        if (yield ops.command("SET", LEADER, self._id, "NX", "PX", milliseconds)):
+        try:
+            if (yield ops.command("SET", LEADER, self._id, "NX", "PX", milliseconds)):
+                return True
+        except QueueFull:  # a full Redis takes no new key, and needs its monitors most: they all lead
             return True
         holder = yield ops.command("GET", LEADER)
         if holder != self._id.encode():

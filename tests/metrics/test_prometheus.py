@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections import Counter
@@ -15,12 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import redis
 import yaml
 
 import reliq
 from reliq.embedded import EmbeddedRedis, _free_port
-from reliq.exporter import Exporter
-from reliq.observe import Measurements
 from reliq.overview import read_queues
 from reliq.store import Store
 from tests.metrics.conftest import ROOT, program
@@ -107,22 +107,19 @@ def configuration(folder: Path, targets: dict[str, int]) -> Path:
 
 
 @contextlib.contextmanager
-def services(folder: Path, server: EmbeddedRedis) -> Iterator[Prometheus]:
-    """Two worker processes, a monitor, an exporter as the API has it, and Prometheus."""
+def services(folder: Path, server: EmbeddedRedis) -> Iterator[tuple[Prometheus, str]]:
+    """Two worker processes, a monitor, the API, and Prometheus."""
     targets = {name: _free_port() for name in ("worker", "monitor", "api")}
     port = _free_port()
     command, local = (sys.executable, "-m", "reliq"), ("--metrics-host", "127.0.0.1", "--quiet")
     environment = {"RELIQ_URL": server.url, "SHOP_HISTORY": str(folder / "history"), "PYTHONPATH": str(ROOT)}
-    http = Measurements()
-    for status in (200, 200, 500):
-        http.answered("POST", "/v1/queues/{queue}/messages", status, 0.004)
     with (
         process(
             *command, "worker", "shop:app", "--processes", "2", "--no-monitor", *local,
             "--metrics-port", str(targets["worker"]), **environment,
         ),
         process(*command, "monitor", *local, "--metrics-port", str(targets["monitor"]), **environment),
-        Exporter(Store(server.url), [http]).serve(targets["api"], "127.0.0.1"),
+        process(*command, "api", "--port", str(targets["api"]), "--quiet", **environment),
         process(
             program("prometheus"), f"--config.file={configuration(folder, targets)}", "--log.level=error",
             f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}",
@@ -136,9 +133,7 @@ def services(folder: Path, server: EmbeddedRedis) -> Iterator[Prometheus]:
             return False
 
         eventually(all_up, what="Prometheus scrapes all")
-        http.answered("GET", "/v1/queues", 200, 0.02)
-        http.answered("POST", "/v1/queues/{queue}/messages", 500, 0.004)
-        yield prometheus
+        yield prometheus, f"http://127.0.0.1:{targets['api']}"
 
 
 def begin(app: reliq.Reliq, prometheus: Prometheus) -> None:
@@ -168,6 +163,21 @@ def kill_workers(app: reliq.Reliq) -> None:
     fragile.send("poison")
     fragile.send_many(["killer"] + ["good"] * 21)
     eventually(lambda: gone(fragile) == SENT["fragile"] - 1 and fragile.stats().dead == 1, what="fragile is worked off")
+
+
+def fail_over_http(server: EmbeddedRedis, prometheus: Prometheus, api: str) -> None:
+    """Sends that a full Redis refuses: one to be seen by Prometheus, and one more to be an increase."""
+    failures = 'sum(reliq_http_request_seconds_count{status=~"5.."})'
+    for count in (1, 2):
+        with redis.Redis(port=server.port) as client:
+            client.config_set("maxmemory", "1")
+            sending = urllib.request.Request(
+                f"{api}/v1/queues/orders/messages", b'{"body": 1}', {"Content-Type": "application/json"}
+            )
+            with pytest.raises(urllib.error.HTTPError, match=r"507|503"):
+                urllib.request.urlopen(sending, timeout=10)
+            client.config_set("maxmemory", "1gb")
+        eventually(lambda count=count: prometheus.number(failures) == count, what="the failure is scraped")
 
 
 def gone(queue: reliq.queue.Queue) -> int:
@@ -203,13 +213,14 @@ def settled(prometheus: Prometheus, ended: float) -> bool:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = tmp_path_factory.mktemp("prometheus")
-    with EmbeddedRedis(settings=("--maxmemory", "1gb")) as server, services(folder, server) as prometheus:
+    with EmbeddedRedis(settings=("--maxmemory", "1gb")) as server, services(folder, server) as (prometheus, api):
         app = reliq.Reliq(server.url)
         begin(app, prometheus)
         sent_at = time.time()
         lose_a_lease(app)
         kill_workers(app)
         work(app)
+        fail_over_http(server, prometheus, api)
         ended = time.time()
         eventually(lambda: settled(prometheus, ended), what="Prometheus has seen the end")
         lines = [line.split() for line in (folder / "history").read_text().splitlines()]

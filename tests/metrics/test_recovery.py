@@ -1,8 +1,10 @@
 """How long a message of a vanished holder was away: from when the holder was last there until it was back."""
 
+import threading
 import time
 
 import pytest
+import redis
 
 import reliq
 from reliq import ops
@@ -99,3 +101,19 @@ def test_one_that_came_back_counts_anew(liveness):
 def test_where_connections_are_not_told_the_deadline_counts(liveness):
     assert look(liveness, None, 2000, 1000) == []
     assert look(liveness, None, 2000, 2500) == [(False, 2000)]
+
+
+def test_a_monitor_works_on_while_redis_is_full(app, url, redis_server):
+    abandoned(app, url, lease=1.0)
+    measurements, stopping = Measurements(), threading.Event()
+    monitor = threading.Thread(target=Monitor(Store(url), 0.05, measurements).run, args=(stopping,))
+    with redis.Redis(port=redis_server.port) as client:
+        client.config_set("maxmemory", "1")
+        monitor.start()
+        try:
+            eventually(lambda: recoveries(measurements), what="it takes back what the vanished consumer held")
+        finally:
+            client.config_set("maxmemory", "0")
+            stopping.set()
+            monitor.join()
+    assert recoveries(measurements)["orders",][0] == 3
