@@ -76,7 +76,8 @@ def dry_run(browser: Browser, base: str) -> str:
 def picture(browser: Browser, address: str, file: Path, options: dict[str, object]) -> None:
     context = browser.new_context(device_scale_factor=1, **options)
     page: Page = context.new_page()
-    page.goto(address)
+    answer = page.goto(address)
+    assert answer is not None and answer.ok, f"{address} is no page"
     page.screenshot(path=file, full_page="dead" not in file.name)  # a list: its first screenful says it all
     context.close()
 

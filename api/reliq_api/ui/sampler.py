@@ -4,6 +4,7 @@ Nothing is written to Redis for it. A restart begins a new history, and two API 
 """
 
 import asyncio
+import logging
 import time
 from array import array
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from reliq.overview import every_queue, read_queues
 from reliq.queue import Stats
 from reliq.store import AioStore
 from reliq_api.problems import of_error
+
+log = logging.getLogger("reliq.api.ui")
 
 PERIOD = 2.0  #: seconds between two samples
 SHARE = 0.1  #: of its time at most is spent sampling: with very many queues the period grows
@@ -121,6 +124,9 @@ class Sampler:
                 self.error = ""
             except ReliqError as error:  # the plots get a gap, the pages say why
                 self.error = of_error(error).detail
+            except Exception:  # a fault of ours must not end the history
+                log.exception("the dashboard could not read the queues")
+                self.error = "The queues could not be read; the log of the service says more."
             took = time.monotonic() - started
             await asyncio.sleep(max(self._period - took, took / SHARE - took))
 
