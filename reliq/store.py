@@ -154,7 +154,7 @@ class Store:
         self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
     ) -> None:
         """`connect` makes a redis-py connection; given by tests that bring a server of their own."""
-        target = Target(url)
+        self._target = target = Target(url)
         self.where = target.where
         self.new_connection = connect or target.factory(aio=False)
         self.timeout = timeout
@@ -230,15 +230,23 @@ class Store:
 
     def redirect(self, url: str, connect: Any = None) -> None:
         """Use another server from now on: for a command line that overrides what a module says, and for tests."""
-        target = Target(url)
+        self._target = target = Target(url)
         self.where = target.where
         self.new_connection = connect or target.factory(aio=False)
         self._checked = connect is not None
         self.close()
 
     def close(self) -> None:
+        """Close the idle connections; the next call opens new ones."""
         while self._idle:
             self._idle.pop().close()
+        for sentinel in self._target.sentinels:
+            sentinel.close()
+
+
+def unchecked_store(url: str) -> Store:
+    """A store that also speaks to servers that must not hold a queue: to say why."""
+    return Store(url, connect=Target(url).factory(aio=False))
 
 
 # --- asyncio ---------------------------------------------------------------------------------------------------------
@@ -318,7 +326,7 @@ class AioStore:
     def __init__(
         self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
     ) -> None:
-        target = Target(url)
+        self._target = target = Target(url)
         self.where = target.where
         self.new_connection = connect or target.factory(aio=True)
         self.timeout = timeout
@@ -381,5 +389,8 @@ class AioStore:
         return AioLink(self, name)
 
     async def close(self) -> None:
+        """Close the idle connections; the next call opens new ones."""
         while self._idle:
             await self._idle.pop().close()
+        for sentinel in self._target.sentinels:
+            await sentinel.aclose()

@@ -249,6 +249,7 @@ class Target:
                 f"Redis URL {self.where!r}: use redis://, rediss:// (TLS), unix:// or redis+sentinel://host:port/service/db"
             )
         self._url = url
+        self.sentinels: list[Any] = []  #: redis-py's clients that ask for the master; to be closed at the end
         self._sentinel = scheme.endswith("+sentinel")
 
     def factory(self, aio: bool) -> Callable[[], Any]:
@@ -284,6 +285,7 @@ class Target:
         if parts.scheme == "rediss+sentinel":
             login["ssl"] = True  # type: ignore[assignment]
         sentinel = module.sentinel.Sentinel(hosts, sentinel_kwargs={"socket_timeout": settings.SOCKET_MARGIN})
+        self.sentinels = sentinel.sentinels
         return sentinel.master_for(service, db=int(database or 0), **options, **login).connection_pool
 
 

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -56,7 +57,7 @@ class Shared:
         self.probation = threading.Lock()  #: at most one redelivered message runs in a process: see reclaim
 
 
-class Loop:
+class Loop(ABC):
     """What the loops with and without a pool have in common."""
 
     def __init__(
@@ -107,8 +108,9 @@ class Loop:
             log.warning("queue=%s left without saying so: %s", self.handler.queue, error)
         self._link.close()
 
+    @abstractmethod
     def _step(self) -> None:
-        raise NotImplementedError
+        """Settle, claim, and run or start what came."""
 
     def _finished(self) -> bool:
         return not (self._acks or self._moves or self.unstarted)
