@@ -19,10 +19,10 @@ import reliq
 from reliq import logs, settings
 from reliq.app import Application, eviction_allowed, url_from_environment
 from reliq.dead_letters import REASONS, DeadLetter
-from reliq.errors import ReliqError
+from reliq.errors import RedisUnavailable, ReliqError
 from reliq.observe import Measurements
 from reliq.progress import Progress
-from reliq.store import Store
+from reliq.store import Store, unchecked_store
 
 BAD_USAGE = 2
 
@@ -244,6 +244,24 @@ def stats(options: argparse.Namespace) -> int:
     return 0
 
 
+def doctor(options: argparse.Namespace) -> int:
+    """Say what this Redis means for the messages in it; exit 0, 1 (warnings, with --strict), 2 (failures)."""
+    from reliq.doctor import examine, unreachable
+
+    store = unchecked_store(url_from_environment(options.url))
+    try:
+        report = store.run(examine())
+    except RedisUnavailable as error:
+        report = unreachable(error)
+    if options.json:
+        print(json.dumps(report.as_dict()))
+    for finding in () if options.json else report.findings:
+        print(f"{finding.level:8} {finding.subject:12} {finding.fact}\n{'':22}{finding.meaning}")
+        if finding.change:
+            print(f"{'':22}-> {finding.change}")
+    return report.exit_status(options.strict)
+
+
 def top(options: argparse.Namespace) -> int:
     """Show the queues live, until Ctrl-C."""
     from reliq.top import watch
@@ -451,6 +469,9 @@ def _parser() -> argparse.ArgumentParser:
 
     one = _command(commands, "stats", stats, "how many messages are where", json_too=True)
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
+
+    one = _command(commands, "doctor", doctor, "what this Redis may lose, and what to change", json_too=True)
+    one.add_argument("--strict", action="store_true", help="exit 1 when there are warnings")
 
     one = _command(commands, "top", top, "the queues, live: where messages are, how many come and go")
     one.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two frames (default 2)")

@@ -340,6 +340,11 @@ def read_hash(key: str) -> Op[dict[str, str]]:
     return Op(("HGETALL", key), _read_hash)
 
 
+def server_setting(name: str) -> Op[dict[str, str]]:
+    """What CONFIG GET answers; empty where the server has no such setting."""
+    return Op(("CONFIG", "GET", name), _read_hash)
+
+
 def _read_hash(reply: Any) -> dict[str, str]:
     if isinstance(reply, dict):  # RESP3
         return {name.decode(): value.decode() for name, value in reply.items()}
