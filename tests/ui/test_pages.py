@@ -1,5 +1,6 @@
 """The dashboard over plain HTTP: what it shows, what it does, what it refuses."""
 
+import asyncio
 import re
 import time
 from html import unescape
@@ -12,6 +13,8 @@ from markupsafe import escape
 import reliq
 from reliq import ops
 from reliq.keys import QueueKeys
+from reliq_api.app import create_app
+from reliq_api.settings import Settings
 from reliq_api.ui.guard import POLICY
 from tests.ui.dying import bury
 
@@ -295,6 +298,27 @@ def test_a_notice_says_only_what_the_dashboard_says(app, client):
     text = client.get("/queues/orders?notice=purged&count=<b>").text
     assert "Removed for good: some." in text
     assert 'class="notice"' not in client.get("/queues/orders?notice=<b>pwned").text
+
+
+def test_behind_a_proxy_that_cuts_a_prefix_off_every_address_has_it(app, url):
+    bury(app, "orders", [1])
+
+    async def fetched() -> list[httpx.Response]:
+        service = create_app(Settings(url=url))
+        transport = httpx.ASGITransport(service, root_path="/reliq")
+        async with (
+            service.router.lifespan_context(service),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            paths = ("/", "/queues/orders", "/queues/orders/dead", "/queues/orders/purge")
+            return [await client.get(path) for path in paths] + [await client.post("/queues/orders/pause")]
+
+    *pages, posted = asyncio.run(fetched())
+    for page in pages:
+        addresses = re.findall(r'(?:href|src|action|formaction)="([^"]+)"', page.text)
+        assert page.status_code == 200
+        assert [one for one in addresses if not one.startswith(("/reliq/", "#main", "?span="))] == []
+    assert posted.headers["location"] == "/reliq/queues/orders?notice=paused"
 
 
 def test_a_body_is_downloaded_as_a_file_and_never_as_a_page(app, client):

@@ -25,7 +25,7 @@ SHARE = 0.1  #: of its time at most is spent sampling: with very many queues the
 FINE = 150  #: samples kept at full resolution: 5 minutes
 COARSE = 240  #: samples kept of every 15th: 2 hours
 COARSE_EVERY = 15
-QUEUES_LARGEST = 1000  #: queues with a history; about 30 MB
+QUEUES_LARGEST = 1000  #: queues with a history; about 34 MB
 
 MEASURES = ("at", "ready", "processing", "delayed", "dead", "oldest", "into", "out", "failed")
 
