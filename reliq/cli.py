@@ -269,6 +269,18 @@ def top(options: argparse.Namespace) -> int:
     return watch(_store(options), options.interval, options.once, _stop_event())
 
 
+def audit(options: argparse.Namespace) -> int:
+    """Check the queues' books; exit 1 when messages are missing or too many."""
+    from reliq_monitor.audit import audit, balanced
+
+    books = _store(options).run(audit(options.queues))
+    if options.json:
+        print(json.dumps([book.summary() for book in books]))
+    else:
+        print("\n".join(book.line() for book in books) or "there are no queues")
+    return 0 if balanced(books) else 1
+
+
 def pause(options: argparse.Namespace) -> int:
     _app(options).queue(options.queue).pause()
     return _say(options, f"{options.queue} is paused: nothing is started, sends go on", paused=True)
@@ -472,6 +484,11 @@ def _parser() -> argparse.ArgumentParser:
 
     one = _command(commands, "doctor", doctor, "what this Redis may lose, and what to change", json_too=True)
     one.add_argument("--strict", action="store_true", help="exit 1 when there are warnings")
+
+    one = _command(
+        commands, "audit", audit, "is every message that was enqueued here, or counted as gone?", json_too=True
+    )
+    one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
 
     one = _command(commands, "top", top, "the queues, live: where messages are, how many come and go")
     one.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two frames (default 2)")

@@ -24,20 +24,24 @@ class Metering:
 
     def __init__(self, handlers: Handlers, options: Options, processes: int) -> None:
         self.own = Measurements()
-        self._every = [self.own]
+        self._processes = processes
         self._slots = {
             one.queue: processes * (options.concurrency if one.is_async else options.threads) for one in handlers
         }
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: Any = None
-        if processes > 1:
-            self._folder = tempfile.TemporaryDirectory(prefix="reliq-metrics-")
-            os.environ[FOLDER] = self._folder.name
-            self._every += [_shared(self._folder.name, place, self._slots) for place in range(processes)]
 
     def serve(self, store: Store, port: int, host: str, monitor: Any = None) -> None:
-        """Answer /metrics there; `monitor`: the one that runs in this process."""
-        self._server = exporter_class()(store, self._every, slots=self._slots, monitor=monitor).serve(port, host)
+        """Answer /metrics there, and have the processes measure that start from now on.
+
+        `monitor`: the one that runs in this process.
+        """
+        every = [self.own]
+        if self._processes > 1:
+            self._folder = tempfile.TemporaryDirectory(prefix="reliq-metrics-")
+            os.environ[FOLDER] = self._folder.name
+            every += [_shared(self._folder.name, place, self._slots) for place in range(self._processes)]
+        self._server = exporter_class()(store, every, slots=self._slots, monitor=monitor).serve(port, host)
 
     def __enter__(self) -> Self:
         return self
@@ -52,7 +56,7 @@ class Metering:
 
 def of_this_child(handlers: Handlers, place: int) -> Measurements | None:
     """Where the worker process at this place measures, if its parent asked for it."""
-    folder = os.environ.get(FOLDER)
+    folder = os.environ.pop(FOLDER, None)
     return _shared(folder, place, {one.queue: 1 for one in handlers}) if folder else None
 
 

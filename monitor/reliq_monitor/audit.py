@@ -1,0 +1,64 @@
+"""The audit: every message that was ever enqueued is here, or counted as gone. The equation is `Reading.missing`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reliq.ops import Steps
+from reliq.overview import GONE, Reading, every_queue, read_queues
+
+_STATES = ("ready", "processing", "delayed", "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """One queue's."""
+
+    queue: str
+    enqueued: int
+    gone: dict[str, int]
+    here: dict[str, int]
+    missing: int | None  #: None: its consumers kept changing while it was read
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.missing is None:
+            return "not sure: its consumers keep changing, ask again"
+        if self.missing == 0:
+            return "balanced"
+        return f"{self.missing} MISSING" if self.missing > 0 else f"{-self.missing} that were never enqueued"
+
+    def summary(self) -> dict[str, Any]:
+        """What a program reads."""
+        return {
+            "queue": self.queue, "enqueued": self.enqueued, "gone": self.gone, "here": self.here,
+            "missing": self.missing,
+        }  # fmt: skip
+
+    def line(self) -> str:
+        """What a person reads."""
+        gone, here = sum(self.gone.values()), sum(self.here.values())
+        return f"{self.queue:30} {self.enqueued:>11} enqueued = {gone} gone + {here} here: {self.verdict}"
+
+
+def audit(names: Sequence[str] = ()) -> Steps[list[Book]]:
+    """The books of these queues, or of all."""
+    wanted = names or (yield from every_queue())
+    readings = yield from read_queues(wanted)
+    return [_book(reading) for reading in readings]
+
+
+def balanced(books: Sequence[Book]) -> bool:
+    """Whether nothing is known to be missing, nor to be there twice."""
+    return not any(book.missing for book in books)
+
+
+def _book(reading: Reading) -> Book:
+    return Book(
+        queue=reading.queue,
+        enqueued=reading.counters.get("enqueued", 0),
+        gone={name: reading.counters.get(name, 0) for name in GONE},
+        here={state: getattr(reading, state) for state in _STATES},
+        missing=reading.missing if reading.exact else None,
+    )
