@@ -45,6 +45,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         self._claims = Claims(options.keys, options.lease)
+        self._acked = 0  #: the last batch that is surely acked
         self._budget: int | None = None  #: messages that Trigger.AvailableNow has left to claim
         self._store_: Store | None = None
         self._heartbeat: Heartbeat | None = None
@@ -93,8 +94,9 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "the others are back in the queue and come again",
                 end["batch"], end["messages"], lengths[-1], self._options.lease,
             )  # fmt: skip
-        for batch in batches:
-            self._keep(stream, batch)
+        for batch, length in zip(batches, lengths, strict=True):
+            if length:
+                self._keep(stream, batch)
         return [
             BatchSlice(stream, batch, first, min(first + size, length))
             for batch, length in zip(batches, lengths, strict=True)
@@ -120,8 +122,10 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Ack what the query is done with."""
-        if end["batch"]:
-            self._store.run(self._claims.ack(end["stream"], end["batch"]))
+        if end["batch"] == self._acked:
+            return  # an idle query asks for the next offset a hundred times a second
+        self._store.run(self._claims.ack(end["stream"], end["batch"]))
+        self._acked = end["batch"]
         done = {consumer_of(end["stream"], batch) for batch in range(end["batch"] + 1)}
         self._leases = [lease for lease in self._leases if lease.consumer not in done]
 

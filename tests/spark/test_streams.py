@@ -174,7 +174,7 @@ def test_a_batch_that_is_replayed_has_the_same_messages(spark, orders, folders):
     def query():
         return from_reliq(spark, maxMessagesPerBatch=100).writeStream.foreachBatch(die_after_writing)
 
-    with pytest.raises(StreamingQueryException):
+    with pytest.raises(StreamingQueryException, match="the driver dies here"):
         run(query(), folders)
     orders.send({"order": 999})
     stats = orders.stats()
@@ -190,9 +190,9 @@ def test_the_monitor_leaves_a_stopped_stream_its_batch_until_the_lease_ends(spar
     orders.send_many([{"order": number} for number in range(10)])
 
     def die(batch, number):
-        raise RuntimeError
+        raise RuntimeError("dies here")
 
-    with pytest.raises(StreamingQueryException):
+    with pytest.raises(StreamingQueryException, match="dies here"):
         run(from_reliq(spark, lease="2h").writeStream.foreachBatch(die), folders)
     monitor = Monitor(Store(url))
     monitor.scan()
@@ -249,6 +249,7 @@ def kill_at_every_step(spark, orders, folders, batches, kills):
     """A query of many micro-batches, killed before, within and after the sink's write, and once more in between."""
     orders.send_many([{"order": number} for number in range(batches * 20)])
     left = {"kills": kills, "calls": 0}
+    deaths: list[str] = []
 
     def write(batch, number):
         left["calls"] += 1
@@ -265,9 +266,10 @@ def kill_at_every_step(spark, orders, folders, batches, kills):
     for _ in range(kills + 1):
         try:
             run(from_reliq(spark, maxMessagesPerBatch=20).writeStream.foreachBatch(write), folders)
-        except StreamingQueryException:
-            continue
-    assert left["kills"] == 0
+        except StreamingQueryException as error:
+            deaths.append(str(error))
+    assert len(deaths) == kills
+    assert all("before the write" in death or "after the write" in death for death in deaths)
     assert written(folders) == list(range(batches * 20))
     stats = orders.stats()
     assert (stats.ready, stats.processing, stats.counters["acked"]) == (0, 0, batches * 20)
