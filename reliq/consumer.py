@@ -19,6 +19,8 @@ from reliq.ops import Move, Steps
 from reliq.settings import Duration, seconds, whole
 from reliq.store import Store
 
+_PAUSE_LOOK = 0.2  #: seconds after which a paused queue is looked at again
+
 
 class Holdings:
     """The steps of one consumer. Its callers run them one at a time."""
@@ -30,8 +32,11 @@ class Holdings:
         self.held: dict[bytes, Message] = {}  #: by element, as the processing list has them
         self.buried: list[Move] = []  #: put into the dead letters on claiming, because expired or undecodable
         self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
+        self._arrived: list[Message] = []  #: taken, and not handed to the caller yet
+        self._dying: list[Move] = []  #: taken, and not put into the dead letters yet
         self._afresh = False  #: the life before this one ended with a lost lease
         self._registered = False
+        self._paused = False  #: what the latest claim said
         self._uncertain = False  #: an answer was lost: the list may hold what we do not know of
         self._uncounted = 0  #: moved by BLMOVE, which moves no counter
 
@@ -51,63 +56,43 @@ class Holdings:
         """Settle, and claim up to `limit` next messages in the same step.
 
         Answers the codes (d, a or l a message, acks first) and the messages claimed. After an error nothing is
-        forgotten: the same call may be repeated.
+        forgotten: the same call may be repeated, and messages that had been taken come with the next claim.
         """
-        if limit and not self._registered:
-            yield [
-                ops.announce(self.keys.queue),
-                ops.register(self.keys, self.consumer, self.lease),
-            ]
-            self._registered = True
-            if self._afresh:
-                yield from self._count_lost_lease()
-        if limit and self._uncertain:
-            adopted = yield from self._read_back()
-            if adopted:
-                codes, _ = yield from self.settle(acks, moves)
-                return codes, adopted
-        if not acks and not moves and not self._uncounted:
-            if not limit:
-                return "", []
-            request = ops.claim(self.keys, self.consumer, self.lease, limit)
+        if limit:
+            yield from self._be_ready()
+        limit_now = 0 if self._arrived else limit
+        if acks or moves or self._uncounted:
+            request = ops.settle(self.keys, self.consumer, self.lease, acks, moves, limit_now, self._uncounted)
+        elif limit_now:
+            request = ops.claim(self.keys, self.consumer, self.lease, limit_now)
         else:
-            request = ops.settle(self.keys, self.consumer, self.lease, acks, moves, limit, self._uncounted)
+            return "", self._hand_out() if limit else []
         answer: ops.Claimed = yield from self._ask(request)
         self._uncounted = 0
         for element in acks:
             self.held.pop(element, None)
         for move in moves:
             self.held.pop(move.element, None)
-        if answer.status == "lost":
-            self.end_life()
-            return answer.codes, []
-        messages = yield from self._accept(answer.elements, answer.now)
-        return answer.codes, messages
+        yield from self._take(answer)
+        return answer.codes, self._hand_out() if limit else []
 
     def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
         """Wait for a message, at most `timeout` seconds; then take up to `limit` in the same round trip."""
-        if not self._registered or self._uncertain:
+        if self._paused:  # BLMOVE knows no pause
+            yield ops.Sleep(min(timeout, _PAUSE_LOOK))
+        if self._paused or self._arrived or self._uncertain or not self._registered:
             messages = yield from self.claim(limit)
-            if messages or not self._registered:
+            if messages or self._paused or not self._registered:
                 return messages
         more = ops.claim(self.keys, self.consumer, self.lease, limit - 1)
         try:
             moved, answer = yield from self._ask([ops.block(self.keys, self.consumer, timeout), more])
         except QueueFull:  # a full Redis refuses BLMOVE, but not the claim behind it: read back what that has moved
-            self._uncertain = True
             yield ops.Sleep(min(timeout, 0.1))
             return (yield from self.claim(limit))
-        if answer.status == "lost":
-            self.end_life()
-            return []
-        if moved is None:
-            return (yield from self._accept(answer.elements, answer.now))
-        self._uncounted += 1
-        messages = yield from self._accept([moved, *answer.elements], answer.now)
-        if answer.status == "paused":
-            yield from self.settle((), [released(message) for message in messages])
-            return []
-        return messages
+        yield from self._take(answer, moved)
+        yield from self._respect_pause()
+        return self._hand_out()
 
     def leave(self) -> Steps[None]:
         """Give back what is held, uncharged, and end the consumer's life."""
@@ -115,6 +100,7 @@ class Holdings:
             return
         if self._uncertain:
             yield from self._read_back()
+        yield from self._bury()
         yield from self.settle((), [released(message) for message in self.held.values()])
         yield ops.forget(self.keys, self.consumer, leaving=True)
         self._registered = False
@@ -124,10 +110,31 @@ class Holdings:
         for message in self.held.values():
             message.lost = True
         self.held.clear()
+        self._arrived.clear()
+        self._dying.clear()
         self.consumer = next_life(self.consumer)
-        self._registered = self._uncertain = False
+        self._registered = self._uncertain = self._paused = False
         self._afresh = True
         self._uncounted = 0
+
+    def _be_ready(self) -> Steps[None]:
+        """Registered, and certain of what is held."""
+        if not self._registered:
+            yield [ops.announce(self.keys.queue), ops.register(self.keys, self.consumer, self.lease)]
+            self._registered = True
+            if self._afresh:
+                yield from self._count_lost_lease()
+        elif self._uncertain:
+            yield from self._read_back()
+            if not self._registered:
+                yield from self._be_ready()
+        yield from self._respect_pause()
+
+    def _respect_pause(self) -> Steps[None]:
+        """Give back what a BLMOVE took from a paused queue."""
+        if self._paused and self._arrived:
+            yield from self.settle((), [released(message) for message in self._arrived])
+            self._arrived.clear()
 
     def _count_lost_lease(self) -> Steps[None]:
         self._afresh = False
@@ -143,7 +150,7 @@ class Holdings:
             self._uncertain = True
             raise
 
-    def _read_back(self) -> Steps[list[Message]]:
+    def _read_back(self) -> Steps[None]:
         """Adopt what the processing list holds and we do not know of: an answer was lost on its way."""
         alive, elements, now = yield [
             ops.heartbeat(self.keys, self.consumer, self.lease),
@@ -153,30 +160,47 @@ class Holdings:
         self._uncertain = False
         if not alive:
             self.end_life()
-            return []
-        return (yield from self._accept([one for one in reversed(elements) if one not in self.held], now))
+            return
+        dying = {move.element for move in self._dying}
+        self._sort([one for one in reversed(elements) if one not in self.held and one not in dying], now)
+        yield from self._bury()
 
-    def _accept(self, elements: Iterable[bytes], now: int) -> Steps[list[Message]]:
-        """The messages to be handled; what does not decode or has expired goes to the dead letters."""
-        messages: list[Message] = []
-        dying: list[Move] = []
-        queue, held = self.keys.queue, self.held
+    def _take(self, answer: ops.Claimed, moved: bytes | None = None) -> Steps[None]:
+        """Note what a claim has brought; `moved` by the BLMOVE in front of it."""
+        if answer.status == "lost":
+            self.end_life()
+            return
+        self._paused = answer.status == "paused"
+        if moved is not None:
+            self._uncounted += 1
+            self._sort([moved], answer.now)
+        self._sort(answer.elements, answer.now)
+        yield from self._bury()
+
+    def _sort(self, elements: Iterable[bytes], now: int) -> None:
+        """The messages to be handled, and those that are to die: what does not decode, and what has expired."""
+        queue = self.keys.queue
         self.clock_offset = now / 1000 - time.monotonic()
         for element in elements:
             try:
                 message = Message.decode(queue, element)
             except Undecodable:
-                dying.append(undecodable(element))
+                self._dying.append(undecodable(element))
                 continue
             if 0 < message.expires_at <= now:
-                again = message.buried("expired")
-                dying.append(Move(element, "dead", "dead:expired", message.id, again))
+                self._dying.append(Move(element, "dead", "dead:expired", message.id, message.buried("expired")))
                 continue
-            held[element] = message
-            messages.append(message)
-        if dying:
-            yield ops.settle(self.keys, self.consumer, self.lease, (), dying)
-            self.buried += dying
+            self.held[element] = message
+            self._arrived.append(message)
+
+    def _bury(self) -> Steps[None]:
+        if self._dying:
+            yield ops.settle(self.keys, self.consumer, self.lease, (), self._dying)
+            self.buried += self._dying
+            self._dying.clear()
+
+    def _hand_out(self) -> list[Message]:
+        messages, self._arrived = self._arrived, []
         return messages
 
 

@@ -1,0 +1,143 @@
+"""Whatever answer is lost, and wherever: a consumer forgets nothing that it has taken, and runs nothing twice."""
+
+import pytest
+
+from reliq import ops
+from reliq.consumer import Holdings
+from reliq.errors import OutcomeUnknown, RedisUnavailable
+from reliq.message import NewMessage
+from reliq.ops import Sleep, command
+from reliq.store import Store
+from tests.state import KEYS
+
+
+@pytest.fixture
+def store(url):
+    store = Store(url)
+    yield store
+    store.close()
+
+
+class Fault:
+    """Lets a number of requests pass; the one after them is lost, or its reply is. Then all pass again."""
+
+    def __init__(self, store, after, reply_lost):
+        self._store = store
+        self._left = after
+        self._reply_lost = reply_lost
+        self.met = False
+
+    def run(self, steps):
+        """Drive the steps as a store does."""
+        answer = error = None
+        while True:
+            try:
+                request = steps.throw(error) if error else steps.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            answer = error = None
+            if not isinstance(request, Sleep):
+                self._left -= 1
+            if self._left == -1:
+                self.met = True
+                if self._reply_lost:
+                    self._store.call(request)
+                    error = OutcomeUnknown("the reply was lost")
+                else:
+                    error = RedisUnavailable("the request was lost")
+            else:
+                answer = None if isinstance(request, Sleep) else self._store.call(request)
+
+
+def drain(store, fault, handled, on_idle=lambda: None):
+    """A small worker: claims or waits, handles, settles with the next claim; after an error it goes on."""
+    holdings = Holdings(KEYS, "c1", 60.0)
+    acks: list[bytes] = []
+    idle = 0
+    while idle < 3:
+        try:
+            _, messages = fault.run(holdings.settle(list(acks), (), 2))
+            acks.clear()
+            if not messages:
+                messages = fault.run(holdings.wait(2, 0.01))
+        except (OutcomeUnknown, RedisUnavailable):
+            continue
+        for message in messages:
+            handled.append(message.body)
+            acks.append(message.element)
+        idle = 0 if messages else idle + 1
+        if not messages:
+            on_idle()
+    while True:
+        try:
+            fault.run(holdings.leave())
+            return
+        except (OutcomeUnknown, RedisUnavailable):
+            continue
+
+
+def prepare(store):
+    expired = NewMessage("expired", ttl=1).element(1)
+    elements = [NewMessage(body).element(1) for body in ("a", "b", "c", "d")]
+    store.call(command("FLUSHALL"))
+    store.call(command("LPUSH", KEYS.messages, elements[0], expired, b"\xc1", *elements[1:]))
+
+
+def requests_of(store):
+    """How many requests the scenario has without any fault."""
+    prepare(store)
+    fault = Fault(store, 10**9, reply_lost=False)
+    drain(store, fault, [])
+    return 10**9 - fault._left
+
+
+@pytest.mark.parametrize("reply_lost", [True, False], ids=["reply lost", "request lost"])
+def test_a_fault_at_every_request(store, reply_lost):
+    for place in range(requests_of(store)):
+        prepare(store)
+        handled: list[bytes] = []
+        fault = Fault(store, place, reply_lost)
+        drain(store, fault, handled)
+        assert fault.met
+        assert sorted(handled) == [b"a", b"b", b"c", b"d"], f"request {place}"
+        counts = store.call(ops.stats(KEYS, ["c1"]))
+        assert (counts.ready, counts.processing, counts.dead) == (0, 0, 2), f"request {place}"
+        assert counts.counters["acked"] == 4
+
+
+@pytest.mark.parametrize("reply_lost", [True, False], ids=["reply lost", "request lost"])
+def test_a_fault_at_every_request_when_a_pause_comes_while_the_consumer_waits(store, reply_lost):
+    """BLMOVE knows no pause: what it moved goes back. Should that fail, the message is still not forgotten."""
+
+    def scenario(fault, handled):
+        store.call(command("FLUSHALL"))
+        holdings = Holdings(KEYS, "c1", 60.0)
+        again = True
+        while again:
+            try:
+                fault.run(holdings.claim(2))
+                again = False
+            except (OutcomeUnknown, RedisUnavailable):
+                continue
+        store.call(
+            [command("HSET", KEYS.config, "paused", 1), command("LPUSH", KEYS.messages, NewMessage("x").element(1))]
+        )
+        for _ in range(4):
+            try:
+                handled += [message.body for message in fault.run(holdings.wait(2, 0.01))]
+            except (OutcomeUnknown, RedisUnavailable):
+                continue
+        return holdings
+
+    clean = Fault(store, 10**9, reply_lost=False)
+    handled: list[bytes] = []
+    scenario(clean, handled)
+    assert handled == []
+    for place in range(10**9 - clean._left):
+        fault, handled = Fault(store, place, reply_lost), []
+        holdings = scenario(fault, handled)
+        handled += [message.body for message in Fault(store, 10**9, reply_lost=False).run(holdings.wait(2, 0.01))]
+        counts = store.call(ops.stats(KEYS, ["c1"]))
+        assert counts.ready + counts.processing == 1, f"request {place}"
+        assert counts.processing == len(handled), f"request {place}: in processing, and nobody has it"
+        Fault(store, 10**9, reply_lost=False).run(holdings.leave())
