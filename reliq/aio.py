@@ -79,11 +79,12 @@ class Queue:
         dedup_key: str | None = None,
         window: Duration = "10m",
         ttl: Duration | None = None,
+        durability: str | None = None,
     ) -> str:
         options = {
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
         }  # fmt: skip
-        return await self._store.run(self._steps.send(self._steps.prepared(body, options)))
+        return await self._store.run(self._steps.send(self._steps.prepared(body, options), sure=durability))
 
     async def send_many(
         self,
@@ -92,9 +93,10 @@ class Queue:
         delay: Duration = 0,
         headers: Mapping[str, str] | None = None,
         ttl: Duration | None = None,
+        durability: str | None = None,
     ) -> list[str]:
         messages = self._steps.prepared_many(bodies, {"delay": delay, "headers": headers, "ttl": ttl})
-        return await self._store.run(self._steps.send_many(messages))
+        return await self._store.run(self._steps.send_many(messages, sure=durability))
 
     async def stats(self) -> Stats:
         return await self._store.run(self._steps.stats())

@@ -40,6 +40,10 @@ class RedisUnavailable(ReliqError):
     """Redis could not be reached, or it refused the call. Nothing was changed."""
 
 
+class DurabilityUnavailable(ReliqError):
+    """The server cannot give the durability that was asked for. Nothing was enqueued."""
+
+
 class RedisUnsuitable(RedisUnavailable):
     """Redis answers, but must not hold a queue: a replica, too old, evicting keys, or refusing our credentials."""
 

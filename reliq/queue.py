@@ -11,6 +11,7 @@ from typing import Any
 from reliq import ops, settings, tracing
 from reliq.consumer import Consumer
 from reliq.dead_letters import DeadLetters
+from reliq.durability import MEMORY, Durability, check_possible, confirm, durability
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.keys import QueueKeys
 from reliq.message import Body, Message, NewMessage, Undecodable, check_id
@@ -47,6 +48,7 @@ class Config:
     dead_max_age: float | None = None  #: seconds a dead letter is kept
     dead_max_count: int | None = None  #: dead letters that are kept, the latest
     paused: bool = False
+    durability: str = "memory"  #: of sends that do not say; one that is changed is followed within a minute
 
 
 class QueueSteps:
@@ -57,26 +59,41 @@ class QueueSteps:
         self._lanes = lanes
         self._max_body = max_body
         self._announced_at = float("-inf")
+        self._durability = MEMORY  #: of the queue's sends that do not say, as last read
         self._clock_offset: float | None = None  #: ms the server's clock is ahead of ours
 
-    def send(self, message: NewMessage, routing_key: str = "") -> Steps[str]:
-        (identity,) = yield from self.send_many([message], routing_key)
+    def send(self, message: NewMessage, routing_key: str = "", sure: str | None = None) -> Steps[str]:
+        (identity,) = yield from self.send_many([message], routing_key, sure)
         return identity
 
-    def send_many(self, messages: Sequence[NewMessage], routing_key: str = "") -> Steps[list[str]]:
-        """Enqueue them, 1,000 a round trip; the ids, for a duplicate the id of its first message."""
-        with tracing.sending(self.keys.queue, messages):
-            return (yield from self._send_batches(messages, routing_key))
+    def send_many(
+        self, messages: Sequence[NewMessage], routing_key: str = "", sure: str | None = None
+    ) -> Steps[list[str]]:
+        """Enqueue them, 1,000 a round trip; the ids, for a duplicate the id of its first message.
 
-    def _send_batches(self, messages: Sequence[NewMessage], routing_key: str) -> Steps[list[str]]:
+        `sure`: the durability that is asked for; None = the queue's own.
+        """
+        wanted = None if sure is None else durability(sure)
+        with tracing.sending(self.keys.queue, messages):
+            return (yield from self._send_batches(messages, routing_key, wanted))
+
+    def _send_batches(
+        self, messages: Sequence[NewMessage], routing_key: str, wanted: Durability | None
+    ) -> Steps[list[str]]:
         ids: list[str] = []
+        if wanted is not None:
+            yield from check_possible(wanted)
         if self._clock_offset is None and any(message.ttl is not None for message in messages):
             self._note_clock((yield ops.server_time()))
         for start in range(0, len(messages), settings.BATCH_LARGEST):
             batch = messages[start : start + settings.BATCH_LARGEST]
             lane = self._lanes.take()
             try:
-                ids += yield from self._enqueue(batch, routing_key, lane.producer, lane.sequence)
+                sent = yield from self._enqueue(batch, routing_key, lane.producer, lane.sequence)
+                sure = wanted or self._durability
+                if sure.waits:
+                    yield from confirm(self.keys, sure, lane.producer, lane.sequence)
+                ids += sent
             except OutcomeUnknown as error:
                 raise OutcomeUnknown(str(error), tuple(message.id for message in batch), tuple(ids)) from None
             finally:
@@ -95,7 +112,9 @@ class QueueSteps:
         ]
         enqueue = ops.enqueue(self.keys, plain, entries, producer, sequence)
         if time.monotonic() - self._announced_at > _ANNOUNCE_EVERY:
-            _, answer = yield [ops.announce(self.keys.queue), enqueue]
+            default = ops.command("HGET", self.keys.config, "durability")
+            _, found, answer = yield [ops.announce(self.keys.queue), default, enqueue]
+            self._durability = durability(found.decode()) if found else MEMORY
             self._announced_at = time.monotonic()
         else:
             answer = yield enqueue
@@ -170,6 +189,8 @@ class QueueSteps:
 
     def configure(self, changes: Mapping[str, Any]) -> Steps[Config]:
         """Set the fields given; None returns one to its default. Raises InvalidSetting."""
+        if changes.get("durability") is not None:
+            yield from check_possible(durability(changes["durability"]))
         to_set: list[str | int | float] = []
         to_delete: list[str] = []
         for name, value in changes.items():
@@ -211,10 +232,11 @@ def _read_config(values: Mapping[str, str]) -> Config:
         dead_max_age=float(values["dead_max_age"]) if "dead_max_age" in values else None,
         dead_max_count=number("dead_max_count"),
         paused="paused" in values,
+        durability=values.get("durability", "memory"),
     )
 
 
-def _checked_config(name: str, value: Any) -> int | float:
+def _checked_config(name: str, value: Any) -> int | float | str:
     match name:
         case "max_length" | "dead_max_count":
             return whole(value, name, 1, 10**12)
@@ -222,8 +244,10 @@ def _checked_config(name: str, value: Any) -> int | float:
             return whole(value, name, 1, 10_000)
         case "dead_max_age":
             return settings.seconds(value, name, shortest=1.0)
+        case "durability":
+            return durability(value).name
         case _:
-            known = "max_length, max_deliveries, dead_max_age, dead_max_count"
+            known = "max_length, max_deliveries, dead_max_age, dead_max_count, durability"
             raise InvalidSetting(f"a queue has no setting {name!r}; it has {known}")
 
 
@@ -246,9 +270,12 @@ class Queue:
         dedup_key: str | None = None,
         window: Duration = "10m",
         ttl: Duration | None = None,
+        durability: str | None = None,
     ) -> str:
         """Enqueue one message and answer its id; the options are those of NewMessage.
 
+        `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this answers; where it
+        is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
         A call whose answer is lost is repeated by itself, for 5 seconds, and enqueues once: the script knows the
         producer's sequence. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and
         OutcomeUnknown (it may be).
@@ -256,7 +283,7 @@ class Queue:
         options = {
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
         }  # fmt: skip
-        return self._store.run(self._steps.send(self._steps.prepared(body, options)))
+        return self._store.run(self._steps.send(self._steps.prepared(body, options), sure=durability))
 
     def send_many(
         self,
@@ -265,6 +292,7 @@ class Queue:
         delay: Duration = 0,
         headers: Mapping[str, str] | None = None,
         ttl: Duration | None = None,
+        durability: str | None = None,
     ) -> list[str]:
         """Enqueue many, 1,000 a round trip, and answer their ids. Bodies, or NewMessages with options of their own.
 
@@ -272,7 +300,7 @@ class Queue:
         Otherwise raises as `send`; `OutcomeUnknown.sent` has the ids of the batches that were surely enqueued.
         """
         messages = self._steps.prepared_many(bodies, {"delay": delay, "headers": headers, "ttl": ttl})
-        return self._store.run(self._steps.send_many(messages))
+        return self._store.run(self._steps.send_many(messages, sure=durability))
 
     def stats(self) -> Stats:
         """How many are where, and the counters."""
@@ -283,7 +311,10 @@ class Queue:
         return self._store.run(self._steps.config())
 
     def configure(self, **changes: Any) -> Config:
-        """Change the policy: max_length, max_deliveries, dead_max_age, dead_max_count. None = back to the default."""
+        """Change the policy: max_length, max_deliveries, dead_max_age, dead_max_count, durability.
+
+        None = back to the default.
+        """
         return self._store.run(self._steps.configure(changes))
 
     def pause(self) -> None:

@@ -15,6 +15,7 @@ HEARTBEATS_PER_LEASE = 3  #: two heartbeats may be missed
 BLOCK = 1.0  #: seconds an idle consumer waits in Redis; bounds shutdown and half-open connections
 SOCKET_MARGIN = 3.0  #: seconds a reply may take beyond the time its command blocks
 SEND_TIMEOUT = 5.0  #: seconds in which a producer repeats a call whose reply was lost
+DURABLE_WITHIN = 3.0  #: seconds a send waits for disks or replicas; appendfsync everysec takes up to two
 SCAN_INTERVAL = 0.5  #: seconds between two looks of the monitor
 GRACE = 25.0  #: seconds a worker finishes what it runs after SIGTERM; Kubernetes kills after 30
 

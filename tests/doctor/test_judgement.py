@@ -5,8 +5,9 @@ import pytest
 from reliq.doctor import Facts, Report, judge
 
 GOOD_INFO = {
-    "redis_version": "7.4.1", "role": "master", "connected_slaves": "1", "aof_enabled": "1", "aof_current_size": "1000000",
-    "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok", "aof_delayed_fsync": "0", "latest_fork_usec": "500",
+    "redis_version": "7.4.1", "role": "master", "connected_slaves": "1", "aof_enabled": "1",
+    "aof_current_size": "1000000", "aof_last_write_status": "ok",
+    "rdb_last_bgsave_status": "ok", "aof_delayed_fsync": "0", "latest_fork_usec": "500",
     "maxmemory": "1000000000", "used_memory": "1000000", "maxmemory_policy": "noeviction",
 }  # fmt: skip
 GOOD_SETTINGS = {
