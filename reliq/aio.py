@@ -11,7 +11,7 @@ from reliq.app import Application
 from reliq.consumer import Holdings, buried, checked_lease, failure_now, lease_lost, released, retried, settleable
 from reliq.dead_letters import DeadLetter, DeadLetterSteps, Filter, Page, Progress, Redriven, checked_redrive, unwatched
 from reliq.errors import OutcomeUnknown, ReliqError
-from reliq.keys import QUEUES, QueueKeys, connection_name, new_owner
+from reliq.keys import QueueKeys, connection_name, new_owner
 from reliq.message import Body, Message, NewMessage
 from reliq.ops import Move
 from reliq.queue import Config, QueueSteps, Stats
@@ -45,7 +45,7 @@ class Reliq(Application):
 
     async def queues(self) -> list[str]:
         """The names of all queues this server has seen."""
-        return await self.store.run(ops.one(ops.members(QUEUES)))
+        return await self.store.run(ops.one(ops.queue_names()))
 
     async def close(self) -> None:
         """Close the idle connections."""

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from reliq import ops, settings
 from reliq.backoff import Backoff
 from reliq.handlers import DeadHook, Errors, Handlers
-from reliq.keys import QUEUES
 from reliq.producer import Lanes
 from reliq.queue import Queue, QueueSteps
 from reliq.settings import Duration, whole
@@ -105,7 +104,7 @@ class Reliq(Application):
 
     def queues(self) -> list[str]:
         """The names of all queues this server has seen."""
-        names: list[str] = self.store.call(ops.members(QUEUES))
+        names: list[str] = self.store.call(ops.queue_names())
         return names
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from reliq.store import Store
 
 REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode")
 _PAGE = 500
+_STEP_LEAST = 50
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small steps, so that it is even
 _SAMPLE = 20  #: letters redriven before their share that died again says anything
 
@@ -182,8 +183,9 @@ class DeadLetterSteps:
         if cursor is not None:
             latest, skip = _read_cursor(cursor)
         letters: list[DeadLetter] = []
+        step = max(_STEP_LEAST, min(_PAGE, limit))  # bodies may be large: not many more than are wanted
         while True:
-            command = ("ZREVRANGEBYSCORE", self.keys.dead, latest, oldest, "WITHSCORES", "LIMIT", skip, _PAGE)
+            command = ("ZREVRANGEBYSCORE", self.keys.dead, latest, oldest, "WITHSCORES", "LIMIT", skip, step)
             reply = yield ops.command(*command)
             found = [self._letter(*pair) for pair in zip(reply[::2], reply[1::2], strict=True)]
             for letter in found:
@@ -193,7 +195,7 @@ class DeadLetterSteps:
                     letters.append(letter)
                     if len(letters) == limit:
                         return Page(letters, f"{latest}:{skip}")
-            if len(found) < _PAGE:
+            if len(found) < step:
                 return Page(letters, None)
 
     def get(self, identity: str) -> Steps[DeadLetter | None]:

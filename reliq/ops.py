@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Generic, Literal, TypeVar
 
-from reliq.keys import QUEUES, QueueKeys
+from reliq.keys import QUEUES, QueueKeys, is_name
 
 T = TypeVar("T")
 Argument = bytes | str | int | float
@@ -353,6 +353,13 @@ def _read_hash(reply: Any) -> dict[str, str]:
 
 def members(key: str) -> Op[list[str]]:
     return Op(("SMEMBERS", key), lambda reply: sorted(one.decode() for one in reply))
+
+
+def queue_names() -> Op[list[str]]:
+    """All queues that were ever announced. A foreign entry is passed over: it must not stop monitors and dashboards."""
+    return Op(
+        ("SMEMBERS", QUEUES), lambda reply: sorted(filter(is_name, (one.decode("utf-8", "replace") for one in reply)))
+    )
 
 
 def command(*parts: Argument, repeatable: bool = True) -> Op[Any]:

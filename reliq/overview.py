@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq import ops
-from reliq.keys import QUEUES, QueueKeys, check_name
+from reliq.keys import QueueKeys
 from reliq.message import Message, Undecodable
 from reliq.ops import Counts, Op, Steps
 from reliq.queue import Stats
@@ -40,8 +40,8 @@ class Reading(Stats):
 
 def every_queue() -> Steps[list[str]]:
     """The names of all queues this server has seen."""
-    names: list[str] = yield ops.members(QUEUES)
-    return [check_name(name) for name in names]
+    names: list[str] = yield ops.queue_names()
+    return names
 
 
 def read_queues(names: Sequence[str]) -> Steps[list[Reading]]:

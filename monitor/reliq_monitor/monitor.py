@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reliq import ops, settings
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
-from reliq.keys import LEADER, QUEUES, QueueKeys, is_name
+from reliq.keys import LEADER, QueueKeys
 from reliq.observe import Measurements
 from reliq.ops import Steps
 from reliq.outage import Outage
@@ -210,8 +210,7 @@ class MonitorThread(threading.Thread):
 
 
 def _every_queue() -> Steps[list[QueueKeys]]:
-    names = yield ops.members(QUEUES)
-    return [QueueKeys(name) for name in names if is_name(name)]  # a foreign entry must not stop the monitor
+    return [QueueKeys(name) for name in (yield ops.queue_names())]
 
 
 def _groups(items: Sequence[QueueKeys], size: int) -> Iterator[Sequence[QueueKeys]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from reliq import ops, settings
 from reliq.errors import QueueFull
-from reliq.keys import QUEUES, QueueKeys, owner_of
+from reliq.keys import QueueKeys, owner_of
 from reliq.message import Message, Undecodable, wrapped
 from reliq.ops import Op, Return, Steps, Transaction, Watch
 
@@ -160,8 +160,7 @@ def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False) -> Steps
 
 def take_back_owner(owner: str) -> Steps[dict[str, int]]:
     """Return everything that a process held. For its parent, which saw it die; answers how many by queue."""
-    queues = yield ops.members(QUEUES)
-    every = [QueueKeys(queue) for queue in queues]
+    every = [QueueKeys(queue) for queue in (yield ops.queue_names())]
     if not every:
         return {}
     members = yield [ops.members(keys.consumers) for keys in every]

@@ -8,7 +8,11 @@ import uuid
 import pytest
 
 from reliq import InvalidMessage, InvalidName, InvalidSetting, NewMessage, QueueFull
+from reliq.ops import command
 from reliq.queue import Config
+from reliq.store import Store
+from reliq_monitor import Monitor
+from tests.workers import eventually
 
 
 def bodies(queue):
@@ -113,7 +117,17 @@ def test_queues_lists_every_queue_that_was_used(face):
     app = face()
     for name in ("b", "a@x", "A.1_2-3"):
         app.queue(name).send("x")
-    assert sorted(app.queues()) == ["A.1_2-3", "a@x", "b"]
+    assert app.queues() == ["A.1_2-3", "a@x", "b"]
+
+
+def test_a_foreign_entry_among_the_queues_stops_nobody(face, url):
+    store = Store(url)
+    store.call(command("SADD", "reliq:queues", "}no name", b"\xff"))
+    app = face()
+    app.queue("q").send("x", delay="1ms")
+    eventually(lambda: Monitor(store).promote()[0] == 1)
+    assert app.queues() == ["q"]
+    store.close()
 
 
 def test_send_many_keeps_the_order_and_answers_the_ids(queue):
