@@ -169,11 +169,12 @@ class Move:
     """
 
     element: bytes
-    destination: Literal["head", "tail", "delayed", "dead", "gone"]
+    destination: Literal["head", "tail", "delayed", "dead", "gone", "done"]
     counter: str
     id: str = ""
     again: bytes = b""
     delay: float = 0.0
+    mark: str = ""  #: with destination done: the key that says so from now on, for `delay` seconds
 
 
 def register(keys: QueueKeys, consumer: str, lease: float) -> Op[int]:
@@ -206,7 +207,7 @@ def settle(
     """Ack, move the others, and claim up to `limit` next ones. Repeatable as long as it claims nothing."""
     names = (
         keys.messages, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.counters,
-        keys.config, keys.index,
+        keys.config, keys.index, *(move.mark for move in moves if move.mark),
     )  # fmt: skip
     arguments: list[Argument] = [milliseconds(lease), limit, len(acks), uncounted, *acks]
     for move in moves:
@@ -356,7 +357,11 @@ def members(key: str) -> Op[list[str]]:
 
 
 def queue_names() -> Op[list[str]]:
-    """All queues that were ever announced. A foreign entry is passed over: it must not stop monitors and dashboards."""
+    """All queues that were ever announced. A foreign entry is passed over: it must not stop a monitor."""
+
+    def read(reply: Any) -> list[str]:
+        return sorted(name for one in reply if is_name(name := one.decode("utf-8", "replace")))
+
     return Op(
         ("SMEMBERS", QUEUES), lambda reply: sorted(filter(is_name, (one.decode("utf-8", "replace") for one in reply)))
     )
