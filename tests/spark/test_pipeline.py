@@ -118,3 +118,17 @@ def test_it_runs_with_plain_python_and_with_spark_submit(orders, url, lines, how
     assert done.returncode == 0, done.stderr[-3000:]
     assert "20 messages enqueued" in done.stdout
     assert orders.stats().ready == 20
+
+
+def test_without_pyspark_one_sentence_says_what_to_install_and_the_rest_works(lines, url):
+    script = "import sys; sys.modules.update(pyspark=None, pyarrow=None); from reliq.cli import main; sys.exit(main())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RELIQ_URL": url}
+
+    def run_without(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", script, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    spark = run_without("spark", "enqueue", "--input", str(lines), "--queue", "orders")
+    assert spark.returncode == 2
+    assert "pip install 'reliq-queue[spark]', and Java 17 or newer" in spark.stderr
+    assert run_without("send", "orders", "x").returncode == 0
