@@ -41,18 +41,23 @@ class Application:
         retry_on: type[BaseException] | Errors = BaseException,
         dead_on: type[BaseException] | Errors = (),
         time_limit: Duration | None = None,
+        once: bool | str = False,
+        once_for: Duration = "1d",
     ) -> Callable[[F], F]:
         """Bind a function (def or async def) to a queue. It returns: acked. It raises: failed, and tried again.
 
         `retry`: a back-off; by default 10 retries, after 5 s, 15 s, 45 s ... up to an hour, +-20 %.
         `dead_on`: errors that make a dead letter at once. `retry_on`: if given, all others do.
         `time_limit`: how long one run may take; longer counts as a failure.
+        `once`: a message that was handled is not handled again, however often it is delivered, for `once_for`; True =
+        by its id, or the name of a header whose value tells (messages without it: by id). Costs one more round trip.
         Raises InvalidHandler for a second handler of one queue.
         """
 
         def bind(function: F) -> F:
             self.handlers.add(
-                queue, function, retry=retry, retry_on=retry_on, dead_on=dead_on, time_limit=time_limit
+                queue, function, retry=retry, retry_on=retry_on, dead_on=dead_on, time_limit=time_limit,
+                once=once, once_for=once_for,
             )  # fmt: skip
             return function
 

@@ -72,6 +72,8 @@ class Handler:
     policy: Policy
     time_limit: float | None
     is_async: bool
+    once: bool | str = False  #: by message id, or by the value of this header
+    once_for: float = 86_400.0  #: seconds a message that is done stays known
 
 
 class Handlers:
@@ -90,6 +92,8 @@ class Handlers:
         retry_on: type[BaseException] | Errors,
         dead_on: type[BaseException] | Errors,
         time_limit: Duration | None,
+        once: bool | str = False,
+        once_for: Duration = "1d",
     ) -> Handler:
         """Register it; raises InvalidHandler for a second handler of one queue and for what is not a function."""
         check_name(queue)
@@ -104,6 +108,8 @@ class Handlers:
         backoff = exponential() if retry is None else retry
         if not callable(backoff):
             raise InvalidHandler(f"retry of {queue!r} is {retry!r}: give reliq.fixed(...) or a function")
+        if not isinstance(once, (bool, str)) or once == "":
+            raise InvalidHandler(f"once of {queue!r} is {once!r}: True, or the name of a header")
         handler = Handler(
             queue,
             function,
@@ -111,6 +117,8 @@ class Handlers:
             None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001),
             # An object whose __call__ is async counts as well; getattr finds it on its class.
             inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__),
+            once,
+            seconds(once_for, "once_for", shortest=1.0),
         )
         self._by_queue[queue] = handler
         return handler

@@ -69,6 +69,10 @@ class QueueKeys:
         """String: the id a deduplication key stands for. Hashed: a user's text never becomes part of a key."""
         return f"{self._prefix}dedup:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
+    def done(self, identity: str) -> str:
+        """String: a handler that runs once is done with this id or key; its time to live is the window."""
+        return f"{self._prefix}done:{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
     def job(self, job: str) -> str:
         """Hash: a staged job's state, run, and once it is committed its manifest."""
         return f"{self._prefix}job:{job}"

@@ -358,13 +358,11 @@ def members(key: str) -> Op[list[str]]:
 
 def queue_names() -> Op[list[str]]:
     """All queues that were ever announced. A foreign entry is passed over: it must not stop a monitor."""
+    return Op(("SMEMBERS", QUEUES), _read_names)
 
-    def read(reply: Any) -> list[str]:
-        return sorted(name for one in reply if is_name(name := one.decode("utf-8", "replace")))
 
-    return Op(
-        ("SMEMBERS", QUEUES), lambda reply: sorted(filter(is_name, (one.decode("utf-8", "replace") for one in reply)))
-    )
+def _read_names(reply: Any) -> list[str]:
+    return sorted(name for one in reply if is_name(name := one.decode("utf-8", "replace")))
 
 
 def command(*parts: Argument, repeatable: bool = True) -> Op[Any]:

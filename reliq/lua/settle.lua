@@ -1,9 +1,10 @@
 -- settle: take messages out of processing for good or for elsewhere, and claim the next ones in the same step.
 --
--- KEYS  1 messages  2 processing  3 lease  4 delayed  5 dead  6 counters  7 config  8 index
+-- KEYS  1 messages  2 processing  3 lease  4 delayed  5 dead  6 counters  7 config  8 index  9.. marks, in the order of the messages done
 -- ARGV  1 lease ms (0 = leave the lease as it is)  2 n to claim  3 n acks  4 n moved here by BLMOVE and not counted yet  5.. elements to ack,
 --       then for each other message: element, destination, counter, delay ms, id, new element
---       destinations: head | tail (of messages), delayed, dead, gone
+--       destinations: head | tail (of messages), delayed, dead, gone, done (gone, and a mark is left for delay ms,
+--       also by a consumer that does not hold the message any more: it was handled, and must not be handled again)
 -- Returns {'ok' | 'paused' | 'lost', now, codes, element ...}: one letter a message, in the order of ARGV,
 --         d = done, a = already (lease alive, not there: settled before), l = lost (lease gone); then what was claimed
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be drained.
@@ -35,9 +36,15 @@ for at = 5, first_other - 1 do
 end
 if acked > 0 then redis.call('HINCRBY', counters, 'acked', acked) end
 
+local mark = 8
 for at = first_other, #ARGV, 6 do
   local element, destination, counter, delay, id, again = unpack(ARGV, at, at + 5)
-  if removed(element) then
+  local held = removed(element)
+  if destination == 'done' then
+    mark = mark + 1
+    redis.call('SET', KEYS[mark], '1', 'PX', delay)
+  end
+  if held then
     if destination == 'head' then
       redis.call('LPUSH', messages, again)
     elseif destination == 'tail' then

@@ -6,6 +6,7 @@ import traceback
 from reliq.consumer import buried, failure_now, retried
 from reliq.handlers import Again, Dead, Handler, Policy, Retry
 from reliq.message import Message
+from reliq.once import Finished
 from reliq.ops import Move
 
 log = logging.getLogger("reliq.worker")
@@ -14,7 +15,9 @@ _WHEN_POLICY_FAILS = 60.0  #: seconds; a back-off that raises must not cost the 
 
 
 def after_return(message: Message, result: object) -> Move | None:
-    """None: ack. A handler that returns Again puts its message back."""
+    """None: ack. A handler that returns Again puts its message back; one that runs once leaves a mark."""
+    if isinstance(result, Finished):
+        return result.move(message)
     if not isinstance(result, Again):
         return None
     delay = float(result.delay)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from reliq.handlers import Handler, Handlers
 from reliq.heartbeat import Heartbeat, Lease
 from reliq.keys import connection_name, new_owner
 from reliq.observe import Measurements
+from reliq.once import guarded
 from reliq.ops import command
 from reliq.outage import Outage
 from reliq.settings import Duration, seconds, whole
@@ -100,6 +101,8 @@ class Worker:
     def _loop(self, handler: Handler, handlers: Handlers, options: Options) -> Loop:
         lease, hooks = checked_lease(options.lease), handlers.hooks_of(handler.queue)
         handler = replace(handler, function=tracing.traced(handler.function))
+        if handler.once:
+            handler = replace(handler, function=guarded(handler, self._store))
         if handler.is_async:
             self._asyncio = self._asyncio or EventLoop()
             slots, submit = options.concurrency, self._asyncio.submit

@@ -40,9 +40,11 @@ def opened(url: str, **options):
 
 @pytest.fixture(scope="module")
 def pair():
-    with EmbeddedRedis(settings=["--repl-diskless-sync-delay", "0"]) as master:
-        with EmbeddedRedis(settings=["--replicaof", "127.0.0.1", str(master.port)]) as replica:
-            yield master, replica
+    with (
+        EmbeddedRedis(settings=["--repl-diskless-sync-delay", "0"]) as master,
+        EmbeddedRedis(settings=["--replicaof", "127.0.0.1", str(master.port)]) as replica,
+    ):
+        yield master, replica
 
 
 @pytest.fixture

@@ -129,3 +129,58 @@ def test_an_ack_passes_though_the_queue_key_is_of_another_type(world):
     world.given(**HOLDS)
     world.redis.set(KEYS.messages, "somebody else's")
     assert settle(world, ["a"]).codes == "d"
+
+
+MARK = KEYS.done("ia")
+
+
+def done(name):
+    return Move(element(name), "done", "acked", name, delay=60.0, mark=MARK)
+
+
+def test_done_removes_the_message_counts_an_ack_and_leaves_a_mark_for_its_window(world):
+    world.given(**HOLDS)
+    assert settle(world, ["b"], [done("a"), move("c", "head", "requeued")]).codes == "ddd"
+    assert world.state()["counters"] == {"acked": 2, "requeued": 1}
+    assert 59_000 < world.redis.pttl(MARK) <= 60_000
+
+
+def test_done_twice_is_already_and_counts_once(world):
+    world.given(**HOLDS)
+    settle(world, moves=[done("a")])
+    before = world.state()
+    assert settle(world, moves=[done("a")]).codes == "a"
+    assert world.state() == before
+
+
+def test_done_after_the_lease_was_lost_touches_no_message_but_leaves_the_mark(world):
+    world.given(messages="a2")
+    assert settle(world, moves=[done("a")]).codes == "l"
+    assert world.redis.exists(MARK)
+    assert (world.redis.llen(KEYS.messages), world.redis.exists(KEYS.counters)) == (1, 0)
+
+
+@pytest.mark.parametrize("lease", [HOUR, None])
+def test_a_mark_is_left_in_a_full_redis(world, lease):
+    world.given(processing={"w": "a"}, leases={"w": lease} if lease else {})
+    world.fill()
+    assert settle(world, moves=[done("a")]).codes == "d"
+    assert world.redis.exists(MARK)
+
+
+def test_done_is_refused_before_anything_is_removed_when_a_key_is_of_another_type(world):
+    world.given(**HOLDS)
+    world.redis.set(KEYS.dead, "somebody else's")
+    before = world.state()
+    with pytest.raises(RedisUnsuitable, match="another type"):
+        settle(world, moves=[done("a")])
+    assert world.state() == before
+    assert not world.redis.exists(MARK)
+
+
+def test_each_message_done_has_its_own_mark(world):
+    world.given(**HOLDS)
+    other = Move(element("b"), "done", "acked", "b", delay=5.0, mark=KEYS.done("ib"))
+    settle(world, moves=[done("a"), move("c", "tail", "released"), other])
+    assert world.redis.pttl(MARK) > 59_000
+    assert 0 < world.redis.pttl(KEYS.done("ib")) <= 5_000
