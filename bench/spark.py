@@ -57,20 +57,6 @@ def rates(rows: int, rounds: int, work) -> float:
     return rows / median([timed(work, number) for number in range(rounds + 1)][1:])
 
 
-class Latency(threading.Thread):
-    """The longest time in which Redis answers nobody: a PING after the other."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(daemon=True)
-        self._store = Store(url)
-        self.stopping = threading.Event()
-        self.longest = 0.0
-
-    def run(self) -> None:
-        while not self.stopping.is_set():
-            self.longest = max(self.longest, timed(self._store.call, ops.command("PING")))
-
-
 def commit_of_many(url: str, rows: int) -> None:
     """Stage `rows` without Spark, commit, and watch Redis and the first worker meanwhile."""
     store, keys = Store(url), QueueKeys("commit")
