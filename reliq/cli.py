@@ -579,9 +579,9 @@ def _metrics_port(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--metrics-host",
-        default="0.0.0.0",  # noqa: S104  Prometheus comes from another machine
+        default="127.0.0.1",
         metavar="HOST",
-        help="the address for it (default: all)",
+        help="the address for it (default 127.0.0.1; 0.0.0.0 = all)",
     )
 
 
