@@ -4,6 +4,7 @@ An element is one MessagePack array, described for other languages in docs/wire-
 nonce, so that no two copies of a message are ever equal bytes and an LREM removes exactly what was meant.
 """
 
+import hashlib
 import json
 import os
 import random
@@ -233,7 +234,7 @@ def _capped(errors: tuple[Failure, ...]) -> tuple[Failure, ...]:
 class NewMessage:
     """A message to be sent, with the options of its own that `send_many` cannot give to a bare body."""
 
-    __slots__ = ("body", "dedup_key", "delay", "duplicate", "headers", "id", "ttl", "window")
+    __slots__ = ("body", "conflict", "dedup_key", "delay", "duplicate", "headers", "id", "ttl", "window")
 
     def __init__(
         self,
@@ -257,6 +258,7 @@ class NewMessage:
         self.headers = check_headers(headers) if headers else {}
         self.dedup_key = dedup_key
         self.duplicate = False  #: True once it was sent and an earlier message with its dedup_key stands for it
+        self.conflict = False  #: True if that earlier message has another body: this one is nowhere
         if dedup_key is not None and (not isinstance(dedup_key, str) or not dedup_key):
             raise InvalidMessage(f"dedup_key is {dedup_key!r}: it must be a text that is not empty")
         try:
@@ -265,6 +267,11 @@ class NewMessage:
             self.ttl = None if ttl is None else settings.seconds(ttl, "ttl", shortest=0.001)
         except InvalidSetting as error:
             raise InvalidMessage(str(error)) from None
+
+    @property
+    def digest(self) -> str:
+        """Of the body; empty without a dedup_key."""
+        return "" if self.dedup_key is None else hashlib.blake2b(self.body, digest_size=8).hexdigest()
 
     def element(self, now: int, routing_key: str = "") -> bytes:
         """Its element, sent at `now` (ms since the epoch, as near the Redis server's clock as is known)."""

@@ -99,13 +99,16 @@ def milliseconds(seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The enqueue script's answer. `first_ids` maps the position among the entries with options to the first id."""
+    """The enqueue script's answer. `first_ids` maps the position among the entries with options to the first id;
+    at the positions in `conflicts`, that first message had another body.
+    """
 
     status: Literal["ok", "repeated", "full"]
     now: int
     first_ids: dict[int, str]
     length: int = 0
     max_length: int = 0
+    conflicts: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class Entry:
     delay: float
     dedup_key: str | None
     window: float
+    digest: str = ""  #: of the body, to tell a duplicate from another message with the same key
 
 
 def enqueue(
@@ -130,7 +134,7 @@ def enqueue(
         if entry.dedup_key is not None:
             names.append(keys.dedup(entry.dedup_key))
             window = entry.window
-        arguments += (entry.id, entry.element, milliseconds(entry.delay), milliseconds(window))
+        arguments += (entry.id, entry.element, milliseconds(entry.delay), milliseconds(window), entry.digest)
     op = _script("enqueue", names, arguments, _read_enqueued)
     return op if producer else Op(op.command, op.read, op.script, repeatable=False)
 
@@ -139,8 +143,11 @@ def _read_enqueued(reply: list[Any]) -> Enqueued:
     status, now, *rest = reply
     if status == b"full":
         return Enqueued("full", now, {}, *rest)
-    firsts = {position: first.decode() for position, first in zip(rest[::2], rest[1::2], strict=True)}
-    return Enqueued("repeated" if status == b"repeated" else "ok", now, firsts)
+    conflicts = frozenset(-1 - position for position in rest[::2] if position < 0)
+    firsts = {
+        max(position, -1 - position): first.decode() for position, first in zip(rest[::2], rest[1::2], strict=True)
+    }
+    return Enqueued("repeated" if status == b"repeated" else "ok", now, firsts, conflicts=conflicts)
 
 
 def announce(queue: str) -> Op[int]:

@@ -107,7 +107,7 @@ class QueueSteps:
         with_options = [message for message in batch if dedup or message.delay]
         plain = [] if dedup else [message.element(now, routing_key) for message in batch if not message.delay]
         entries = [
-            ops.Entry(one.id, one.element(now, routing_key), one.delay, one.dedup_key, one.window)
+            ops.Entry(one.id, one.element(now, routing_key), one.delay, one.dedup_key, one.window, one.digest)
             for one in with_options
         ]
         enqueue = ops.enqueue(self.keys, plain, entries, producer, sequence)
@@ -129,6 +129,7 @@ class QueueSteps:
             return [message.id for message in batch]
         for position in answer.first_ids:
             with_options[position].duplicate = True
+            with_options[position].conflict = position in answer.conflicts
         firsts = {id(with_options[position]): first for position, first in answer.first_ids.items()}
         return [firsts.get(id(message), message.id) for message in batch]
 

@@ -2,9 +2,9 @@
 --
 -- KEYS  1 messages  2 delayed  3 counters  4 config  5 producers  6 index  7.. dedup keys, in the order of their entries
 -- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
---       then for each message with options: id, element, delay ms, window ms (0 = no dedup key)
+--       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body
 -- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: the duplicates, by their position among
---         the messages with options; or {'full', now, length, max_length}: nothing was enqueued.
+--         the messages with options, or by -1 - position where the first one had another body; or {'full', now, length, max_length}: nothing was enqueued.
 -- Refuses a full queue; a sequence this producer has used (answers 'repeated': the call was carried out before).
 -- uses: now, index
 local messages, delayed, counters, config, producers, index = unpack(KEYS, 1, 6)
@@ -20,20 +20,24 @@ end
 
 -- Who is new, who a duplicate: of an earlier call, or of a message of this one.
 local answer, fresh, seen, dedup = {}, {}, {}, 6
-local position = 0
-for at = first_option, #ARGV, 4 do
+local position, conflicts = 0, 0
+for at = first_option, #ARGV, 5 do
   local entry = {id = ARGV[at], element = ARGV[at + 1], delay = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3])}
-  local first = false
+  local first, digest = false, ''
   if entry.window > 0 then
     dedup = dedup + 1
     entry.key = KEYS[dedup]
-    first = seen[entry.key] or redis.call('GET', entry.key)
-    seen[entry.key] = first or entry.id
+    entry.value = entry.id .. ' ' .. ARGV[at + 4]
+    local value = seen[entry.key] or redis.call('GET', entry.key)
+    seen[entry.key] = value or entry.value
+    if value then first, digest = string.match(value, '^(%S+) ?(.*)$') end
   end
   if not first then
     fresh[#fresh + 1] = entry
   elseif not repeated or first ~= entry.id then -- a repeat finds its own id: no duplicate
-    answer[#answer + 1] = position
+    local conflict = digest ~= '' and digest ~= ARGV[at + 4]
+    if conflict then conflicts = conflicts + 1 end
+    answer[#answer + 1] = conflict and -1 - position or position
     answer[#answer + 1] = first
   end
   position = position + 1
@@ -49,7 +53,7 @@ for from = 4, first_option - 1, 1000 do
   redis.call('LPUSH', messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))
 end
 for _, entry in ipairs(fresh) do
-  if entry.key then redis.call('SET', entry.key, entry.id, 'PX', entry.window) end
+  if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
   if entry.delay > 0 then
     file(delayed, index, now + entry.delay, entry.id, entry.element)
   else
@@ -58,4 +62,5 @@ for _, entry in ipairs(fresh) do
 end
 if plain + #fresh > 0 then redis.call('HINCRBY', counters, 'enqueued', plain + #fresh) end
 if #answer > 0 then redis.call('HINCRBY', counters, 'deduplicated', #answer / 2) end
+if conflicts > 0 then redis.call('HINCRBY', counters, 'dedup_conflicts', conflicts) end
 return {'ok', now, unpack(answer)}

@@ -8,8 +8,8 @@ from reliq.ops import Entry
 from tests.state import KEYS, element, elements
 
 
-def entry(name, delay=0.0, dedup_key=None, window=60.0):
-    return Entry(name.rstrip("0123456789"), element(name), delay, dedup_key, window)
+def entry(name, delay=0.0, dedup_key=None, window=60.0, digest=""):
+    return Entry(name.rstrip("0123456789"), element(name), delay, dedup_key, window, digest)
 
 
 def test_messages_are_pushed_at_the_head_in_the_order_of_the_call(world):
@@ -108,3 +108,26 @@ def test_thousands_of_messages_in_one_call_keep_their_order(world):
     names = [element("m", nonce=number) for number in range(2500)]
     world.run(ops.enqueue(KEYS, names))
     assert world.redis.lrange(KEYS.messages, 0, -1) == names[::-1]
+
+
+def test_the_same_key_with_another_body_is_a_duplicate_and_a_conflict(world):
+    world.run(ops.enqueue(KEYS, [], [entry("a", dedup_key="k", digest="01")]))
+    same, other = entry("b", dedup_key="k", digest="01"), entry("c", dedup_key="k", digest="02")
+    answer = world.run(ops.enqueue(KEYS, [], [same, other], "one", 1))
+    assert (answer.first_ids, answer.conflicts) == ({0: "a", 1: "a"}, {1})
+    before = world.state()
+    assert before["counters"] == {"enqueued": 1, "deduplicated": 2, "dedup_conflicts": 1}
+    again = world.run(ops.enqueue(KEYS, [], [same, other], "one", 1))
+    assert (again.status, again.first_ids, again.conflicts) == ("repeated", answer.first_ids, answer.conflicts)
+    assert world.state() == before
+
+
+def test_a_conflict_within_one_call_counts_too(world):
+    call = [entry("a", dedup_key="k", digest="01"), entry("b", dedup_key="k", digest="02")]
+    assert world.run(ops.enqueue(KEYS, [], call)).conflicts == {1}
+
+
+def test_a_key_that_was_written_without_a_digest_never_conflicts(world):
+    world.redis.set(KEYS.dedup("k"), "a")
+    answer = world.run(ops.enqueue(KEYS, [], [entry("b", dedup_key="k", digest="02")]))
+    assert (answer.first_ids, answer.conflicts) == ({0: "a"}, frozenset())
