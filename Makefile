@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := $(VENV)/.demo
+comma := ,
+# The demo sends half of its files from a Spark job, where there is a Java to run it.
+SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
 .PHONY: help setup check fix test test-slow demo screenshots clean
 .DEFAULT_GOAL := help
@@ -33,7 +37,12 @@ test: $(READY) ## The tests, on both cores (under 10 minutes)
 test-slow: $(READY) ## The long volumes
 	$(BIN)/pytest -m slow
 
-demo: $(READY) ## Messages survive kill -9, on real input
+$(DEMO): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded,api$(SPARK)]'
+	@touch $(DEMO)
+
+demo: $(DEMO) ## Messages survive kill -9, on real input
 	@$(BIN)/reliq demo
 
 screenshots: $(READY) ## Pictures of the dashboard into docs/screenshots (5 minutes; needs chromium)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reliq.app import Reliq
+from reliq.demo import by_http, by_spark
 from reliq.demo.app import QUEUE, RESULTS, count
-from reliq.demo.by_spark import missing, send_by_spark
 from reliq.embedded import EmbeddedRedis
 from reliq.keys import QueueKeys, new_owner
 from reliq.message import Message
@@ -121,14 +121,19 @@ class _Demo:
         return self._report(ids, seconds)
 
     def _send(self) -> list[str]:
-        """Half of the files from here, the other half from a Spark job, where there is a Spark."""
-        without = missing()
-        half = len(self._paths) if without else len(self._paths) // 2
-        print(without or f"{half} sent from here, {len(self._paths) - half} from a Spark job ...")
-        ids = self._queue.send_many([{"path": str(path)} for path in self._paths[:half]])
-        if half < len(self._paths):
-            ids += send_by_spark(self._app.url, QUEUE, self._paths[half:], self._results.parent)
-        return ids
+        """Half of the files over HTTP, the other half from a Spark job; from here what cannot be sent so."""
+        half = len(self._paths) // 2
+        first, second = self._paths[:half], self._paths[half:]
+        without_http, without_spark = by_http.missing(), by_spark.missing()
+        print(without_http or f"{len(first)} sent over HTTP")
+        ids = self._send_from_here(first) if without_http else by_http.send_by_http(self._app.url, QUEUE, first)
+        print(without_spark or f"{len(second)} sent from a Spark job ...", flush=True)
+        if without_spark:
+            return ids + self._send_from_here(second)
+        return ids + by_spark.send_by_spark(self._app.url, QUEUE, second, self._results.parent)
+
+    def _send_from_here(self, paths: Sequence[Path]) -> list[str]:
+        return self._queue.send_many([{"path": str(path)} for path in paths])
 
     def _start_worker(self) -> None:
         self._workers.append(WorkerProcess(self._app.url, self._results, self._results.with_name("workers.log")))

@@ -1,0 +1,68 @@
+"""The half of the demo's messages that goes over HTTP."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from reliq.errors import ReliqError
+
+_START_TIMEOUT = 30.0
+
+
+def missing() -> str:
+    """What the HTTP service would need and is not here, as a sentence; empty when it can run."""
+    if all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "jinja2")):
+        return ""
+    return "The HTTP service is not installed (the extra reliq-queue[api])."
+
+
+def send_by_http(url: str, queue: str, paths: Sequence[Path]) -> list[str]:
+    """Send a message for each path in one NDJSON batch to a `reliq api` of our own; their ids. Raises ReliqError."""
+    lines = "\n".join(json.dumps({"body": {"path": str(path)}}) for path in paths)
+    with _service(url) as address:
+        request = urllib.request.Request(
+            f"{address}/v1/queues/{queue}/messages/batch",
+            data=lines.encode(),
+            headers={"Content-Type": "application/x-ndjson"},
+            method="POST",
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return [result["id"] for result in json.load(answer)["results"]]
+        except urllib.error.HTTPError as error:
+            raise ReliqError(f"the HTTP service answered {error.code}: {error.read()[:500]!r}") from None
+
+
+@contextlib.contextmanager
+def _service(url: str) -> Iterator[str]:
+    """A `reliq api` process on a free port of this machine; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "reliq", "api", "--port", str(port), "--quiet"]
+    environment = {**os.environ, "RELIQ_URL": url}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        address = f"http://127.0.0.1:{port}"
+        try:
+            _wait_until_ready(address, process)
+            yield address
+        finally:
+            process.terminate()
+
+
+def _wait_until_ready(address: str, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _START_TIMEOUT
+    while time.monotonic() < until and process.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/readyz", timeout=5):
+            return
+        time.sleep(0.05)
+    raise ReliqError(f"the HTTP service at {address} did not start")
