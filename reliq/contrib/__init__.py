@@ -1,0 +1,1 @@
+"""reliq together with what its users already have."""
