@@ -272,13 +272,20 @@ def top(options: argparse.Namespace) -> int:
 def audit(options: argparse.Namespace) -> int:
     """Check the queues' books; exit 1 when messages are missing or too many."""
     from reliq_monitor.audit import audit, balanced
+    from reliq_monitor.orphans import find_orphans
 
-    books = _store(options).run(audit(options.queues))
+    store = _store(options)
+    orphans = store.run(find_orphans(options.queues, options.repair))
+    books = store.run(audit(options.queues))
     if options.json:
-        print(json.dumps([book.summary() for book in books]))
+        print(json.dumps([{**book.summary(), "orphans": orphans.get(book.queue, [])} for book in books]))
     else:
         print("\n".join(book.line() for book in books) or "there are no queues")
-    return 0 if balanced(books) else 1
+        for queue, consumers in orphans.items():
+            if consumers:
+                state = "the monitor returns it now" if options.repair else "see --repair"
+                print(f"{queue:30} {len(consumers)} consumers hold messages and no monitor knows of them: {state}")
+    return 0 if balanced(books) and (options.repair or not any(orphans.values())) else 1
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -489,6 +496,9 @@ def _parser() -> argparse.ArgumentParser:
         commands, "audit", audit, "is every message that was enqueued here, or counted as gone?", json_too=True
     )
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
+    one.add_argument(
+        "--repair", action="store_true", help="have the monitor return what consumers hold it lost sight of"
+    )
 
     one = _command(commands, "top", top, "the queues, live: where messages are, how many come and go")
     one.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two frames (default 2)")
