@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from reliq_monitor import MonitorThread
-
 import reliq
 from reliq.store import Store
 from reliq.worker import Options, Worker
+from reliq_monitor import MonitorThread
 
 ROOT = Path(__file__).parent.parent
 

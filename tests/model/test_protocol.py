@@ -3,12 +3,12 @@
 import dataclasses
 
 import pytest
-from reliq_monitor.reclaim import take_back
 
 from reliq import ops
 from reliq.consumer import Holdings
 from reliq.errors import OutcomeUnknown
 from reliq.ops import Op, Transaction
+from reliq_monitor.reclaim import take_back
 from tests.model.explorer import Explorer, State, Violation, show
 from tests.state import KEYS
 

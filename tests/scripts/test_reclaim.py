@@ -1,11 +1,11 @@
 """reclaim: the monitor takes back what a vanished consumer held, in a transaction on watched keys."""
 
 import pytest
-from reliq_monitor.reclaim import judge, reclaim, take_back
 
 from reliq import ops
 from reliq.ops import Transaction
 from reliq.store import Store
+from reliq_monitor.reclaim import judge, reclaim, take_back
 from tests.proxy import Proxy, ignores_watch
 from tests.state import HOUR, KEYS, World, element, elements
 
