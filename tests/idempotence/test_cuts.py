@@ -1,0 +1,39 @@
+"""Every answer may be lost after its command ran: nothing is lost with it, doubled or brought back."""
+
+import pytest
+
+from reliq import Reliq, wire
+from tests.idempotence.cuts import rounds
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    """Between two tries: the server is there, only the answer is not."""
+    monkeypatch.setattr(wire, "_PAUSES", (0.0, 0.0005))
+
+
+VERBS = {"send", "send_many", "claim", "heartbeat", "settle"}
+
+
+def proven(app: Reliq, url: str, cuts: int, share: float) -> None:
+    cutter, ledger = rounds(url, cuts, share, seed=cuts)
+    assert cutter.cuts.total() >= cuts
+    assert set(cutter.cuts) == VERBS
+    assert set(ledger.received) >= ledger.sent, "lost"
+    assert set(ledger.received.values()) == {1}, "doubled, or brought back after its ack"
+    assert set(ledger.received) <= ledger.sent | ledger.unknown
+    stats = app.queue("q").stats()
+    assert (stats.ready, stats.processing, stats.delayed, stats.dead) == (0, 0, 0, 0)
+    assert stats.counters["enqueued"] == stats.counters["acked"] == len(ledger.received)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.2])
+def test_five_thousand_cuts(app, url, share):
+    proven(app, url, 1700, share)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.2])
+def test_a_hundred_thousand_cuts(app, url, share):
+    proven(app, url, 34_000, share)
