@@ -10,7 +10,7 @@ from reliq import ops, settings
 from reliq.app import Application
 from reliq.consumer import Holdings, buried, checked_lease, failure_now, lease_lost, released, retried, settleable
 from reliq.dead_letters import DeadLetter, DeadLetterSteps, Filter, Page, Progress, Redriven, checked_redrive, unwatched
-from reliq.errors import OutcomeUnknown, ReliqError
+from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
 from reliq.keys import QueueKeys, connection_name, new_owner
 from reliq.message import Body, Message, NewMessage
 from reliq.ops import Move
@@ -171,6 +171,7 @@ class Consumer:
         self._holdings = Holdings(keys, self._owner, self.lease)
         self._link = store.link(connection_name(self._owner))
         self._beating: asyncio.Task[None] | None = None
+        self._closed = False
         self._lock = asyncio.Lock()
 
     @property
@@ -184,6 +185,7 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        self._closed = True
         try:
             async with self._lock:
                 await self._store.run(self._holdings.leave(), self._link)
@@ -193,6 +195,8 @@ class Consumer:
             await self._link.close()
 
     async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
+        if self._closed:
+            raise InvalidSetting("this consumer has ended with its `async with` block: make a new one")
         whole(limit, "limit", 1, settings.BATCH_LARGEST)
         until = time.monotonic() + seconds(wait, "wait")
         messages = await self._run(lambda: self._holdings.claim(limit))
@@ -244,7 +248,7 @@ class Consumer:
         return alive
 
     async def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
-        acks, moves = settleable(messages, move)
+        acks, moves = settleable(self._holdings, messages, move)
         async with self._lock:
             codes, _ = await self._store.run(self._holdings.settle(acks, moves), self._link)
         lost = len(messages) - len(codes) + codes.count("l")

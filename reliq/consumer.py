@@ -101,7 +101,7 @@ class Holdings:
         if self._uncertain:
             yield from self._read_back()
         yield from self._bury()
-        yield from self.settle((), [released(message) for message in self.held.values()])
+        yield from self.settle((), [released(message) for message in list(self.held.values())])
         yield ops.forget(self.keys, self.consumer, leaving=True)
         self._registered = False
 
@@ -190,6 +190,7 @@ class Holdings:
             if 0 < message.expires_at <= now:
                 self._dying.append(Move(element, "dead", "dead:expired", message.id, message.buried("expired")))
                 continue
+            message.holder = self
             self.held[element] = message
             self._arrived.append(message)
 
@@ -234,11 +235,15 @@ def checked_lease(lease: Duration) -> float:
     return seconds(lease, "lease", settings.LEASE_SHORTEST, settings.LEASE_LONGEST)
 
 
-def settleable(messages: Sequence[Message], move: Callable[[Message], Move] | None) -> tuple[list[bytes], list[Move]]:
+def settleable(
+    holdings: Holdings, messages: Sequence[Message], move: Callable[[Message], Move] | None
+) -> tuple[list[bytes], list[Move]]:
     """The acks, or with `move` the moves, of those messages whose lease was not lost; raises InvalidSetting."""
     for message in messages:
         if not isinstance(message, Message):
             raise InvalidSetting(f"cannot settle {message!r}: give a message that claim() answered")
+        if message.holder is not holdings:
+            raise InvalidSetting(f"cannot settle {message!r} here: another consumer holds it")
     ours = [message for message in messages if not message.lost]
     return ([message.element for message in ours], []) if move is None else ([], [move(message) for message in ours])
 
@@ -258,7 +263,8 @@ class Consumer:
                 consumer.ack(message)
 
     While the context lasts, a thread renews the lease: however long the work takes, nobody else gets the messages.
-    For one thread at a time.
+    Without the context nobody renews it. A message that was settled before is left as it is: settling again is no
+    error. For one thread at a time.
     """
 
     def __init__(self, store: Store, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:
@@ -268,6 +274,7 @@ class Consumer:
         self._holdings = Holdings(keys, self._owner, self.lease)
         self._link = store.link(connection_name(self._owner))
         self._heartbeat: Heartbeat | None = None
+        self._closed = False
         self._lock = threading.RLock()  # the heartbeat may find the lease lost at any moment
 
     @property
@@ -281,6 +288,7 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._closed = True
         try:
             with self._lock:
                 self._store.run(self._holdings.leave(), self._link)
@@ -290,7 +298,9 @@ class Consumer:
             self._link.close()
 
     def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
-        """Up to `limit` messages; empty when nothing came within `wait` seconds."""
+        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed."""
+        if self._closed:
+            raise InvalidSetting("this consumer has ended with its `with` block: make a new one")
         whole(limit, "limit", 1, settings.BATCH_LARGEST)
         until = time.monotonic() + seconds(wait, "wait")
         with self._lock:
@@ -337,7 +347,7 @@ class Consumer:
 
     def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
         """Ack the messages, or move them; raises LeaseLost after it has settled those that were still held."""
-        acks, moves = settleable(messages, move)
+        acks, moves = settleable(self._holdings, messages, move)
         with self._lock:
             codes, _ = self._store.run(self._holdings.settle(acks, moves), self._link)
         lost = len(messages) - len(codes) + codes.count("l")

@@ -85,12 +85,13 @@ class Undecodable(Exception):
 class Message:
     """A message as a handler or a consumer holds it."""
 
-    __slots__ = ("_envelope", "element", "lost", "queue")
+    __slots__ = ("_envelope", "element", "holder", "lost", "queue")
 
     def __init__(self, queue: str, element: bytes, envelope: Envelope) -> None:
         self.queue = queue
         self.element = element  #: the exact bytes in the processing list
         self._envelope = envelope
+        self.holder: object = None  #: the consumer that claimed it
         self.lost = False  #: True once its lease was lost or its time limit passed: stop, the result is not wanted
 
     @classmethod

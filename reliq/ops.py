@@ -190,8 +190,10 @@ def register(keys: QueueKeys, consumer: str, lease: float) -> Op[int]:
 
 def claim(keys: QueueKeys, consumer: str, lease: float, limit: int) -> Op[Claimed]:
     """Not repeatable by itself: a claim whose reply was lost has moved messages that only a read-back finds."""
-    names = (keys.messages, keys.processing(consumer), keys.lease(consumer), keys.counters, keys.config)
-    op = _script("claim", names, (milliseconds(lease), limit), _read_claimed)
+    names = (
+        keys.messages, keys.processing(consumer), keys.lease(consumer), keys.counters, keys.config, keys.consumers,
+    )  # fmt: skip
+    op = _script("claim", names, (milliseconds(lease), limit, consumer), _read_claimed)
     return Op(op.command, op.read, op.script, repeatable=False)
 
 

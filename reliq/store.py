@@ -8,9 +8,10 @@ answer comes, the caller is told which it is: `RedisUnavailable` = surely not ca
 import asyncio
 import itertools
 import os
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -34,6 +35,8 @@ from reliq.wire import (
 )
 
 T = TypeVar("T")
+Call = Callable[[Request, "Link", float | None], Any]
+AioCall = Callable[[Request, "AioLink", float | None], Awaitable[Any]]
 
 _CONNECTION_ENDED = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
@@ -121,6 +124,8 @@ class Link:
             self._connection = connection
             self.lives += 1
             self.connected_at = now
+            if self.lives > 1:
+                self._store.check_again()
             if self._name:
                 self._exchange([("CLIENT", "SETNAME", self._name)])  # where CLIENT is refused, the lease alone decides
         return self._connection
@@ -159,7 +164,8 @@ class Store:
         self.new_connection = connect or target.factory(aio=False)
         self.timeout = timeout
         self._allow_eviction = allow_eviction
-        self._checked = connect is not None
+        self._trusted = self._checked = connect is not None
+        self._checking = threading.Lock()
         self._idle: deque[Link] = deque()
 
     def run(self, steps: Steps[T], link: Link | None = None, timeout: float | None = None) -> T:
@@ -175,12 +181,22 @@ class Store:
             with self.borrow() as borrowed:
                 return self.call(request, borrowed, timeout)
         if not self._checked:
-            self._checked = True
-            try:
-                self._drive(check_server(self.where, self._allow_eviction), link, timeout)
-            except BaseException:
-                self._checked = False
-                raise
+            self._check(link, timeout)
+        return self._send(request, link, timeout)
+
+    def _check(self, link: Link, timeout: float | None) -> None:
+        """Refuse a server that must not hold a queue, before anybody's first call."""
+        with self._checking:
+            if not self._checked:
+                check = check_server(self.where, self._allow_eviction)
+                self._drive(check, link, timeout, self._send)
+                self._checked = True
+
+    def check_again(self) -> None:
+        """A connection was made anew: it may lead to another server, or to one with other settings."""
+        self._checked = self._trusted
+
+    def _send(self, request: Request, link: Link, timeout: float | None) -> Any:
         try:
             return link.perform(request)
         except (Lost, Busy) as failure:
@@ -195,12 +211,13 @@ class Store:
             except (Lost, Busy) as again:
                 failure = again
 
-    def _drive(self, steps: Steps[T], link: Link, timeout: float | None) -> T:
+    def _drive(self, steps: Steps[T], link: Link, timeout: float | None, call: Call | None = None) -> T:
+        call = call or self.call
         try:
             request = next(steps)
             while True:
                 try:
-                    answer = self.call(request, link, timeout)
+                    answer = call(request, link, timeout)
                 except ReliqError as error:
                     request = steps.throw(error)
                 else:
@@ -233,7 +250,7 @@ class Store:
         self._target = target = Target(url)
         self.where = target.where
         self.new_connection = connect or target.factory(aio=False)
-        self._checked = connect is not None
+        self._trusted = self._checked = connect is not None
         self.close()
 
     def close(self) -> None:
@@ -309,6 +326,8 @@ class AioLink:
                 raise failed(error, sent=False) from None
             self._connection = connection
             self.lives += 1
+            if self.lives > 1:
+                self._store.check_again()
             if self._name:
                 await self._exchange([("CLIENT", "SETNAME", self._name)])
         return self._connection
@@ -331,7 +350,8 @@ class AioStore:
         self.new_connection = connect or target.factory(aio=True)
         self.timeout = timeout
         self._allow_eviction = allow_eviction
-        self._checked = connect is not None
+        self._trusted = self._checked = connect is not None
+        self._checking = asyncio.Lock()
         self._idle: deque[AioLink] = deque()
 
     async def run(self, steps: Steps[T], link: AioLink | None = None, timeout: float | None = None) -> T:
@@ -347,12 +367,22 @@ class AioStore:
     async def call(self, request: Request, link: AioLink, timeout: float | None = None) -> Any:
         """Run one request."""
         if not self._checked:
-            self._checked = True
-            try:
-                await self._drive(check_server(self.where, self._allow_eviction), link, timeout)
-            except BaseException:
-                self._checked = False
-                raise
+            await self._check(link, timeout)
+        return await self._send(request, link, timeout)
+
+    async def _check(self, link: AioLink, timeout: float | None) -> None:
+        """Refuse a server that must not hold a queue, before anybody's first call."""
+        async with self._checking:
+            if not self._checked:
+                check = check_server(self.where, self._allow_eviction)
+                await self._drive(check, link, timeout, self._send)
+                self._checked = True
+
+    def check_again(self) -> None:
+        """A connection was made anew: it may lead to another server, or to one with other settings."""
+        self._checked = self._trusted
+
+    async def _send(self, request: Request, link: AioLink, timeout: float | None) -> Any:
         try:
             return await link.perform(request)
         except (Lost, Busy) as failure:
@@ -367,12 +397,13 @@ class AioStore:
             except (Lost, Busy) as again:
                 failure = again
 
-    async def _drive(self, steps: Steps[T], link: AioLink, timeout: float | None) -> T:
+    async def _drive(self, steps: Steps[T], link: AioLink, timeout: float | None, call: AioCall | None = None) -> T:
+        call = call or self.call
         try:
             request = next(steps)
             while True:
                 try:
-                    answer = await self.call(request, link, timeout)
+                    answer = await call(request, link, timeout)
                 except ReliqError as error:
                     request = steps.throw(error)
                 else:

@@ -173,6 +173,8 @@ class Monitor:
                     pause = self._promote_pause()
             except ReliqError as error:
                 outage.failed(error)
+            except Exception:
+                log.exception("a duty of the monitor failed")
             else:
                 outage.over()
             stopping.wait(max(0.0, min(pause, next_scan - time.monotonic())))

@@ -54,7 +54,10 @@ def reclaim(keys: QueueKeys, consumer: str, max_deliveries: int, known_dead: boo
         # Over maxmemory a MULTI with an LPUSH is refused whole. The script removes first, and passes.
         seen = deadline.decode() if deadline else ""
         taken = yield ops.reclaim_when_full(keys, consumer, seen, returns)
-        return Reclaimed(moved=True) if taken < 0 else Reclaimed(returned=taken, emptied=length <= len(returns))
+        if taken < 0:
+            return Reclaimed(moved=True)
+        # What was gone by then (fewer taken) is left for the next look.
+        return _counted(returns, set(), length) if taken == len(returns) else Reclaimed(returned=taken)
     if replies is None:
         return Reclaimed(moved=True)
     conflicts = {place for place in range(len(returns)) if replies[2 * place] == 0}
@@ -140,7 +143,7 @@ def _counted(returns: list[Return], conflicts: set[int], length: int) -> Reclaim
 def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False) -> Steps[Reclaimed]:
     """Return everything that a consumer held, batch by batch, and forget the consumer."""
     configured = yield ops.command("HGET", keys.config, "max_deliveries")
-    max_deliveries = int(configured) if configured else settings.MAX_DELIVERIES
+    max_deliveries = int(configured) if configured and configured.isdigit() else settings.MAX_DELIVERIES
     total = Reclaimed()
     while True:
         batch = yield from reclaim(keys, consumer, max_deliveries, known_dead)

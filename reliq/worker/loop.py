@@ -73,6 +73,8 @@ class Loop(ABC):
         self.handler = handler
         self.holdings = Holdings(QueueKeys(handler.queue), owner, lease)
         self.pace = Pace(slots)
+        # Shorter than the lease: a BLMOVE must not outlive the consumer that it moves messages to.
+        self._block = min(settings.BLOCK, lease / settings.HEARTBEATS_PER_LEASE)
         self.running: dict[bytes, Run] = {}
         self.unstarted: deque[Message] = deque()
         self.stopping = False
@@ -149,7 +151,7 @@ class Loop(ABC):
             for hook in self._hooks:
                 try:
                     hook(Message.decode(self.handler.queue, move.again))
-                except (Exception, Undecodable):
+                except BaseException:  # also sys.exit(): the worker lives on
                     log.exception("on_dead of queue=%s raised", self.handler.queue)
 
     # --- running a message, on whatever thread ---
@@ -214,7 +216,8 @@ class Loop(ABC):
         if self.running.pop(run.message.element, None) is None:
             return
         error = TimeLimitExceeded(f"the handler ran longer than its time limit of {limit:g} s")
-        log.warning("time_limit queue=%s id=%s seconds=%g", self.handler.queue, run.message.id, limit)
+        goes_on = "" if run.cancel else "; its thread is taken until it returns"
+        log.warning("time_limit queue=%s id=%s seconds=%g%s", self.handler.queue, run.message.id, limit, goes_on)
         self._moves.append(after_error(self.handler, run.message, error, self._owner))
         self._abandon(run)
 
@@ -259,7 +262,7 @@ class InlineLoop(Loop):
     def _step(self) -> None:
         if not self._work(None):
             # Outside of the turn, so that the loop of another queue can run its handler meanwhile.
-            messages = self._wait(self.pace.limit(), settings.BLOCK)
+            messages = self._wait(self.pace.limit(), self._block)
             if messages:
                 self.progress_at = time.monotonic()
                 self.unstarted.extend(messages)
@@ -327,7 +330,7 @@ class PooledLoop(Loop):
         if (messages := self._exchange(max(0, room))) or self._release_probation():
             self._start(messages)
         elif not self.running:
-            self._start(self._wait(self.pace.limit(), settings.BLOCK))
+            self._start(self._wait(self.pace.limit(), self._block))
         elif room > 0 and self._suspect is None and not self._done.is_set():
             self._start(self._wait(room, _SHORT_BLOCK))
         else:

@@ -39,7 +39,7 @@ def after_error(handler: Handler, message: Message, error: BaseException, worker
 def _delay(policy: Policy, message: Message, error: BaseException) -> float | None:
     try:
         return policy.delay(message.failures + 1, error)
-    except Exception:
+    except BaseException:  # also sys.exit(): it must cost neither the message nor the worker
         log.exception("the back-off of queue=%s raised; the message waits %g s", message.queue, _WHEN_POLICY_FAILS)
         return _WHEN_POLICY_FAILS
 
@@ -50,9 +50,7 @@ def _class_name(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    if isinstance(error, (Retry, Dead)):
-        return str(error)
     try:
-        return "".join(traceback.format_exception(error))
-    except Exception:  # an exception whose own __str__ raises
+        return str(error) if isinstance(error, (Retry, Dead)) else "".join(traceback.format_exception(error))
+    except BaseException:  # an exception whose own __str__ raises
         return _class_name(error)

@@ -169,3 +169,21 @@ def test_a_limit_outside_its_range_is_refused(queue, limit):
 def test_only_messages_can_be_settled(queue):
     with queue.consumer() as consumer, pytest.raises(InvalidSetting, match="cannot settle 'id'"):
         consumer.ack("id")
+
+
+def test_a_message_is_settled_by_the_consumer_that_holds_it(queue):
+    queue.send_many(["a", "b"])
+    with queue.consumer() as one, queue.consumer() as other:
+        (a,), (b,) = one.claim(), other.claim()
+        with pytest.raises(InvalidSetting, match="another consumer holds it"):
+            other.ack(a)
+        one.ack(a)
+        other.ack(b)
+    assert queue.stats().counters["acked"] == 2
+
+
+def test_a_consumer_ends_with_its_context(queue):
+    with queue.consumer() as consumer:
+        pass
+    with pytest.raises(InvalidSetting, match="has ended"):
+        consumer.claim()

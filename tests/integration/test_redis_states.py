@@ -1,5 +1,6 @@
 """Every state a Redis can be in has its own clear error, and no message is lost to it."""
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,37 @@ def test_a_server_that_may_evict_is_refused_unless_allowed(server, anew, monkeyp
     anew(server.url, allow_eviction=True).queue("q").send("x")
     monkeypatch.setenv("RELIQ_ALLOW_EVICTION", "1")
     assert anew(server.url).queue("q").stats().ready == 1
+
+
+def test_of_many_threads_at_once_none_slips_past_the_refusal(server):
+    configure(server, "maxmemory-policy", "allkeys-lru")
+    app, start, refused = reliq.Reliq(server.url), threading.Barrier(16), []
+
+    def send():
+        start.wait()
+        try:
+            app.queue("q").send("x")
+        except RedisUnsuitable:
+            refused.append(True)
+
+    threads = [threading.Thread(target=send) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    app.close()
+    assert len(refused) == 16
+
+
+def test_a_server_that_has_become_unsuitable_is_noticed_with_the_next_connection(server, anew):
+    app = anew(server.url)
+    app.queue("q").send("x")
+    server.stop()
+    with EmbeddedRedis(server.folder, ("--maxmemory-policy", "allkeys-lru"), server.port):
+        with contextlib.suppress(RedisUnsuitable):  # the call that finds the connection gone may be the last one let in
+            app.queue("q").stats()
+        with pytest.raises(RedisUnsuitable, match="allkeys-lru"):
+            app.queue("q").send("z")
 
 
 @pytest.mark.parametrize("version", ["5.0.14", "6.0.16"])

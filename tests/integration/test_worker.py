@@ -377,3 +377,40 @@ def test_an_application_without_handlers_says_so(app):
 def test_bad_options_are_refused(bad):
     with pytest.raises(InvalidSetting):
         Options(**bad)
+
+
+class Rude(Exception):
+    def __str__(self):
+        raise SystemExit("even its text is an exit")
+
+
+@pytest.mark.parametrize("rudeness", ["Dead of an object", "back-off exits", "hook exits", "error without text"])
+def test_no_exception_of_the_application_ends_the_worker(app, kind, rudeness):
+    def backoff(failures, error):
+        if rudeness == "back-off exits":
+            raise SystemExit
+        return 0 if failures < 2 else None
+
+    @app.on_dead("q")
+    def hook(message):
+        if rudeness == "hook exits":
+            raise SystemExit
+
+    def work(message):
+        if message.body == b"fine":
+            return
+        if rudeness == "error without text":
+            raise Rude
+        raise (
+            reliq.Dead(Rude() if rudeness == "Dead of an object" else "no")
+            if "back-off" not in rudeness
+            else ValueError
+        )
+
+    handler(app, kind, work, retry=backoff)
+    app.queue("q").send_many(["bad", "fine", "fine"])
+    with working(app, **options(kind)):
+        eventually(lambda: counters(app).get("acked") == 2)
+        eventually(lambda: app.queue("q").stats().dead + app.queue("q").stats().delayed == 1)
+        app.queue("q").send("fine")
+        eventually(lambda: counters(app).get("acked") == 3)

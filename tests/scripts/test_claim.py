@@ -105,3 +105,11 @@ def test_a_consumer_can_start_live_and_leave_when_redis_is_full(world):
 def test_announce_enters_a_queue_once(world):
     assert [world.run(ops.announce("q")) for _ in range(2)] == [1, 0]
     assert world.redis.smembers("reliq:queues") == {b"q"}
+
+
+def test_what_a_late_blmove_moved_to_an_ended_consumer_is_found_by_the_monitor(world):
+    """Stopped between its last claim and its BLMOVE for longer than its lease, and forgotten meanwhile."""
+    world.given(messages="b a")
+    moved, answer = world.store.call([ops.block(KEYS, "w", 0.1), ops.claim(KEYS, "w", 15.0, 5)])
+    assert (moved, answer.status) == (elements("a")[0], "lost")
+    assert world.state() == {"messages": "b", "processing:w": "a", "consumers": {"w"}}
