@@ -61,7 +61,8 @@ def test_a_history_takes_the_same_memory_however_long_it_runs():
         tracemalloc.stop()
         return size
 
-    assert grown(10 * FINE) < grown(FINE) + 2_000
+    # A history without bounds would be ten times as large; what else the process allocates meanwhile is noise.
+    assert grown(10 * FINE) < 1.5 * grown(FINE)
     assert grown(FINE) < 40_000
 
 
