@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reliq.spark import register
+from tests.workers import eventually
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 # The workers of Spark are processes of their own: they find reliq as the tests do.
@@ -38,9 +39,16 @@ def session(tmp_path_factory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def spark(session: SparkSession, url: str) -> SparkSession:
+def spark(session: SparkSession, url: str) -> Iterator[SparkSession]:
     register(session, url)
-    return session
+    yield session
+    # The tasks of a job that failed run on after it: they must not write into the next test's Redis.
+    eventually(lambda: not running_tasks(session), timeout=60)
+
+
+def running_tasks(session: SparkSession) -> int:
+    executors = session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    return sum(executor.numRunningTasks() for executor in executors)
 
 
 @pytest.fixture
