@@ -79,10 +79,13 @@ class Queue:
         dedup_key: str | None = None,
         window: Duration = "10m",
         ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
         durability: str | None = None,
     ) -> str:
         options = {
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
+            "key": key, "priority": priority,
         }  # fmt: skip
         return await self._store.run(self._steps.send(self._steps.prepared(body, options), sure=durability))
 
@@ -93,9 +96,12 @@ class Queue:
         delay: Duration = 0,
         headers: Mapping[str, str] | None = None,
         ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
         durability: str | None = None,
     ) -> list[str]:
-        messages = self._steps.prepared_many(bodies, {"delay": delay, "headers": headers, "ttl": ttl})
+        options = {"delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
+        messages = self._steps.prepared_many(bodies, options)
         return await self._store.run(self._steps.send_many(messages, sure=durability))
 
     async def stats(self) -> Stats:

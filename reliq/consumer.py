@@ -34,6 +34,7 @@ class Holdings:
         self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
         self._arrived: list[Message] = []  #: taken, and not handed to the caller yet
         self._dying: list[Move] = []  #: taken, and not put into the dead letters yet
+        self._members = False  #: members of a cycle have arrived: are they still in it?
         self._afresh = False  #: the life before this one ended with a lost lease
         self._registered = False
         self._paused = False  #: what the latest claim said
@@ -113,7 +114,7 @@ class Holdings:
         self._arrived.clear()
         self._dying.clear()
         self.consumer = next_life(self.consumer)
-        self._registered = self._uncertain = self._paused = False
+        self._registered = self._uncertain = self._paused = self._members = False
         self._afresh = True
         self._uncounted = 0
 
@@ -129,12 +130,27 @@ class Holdings:
             if not self._registered:
                 yield from self._be_ready()
         yield from self._respect_pause()
+        yield from self._drop_removed()
 
     def _respect_pause(self) -> Steps[None]:
         """Give back what a BLMOVE took from a paused queue."""
         if self._paused and self._arrived:
             yield from self.settle((), [released(message) for message in self._arrived])
             self._arrived.clear()
+
+    def _drop_removed(self) -> Steps[None]:
+        """What was removed from its cycle while it was ready leaves the queue now."""
+        if not self._members:
+            return
+        members = [message for message in self._arrived if message.in_cycle]
+        still = yield ops.command("HMGET", self.keys.cycle, *(message.group for message in members))
+        self._members = False
+        for message, member in zip(members, still, strict=True):
+            if member is None:
+                self._arrived.remove(message)
+                del self.held[message.element]
+                self._dying.append(Move(message.element, "gone", "cancelled", message.id))
+        yield from self._bury()
 
     def _count_lost_lease(self) -> Steps[None]:
         self._afresh = False
@@ -176,6 +192,7 @@ class Holdings:
             self._sort([moved], answer.now)
         self._sort(answer.elements, answer.now)
         yield from self._bury()
+        yield from self._drop_removed()
 
     def _sort(self, elements: Iterable[bytes], now: int) -> None:
         """The messages to be handled, and those that are to die: what does not decode, and what has expired."""
@@ -187,9 +204,11 @@ class Holdings:
             except Undecodable:
                 self._dying.append(undecodable(element))
                 continue
-            if 0 < message.expires_at <= now:
-                self._dying.append(Move(element, "dead", "dead:expired", message.id, message.buried("expired")))
-                continue
+            if message.extra is not None:
+                if 0 < message.expires_at <= now:
+                    self._dying.append(Move(element, "dead", "dead:expired", message.id, message.buried("expired")))
+                    continue
+                self._members = self._members or message.in_cycle
             message.holder = self
             self.held[element] = message
             self._arrived.append(message)
@@ -197,7 +216,7 @@ class Holdings:
     def _bury(self) -> Steps[None]:
         if self._dying:
             yield ops.settle(self.keys, self.consumer, self.lease, (), self._dying)
-            self.buried += self._dying
+            self.buried += [move for move in self._dying if move.destination == "dead"]
             self._dying.clear()
 
     def _hand_out(self) -> list[Message]:

@@ -313,7 +313,7 @@ class DeadLetterSteps:
     def _revival(letter: DeadLetter, keep_failures: bool) -> Revival:
         # What did not decode goes back as the raw bytes it was: a newer worker may be able to read it.
         again = letter.body if letter.reason == "decode" else letter.revived(keep_failures)
-        return Revival(letter.element, letter.id, again)
+        return Revival(letter.element, letter.id, again, letter.key if letter.in_cycle else "")
 
 
 class Relapses:

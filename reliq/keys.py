@@ -12,6 +12,7 @@ from reliq.errors import InvalidName
 
 QUEUES = "reliq:queues"  #: set of every queue's name
 API_KEYS = "reliq:api:keys"  #: hash: id of an API key -> what it allows, and a hash of its secret
+TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
 LEADER = "reliq:monitor:leader"  #: the monitor whose turn it is; only saves work, any number of them is correct
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
@@ -35,14 +36,19 @@ class QueueKeys:
     """The keys of one queue."""
 
     __slots__ = (
-        "_prefix", "config", "consumers", "counters", "dead", "delayed", "epochs", "index", "jobs", "messages",
-        "producers", "queue",
+        "_prefix", "active", "config", "consumers", "counters", "cycle", "dead", "delayed", "epochs", "high", "index",
+        "jobs", "low", "messages", "places", "producers", "queue", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
         self.queue = check_name(queue)
         self._prefix = prefix = f"reliq:{{{queue}}}:"
         self.messages = prefix + "messages"  #: list: ready, pushed at the head, taken from the tail
+        self.high = prefix + "high"  #: list: ready, with high priority
+        self.low = prefix + "low"  #: list: ready, with low priority
+        self.waiting = prefix + "waiting"  #: zset: what waits until its key is free, by group and turn; score 0
+        self.active = prefix + "active"  #: hash: group -> the id of the message that holds this key
+        self.cycle = prefix + "cycle"  #: hash: group -> member of the cycle
         self.delayed = prefix + "delayed"  #: zset: not due yet, by due ms
         self.dead = prefix + "dead"  #: zset: dead letters, by ms of death
         self.index = prefix + "index"  #: hash: id -> score, of what lies in delayed or dead
@@ -52,6 +58,10 @@ class QueueKeys:
         self.producers = prefix + "producers"  #: hash: producer -> its last sequence and when
         self.jobs = prefix + "jobs"  #: zset: staged jobs that are not over, by the ms at which somebody must look
         self.epochs = prefix + "epochs"  #: hash: stream -> the last epoch it committed and when
+        #: What scripts call `places`: where ready messages are, and what decides which of them.
+        self.places = (
+            self.messages, self.high, self.low, self.waiting, self.active, self.cycle, self.counters, self.config,
+        )  # fmt: skip
 
     def processing(self, consumer: str) -> str:
         """List: what one consumer holds; newest at the head, oldest at the tail."""

@@ -33,12 +33,19 @@ class Failure(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What only some messages carry; absent from the element of all others."""
+    """What only some messages carry; absent from the element of all others.
+
+    The last two are at the very end of the element, where a script finds them without decoding it.
+    """
 
     expires_at: int = 0  #: ms since the epoch; 0 = never
     routing_key: str = ""
     reason: str = ""  #: why it is a dead letter
     errors: tuple[Failure, ...] = ()
+    key: str = ""  #: messages with one key are handled in order, one at a time
+    cycle: bool = False  #: its key is a member of the queue's cycle
+    priority: str = ""  #: high or low
+    group: str = ""  #: the key's digest
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -57,6 +64,7 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 _NO_EXTRA = Extra()
+PRIORITIES = ("high", "normal", "low")
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
 
@@ -135,6 +143,11 @@ class Message:
         return self._envelope.enqueued_at
 
     @property
+    def extra(self) -> Extra | None:
+        """What only some messages carry; None for all others."""
+        return self._envelope.extra
+
+    @property
     def expires_at(self) -> int:
         """When it expires: ms since the epoch, the Redis server's clock; 0 = never."""
         return (self._envelope.extra or _NO_EXTRA).expires_at
@@ -142,6 +155,26 @@ class Message:
     @property
     def routing_key(self) -> str:
         return (self._envelope.extra or _NO_EXTRA).routing_key
+
+    @property
+    def key(self) -> str:
+        """What orders it: messages with one key are handled one at a time, in the order of their sends."""
+        return (self._envelope.extra or _NO_EXTRA).key
+
+    @property
+    def group(self) -> str:
+        """The digest of its key, by which Redis knows it; empty without a key."""
+        return (self._envelope.extra or _NO_EXTRA).group
+
+    @property
+    def in_cycle(self) -> bool:
+        """Whether its key is a member of the queue's cycle."""
+        return (self._envelope.extra or _NO_EXTRA).cycle
+
+    @property
+    def priority(self) -> str:
+        """One of high, normal, low."""
+        return (self._envelope.extra or _NO_EXTRA).priority or "normal"
 
     @property
     def reason(self) -> str:
@@ -179,12 +212,11 @@ class Message:
 
     def revived(self, keep_failures: bool) -> bytes:
         """The element of a redriven dead letter: no reason, no expiry, and a fresh start unless told otherwise."""
-        extra = self._envelope.extra or _NO_EXTRA
+        extra = msgspec.structs.replace(self._envelope.extra or _NO_EXTRA, reason="", expires_at=0)
         if keep_failures:
-            kept = Extra(routing_key=extra.routing_key, errors=extra.errors)
-            return self.again(redelivered=False, deliveries=0, extra=kept)
-        kept = Extra(routing_key=extra.routing_key)
-        return self.again(redelivered=False, deliveries=0, failures=0, extra=kept if kept.routing_key else None)
+            return self.again(redelivered=False, deliveries=0, extra=extra)
+        extra = msgspec.structs.replace(extra, errors=())
+        return self.again(redelivered=False, deliveries=0, failures=0, extra=None if extra == _NO_EXTRA else extra)
 
     def __repr__(self) -> str:
         return f"<Message {self.id} of {self.queue}: {len(self.body)} bytes, failures={self.failures}>"
@@ -235,7 +267,10 @@ def _capped(errors: tuple[Failure, ...]) -> tuple[Failure, ...]:
 class NewMessage:
     """A message to be sent, with the options of its own that `send_many` cannot give to a bare body."""
 
-    __slots__ = ("body", "conflict", "dedup_key", "delay", "duplicate", "headers", "id", "ttl", "window")
+    __slots__ = (
+        "body", "conflict", "dedup_key", "delay", "duplicate", "headers", "id", "in_cycle", "key", "priority", "ttl",
+        "window",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -247,12 +282,17 @@ class NewMessage:
         dedup_key: str | None = None,
         window: settings.Duration = "10m",
         ttl: settings.Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
     ) -> None:
         """Check and encode at once: the call that enqueues it has nothing left to refuse.
 
         `delay`: how long it stays invisible. `dedup_key`: within `window`, a second message with this key is not
         enqueued and answers the id of the first. `ttl`: how long after sending it may still be started; then it is a
-        dead letter with reason `expired`. Raises InvalidMessage, InvalidName.
+        dead letter with reason `expired`. `key`: messages of a queue with one key are handled one at a time and in
+        order (a delayed one takes its place when it is due); one that fails holds back only its own key.
+        `priority`: "high", "normal" or "low"; while there are messages of all three, 16 : 4 : 1 are taken.
+        Raises InvalidMessage, InvalidName.
         """
         self.body = encode_body(body)
         self.id = new_id() if id is None else check_id(id)
@@ -260,6 +300,11 @@ class NewMessage:
         self.dedup_key = dedup_key
         self.duplicate = False  #: True once it was sent and an earlier message with its dedup_key stands for it
         self.conflict = False  #: True if that earlier message has another body: this one is nowhere
+        self.key = "" if key is None else check_key(key)
+        self.in_cycle = False  #: set for members of a cycle
+        self.priority = priority
+        if priority not in PRIORITIES:
+            raise InvalidMessage(f"priority is {priority!r}: it is one of {', '.join(PRIORITIES)}")
         if dedup_key is not None and (not isinstance(dedup_key, str) or not dedup_key):
             raise InvalidMessage(f"dedup_key is {dedup_key!r}: it must be a text that is not empty")
         try:
@@ -274,13 +319,39 @@ class NewMessage:
         """Of the body; empty without a dedup_key."""
         return "" if self.dedup_key is None else hashlib.blake2b(self.body, digest_size=8).hexdigest()
 
+    @property
+    def placed(self) -> bool:
+        """Whether it goes elsewhere than to the head of the ready messages, or may: the script must look at it."""
+        return bool(self.delay or self.key or self.dedup_key is not None) or self.priority != "normal"
+
     def element(self, now: int, routing_key: str = "") -> bytes:
         """Its element, sent at `now` (ms since the epoch, as near the Redis server's clock as is known)."""
         extra = None
-        if self.ttl is not None or routing_key:
-            expires_at = 0 if self.ttl is None else now + round(self.ttl * 1000)
-            extra = Extra(expires_at=expires_at, routing_key=routing_key)
+        if self.ttl is not None or routing_key or self.key or self.priority != "normal":
+            extra = Extra(
+                expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
+                routing_key=routing_key,
+                key=self.key,
+                cycle=self.in_cycle,
+                priority="" if self.priority == "normal" else self.priority,
+                group=group_of(self.key),
+            )
         return _first_element(self.id, now, self.headers, self.body, extra)
+
+
+def group_of(key: str) -> str:
+    """The digest of a key, 16 characters: a user's text never becomes part of a Redis key, nor of a field."""
+    return hashlib.blake2b(key.encode(), digest_size=8).hexdigest() if key else ""
+
+
+def check_key(value: object, what: str = "key") -> str:
+    """The key that orders a message, or a member of a cycle; raises InvalidMessage."""
+    try:
+        if isinstance(value, str) and 0 < len(value.encode()) <= settings.KEY_LARGEST:
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise InvalidMessage(f"{what} is {cut(repr(value), 80)}: a text of 1 to {settings.KEY_LARGEST} bytes of UTF-8")
 
 
 _strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Generic, Literal, TypeVar
 
-from reliq.keys import QUEUES, QueueKeys, is_name
+from reliq.keys import QUEUES, TOPICS, QueueKeys, is_name
 
 T = TypeVar("T")
 Argument = bytes | str | int | float
@@ -82,10 +82,15 @@ Steps = Generator[Request, Any, T]
 _SCRIPTS: dict[str, Script] = {}
 
 
-def _script(name: str, keys: Sequence[str], arguments: Iterable[Argument], read: Callable[[Any], T] = _as_is) -> Op[T]:
+def _named(name: str) -> Script:
     script = _SCRIPTS.get(name)
     if script is None:
         script = _SCRIPTS[name] = Script(name)
+    return script
+
+
+def _script(name: str, keys: Sequence[str], arguments: Iterable[Argument], read: Callable[[Any], T] = _as_is) -> Op[T]:
+    script = _named(name)
     return Op(("EVALSHA", script.sha, len(keys), *keys, *arguments), read, script)
 
 
@@ -113,7 +118,7 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A message to enqueue that is delayed, or has a deduplication key."""
+    """A message to enqueue that is delayed, or has a deduplication key, an order key or a priority."""
 
     id: str
     element: bytes
@@ -127,7 +132,7 @@ def enqueue(
     keys: QueueKeys, plain: Sequence[bytes], entries: Sequence[Entry] = (), producer: str = "", sequence: int = 0
 ) -> Op[Enqueued]:
     """Repeatable only with a producer's sequence: the script then knows a call it has carried out."""
-    names = [keys.messages, keys.delayed, keys.counters, keys.config, keys.producers, keys.index]
+    names = [*keys.places, keys.delayed, keys.index, keys.producers]
     arguments: list[Argument] = [producer, sequence, len(plain), *plain]
     for entry in entries:
         window = 0.0
@@ -148,6 +153,62 @@ def _read_enqueued(reply: list[Any]) -> Enqueued:
         max(position, -1 - position): first.decode() for position, first in zip(rest[::2], rest[1::2], strict=True)
     }
     return Enqueued("repeated" if status == b"repeated" else "ok", now, firsts, conflicts=conflicts)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The publish script's answer; `refuser`: the place of the queue that is full."""
+
+    status: Literal["ok", "repeated", "full"]
+    now: int
+    length: int = 0
+    max_length: int = 0
+    refuser: int = 0
+
+
+def publish(
+    every: Sequence[QueueKeys], identity: str, element: bytes, delay: float, producer: str, sequence: int
+) -> Op[Published]:
+    """One message into several queues. Equal bytes in each: an LREM looks into one queue's list only."""
+    names = [every[0].producers]
+    for keys in every:
+        names += (*keys.places, keys.delayed, keys.index)
+    arguments = (producer, sequence, identity, element, milliseconds(delay))
+    return _script("publish", names, arguments, lambda reply: Published(reply[0].decode(), *reply[1:]))
+
+
+def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str]) -> Op[int]:
+    """Answers how many bindings changed."""
+    return _script("bind", (TOPICS,), (verb, *bindings))
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Somebody who enters a cycle, and the message that goes round for it."""
+
+    member: str
+    group: str
+    id: str
+    element: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The cycle_add script's answer: 1 or 0 a member, or, of a full queue, its length and max_length."""
+
+    status: Literal["ok", "full"]
+    now: int
+    rest: list[int]
+
+
+def cycle_add(keys: QueueKeys, members: Sequence[Member]) -> Op[Entered]:
+    arguments = [part for one in members for part in (one.member, one.group, one.id, one.element)]
+    names = (*keys.places, keys.delayed)
+    return _script("cycle_add", names, arguments, lambda reply: Entered(reply[0].decode(), reply[1], reply[2:]))
+
+
+def cycle_remove(keys: QueueKeys, groups: Sequence[str]) -> Op[list[int]]:
+    return _script("cycle_remove", (*keys.places, keys.delayed, keys.index), groups)
 
 
 def announce(queue: str) -> Op[int]:
@@ -176,7 +237,7 @@ class Move:
     """
 
     element: bytes
-    destination: Literal["head", "tail", "delayed", "dead", "gone", "done"]
+    destination: Literal["head", "tail", "delayed", "dead", "gone", "done", "round", "rest"]
     counter: str
     id: str = ""
     again: bytes = b""
@@ -190,9 +251,7 @@ def register(keys: QueueKeys, consumer: str, lease: float) -> Op[int]:
 
 def claim(keys: QueueKeys, consumer: str, lease: float, limit: int) -> Op[Claimed]:
     """Not repeatable by itself: a claim whose reply was lost has moved messages that only a read-back finds."""
-    names = (
-        keys.messages, keys.processing(consumer), keys.lease(consumer), keys.counters, keys.config, keys.consumers,
-    )  # fmt: skip
+    names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers)
     op = _script("claim", names, (milliseconds(lease), limit, consumer), _read_claimed)
     return Op(op.command, op.read, op.script, repeatable=False)
 
@@ -215,8 +274,8 @@ def settle(
 ) -> Op[Claimed]:
     """Ack, move the others, and claim up to `limit` next ones. Repeatable as long as it claims nothing."""
     names = (
-        keys.messages, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.counters,
-        keys.config, keys.index, *(move.mark for move in moves if move.mark),
+        *keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers, keys.delayed, keys.dead,
+        keys.index, *(move.mark for move in moves if move.mark),
     )  # fmt: skip
     arguments: list[Argument] = [milliseconds(lease), limit, len(acks), uncounted, *acks]
     for move in moves:
@@ -258,7 +317,7 @@ def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:
 
 def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
     """Answers how many were promoted, and in how many ms the next is due (-1: none)."""
-    return _script("promote", (keys.messages, keys.delayed, keys.counters, keys.index), (limit,), tuple)
+    return _script("promote", (*keys.places, keys.delayed, keys.index), (limit,), tuple)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,14 +328,20 @@ class Return:
     counter: Literal["reclaimed", "dead:max_deliveries", "dead:decode"]
     id: str
     again: bytes
+    group: str = ""  #: of its key, which is free once it is dead
 
 
 def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Sequence[Return]) -> Op[int]:
-    names = (keys.messages, keys.processing(consumer), keys.lease(consumer), keys.dead, keys.counters, keys.index)
+    names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.dead, keys.index)
     arguments: list[Argument] = [deadline]
     for one in returns:
         arguments += (one.element, one.counter, one.id, one.again)
     return _script("reclaim", names, arguments)
+
+
+def advance_within(keys: QueueKeys, group: str, identity: str) -> Op[int]:
+    """Inside a Transaction, where a script must bring its source along: an unknown one would be found out too late."""
+    return Op(("EVAL", _named("advance").source, len(keys.places), *keys.places, group, identity))
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
@@ -289,11 +354,12 @@ class Revival:
     element: bytes
     id: str
     again: bytes
+    member: str = ""  #: of the cycle, which it enters again
 
 
 def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
-    arguments = [part for one in revivals for part in (one.element, one.id, one.again)]
-    return _script("redrive", (keys.messages, keys.dead, keys.counters, keys.index), arguments)
+    arguments = [part for one in revivals for part in (one.element, one.id, one.member, one.again)]
+    return _script("redrive", (*keys.places, keys.dead, keys.index), arguments)
 
 
 def discard(
@@ -305,11 +371,11 @@ def discard(
 
 
 def cancel(keys: QueueKeys, identity: str) -> Op[bool]:
-    return _script("cancel", (keys.delayed, keys.counters, keys.index), (identity,), bool)
+    return _script("cancel", (*keys.places, keys.delayed, keys.index), (identity,), bool)
 
 
 def purge(keys: QueueKeys, limit: int) -> Op[int]:
-    return _script("purge", (keys.messages, keys.delayed, keys.counters, keys.index), (limit,))
+    return _script("purge", (*keys.places, keys.delayed, keys.index), (limit,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +384,7 @@ class Counts:
 
     now: int
     ready: int
+    waiting: int
     delayed: int
     dead: int
     processing: int
@@ -328,14 +395,14 @@ class Counts:
 
 def stats(keys: QueueKeys, consumers: Iterable[str]) -> Op[Counts]:
     """What is where, counting what these consumers hold."""
-    names = [keys.messages, keys.delayed, keys.dead, keys.counters, keys.config, *map(keys.processing, consumers)]
+    names = [*keys.places, keys.delayed, keys.dead, *map(keys.processing, consumers)]
     return _script("stats", names, (), _read_counts)
 
 
 def _read_counts(reply: list[Any]) -> Counts:
-    now, ready, delayed, dead, processing, paused, oldest, *rest = reply
+    now, ready, waiting, delayed, dead, processing, paused, oldest, *rest = reply
     counters = {name.decode(): int(count) for name, count in sorted(zip(rest[::2], rest[1::2], strict=True))}
-    return Counts(now, ready, delayed, dead, processing, bool(paused), oldest, counters)
+    return Counts(now, ready, waiting, delayed, dead, processing, bool(paused), oldest, counters)
 
 
 # --- plain reads and writes ------------------------------------------------------------------------------------------

@@ -101,6 +101,7 @@ def _reading(
         processing=counts.processing,
         delayed=counts.delayed,
         dead=counts.dead,
+        waiting=counts.waiting,
         oldest_ready_age=_age(queue, counts.oldest, counts.now),
         consumers=len(after),
         paused=counts.paused,

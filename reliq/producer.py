@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import time
 from collections import deque
 
 
@@ -25,10 +26,30 @@ class Lane:
         return self._pid != os.getpid()
 
 
+class Clock:
+    """The Redis server's clock as far as a producer knows it: its own, and by how much that is behind."""
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None  #: ms
+
+    @property
+    def known(self) -> bool:
+        return self._ahead is not None
+
+    def now(self) -> int:
+        """Ms since the epoch."""
+        return time.time_ns() // 1_000_000 + round(self._ahead or 0)
+
+    def note(self, server: int) -> None:
+        """The server has just said its time, in ms."""
+        self._ahead = server - time.time_ns() / 1e6
+
+
 class Lanes:
     """As many lanes as calls that were ever under way at once; each is used again by a later call."""
 
     def __init__(self) -> None:
+        self.clock = Clock()
         self._free: deque[Lane] = deque()
 
     def take(self) -> Lane:

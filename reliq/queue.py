@@ -33,6 +33,7 @@ class Stats:
     processing: int
     delayed: int
     dead: int
+    waiting: int  #: of the ready ones, those behind another message of their key
     oldest_ready_age: float  #: seconds since the next message was sent; 0.0 when none is ready
     consumers: int
     paused: bool
@@ -60,36 +61,32 @@ class QueueSteps:
         self._max_body = max_body
         self._announced_at = float("-inf")
         self._durability = MEMORY  #: of the queue's sends that do not say, as last read
-        self._clock_offset: float | None = None  #: ms the server's clock is ahead of ours
+        self._clock = lanes.clock
 
-    def send(self, message: NewMessage, routing_key: str = "", sure: str | None = None) -> Steps[str]:
-        (identity,) = yield from self.send_many([message], routing_key, sure)
+    def send(self, message: NewMessage, sure: str | None = None) -> Steps[str]:
+        (identity,) = yield from self.send_many([message], sure)
         return identity
 
-    def send_many(
-        self, messages: Sequence[NewMessage], routing_key: str = "", sure: str | None = None
-    ) -> Steps[list[str]]:
+    def send_many(self, messages: Sequence[NewMessage], sure: str | None = None) -> Steps[list[str]]:
         """Enqueue them, 1,000 a round trip; the ids, for a duplicate the id of its first message.
 
         `sure`: the durability that is asked for; None = the queue's own.
         """
         wanted = None if sure is None else durability(sure)
         with tracing.sending(self.keys.queue, messages):
-            return (yield from self._send_batches(messages, routing_key, wanted))
+            return (yield from self._send_batches(messages, wanted))
 
-    def _send_batches(
-        self, messages: Sequence[NewMessage], routing_key: str, wanted: Durability | None
-    ) -> Steps[list[str]]:
+    def _send_batches(self, messages: Sequence[NewMessage], wanted: Durability | None) -> Steps[list[str]]:
         ids: list[str] = []
         if wanted is not None:
             yield from check_possible(wanted)
-        if self._clock_offset is None and any(message.ttl is not None for message in messages):
-            self._note_clock((yield ops.server_time()))
+        if not self._clock.known and any(message.ttl is not None for message in messages):
+            self._clock.note((yield ops.server_time()))
         for start in range(0, len(messages), settings.BATCH_LARGEST):
             batch = messages[start : start + settings.BATCH_LARGEST]
             lane = self._lanes.take()
             try:
-                sent = yield from self._enqueue(batch, routing_key, lane.producer, lane.sequence)
+                sent = yield from self._enqueue(batch, lane.producer, lane.sequence)
                 sure = wanted or self._durability
                 if sure.waits:
                     yield from confirm(self.keys, sure, lane.producer, lane.sequence)
@@ -100,14 +97,14 @@ class QueueSteps:
                 self._lanes.give_back(lane)
         return ids
 
-    def _enqueue(self, batch: Sequence[NewMessage], routing_key: str, producer: str, sequence: int) -> Steps[list[str]]:
-        now = self._now()
+    def _enqueue(self, batch: Sequence[NewMessage], producer: str, sequence: int) -> Steps[list[str]]:
+        now = self._clock.now()
         # Order within a call is kept, so one deduplication key in it makes all of them entries with options.
         dedup = any(message.dedup_key is not None for message in batch)
-        with_options = [message for message in batch if dedup or message.delay]
-        plain = [] if dedup else [message.element(now, routing_key) for message in batch if not message.delay]
+        with_options = [message for message in batch if dedup or message.placed]
+        plain = [] if dedup else [message.element(now) for message in batch if not message.placed]
         entries = [
-            ops.Entry(one.id, one.element(now, routing_key), one.delay, one.dedup_key, one.window, one.digest)
+            ops.Entry(one.id, one.element(now), one.delay, one.dedup_key, one.window, one.digest)
             for one in with_options
         ]
         enqueue = ops.enqueue(self.keys, plain, entries, producer, sequence)
@@ -118,7 +115,7 @@ class QueueSteps:
             self._announced_at = time.monotonic()
         else:
             answer = yield enqueue
-        self._note_clock(answer.now)
+        self._clock.note(answer.now)
         if answer.status == "full":
             yield ops.command("HINCRBY", self.keys.counters, "rejected", len(batch))
             raise QueueFull(
@@ -132,12 +129,6 @@ class QueueSteps:
             with_options[position].conflict = position in answer.conflicts
         firsts = {id(with_options[position]): first for position, first in answer.first_ids.items()}
         return [firsts.get(id(message), message.id) for message in batch]
-
-    def _now(self) -> int:
-        return time.time_ns() // 1_000_000 + round(self._clock_offset or 0)
-
-    def _note_clock(self, server: int) -> None:
-        self._clock_offset = server - time.time_ns() / 1e6
 
     def prepared(self, body: Body | NewMessage, options: Mapping[str, Any], index: int | None = None) -> NewMessage:
         """Check one message completely, before anything is sent; raises InvalidMessage or InvalidName."""
@@ -171,6 +162,7 @@ class QueueSteps:
             processing=found.processing,
             delayed=found.delayed,
             dead=found.dead,
+            waiting=found.waiting,
             oldest_ready_age=self._age(found.oldest, found.now),
             consumers=len(consumers),
             paused=found.paused,
@@ -271,6 +263,8 @@ class Queue:
         dedup_key: str | None = None,
         window: Duration = "10m",
         ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
         durability: str | None = None,
     ) -> str:
         """Enqueue one message and answer its id; the options are those of NewMessage.
@@ -283,6 +277,7 @@ class Queue:
         """
         options = {
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
+            "key": key, "priority": priority,
         }  # fmt: skip
         return self._store.run(self._steps.send(self._steps.prepared(body, options), sure=durability))
 
@@ -293,6 +288,8 @@ class Queue:
         delay: Duration = 0,
         headers: Mapping[str, str] | None = None,
         ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
         durability: str | None = None,
     ) -> list[str]:
         """Enqueue many, 1,000 a round trip, and answer their ids. Bodies, or NewMessages with options of their own.
@@ -300,7 +297,8 @@ class Queue:
         All are checked before the first is sent: InvalidMessage names the index, and nothing of the call is enqueued.
         Otherwise raises as `send`; `OutcomeUnknown.sent` has the ids of the batches that were surely enqueued.
         """
-        messages = self._steps.prepared_many(bodies, {"delay": delay, "headers": headers, "ttl": ttl})
+        options = {"delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
+        messages = self._steps.prepared_many(bodies, options)
         return self._store.run(self._steps.send_many(messages, sure=durability))
 
     def stats(self) -> Stats:

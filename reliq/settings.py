@@ -21,6 +21,7 @@ GRACE = 25.0  #: seconds a worker finishes what it runs after SIGTERM; Kubernete
 
 BODY_LARGEST = 256 * 1024  #: bytes
 HEADERS_LARGEST = 16 * 1024  #: bytes, names and values together
+KEY_LARGEST = 512  #: bytes of the key that orders a message
 DELAY_LONGEST = 366 * 86_400.0
 ERROR_LARGEST = 4096  #: bytes of one error's text that are kept
 ERRORS_KEPT = 10  #: the first failure and the latest nine

@@ -11,7 +11,7 @@ import msgspec
 import redis
 
 from reliq.keys import QueueKeys
-from reliq.message import Envelope
+from reliq.message import Envelope, Extra, group_of
 from reliq.ops import Op
 from reliq.store import Store
 
@@ -35,6 +35,11 @@ def element(name: str, **changes: Any) -> bytes:
         **changes,
     }
     return msgspec.msgpack.encode(Envelope(**fields))
+
+
+def keyed(name: str, key: str, deliveries: int = 0, **extra: Any) -> bytes:
+    """An element with an order key."""
+    return element(name, deliveries=deliveries, extra=Extra(key=key, group=group_of(key), **extra))
 
 
 def elements(*names: str) -> list[bytes]:
@@ -96,6 +101,8 @@ class World:
             kind = self.redis.type(key)
             if kind == b"list":
                 found[short] = " ".join(name_of(one) for one in self.redis.lrange(key, 0, -1))
+            elif short == "waiting":  # behind 16 characters of the group and 16 of the turn
+                found[short] = " ".join(name_of(one[32:]) for one in self.redis.zrange(key, 0, -1))
             elif kind == b"zset":
                 found[short] = " ".join(name_of(one) for one in self.redis.zrange(key, 0, -1))
             elif kind == b"set":

@@ -86,7 +86,7 @@ def judge(queue: str, elements: list[bytes], max_deliveries: int, alone: bool) -
         deliveries = message.deliveries + charged
         if charged and deliveries >= max_deliveries:
             again = message.buried("max_deliveries", deliveries)
-            returns.append(Return(element, "dead:max_deliveries", message.id, again))
+            returns.append(Return(element, "dead:max_deliveries", message.id, again, message.group))
         else:
             again = message.again(redelivered=True, deliveries=deliveries)
             returns.append(Return(element, "reclaimed", message.id, again))
@@ -106,6 +106,8 @@ def _transaction(keys: QueueKeys, consumer: str, returns: list[Return], now: int
     for one in returns:
         if one.counter != "reclaimed":
             commands.append(ops.command("HSET", keys.index, one.id, now))
+        if one.group:
+            commands.append(ops.advance_within(keys, one.group, one.id))
     commands.append(ops.command("DEL", keys.lease(consumer)))
     return tuple(commands)
 

@@ -1,17 +1,12 @@
 -- cancel: remove a delayed message that has not been promoted.
 --
--- KEYS  1 delayed  2 counters  3 index
+-- KEYS  1-8 places  9 delayed  10 index
 -- ARGV  1 id
 -- Returns 1, or 0: it is not delayed (any more)
--- uses: index
-local score = redis.call('HGET', KEYS[3], ARGV[1])
-if not score then return 0 end
-for _, element in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], score, score)) do
-  if id_of(element) == ARGV[1] then
-    redis.call('ZREM', KEYS[1], element)
-    redis.call('HDEL', KEYS[3], ARGV[1])
-    redis.call('HINCRBY', KEYS[2], 'cancelled', 1)
-    return 1
-  end
-end
-return 0
+-- uses: index, place
+local q, delayed, index = places(1), KEYS[9], KEYS[10]
+local element = unfile(delayed, index, ARGV[1])
+if not element then return 0 end
+gone(q, element)
+redis.call('HINCRBY', q.counters, 'cancelled', 1)
+return 1

@@ -1,25 +1,20 @@
 -- enqueue: put new messages into the queue, all of the call or none of it.
 --
--- KEYS  1 messages  2 delayed  3 counters  4 config  5 producers  6 index  7.. dedup keys, in the order of their entries
+-- KEYS  1-8 places  9 delayed  10 index  11 producers  12.. dedup keys, in the order of their entries
 -- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
 --       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body
 -- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: the duplicates, by their position among
 --         the messages with options, or by -1 - position where the first one had another body; or {'full', now, length, max_length}: nothing was enqueued.
 -- Refuses a full queue; a sequence this producer has used (answers 'repeated': the call was carried out before).
--- uses: now, index
-local messages, delayed, counters, config, producers, index = unpack(KEYS, 1, 6)
+-- uses: now, index, place, room, producers
+local q, delayed, index, producers = places(1), unpack(KEYS, 9, 11)
 local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_option = 4 + plain
 local now = now_ms()
-
-local repeated = false
-if producer ~= '' then
-  local last = redis.call('HGET', producers, producer)
-  repeated = last and sequence <= tonumber(string.match(last, '^%d+'))
-end
+local repeated = carried_out(producers, producer, sequence)
 
 -- Who is new, who a duplicate: of an earlier call, or of a message of this one.
-local answer, fresh, seen, dedup = {}, {}, {}, 6
+local answer, fresh, seen, dedup = {}, {}, {}, 11
 local position, conflicts = 0, 0
 for at = first_option, #ARGV, 5 do
   local entry = {id = ARGV[at], element = ARGV[at + 1], delay = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3])}
@@ -44,23 +39,22 @@ for at = first_option, #ARGV, 5 do
 end
 if repeated then return {'repeated', now, unpack(answer)} end
 
-local most = tonumber(redis.call('HGET', config, 'max_length') or 0)
-local length = redis.call('LLEN', messages) + redis.call('ZCARD', delayed) -- also refuses wrong types before any write
-if most > 0 and length + plain + #fresh > most then return {'full', now, length, most} end
+local length, most = refused(q, delayed, plain + #fresh)
+if length then return {'full', now, length, most} end
 
-if producer ~= '' then redis.call('HSET', producers, producer, ARGV[2] .. ' ' .. string.format('%.0f', now)) end
+remember(producers, producer, sequence, now)
 for from = 4, first_option - 1, 1000 do
-  redis.call('LPUSH', messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))
+  redis.call('LPUSH', q.messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))
 end
 for _, entry in ipairs(fresh) do
   if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
   if entry.delay > 0 then
     file(delayed, index, now + entry.delay, entry.id, entry.element)
   else
-    redis.call('LPUSH', messages, entry.element)
+    place(q, entry.id, entry.element)
   end
 end
-if plain + #fresh > 0 then redis.call('HINCRBY', counters, 'enqueued', plain + #fresh) end
-if #answer > 0 then redis.call('HINCRBY', counters, 'deduplicated', #answer / 2) end
-if conflicts > 0 then redis.call('HINCRBY', counters, 'dedup_conflicts', conflicts) end
+if plain + #fresh > 0 then redis.call('HINCRBY', q.counters, 'enqueued', plain + #fresh) end
+if #answer > 0 then redis.call('HINCRBY', q.counters, 'deduplicated', #answer / 2) end
+if conflicts > 0 then redis.call('HINCRBY', q.counters, 'dedup_conflicts', conflicts) end
 return {'ok', now, unpack(answer)}

@@ -1,20 +1,28 @@
--- promote: move due messages from delayed to the head of messages, those due first going first.
+-- promote: move due messages from delayed to the ready ones, those due first going first.
 --
--- KEYS  1 messages  2 delayed  3 counters  4 index
+-- KEYS  1-8 places  9 delayed  10 index
 -- ARGV  1 n at most
 -- Returns {n promoted, ms until the next is due or -1}
--- uses: now, index
-local messages, delayed, counters, index = unpack(KEYS)
+-- uses: now, index, place
+local q, delayed, index = places(1), KEYS[9], KEYS[10]
 local now = now_ms()
-redis.call('LLEN', messages) -- a wrong type is refused here, before the first write
+redis.call('LLEN', q.messages) -- a wrong type is refused here, before the first write
 local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. string.format('%.0f', now + 1), 'LIMIT', 0, ARGV[1])
 if #due > 0 then
-  local ids = {}
+  local ids, plain = {}, {}
   for at, element in ipairs(due) do ids[at] = id_of(element) end
   redis.call('ZREM', delayed, unpack(due))
-  redis.call('LPUSH', messages, unpack(due))
+  for at, element in ipairs(due) do
+    local group = group_of(element)
+    if group or priority_of(element) then
+      place(q, ids[at], element)
+    else
+      plain[#plain + 1] = element
+    end
+  end
+  if #plain > 0 then redis.call('LPUSH', q.messages, unpack(plain)) end
   redis.call('HDEL', index, unpack(ids))
-  redis.call('HINCRBY', counters, 'promoted', #due)
+  redis.call('HINCRBY', q.counters, 'promoted', #due)
 end
 local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 return {#due, first[2] and math.max(0, math.floor(first[2]) - now) or -1}

@@ -1,19 +1,35 @@
 -- purge: remove ready and delayed messages for good, a bounded number a call.
 --
--- KEYS  1 messages  2 delayed  3 counters  4 index
+-- KEYS  1-8 places  9 delayed  10 index
 -- ARGV  1 n at most
 -- Returns the number removed; 0 = nothing is left
--- uses: index
-local messages, delayed, counters, index = unpack(KEYS)
-local limit = tonumber(ARGV[1])
-local removed = #(redis.call('RPOP', messages, limit) or {})
-local later = removed < limit and redis.call('ZRANGE', delayed, 0, limit - removed - 1) or {}
+-- uses: index, place
+local q, delayed, index = places(1), KEYS[9], KEYS[10]
+local left, removed = tonumber(ARGV[1]), 0
+
+local waiting = redis.call('ZPOPMIN', q.waiting, left) -- first: nothing is to come after those that hold a key
+left, removed = left - #waiting / 2, removed + #waiting / 2
+
+local held = {}
+for _, list in ipairs({q.messages, q.high, q.low}) do
+  for _, element in ipairs(left > 0 and redis.call('RPOP', list, left) or {}) do
+    held[#held + 1] = element
+    left, removed = left - 1, removed + 1
+  end
+end
+
+local later = left > 0 and redis.call('ZRANGE', delayed, 0, left - 1) or {}
 if #later > 0 then
   local ids = {}
-  for at, element in ipairs(later) do ids[at] = id_of(element) end
+  for at, element in ipairs(later) do
+    held[#held + 1] = element
+    ids[at] = id_of(element)
+  end
   redis.call('ZREM', delayed, unpack(later))
   redis.call('HDEL', index, unpack(ids))
   removed = removed + #later
 end
-if removed > 0 then redis.call('HINCRBY', counters, 'purged', removed) end
+
+for _, element in ipairs(held) do gone(q, element) end
+if removed > 0 then redis.call('HINCRBY', q.counters, 'purged', removed) end
 return removed

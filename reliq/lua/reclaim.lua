@@ -1,13 +1,13 @@
 -- reclaim, when memory is full: what the monitor's transaction does, with the removal first. Redis refuses a MULTI with
 -- an LPUSH in it while it is over maxmemory; without this, messages of dead workers could never drain.
 --
--- KEYS  1 messages  2 processing  3 lease  4 dead  5 counters  6 index
+-- KEYS  1-8 places  9 processing  10 lease  11 dead  12 index
 -- ARGV  1 the deadline that was seen ('' = none), then for each message: element, counter, id, new element
 -- Returns the number of messages taken back, or -1 when the lease has moved: its owner lives
--- uses: now, index
-local messages, processing, lease, dead, counters, index = unpack(KEYS)
+-- uses: now, index, place
+local q, processing, lease, dead, index = places(1), unpack(KEYS, 9, 12)
 if (redis.call('GET', lease) or '') ~= ARGV[1] then return -1 end
-redis.call('LLEN', messages)
+redis.call('LLEN', q.messages)
 redis.call('ZCARD', dead)
 local now, taken = now_ms(), 0
 for at = 2, #ARGV, 4 do
@@ -15,12 +15,13 @@ for at = 2, #ARGV, 4 do
   if redis.call('LREM', processing, -1, element) == 1 then
     taken = taken + 1
     if counter == 'reclaimed' then
-      redis.call('LPUSH', messages, again)
+      redis.call('LPUSH', q.messages, again)
     else
       file(dead, index, now, id, again)
-      redis.call('HINCRBY', counters, 'dead_lettered', 1)
+      redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
+      gone(q, element)
     end
-    redis.call('HINCRBY', counters, counter, 1)
+    redis.call('HINCRBY', q.counters, counter, 1)
   end
 end
 redis.call('DEL', lease)

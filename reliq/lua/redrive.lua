@@ -1,20 +1,29 @@
 -- redrive: move dead letters back into the queue, each only if it is still there.
 --
--- KEYS  1 messages  2 dead  3 counters  4 index
--- ARGV  for each letter: element, id, new element
--- Returns one number a letter: 1 = redriven, 0 = it was gone
--- uses: index
-local messages, dead, counters, index = unpack(KEYS)
-redis.call('LLEN', messages) -- a wrong type is refused here, before the first write
-local answer, redriven = {}, 0
-for at = 1, #ARGV, 3 do
-  local gone = redis.call('ZREM', dead, ARGV[at])
-  if gone == 1 then
-    redis.call('LPUSH', messages, ARGV[at + 2])
-    redis.call('HDEL', index, ARGV[at + 1])
-    redriven = redriven + 1
+-- KEYS  1-8 places  9 dead  10 index
+-- ARGV  for each letter: element, id, member of the cycle ('' = none), new element
+-- Returns one number a letter: 1 = redriven, 0 = it was gone, or its member is in the cycle again without it
+-- uses: index, place
+local q, dead, index = places(1), KEYS[9], KEYS[10]
+redis.call('LLEN', q.messages) -- a wrong type is refused here, before the first write
+local answer, redriven, replaced = {}, 0, 0
+for at = 1, #ARGV, 4 do
+  local element, id, member, again = unpack(ARGV, at, at + 3)
+  local moved = 0
+  if redis.call('ZREM', dead, element) == 1 then
+    redis.call('HDEL', index, id)
+    local group = member ~= '' and group_of(again)
+    if group and redis.call('HEXISTS', q.active, group) == 1 then
+      replaced = replaced + 1
+    else
+      if group then redis.call('HSET', q.cycle, group, member) end
+      place(q, id, again)
+      moved = 1
+    end
   end
-  answer[#answer + 1] = gone
+  redriven = redriven + moved
+  answer[#answer + 1] = moved
 end
-if redriven > 0 then redis.call('HINCRBY', counters, 'redriven', redriven) end
+if redriven > 0 then redis.call('HINCRBY', q.counters, 'redriven', redriven) end
+if replaced > 0 then redis.call('HINCRBY', q.counters, 'purged_dead', replaced) end
 return answer

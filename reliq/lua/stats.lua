@@ -1,18 +1,22 @@
 -- stats: a queue at one instant. A script and not a MULTI: a full Redis refuses even reads between MULTI and EXEC.
 --
--- KEYS  1 messages  2 delayed  3 dead  4 counters  5 config  6.. processing lists
+-- KEYS  1-8 places  9 delayed  10 dead  11.. processing lists
 -- ARGV  none
--- Returns {now, ready, delayed, dead, processing, paused (1 or 0), the next message or false, counter, value ...}
--- uses: now
+-- Returns {now, ready, of which wait for their key, delayed, dead, processing, paused (1 or 0), the next message or
+--         false, counter, value ...}
+-- uses: now, index, place
+local q = places(1)
 local processing = 0
-for at = 6, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+for at = 11, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+local waiting = redis.call('ZCARD', q.waiting)
 return {
   now_ms(),
-  redis.call('LLEN', KEYS[1]),
-  redis.call('ZCARD', KEYS[2]),
-  redis.call('ZCARD', KEYS[3]),
+  redis.call('LLEN', q.messages) + redis.call('LLEN', q.high) + redis.call('LLEN', q.low) + waiting,
+  waiting,
+  redis.call('ZCARD', KEYS[9]),
+  redis.call('ZCARD', KEYS[10]),
   processing,
-  redis.call('HEXISTS', KEYS[5], 'paused'),
-  redis.call('LINDEX', KEYS[1], -1),
-  unpack(redis.call('HGETALL', KEYS[4])),
+  redis.call('HEXISTS', q.config, 'paused'),
+  redis.call('LINDEX', q.messages, -1),
+  unpack(redis.call('HGETALL', q.counters)),
 }

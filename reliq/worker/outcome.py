@@ -22,6 +22,8 @@ def after_return(message: Message, result: object) -> Move | None:
         return None
     delay = float(result.delay)  # type: ignore[arg-type]
     again = message.again(failures=0, deliveries=0, redelivered=False)
+    if message.in_cycle:
+        return Move(message.element, "rest" if delay else "round", "requeued", message.id, again, delay)
     return Move(message.element, "delayed" if delay else "head", "requeued", message.id, again, delay)
 
 

@@ -56,7 +56,9 @@ def test_every_message_is_handled_once_and_gone(app, kind):
         eventually(lambda: len(handled) == 2000)
         eventually(lambda: settled(app))
     assert sorted(handled) == list(range(2000))
-    assert counters(app) == {"enqueued": 2000, "claimed": 2000, "acked": 2000}
+    counted = counters(app)
+    released = counted.pop("released", 0)  # by a watchdog that did not get on for a while
+    assert counted == {"enqueued": 2000, "claimed": 2000 + released, "acked": 2000}
     assert app.queue("q").stats().consumers == 0
 
 

@@ -16,6 +16,19 @@ local function score_of(ms, id)
   return string.format('%.4f', ms + sum / 4001)
 end
 
+-- Take the element of a message out of a zset, and its note; nil where it is not there.
+local function unfile(zset, index, id)
+  local score = redis.call('HGET', index, id)
+  if not score then return end
+  for _, element in ipairs(redis.call('ZRANGEBYSCORE', zset, score, score)) do
+    if id_of(element) == id then
+      redis.call('ZREM', zset, element)
+      redis.call('HDEL', index, id)
+      return element
+    end
+  end
+end
+
 -- Put an element into a zset (delayed or dead) at ms, and note where.
 local function file(zset, index, ms, id, element)
   local score = score_of(ms, id)

@@ -1,11 +1,53 @@
--- Move up to `limit` messages from the tail of `messages` to the head of `processing`: LMOVE in a batch, with the
--- removal first, so that it passes when memory is full.
-local function take(messages, processing, counters, limit)
-  if limit < 1 then return {} end
+-- Take messages into a processing list: LMOVE in a batch, with the removal first, so that it passes when memory is full.
+
+-- 16 high, 4 normal, 1 low of every 21, while there are some of each; what one of them lacks, the others give.
+local function pop_by_priority(q, limit)
+  local share = {high = 0, messages = 0, low = 0}
+  local turn = tonumber(redis.call('HGET', q.counters, 'claimed') or 0)
+  for at = turn, turn + limit - 1 do
+    local slot = at % 21
+    local list = slot == 20 and 'low' or slot % 5 == 4 and 'messages' or 'high'
+    share[list] = share[list] + 1
+  end
+  local taken = {}
+  local function pop(list, most)
+    if most < 1 then return end
+    for _, element in ipairs(redis.call('RPOP', q[list], most) or {}) do taken[#taken + 1] = element end
+  end
+  for _, list in ipairs({'high', 'messages', 'low'}) do pop(list, share[list]) end
+  for _, list in ipairs({'high', 'messages', 'low'}) do pop(list, limit - #taken) end
+  return taken
+end
+
+-- Idle consumers wait on `messages`: it must not be empty while another list is not.
+local function keep_waking(q)
+  if redis.call('LLEN', q.messages) > 0 then return end
+  local next = redis.call('RPOP', q.high) or redis.call('RPOP', q.low)
+  if next then redis.call('LPUSH', q.messages, next) end
+end
+
+-- Up to `limit` messages, from the tail of the ready ones to the head of `processing`. `policy`: what config has of
+-- paused, prioritised and cyclic.
+local function take(q, processing, consumers, limit, policy)
+  local prioritised, cyclic = policy[2], policy[3]
+  if limit < 1 then
+    if prioritised then keep_waking(q) end
+    return {}
+  end
   redis.call('LLEN', processing) -- a wrong type is refused here, before the first write
-  local taken = redis.call('RPOP', messages, limit)
-  if not taken then return {} end
-  redis.call('LPUSH', processing, unpack(taken))
-  redis.call('HINCRBY', counters, 'claimed', #taken)
+  if cyclic then -- so few that no member waits in a batch while others are visited twice
+    limit = math.max(1, math.min(limit, math.floor(redis.call('HLEN', q.cycle) / (4 * redis.call('SCARD', consumers)))))
+  end
+  local taken
+  if prioritised then
+    taken = pop_by_priority(q, limit)
+    keep_waking(q)
+  else
+    taken = redis.call('RPOP', q.messages, limit) or {}
+  end
+  if #taken > 0 then
+    redis.call('LPUSH', processing, unpack(taken))
+    redis.call('HINCRBY', q.counters, 'claimed', #taken)
+  end
   return taken
 end

@@ -1,0 +1,22 @@
+-- cycle_add: members enter the cycle, each with one message; those who are in it stay as they are.
+--
+-- KEYS  1-8 places  9 delayed
+-- ARGV  for each member: member, group, id, element
+-- Returns {'ok', now, 1 or 0 a member: whether it is new}, or {'full', now, length, max_length}: nobody entered
+-- uses: now, index, place, room
+local q, delayed = places(1), KEYS[9]
+local now = now_ms()
+local length, most = refused(q, delayed, #ARGV / 4)
+if length then return {'full', now, length, most} end
+local answer, enqueued = {}, 0
+redis.call('HSET', q.config, 'cyclic', 1)
+for at = 1, #ARGV, 4 do
+  local member, group, id, element = unpack(ARGV, at, at + 3)
+  answer[#answer + 1] = redis.call('HSETNX', q.cycle, group, member)
+  if redis.call('HSETNX', q.active, group, id) == 1 then -- else: it was removed, and its message has not come by yet
+    make_ready(q, element)
+    enqueued = enqueued + 1
+  end
+end
+if enqueued > 0 then redis.call('HINCRBY', q.counters, 'enqueued', enqueued) end
+return {'ok', now, unpack(answer)}

@@ -1,0 +1,38 @@
+-- publish: put a copy of one message into several queues, into all of them or into none.
+--
+-- KEYS  1 producers of the first queue  then for each queue: 8 places, delayed, index
+-- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms
+-- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, its place among the queues}: nothing was enqueued.
+-- Refuses when one queue is full. Only a queue whose config says `overflow drop` is passed over then, and counts it.
+-- uses: now, index, place, room, producers
+local QUEUE = 10 -- keys each
+local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local producer, sequence = ARGV[1], tonumber(ARGV[2])
+local now = now_ms()
+if carried_out(producers, producer, sequence) then return {'repeated', now} end
+
+local takers, passed = {}, {}
+for at = 2, #KEYS, QUEUE do
+  local q, delayed, index = places(at), KEYS[at + 8], KEYS[at + 9]
+  local length, most = refused(q, delayed, 1)
+  if not length then
+    takers[#takers + 1] = {q, delayed, index}
+  elseif redis.call('HGET', q.config, 'overflow') == 'drop' then
+    passed[#passed + 1] = q.counters
+  else
+    return {'full', now, length, most, (at - 2) / QUEUE}
+  end
+end
+
+remember(producers, producer, sequence, now)
+for _, counters in ipairs(passed) do redis.call('HINCRBY', counters, 'rejected', 1) end
+for _, taker in ipairs(takers) do
+  local q, delayed, index = unpack(taker)
+  if delay > 0 then
+    file(delayed, index, now + delay, id, element)
+  else
+    place(q, id, element)
+  end
+  redis.call('HINCRBY', q.counters, 'enqueued', 1)
+end
+return {'ok', now}
