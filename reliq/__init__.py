@@ -3,6 +3,7 @@
 from reliq.app import Reliq
 from reliq.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
 from reliq.consumer import Consumer
+from reliq.cycle import Cycle
 from reliq.dead_letters import DeadLetter, DeadLetters
 from reliq.errors import (
     DurabilityUnavailable,
@@ -18,16 +19,19 @@ from reliq.errors import (
     RedisUnsuitable,
     ReliqError,
     TimeLimitExceeded,
+    Unroutable,
 )
 from reliq.handlers import Again, Dead, Retry
 from reliq.message import Failure, Message, NewMessage
 from reliq.queue import Config, Queue, Stats
+from reliq.topics import Binding, Topics, TopicStats
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Again", "Backoff", "Config", "Consumer", "Dead", "DeadLetter", "DeadLetters", "DurabilityUnavailable", "Failure",
-    "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed", "LeaseLost", "Message",
-    "NewMessage", "OutcomeUnknown", "Queue", "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError",
-    "Retry", "Stats", "TimeLimitExceeded", "exponential", "fixed", "rocketmq_levels", "steps",
+    "Again", "Backoff", "Binding", "Config", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetters",
+    "DurabilityUnavailable", "Failure", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting",
+    "JobClosed", "LeaseLost", "Message", "NewMessage", "OutcomeUnknown", "Queue", "QueueFull", "RedisUnavailable",
+    "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Stats", "TimeLimitExceeded", "TopicStats", "Topics",
+    "Unroutable", "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

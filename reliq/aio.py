@@ -9,6 +9,7 @@ from typing import Any, Self
 from reliq import ops, settings
 from reliq.app import Application
 from reliq.consumer import Holdings, buried, checked_lease, failure_now, lease_lost, released, retried, settleable
+from reliq.cycle import CycleSteps
 from reliq.dead_letters import DeadLetter, DeadLetterSteps, Filter, Page, Progress, Redriven, checked_redrive, unwatched
 from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
 from reliq.keys import QueueKeys, connection_name, new_owner
@@ -17,6 +18,7 @@ from reliq.ops import Move
 from reliq.queue import Config, QueueSteps, Stats
 from reliq.settings import Duration, seconds, whole
 from reliq.store import AioStore
+from reliq.topics import Binding, TopicStats, TopicSteps
 
 
 class Reliq(Application):
@@ -35,13 +37,41 @@ class Reliq(Application):
         timeout = seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
         self.store = store or AioStore(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
         self._queues: dict[str, Queue] = {}
+        self.topics = Topics(self.store, self._topics)
 
     def queue(self, name: str) -> "Queue":
         """The queue of this name; it exists from its first message on. Raises InvalidName."""
         queue = self._queues.get(name) if isinstance(name, str) else None
         if queue is None:
-            queue = self._queues[name] = Queue(self.store, QueueSteps(name, self._lanes, self.max_body))
+            queue = self._queues[name] = Queue(self.store, self._steps_of(name))
         return queue
+
+    async def publish(
+        self,
+        routing_key: str,
+        body: Body | NewMessage,
+        *,
+        id: str | None = None,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
+        mandatory: bool = False,
+        durability: str | None = None,
+    ) -> dict[str, str]:
+        """Enqueue a copy into every queue that subscribes to the routing key; see reliq.Reliq.publish."""
+        options = {"id": id, "delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
+        message = self._topics.prepared(body, options)
+        return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability))
+
+    async def subscribe(self, queue: str, *patterns: str) -> bool:
+        """Have the queue take what is published under keys that match; see reliq.Reliq.subscribe."""
+        return await self.store.run(self._topics.bind(queue, *patterns))
+
+    async def unsubscribe(self, queue: str, *patterns: str) -> bool:
+        """End it; what the queue has got, it keeps. Whether there was something to end."""
+        return await self.store.run(self._topics.unbind(queue, *patterns))
 
     async def queues(self) -> list[str]:
         """The names of all queues this server has seen."""
@@ -68,6 +98,7 @@ class Queue:
         self._steps = steps
         self.name = steps.keys.queue
         self.dead = DeadLetters(store, steps.keys)
+        self.cycle = Cycle(store, steps.cycle)
 
     async def send(
         self,
@@ -130,6 +161,43 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<aio.Queue {self.name} at {self._store.where}>"
+
+
+class Cycle:
+    """The members of a queue that are visited in turn; see reliq.Cycle."""
+
+    def __init__(self, store: AioStore, steps: CycleSteps) -> None:
+        self._store = store
+        self._steps = steps
+
+    async def add(self, *members: str) -> int:
+        return await self._store.run(self._steps.add(members))
+
+    async def remove(self, *members: str) -> int:
+        return await self._store.run(self._steps.remove(members))
+
+    async def members(self) -> list[str]:
+        return await self._store.run(self._steps.members())
+
+
+class Topics:
+    """The bindings of all queues; see reliq.Topics."""
+
+    def __init__(self, store: AioStore, steps: TopicSteps) -> None:
+        self._store = store
+        self._steps = steps
+
+    async def match(self, routing_key: str) -> list[str]:
+        return await self._store.run(self._steps.match(routing_key))
+
+    async def list(self) -> list[Binding]:
+        return await self._store.run(self._steps.list())
+
+    async def set_alternate(self, queue: str | None) -> None:
+        await self._store.run(self._steps.set_alternate(queue))
+
+    async def stats(self) -> TopicStats:
+        return await self._store.run(self._steps.stats())
 
 
 class DeadLetters:

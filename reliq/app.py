@@ -1,16 +1,18 @@
 """Reliq: the face of the library."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from reliq import ops, settings
 from reliq.backoff import Backoff
 from reliq.handlers import DeadHook, Errors, Handlers
+from reliq.message import Body, NewMessage
 from reliq.producer import Lanes
 from reliq.queue import Queue, QueueSteps
 from reliq.settings import Duration, whole
 from reliq.store import Store
+from reliq.topics import Topics, TopicSteps
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +34,14 @@ class Application:
         self.max_body = whole(max_body, "max_body", 1, 512 * 1024 * 1024)
         self.handlers = Handlers()
         self._lanes = Lanes()
+        self._steps: dict[str, QueueSteps] = {}
+        self._topics = TopicSteps(self._steps_of, self._lanes, self.max_body)
+
+    def _steps_of(self, queue: str) -> QueueSteps:
+        steps = self._steps.get(queue) if isinstance(queue, str) else None
+        if steps is None:
+            steps = self._steps[queue] = QueueSteps(queue, self._lanes, self.max_body)
+        return steps
 
     def handler(
         self,
@@ -98,14 +108,50 @@ class Reliq(Application):
         timeout = settings.seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
         self.store = store or Store(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
         self._queues: dict[str, Queue] = {}
+        self.topics = Topics(self.store, self._topics)
 
     def queue(self, name: str) -> Queue:
         """The queue of this name; it exists from its first message on. Raises InvalidName."""
         queue = self._queues.get(name) if isinstance(name, str) else None
         if queue is None:
-            queue = Queue(self.store, QueueSteps(name, self._lanes, self.max_body))
-            self._queues[name] = queue
+            queue = self._queues[name] = Queue(self.store, self._steps_of(name))
         return queue
+
+    def publish(
+        self,
+        routing_key: str,
+        body: Body | NewMessage,
+        *,
+        id: str | None = None,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
+        mandatory: bool = False,
+        durability: str | None = None,
+    ) -> dict[str, str]:
+        """Enqueue a copy into every queue that subscribes to the routing key, in one atomic step; the id by queue.
+
+        Where nobody does: Unroutable if `mandatory`, else it goes to the alternate queue (`topics.set_alternate`), or
+        is counted and gone. The other options are those of NewMessage. All queues get it or none: QueueFull names the
+        one that is full. Raises as `Queue.send`, and InvalidName for a routing key with blanks or wildcards.
+        """
+        options = {"id": id, "delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
+        message = self._topics.prepared(body, options)
+        return self.store.run(self._topics.publish(routing_key, message, mandatory, durability))
+
+    def subscribe(self, queue: str, *patterns: str) -> bool:
+        """Have the queue take what is published under keys that match: `*` is one word, `#` any number of words.
+
+        Subscriptions live in Redis until `unsubscribe`; producers follow within a second. The queue is the consumer
+        group: its workers compete, and its retries and dead letters are its own. Whether something is new.
+        """
+        return self.store.run(self._topics.bind(queue, *patterns))
+
+    def unsubscribe(self, queue: str, *patterns: str) -> bool:
+        """End it; what the queue has got, it keeps. Whether there was something to end."""
+        return self.store.run(self._topics.unbind(queue, *patterns))
 
     def queues(self) -> list[str]:
         """The names of all queues this server has seen."""

@@ -36,6 +36,10 @@ class QueueFull(ReliqError):
     """The queue is at its `max_length`, or Redis is at its `maxmemory`. Nothing was enqueued."""
 
 
+class Unroutable(ReliqError):
+    """A mandatory message whose routing key no subscription matches. Nothing was enqueued."""
+
+
 class RedisUnavailable(ReliqError):
     """Redis could not be reached, or it refused the call. Nothing was changed."""
 

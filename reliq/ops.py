@@ -182,6 +182,11 @@ def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str]) -> Op[int]:
     return _script("bind", (TOPICS,), (verb, *bindings))
 
 
+def alternate(queue: str) -> Op[int]:
+    """Where unroutable messages go."""
+    return _script("bind", (TOPICS,), ("alternate", queue))
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """Somebody who enters a cycle, and the message that goes round for it."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from reliq import ops, settings, tracing
 from reliq.consumer import Consumer
+from reliq.cycle import Cycle, CycleSteps
 from reliq.dead_letters import DeadLetters
 from reliq.durability import MEMORY, Durability, check_possible, confirm, durability
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
@@ -60,8 +61,9 @@ class QueueSteps:
         self._lanes = lanes
         self._max_body = max_body
         self._announced_at = float("-inf")
-        self._durability = MEMORY  #: of the queue's sends that do not say, as last read
+        self.durability = MEMORY  #: of the queue's sends that do not say, as last read
         self._clock = lanes.clock
+        self.cycle = CycleSteps(self.keys, lanes.clock)
 
     def send(self, message: NewMessage, sure: str | None = None) -> Steps[str]:
         (identity,) = yield from self.send_many([message], sure)
@@ -87,7 +89,7 @@ class QueueSteps:
             lane = self._lanes.take()
             try:
                 sent = yield from self._enqueue(batch, lane.producer, lane.sequence)
-                sure = wanted or self._durability
+                sure = wanted or self.durability
                 if sure.waits:
                     yield from confirm(self.keys, sure, lane.producer, lane.sequence)
                 ids += sent
@@ -108,11 +110,9 @@ class QueueSteps:
             for one in with_options
         ]
         enqueue = ops.enqueue(self.keys, plain, entries, producer, sequence)
-        if time.monotonic() - self._announced_at > _ANNOUNCE_EVERY:
-            default = ops.command("HGET", self.keys.config, "durability")
-            _, found, answer = yield [ops.announce(self.keys.queue), default, enqueue]
-            self._durability = durability(found.decode()) if found else MEMORY
-            self._announced_at = time.monotonic()
+        if self.unknown:
+            _, default, answer = yield [*self.introduction(), enqueue]
+            self.introduced(default)
         else:
             answer = yield enqueue
         self._clock.note(answer.now)
@@ -130,23 +130,27 @@ class QueueSteps:
         firsts = {id(with_options[position]): first for position, first in answer.first_ids.items()}
         return [firsts.get(id(message), message.id) for message in batch]
 
+    @property
+    def unknown(self) -> bool:
+        """Whether the queue has not been announced by this producer, or a while ago."""
+        return time.monotonic() - self._announced_at > _ANNOUNCE_EVERY
+
+    def introduction(self) -> list[ops.Op[Any]]:
+        """What goes before the first message: the queue's name for all to see; and what does it say of durability?"""
+        return [ops.announce(self.keys.queue), ops.command("HGET", self.keys.config, "durability")]
+
+    def introduced(self, default: bytes | None) -> None:
+        self.durability = durability(default.decode()) if default else MEMORY
+        self._announced_at = time.monotonic()
+
     def prepared(self, body: Body | NewMessage, options: Mapping[str, Any], index: int | None = None) -> NewMessage:
         """Check one message completely, before anything is sent; raises InvalidMessage or InvalidName."""
         try:
-            message = body if isinstance(body, NewMessage) else NewMessage(body, **options)
-            self._check_size(message)
+            return checked_message(body, options, self._max_body)
         except (InvalidMessage, InvalidName) as error:
             if index is None:
                 raise
             raise InvalidMessage(f"message {index} of the call: {error}; nothing was enqueued", index) from None
-        return message
-
-    def _check_size(self, message: NewMessage) -> None:
-        if len(message.body) > self._max_body:
-            raise InvalidMessage(
-                f"the body has {len(message.body)} bytes, the limit is {self._max_body}: "
-                "store it elsewhere and send a reference, or raise max_body"
-            )
 
     def prepared_many(self, bodies: Iterable[Body | NewMessage], options: Mapping[str, Any]) -> list[NewMessage]:
         if isinstance(bodies, (str, bytes, bytearray, dict)):
@@ -215,6 +219,17 @@ class QueueSteps:
         return (yield from ops.one(ops.cancel(self.keys, check_id(identity))))
 
 
+def checked_message(body: Body | NewMessage, options: Mapping[str, Any], max_body: int) -> NewMessage:
+    """The message, which nothing speaks against; raises InvalidMessage or InvalidName."""
+    message = body if isinstance(body, NewMessage) else NewMessage(body, **options)
+    if len(message.body) > max_body:
+        raise InvalidMessage(
+            f"the body has {len(message.body)} bytes, the limit is {max_body}: "
+            "store it elsewhere and send a reference, or raise max_body"
+        )
+    return message
+
+
 def _read_config(values: Mapping[str, str]) -> Config:
     def number(name: str) -> int | None:
         return int(values[name]) if name in values else None
@@ -252,6 +267,7 @@ class Queue:
         self._steps = steps
         self.name = steps.keys.queue
         self.dead = DeadLetters(store, steps.keys)
+        self.cycle = Cycle(store, steps.cycle)
 
     def send(
         self,

@@ -1,12 +1,18 @@
 -- bind: have a queue take what is published to a pattern, or no longer. A new version tells the producers.
 --
 -- KEYS  1 topics
--- ARGV  1 'bind' | 'unbind'  2.. bindings, each "queue pattern"
+-- ARGV  1 'bind' | 'unbind' | 'alternate'  2.. bindings, each "queue pattern", or the queue that is the alternate
 -- Returns the number of bindings that changed
 local topics, changed = KEYS[1], 0
 for at = 2, #ARGV do
-  local new = ARGV[1] == 'bind' and redis.call('HSETNX', topics, ARGV[at], 1) or redis.call('HDEL', topics, ARGV[at])
-  changed = changed + new
+  if ARGV[1] == 'bind' then
+    changed = changed + redis.call('HSETNX', topics, ARGV[at], 1)
+  elseif ARGV[1] == 'unbind' then
+    changed = changed + redis.call('HDEL', topics, ARGV[at])
+  else
+    redis.call('HSET', topics, 'alternate', ARGV[at])
+    changed = 1
+  end
 end
 local time = redis.call('TIME')
 if changed > 0 then redis.call('HSET', topics, 'version', time[1] .. '.' .. time[2]) end

@@ -1,0 +1,190 @@
+"""Topics: what is published under a routing key reaches every queue that is bound to a matching pattern.
+
+Bindings live in Redis, for all producers. A producer compiles them, and asks for their version at most twice a second.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from reliq import ops, tracing
+from reliq.durability import Durability, check_possible, confirm, durability
+from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
+from reliq.keys import TOPICS, check_name
+from reliq.message import Body, NewMessage
+from reliq.ops import Steps
+from reliq.producer import Lane, Lanes
+from reliq.queue import QueueSteps, checked_message
+from reliq.routing import Routes, check_pattern, check_routing_key
+from reliq.store import Store
+
+_FRESH = 0.5  #: seconds for which bindings are used unasked
+
+
+class Binding(NamedTuple):
+    """A queue takes what is published under keys that match the pattern."""
+
+    queue: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """The bindings as a whole. `unroutable`: messages that no queue was bound for, and no alternate either."""
+
+    bindings: int
+    alternate: str | None
+    unroutable: int
+
+
+class TopicSteps:
+    """What can be done with topics, without the doing."""
+
+    def __init__(self, queue: Callable[[str], QueueSteps], lanes: Lanes, max_body: int) -> None:
+        self._queue = queue
+        self._lanes = lanes
+        self._max_body = max_body
+        self._routes = Routes()
+        self._alternate: str | None = None
+        self._version: str | None = ""  #: of what is compiled; None = there are no bindings
+        self._looked_at = float("-inf")
+
+    def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
+        """Check a message completely; raises InvalidMessage or InvalidName."""
+        message = checked_message(body, options, self._max_body)
+        if message.dedup_key is not None:
+            raise InvalidMessage("publish takes no dedup_key: each queue would have its own; send to one queue has it")
+        return message
+
+    def publish(
+        self, routing_key: str, message: NewMessage, mandatory: bool = False, sure: str | None = None
+    ) -> Steps[dict[str, str]]:
+        """Enqueue it into every queue that is bound, in one atomic step; its id by queue."""
+        check_routing_key(routing_key)
+        wanted = None if sure is None else durability(sure)
+        if wanted is not None:
+            yield from check_possible(wanted)
+        if not self._lanes.clock.known and message.ttl is not None:
+            self._lanes.clock.note((yield ops.server_time()))
+        queues = yield from self._reached(routing_key)
+        if not queues and mandatory:
+            raise Unroutable(f"no queue is bound to a pattern that matches {routing_key!r}; nothing was enqueued")
+        if not queues and self._alternate is not None:
+            queues = (self._alternate,)
+        if not queues:
+            yield ops.command("HINCRBY", TOPICS, "unroutable", 1, repeatable=False)
+            return {}
+        with tracing.sending(routing_key, [message]):
+            lane = self._lanes.take()
+            try:
+                yield from self._publish(routing_key, message, [self._queue(name) for name in queues], lane, wanted)
+            except OutcomeUnknown as error:
+                raise OutcomeUnknown(str(error), (message.id,)) from None
+            finally:
+                self._lanes.give_back(lane)
+        return dict.fromkeys(queues, message.id)
+
+    def _publish(
+        self, routing_key: str, message: NewMessage, queues: Sequence[QueueSteps], lane: Lane, wanted: Durability | None
+    ) -> Steps[None]:
+        element = message.element(self._lanes.clock.now(), routing_key)
+        every = [queue.keys for queue in queues]
+        strangers = [queue for queue in queues if queue.unknown]
+        introductions = [op for queue in strangers for op in queue.introduction()]
+        publish = ops.publish(every, message.id, element, message.delay, lane.producer, lane.sequence)
+        *found, answer = yield [*introductions, publish]
+        for queue, default in zip(strangers, found[1::2], strict=True):
+            queue.introduced(default)
+        self._lanes.clock.note(answer.now)
+        if answer.status == "full":
+            yield ops.command("HINCRBY", every[answer.refuser].counters, "rejected", 1)
+            raise QueueFull(
+                f"queue {every[answer.refuser].queue!r} holds {answer.length} of at most {answer.max_length} messages; "
+                f"nothing was enqueued in any of the {len(every)} queues"
+            )
+        sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
+        if sure.waits:
+            yield from confirm(every[0], sure, lane.producer, lane.sequence)
+
+    def _reached(self, routing_key: str) -> Steps[tuple[str, ...]]:
+        """The queues bound now, or half a second ago."""
+        now = time.monotonic()
+        if now - self._looked_at > _FRESH:
+            version = yield ops.command("HGET", TOPICS, "version")
+            if (version.decode() if version else None) != self._version:
+                yield from self._compile()
+            self._looked_at = now
+        return self._routes.match(routing_key)
+
+    def _compile(self) -> Steps[None]:
+        found = yield ops.read_hash(TOPICS)
+        self._routes = Routes(_bindings(found))
+        self._alternate = found.get("alternate")
+        self._version = found.get("version")
+
+    def match(self, routing_key: str) -> Steps[list[str]]:
+        """The queues that would get it, as Redis has the bindings now."""
+        check_routing_key(routing_key)
+        yield from self._compile()
+        return list(self._routes.match(routing_key))
+
+    def list(self) -> Steps[list[Binding]]:
+        return sorted(_bindings((yield ops.read_hash(TOPICS))))
+
+    def bind(self, queue: str, *patterns: str) -> Steps[bool]:
+        bindings = _fields(queue, patterns)
+        _, changed = yield [ops.announce(queue), ops.bind("bind", bindings)]
+        self._looked_at = float("-inf")
+        return bool(changed)
+
+    def unbind(self, queue: str, *patterns: str) -> Steps[bool]:
+        changed = yield ops.bind("unbind", _fields(queue, patterns))
+        self._looked_at = float("-inf")
+        return bool(changed)
+
+    def set_alternate(self, queue: str | None) -> Steps[None]:
+        if queue is None:
+            yield ops.bind("unbind", ["alternate"])
+        else:
+            yield [ops.announce(check_name(queue)), ops.alternate(queue)]
+        self._looked_at = float("-inf")
+
+    def stats(self) -> Steps[TopicStats]:
+        found = yield ops.read_hash(TOPICS)
+        return TopicStats(len(_bindings(found)), found.get("alternate"), int(found.get("unroutable", 0)))
+
+
+def _bindings(found: Mapping[str, str]) -> list[Binding]:
+    """Those fields that are bindings: a name has no blank, nor has a pattern."""
+    return [Binding(*field.split(" ", 1)) for field in found if " " in field]
+
+
+def _fields(queue: str, patterns: Sequence[str]) -> list[str]:
+    if not patterns:
+        raise InvalidMessage(f"no pattern for {queue!r}: give one, such as order.created.*")
+    return [f"{check_name(queue)} {check_pattern(pattern)}" for pattern in patterns]
+
+
+class Topics:
+    """The bindings of all queues, `app.topics`."""
+
+    def __init__(self, store: Store, steps: TopicSteps) -> None:
+        self._store = store
+        self._steps = steps
+
+    def match(self, routing_key: str) -> list[str]:
+        """The queues that would get a message with this key; nothing is sent."""
+        return self._store.run(self._steps.match(routing_key))
+
+    def list(self) -> list[Binding]:
+        """Every binding, by queue."""
+        return self._store.run(self._steps.list())
+
+    def set_alternate(self, queue: str | None) -> None:
+        """Where a message goes that no queue is bound for; None: it is counted as unroutable, and gone."""
+        self._store.run(self._steps.set_alternate(queue))
+
+    def stats(self) -> TopicStats:
+        """How many bindings there are, and how many messages found none."""
+        return self._store.run(self._steps.stats())
