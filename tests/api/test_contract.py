@@ -14,6 +14,7 @@ from reliq_api import keyring
 from reliq_api.app import create_app
 from reliq_api.problems import CODES
 from tests.api.serving import serving
+from tests.workers import eventually
 
 load_all_checks()
 DOCUMENT = create_app().openapi()
@@ -52,7 +53,9 @@ def guarded(app, _guarded, record):
     """The service with that one key, and Redis otherwise empty: the client, and the header it needs."""
     text, identity, kept = record
     app.store.call(command("HSET", API_KEYS, identity, kept))
-    return _guarded, {"Authorization": f"Bearer {text}"}
+    headers = {"Authorization": f"Bearer {text}"}
+    eventually(lambda: _guarded.get("/v1/queues", headers=headers).is_success)  # it may still know what was before
+    return _guarded, headers
 
 
 # What a schema cannot say (a duration's range, exactly one of two bodies, a name said twice) is refused though it fits.

@@ -217,7 +217,7 @@ def test_a_crashed_consumer_over_http_is_replaced_when_its_lease_ends(post, app,
     orders.send("x")
     leased(post, lease=1)
     monitor = Monitor(app.store)
-    eventually(lambda: monitor.scan().reclaimed == 1, timeout=10)
+    eventually(lambda: monitor.scan().reclaimed == 1)
     given = post("leases").json()
     assert given["messages"][0]["redelivered"] is True
 

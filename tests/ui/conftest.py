@@ -3,10 +3,13 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.api.serving import serving
 from tests.ui.chromium import browsing
+
+PATIENCE = 30_000  #: ms: on a machine that does other things besides, a page may take its time
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -19,7 +22,7 @@ def address(url: str) -> Iterator[str]:
 @pytest.fixture
 def client(address: str) -> Iterator[httpx.Client]:
     """Speaks HTTP as a browser on the dashboard's own pages does."""
-    with httpx.Client(base_url=address, headers={"Sec-Fetch-Site": "same-origin"}, timeout=10) as client:
+    with httpx.Client(base_url=address, headers={"Sec-Fetch-Site": "same-origin"}, timeout=30) as client:
         yield client
 
 
@@ -44,7 +47,7 @@ def look(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: faults.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: faults.append(f"script: {error}"))
         page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))

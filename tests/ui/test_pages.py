@@ -19,6 +19,7 @@ from reliq_api.settings import Settings
 from reliq_api.ui.guard import POLICY
 from tests.api.serving import serving
 from tests.ui.dying import bury
+from tests.workers import eventually
 
 PAGES = ("/", "/queues/orders", "/queues/orders/purge", "/queues/orders/dead", "/queues/orders/dead/redrive",
          "/queues/orders/dead/purge", "/queues/none")  # fmt: skip
@@ -32,12 +33,12 @@ def text_of(answer: httpx.Response) -> str:
 def finished(client: httpx.Client, answer: httpx.Response) -> str:
     """Follow a redrive's redirect and wait for its end; what its page says then."""
     assert answer.status_code == 303
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
+
+    def over() -> str:
         text = text_of(client.get(answer.headers["location"]))
-        if "running" not in text:
-            return text
-    raise AssertionError(f"the redrive did not end: {text}")
+        return "" if "running" in text else text
+
+    return eventually(over, timeout=30)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def test_a_queue_has_its_consumers_policy_counters_and_next_messages(app, client
     with queue.consumer(lease=30) as consumer:
         consumer.claim()
         text = text_of(client.get("/queues/orders"))
-        assert f"{consumer.id} 1 29 s left connected" in text
+        assert re.search(rf"{consumer.id} 1 \d+ s left connected", text)
     assert "Most messages 5,000 Deliveries before it is dead 7" in text
     assert "claimed 1 enqueued 2" in text
     assert "0 6 B second" in text
@@ -190,15 +191,14 @@ def test_a_redrive_moves_what_was_searched(app, client):
 
 def test_a_slow_redrive_shows_its_progress_and_can_be_stopped(app, client):
     bury(app, "orders", list(range(20)))
-    answer = client.post("/queues/orders/dead/redrive", data={"rate": "1"})
+    answer = client.post("/queues/orders/dead/redrive", data={"rate": "0.01"})
     running = client.get(answer.headers["location"])
     assert 'data-live="500"' in running.text
     assert "is running" in client.get("/queues/orders").text
     client.post(answer.headers["location"] + "/stop")
     assert "stopped" in finished(client, answer)
     stats = app.queue("orders").stats()
-    assert stats.dead >= 18
-    assert stats.ready + stats.dead == 20
+    assert (stats.ready, stats.dead) in [(0, 20), (1, 19)]
 
 
 def test_only_a_few_redrives_run_at_once(app, client):

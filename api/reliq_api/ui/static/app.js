@@ -26,7 +26,7 @@
       const response = await fetch(location.href, { redirect: "error" });
       if (!response.ok) throw new Error(String(response.status));
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
-      for (const part of parts()) {
+      for (const part of wanted ? parts() : []) { // an answer that was under way when the page was to be still
         const next = page.getElementById(part.id);
         if (next) Idiomorph.morph(part, next, { ignoreActiveValue: true });
       }
