@@ -51,12 +51,20 @@ def words_of(text: str) -> list[str]:
 class _Node:
     """What is known after some words of a pattern."""
 
-    __slots__ = ("children", "many", "queues")
+    __slots__ = ("children", "many", "queues", "reach")
 
     def __init__(self, many: bool = False) -> None:
         self.children: dict[str, _Node] = {}
         self.queues: set[str] = set()
         self.many = many  #: it was reached by a `#`, which may take more words
+        self.reach: tuple[_Node, ...] = (self,)  #: itself, and what a `#` behind it reaches with no word at all
+
+    def freeze(self) -> None:
+        """Nothing is added any more."""
+        for child in self.children.values():
+            child.freeze()
+        if "#" in self.children:
+            self.reach = (self, *self.children["#"].reach)
 
 
 class Routes:
@@ -70,6 +78,7 @@ class Routes:
             for word in words_of(pattern):
                 node = node.children.setdefault(word, _Node(many=word == "#"))
             node.queues.add(queue)
+        self._root.freeze()
 
     def match(self, key: str) -> tuple[str, ...]:
         """The queues that get a message with this routing key, sorted."""
@@ -83,21 +92,15 @@ class Routes:
 
     def _walk(self, words: list[str]) -> tuple[str, ...]:
         """All nodes that the words can lead to, kept side by side: no pattern makes it go back."""
-        here = _with_none([self._root])
+        here = set(self._root.reach)
         for word in words:
-            there = [node for node in here if node.many]
+            there: set[_Node] = set()
             for node in here:
-                there += [node.children[one] for one in (word, "*") if one in node.children]
-            here = _with_none(there)
+                if node.many:
+                    there.update(node.reach)
+                for one in (word, "*"):
+                    child = node.children.get(one)
+                    if child is not None:
+                        there.update(child.reach)
+            here = there
         return tuple(sorted(set().union(*(node.queues for node in here))))
-
-
-def _with_none(nodes: list[_Node]) -> list[_Node]:
-    """These nodes, and those that a `#` reaches from them with no word at all; each once."""
-    found = {id(node): node for node in nodes}
-    for node in nodes:
-        after = node.children.get("#")
-        while after is not None and id(after) not in found:
-            found[id(after)] = after
-            after = after.children.get("#")
-    return list(found.values())

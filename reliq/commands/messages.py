@@ -20,6 +20,8 @@ def add_to(commands: Any) -> None:
     one.add_argument(
         "--dedup-key", metavar="KEY", help="of messages with this key within 10 minutes, only the first counts"
     )
+    one.add_argument("--key", help="messages with one key are handled in order, one at a time")
+    one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
     header(one, "a header")
 
     one = command(commands, "stats", stats, "how many messages are where", json_too=True)
@@ -38,13 +40,17 @@ def send(options: argparse.Namespace) -> int:
     queue = app_of(options).queue(options.queue)
     headers = dict(pair(one) for one in options.header)
     if options.lines:
-        ids = queue.send_many(sys.stdin.buffer.read().splitlines(), delay=options.delay, headers=headers)
+        lines = sys.stdin.buffer.read().splitlines()
+        ids = queue.send_many(
+            lines, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key, priority=options.priority
+        )
         print(json.dumps(ids) if options.json else f"{len(ids)} sent")
         return 0
     body = sys.stdin.buffer.read() if options.body in (None, "-") else options.body
     identity = queue.send(
-        body, id=options.id, delay=options.delay, headers=headers, dedup_key=options.dedup_key, ttl=options.ttl
-    )
+        body, id=options.id, delay=options.delay, headers=headers, dedup_key=options.dedup_key, ttl=options.ttl,
+        key=options.key, priority=options.priority,
+    )  # fmt: skip
     print(json.dumps({"id": identity}) if options.json else identity)
     return 0
 

@@ -205,3 +205,33 @@ def test_help_names_every_command():
     printed = run("--help").stdout
     for command in ("worker", "monitor", "dev", "demo", "send", "stats", "dead", "pause", "resume", "purge", "cancel"):
         assert command in printed
+
+
+def test_topics_bind_test_publish_unbind(url):
+    assert run("topics", "bind", "mailer@welcome", "order.created.*", "user.#", url=url).stdout == "bound\n"
+    assert run("topics", "bind", "audit@all", "#", url=url).returncode == 0
+    assert run("topics", "bind", "audit@all", "#", url=url).stdout == "it was bound before\n"
+    assert run("topics", "test", "order.created.eu", url=url).stdout == "audit@all\nmailer@welcome\n"
+    sent = json.loads(run("publish", "order.created.eu", "hello", "--json", url=url).stdout)
+    assert list(sent) == ["audit@all", "mailer@welcome"]
+    listed = json.loads(run("topics", "list", "--json", url=url).stdout)
+    assert {"queue": "mailer@welcome", "pattern": "user.#"} in listed["bindings"]
+    assert run("topics", "unbind", "audit@all", "#", url=url).returncode == 0
+    assert run("topics", "unbind", "audit@all", "#", url=url).returncode == 1
+    assert run("topics", "test", "stock.low", url=url).returncode == 1
+    assert run("publish", "stock.low", "x", "--mandatory", url=url).returncode == 1
+    assert run("publish", "stock.low", "x", url=url).stdout == "no queue is bound\n"
+    assert run("topics", "list", url=url).stdout.endswith(
+        "2 bindings; what matches none of them is counted: 1 so far\n"
+    )
+    assert run("topics", "alternate", "rest", url=url).returncode == 0
+    assert run("publish", "stock.low", "x", url=url).stdout.endswith("  rest\n")
+    wrong = run("topics", "bind", "q", "order*", url=url)
+    assert (wrong.returncode, "stand for whole words" in wrong.stderr) == (2, True)
+
+
+def test_key_and_priority_from_the_command_line(url):
+    for number in range(3):
+        assert run("send", "q", str(number), "--key", "k", "--priority", "high", url=url).returncode == 0
+    (stats,) = json.loads(run("stats", "--json", url=url).stdout)
+    assert (stats["ready"], stats["waiting"]) == (3, 2)

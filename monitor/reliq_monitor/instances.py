@@ -1,0 +1,38 @@
+"""Instances: the queues of broadcasts go with the worker processes that they belong to."""
+
+import logging
+import time
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.keys import QUEUES, TOPICS, QueueKeys, instance_of
+from reliq.ops import Steps
+
+log = logging.getLogger("reliq.monitor")
+
+_GRACE = 3.0  #: seconds; producers use bindings unasked for half a second, and a starting worker needs a moment too
+
+
+class Instances:
+    """Remembers since when an instance's queue has had no consumer."""
+
+    def __init__(self) -> None:
+        self._alone_since: dict[str, float] = {}
+
+    def look(self, keys: QueueKeys, consumers: Sequence[str]) -> Steps[None]:
+        """Unbind the queue of an instance that is gone, and a while later drop it."""
+        queue = keys.queue
+        if consumers or instance_of(queue) is None:
+            self._alone_since.pop(queue, None)
+            return
+        since = self._alone_since.setdefault(queue, time.monotonic())
+        if time.monotonic() - since < _GRACE:
+            return
+        bindings = [one for one in (yield ops.read_hash(TOPICS)) if one.startswith(queue + " ")]
+        if bindings:
+            self._alone_since[queue] = time.monotonic()  # producers may still use them
+            yield ops.bind("unbind", bindings)
+            return
+        yield [ops.command("UNLINK", *keys.everything), ops.command("SREM", QUEUES, queue)]
+        del self._alone_since[queue]
+        log.info("dropped queue=%s: its instance is gone", queue)

@@ -1,0 +1,27 @@
+"""The examples do what they say, run as a user runs them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.workers import ROOT
+
+
+@pytest.mark.parametrize(
+    ("example", "last"),
+    [
+        (["pubsub.py"], "redriven 1, dead 0, welcomed 3 of 3"),
+        (["polling.py", "1"], "rounds; 2000 accounts"),
+    ],
+)
+def test_an_example(example, last, tmp_path):
+    paths = os.pathsep.join(str(ROOT / folder) for folder in ("", "monitor", "api"))
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / example[0], *example[1:]],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip().endswith(last)
+    assert done.stderr == ""

@@ -1,0 +1,102 @@
+"""The cycle as a poller uses it; every test runs for the sync and for the asyncio face."""
+
+import collections
+import threading
+import time
+
+import pytest
+
+from reliq import Again, InvalidMessage, QueueFull, Retry, fixed
+from tests.workers import eventually, working
+
+
+def test_members_enter_once_and_leave(queue):
+    assert queue.cycle.add("ann", "bob", "ann") == 2
+    assert queue.cycle.add("bob", "cid") == 1
+    assert queue.cycle.members() == ["ann", "bob", "cid"]
+    assert queue.stats().ready == 3
+    assert queue.cycle.remove("bob", "nobody") == 1
+    assert queue.cycle.members() == ["ann", "cid"]
+
+
+def test_a_removed_member_is_not_visited(queue):
+    queue.cycle.add("ann", "bob", "cid")
+    queue.cycle.remove("ann", "cid")
+    with queue.consumer() as consumer:
+        found = []
+        while messages := consumer.claim(limit=3, wait=0.3):
+            found += [(message.key, message.body) for message in messages]
+    assert found == [("bob", b"bob")]
+    eventually(lambda: queue.stats().counters["cancelled"] == 2)
+
+
+def test_bad_members_are_refused(queue):
+    for bad in ("", None, 7, "\ud800", "x" * 600):
+        with pytest.raises(InvalidMessage, match="member is"):
+            queue.cycle.add("good", bad)
+    with pytest.raises(InvalidMessage, match="no member"):
+        queue.cycle.add()
+    assert queue.cycle.members() == []
+
+
+def test_a_full_queue_takes_no_member(queue):
+    queue.configure(max_length=1)
+    with pytest.raises(QueueFull):
+        queue.cycle.add("ann", "bob")
+    assert queue.cycle.members() == []
+
+
+def test_thousands_enter_in_steps(queue):
+    names = [f"account-{number}" for number in range(2500)]
+    assert queue.cycle.add(*names) == 2500
+    assert queue.cycle.members() == sorted(names)
+    assert queue.cycle.remove(*names) == 2500
+
+
+def test_nobody_is_visited_more_than_one_round_ahead(app):
+    """40 members, 4 workers of one thread each, 30 rounds; counted at the start of each visit."""
+    visits: collections.Counter[str] = collections.Counter()
+    ahead, lock = [0], threading.Lock()
+    members = [f"m{number}" for number in range(40)]
+
+    @app.handler("q")
+    def visit(message):
+        with lock:
+            visits[message.key] += 1
+            ahead[0] = max(ahead[0], visits[message.key] - min(visits[one] for one in members))
+        time.sleep(0.002)
+        return Again()
+
+    with working(app), working(app), working(app), working(app):
+        eventually(lambda: app.queue("q").stats().consumers == 4)
+        app.queue("q").cycle.add(*members)
+        eventually(lambda: min(visits[one] for one in members) >= 30, timeout=60)
+    # One round ahead, and one visit more that has started while the slowest has not.
+    assert ahead[0] <= 2
+
+
+def test_a_member_whose_handler_fails_is_tried_again_and_dies_in_the_end(app):
+    queue = app.queue("q")
+
+    @app.handler("q", retry=fixed(0, limit=2))
+    def visit(message):
+        raise Retry
+
+    queue.cycle.add("ann")
+    with working(app, monitor=True):
+        eventually(lambda: queue.stats().dead == 1)
+    assert queue.cycle.members() == []
+    assert queue.dead.redrive().redriven == 1
+    assert queue.cycle.members() == ["ann"]
+
+
+def test_a_handler_that_returns_ends_the_visits(app):
+    queue = app.queue("q")
+
+    @app.handler("q")
+    def visit(message):
+        return Again() if message.key == "ann" else None
+
+    queue.cycle.add("ann", "bob")
+    with working(app):
+        eventually(lambda: queue.cycle.members() == ["ann"])
