@@ -1,0 +1,50 @@
+-- decide: end a prepared message: from here on it is in the queue, or gone. The first decision stands.
+--
+-- KEYS  1-8 places  9 delayed  10 index  11 producers  12 prepared  13 questions  14 half  15 dedup key, if it has one
+-- ARGV  1 producer ('' = none)  2 sequence  3 id  4 decision: committed | rolled_back | purged  5 ms it is remembered
+-- Returns {decision, id}: the one that stands, which may be an earlier one, undecided (it is a dead letter) or unknown,
+--         and the id of the message, for a duplicate that of the first one; or {'key', name}: it has a dedup key, which
+--         must be given
+-- uses: now, index, place, producers, half
+local q, delayed, index, producers, prepared, questions, half, dedup = places(1), unpack(KEYS, 9, 15)
+local id, decision, remembered = unpack(ARGV, 3, 5)
+local now = now_ms()
+local state, first, element, delay, key, window, digest = unpack(
+  redis.call('HMGET', half, 'state', 'first', 'element', 'delay', 'dedup', 'window', 'digest'))
+if not state then return {'unknown', id} end
+if state ~= 'prepared' then
+  redis.call('HDEL', producers, ARGV[1]) -- a removal first: then it passes when memory is full
+  remember(producers, ARGV[1], tonumber(ARGV[2]), now)
+  return {state, first or id}
+end
+
+local value = false
+if decision == 'committed' and key then
+  if not dedup then return {'key', key} end
+  value = redis.call('GET', dedup)
+end
+redis.call('LLEN', q.messages) -- wrong types are refused here, before the first write
+redis.call('ZCARD', delayed)
+redis.call('ZCARD', prepared)
+redis.call('ZCARD', questions)
+decided(prepared, questions, half, id, decision, remembered)
+remember(producers, ARGV[1], tonumber(ARGV[2]), now)
+redis.call('HINCRBY', q.counters, decision == 'rolled_back' and 'withdrawn' or decision, 1)
+if decision ~= 'committed' then return {decision, id} end
+
+if value then
+  local other
+  first, other = string.match(value, '^(%S+) ?(.*)$')
+  redis.call('HSET', half, 'first', first)
+  redis.call('HINCRBY', q.counters, 'withdrawn', 1)
+  redis.call('HINCRBY', q.counters, 'deduplicated', 1)
+  if other ~= '' and other ~= digest then redis.call('HINCRBY', q.counters, 'dedup_conflicts', 1) end
+  return {decision, first}
+end
+if key then redis.call('SET', dedup, id .. ' ' .. digest, 'PX', window) end
+if tonumber(delay) > 0 then
+  file(delayed, index, now + delay, id, element)
+else
+  place(q, id, element)
+end
+return {decision, id}
