@@ -14,6 +14,7 @@ from reliq.errors import (
     JobClosed,
     LeaseLost,
     OutcomeUnknown,
+    PreparedClosed,
     QueueFull,
     RedisUnavailable,
     RedisUnsuitable,
@@ -23,6 +24,7 @@ from reliq.errors import (
 )
 from reliq.handlers import Again, Dead, Retry
 from reliq.message import Failure, Message, NewMessage
+from reliq.prepared import Prepared
 from reliq.queue import Config, Queue, Stats
 from reliq.topics import Binding, Topics, TopicStats
 
@@ -31,7 +33,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Again", "Backoff", "Binding", "Config", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetters",
     "DurabilityUnavailable", "Failure", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting",
-    "JobClosed", "LeaseLost", "Message", "NewMessage", "OutcomeUnknown", "Queue", "QueueFull", "RedisUnavailable",
-    "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Stats", "TimeLimitExceeded", "TopicStats", "Topics",
-    "Unroutable", "exponential", "fixed", "rocketmq_levels", "steps",
+    "JobClosed", "LeaseLost", "Message", "NewMessage", "OutcomeUnknown", "Prepared", "PreparedClosed", "Queue",
+    "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Stats", "TimeLimitExceeded",
+    "TopicStats", "Topics", "Unroutable", "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

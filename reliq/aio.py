@@ -15,6 +15,7 @@ from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
 from reliq.keys import QueueKeys, connection_name, new_owner
 from reliq.message import Body, Message, NewMessage
 from reliq.ops import Move
+from reliq.prepared import CHECK_AFTER, CHECKS, AioPrepared, Care
 from reliq.queue import Config, QueueSteps, Stats
 from reliq.settings import Duration, seconds, whole
 from reliq.store import AioStore
@@ -59,11 +60,12 @@ class Reliq(Application):
         priority: str = "normal",
         mandatory: bool = False,
         durability: str | None = None,
+        retries: int | None = None,
     ) -> dict[str, str]:
         """Enqueue a copy into every queue that subscribes to the routing key; see reliq.Reliq.publish."""
         options = {"id": id, "delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         message = self._topics.prepared(body, options)
-        return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability))
+        return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability, retries))
 
     async def subscribe(self, queue: str, *patterns: str) -> bool:
         """Have the queue take what is published under keys that match; see reliq.Reliq.subscribe."""
@@ -113,12 +115,13 @@ class Queue:
         key: str | None = None,
         priority: str = "normal",
         durability: str | None = None,
+        retries: int | None = None,
     ) -> str:
         options = {
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
             "key": key, "priority": priority,
         }  # fmt: skip
-        return await self._store.run(self._steps.send(self._steps.prepared(body, options), sure=durability))
+        return await self._store.run(self._steps.send(self._steps.prepared(body, options), durability, retries))
 
     async def send_many(
         self,
@@ -130,10 +133,39 @@ class Queue:
         key: str | None = None,
         priority: str = "normal",
         durability: str | None = None,
+        retries: int | None = None,
     ) -> list[str]:
         options = {"delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         messages = self._steps.prepared_many(bodies, options)
-        return await self._store.run(self._steps.send_many(messages, sure=durability))
+        return await self._store.run(self._steps.send_many(messages, durability, retries))
+
+    async def prepare(
+        self,
+        body: Body | NewMessage,
+        *,
+        timeout: Duration = CHECK_AFTER,
+        checks: int = CHECKS,
+        id: str | None = None,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        dedup_key: str | None = None,
+        window: Duration = "10m",
+        ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
+        durability: str | None = None,
+        retries: int | None = None,
+    ) -> AioPrepared:
+        options = {
+            "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
+            "key": key, "priority": priority,
+        }  # fmt: skip
+        message, care = self._steps.prepared(body, options), Care(durability, retries)
+        await self._store.run(self._steps.halves.prepare(message, timeout, checks, care))
+        return AioPrepared(self._store, self._steps.halves, message.id, care)
+
+    def prepared(self, id: str) -> AioPrepared:
+        return AioPrepared(self._store, self._steps.halves, id)
 
     async def stats(self) -> Stats:
         return await self._store.run(self._steps.stats())

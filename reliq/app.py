@@ -73,6 +73,32 @@ class Application:
 
         return bind
 
+    def broadcast(self, pattern: str, *, time_limit: Duration | None = None) -> Callable[[F], F]:
+        """Have every running worker process call a function (def or async def) for each message of these keys.
+
+        Each process has a queue of its own for it, from its start to its end: it gets what is published meanwhile. One
+        that is away misses it, one that is 10,000 messages behind gets no more. There is no retry.
+        """
+
+        def bind(function: F) -> F:
+            self.handlers.add_broadcast(pattern, function, time_limit)
+            return function
+
+        return bind
+
+    def check(self, queue: str) -> Callable[[F], F]:
+        """Bind a function (def or async def) that decides about prepared messages whose producer fell silent.
+
+        It is given the message and answers True (commit), False (roll back) or None: it cannot say yet, ask again. It
+        runs in the workers of this application. Raises InvalidHandler for a second one of a queue.
+        """
+
+        def bind(function: F) -> F:
+            self.handlers.add_check(queue, function)
+            return function
+
+        return bind
+
     def on_dead(self, queue: str | None = None) -> Callable[[DeadHook], DeadHook]:
         """Have a function called with each message that a worker of this application puts into the dead letters.
 
@@ -130,6 +156,7 @@ class Reliq(Application):
         priority: str = "normal",
         mandatory: bool = False,
         durability: str | None = None,
+        retries: int | None = None,
     ) -> dict[str, str]:
         """Enqueue a copy into every queue that subscribes to the routing key, in one atomic step; the id by queue.
 
@@ -139,7 +166,7 @@ class Reliq(Application):
         """
         options = {"id": id, "delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         message = self._topics.prepared(body, options)
-        return self.store.run(self._topics.publish(routing_key, message, mandatory, durability))
+        return self.store.run(self._topics.publish(routing_key, message, mandatory, durability, retries))
 
     def subscribe(self, queue: str, *patterns: str) -> bool:
         """Have the queue take what is published under keys that match: `*` is one word, `#` any number of words.

@@ -17,7 +17,7 @@ from reliq.ops import Revival, Steps
 from reliq.settings import Duration, seconds, whole
 from reliq.store import Store
 
-REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode")
+REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided")
 _PAGE = 500
 _STEP_LEAST = 50
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small steps, so that it is even

@@ -33,7 +33,7 @@ class InvalidHandler(ReliqError, ValueError):
 
 
 class QueueFull(ReliqError):
-    """The queue is at its `max_length`, or Redis is at its `maxmemory`. Nothing was enqueued."""
+    """The queue is at its `max_length` or `max_bytes`, or Redis is at its `maxmemory`. Nothing was enqueued."""
 
 
 class Unroutable(ReliqError):
@@ -66,6 +66,17 @@ class OutcomeUnknown(ReliqError):
 
 class JobClosed(ReliqError):
     """A staged job was aborted, ran out of its time limit, or was begun anew: nothing of this run becomes visible."""
+
+
+class PreparedClosed(ReliqError):
+    """A prepared message cannot be decided like that any more: it was decided otherwise, or nobody knows it.
+
+    `outcome`: committed, rolled_back, undecided (it is a dead letter), purged or unknown.
+    """
+
+    def __init__(self, text: str, outcome: str) -> None:
+        super().__init__(text)
+        self.outcome = outcome
 
 
 class LeaseLost(ReliqError):

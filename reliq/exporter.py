@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 import reliq
 from reliq.dead_letters import REASONS
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
+from reliq.keys import instance_of
 from reliq.observe import PROCESS, Measurements, totals
 from reliq.overview import Reading, every_queue, read_queues
 from reliq.scaling import Demand
@@ -28,7 +29,7 @@ _PATIENCE = 1.0  #: seconds in which a scrape tries to reach Redis
 
 #: Of each queue's counters in Redis: the metric, without its _total, and what it counts.
 _COUNTERS = {
-    "enqueued": ("reliq_messages_enqueued", "Messages accepted, delayed ones included; a duplicate is not."),
+    "enqueued": ("reliq_messages_enqueued", "Messages accepted, also delayed and prepared ones; a duplicate is not."),
     "deduplicated": ("reliq_messages_deduplicated", "Sends answered with the id of an earlier message."),
     "rejected": ("reliq_messages_rejected", "Messages refused because the queue had its max_length."),
     "claimed": ("reliq_messages_claimed", "Messages taken by consumers; one that comes back is counted again."),
@@ -40,13 +41,16 @@ _COUNTERS = {
     "promoted": ("reliq_messages_promoted", "Delayed messages that became ready."),
     "redriven": ("reliq_messages_redriven", "Dead letters put back into the queue."),
     "cancelled": ("reliq_messages_cancelled", "Delayed messages removed before they were due."),
+    "committed": ("reliq_messages_committed", "Prepared messages that entered the queue."),
+    "withdrawn": (
+        "reliq_messages_withdrawn", "Prepared messages that never entered: rolled back, or a duplicate then."),
     "purged": ("reliq_messages_purged", "Ready and delayed messages removed by an operator."),
     "purged_dead": ("reliq_dead_letters_purged", "Dead letters removed by an operator."),
     "trimmed": ("reliq_dead_letters_trimmed", "Dead letters removed by the queue's retention policy."),
     "lease_lost": ("reliq_lease_lost", "Consumers that lost their lease while they lived, and started afresh."),
     "reclaim_conflicts": ("reliq_reclaim_conflicts", "Messages settled and reclaimed at once; compensated."),
 }  # fmt: skip
-_STATES = ("ready", "processing", "delayed", "dead")
+_STATES = ("prepared", "ready", "processing", "delayed", "dead")
 _GAUGES: dict[str, tuple[str, Callable[[Reading], float]]] = {
     "reliq_queue_oldest_ready_age_seconds": (
         "Since the next message was first sent; 0 when none is ready.", lambda one: one.oldest_ready_age),
@@ -117,7 +121,10 @@ class Exporter(Collector):
         series = totals(self._measurements)
         yield _gauge("reliq_build_info", "The version of reliq.", 1, version=reliq.__version__)
         try:
-            names = self._store.run(every_queue(), timeout=_PATIENCE) if self._queues is None else self._queues
+            names = self._queues
+            if names is None:  # those of broadcasts come and go with their processes: too many for a label
+                found = self._store.run(every_queue(), timeout=_PATIENCE)
+                names = [name for name in found if instance_of(name) is None]
             readings = self._store.run(read_queues(names[:MOST_QUEUES]), timeout=_PATIENCE)
             info = self._info()
         except ReliqError:

@@ -1,14 +1,16 @@
 """What a user's code says about its messages: handlers, their policies, and the outcomes they raise or return."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from reliq.backoff import Backoff, exponential
 from reliq.errors import InvalidHandler
-from reliq.keys import check_name
+from reliq.keys import check_name, instance_queue
 from reliq.message import Message
+from reliq.routing import check_pattern
 from reliq.settings import Duration, seconds
 
 HandlerFunction = Callable[[Message], Any]
@@ -74,6 +76,27 @@ class Handler:
     is_async: bool
     once: bool | str = False  #: by message id, or by the value of this header
     once_for: float = 86_400.0  #: seconds a message that is done stays known
+    measured: bool = True  #: not for broadcasts: each instance has a queue of its own, too many for a metric's label
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """A function that every running instance calls for every message whose routing key matches."""
+
+    name: str
+    pattern: str
+    function: HandlerFunction
+    time_limit: float | None
+    is_async: bool
+
+    def of(self, owner: str) -> Handler:
+        """The handler of one instance: it fails once, and for good."""
+        queue = instance_queue(self.name, owner)
+        return Handler(queue, self.function, Policy(_no_retry), self.time_limit, self.is_async, measured=False)
+
+
+def _no_retry(failures: int, error: BaseException) -> None:
+    return None
 
 
 class Handlers:
@@ -81,7 +104,9 @@ class Handlers:
 
     def __init__(self) -> None:
         self._by_queue: dict[str, Handler] = {}
+        self.broadcasts: list[Broadcast] = []
         self.dead_hooks: list[tuple[str | None, DeadHook]] = []
+        self.checks: dict[str, HandlerFunction] = {}  #: by queue: what decides about prepared messages
 
     def add(
         self,
@@ -115,19 +140,40 @@ class Handlers:
             function,
             Policy(backoff, _errors(retry_on, "retry_on"), _errors(dead_on, "dead_on")),
             None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001),
-            # An object whose __call__ is async counts as well; getattr finds it on its class.
-            inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__),
+            _is_async(function),
             once,
             seconds(once_for, "once_for", shortest=1.0),
         )
         self._by_queue[queue] = handler
         return handler
 
+    def add_broadcast(self, pattern: str, function: HandlerFunction, time_limit: Duration | None) -> None:
+        """Register it; raises InvalidHandler for what is not a function."""
+        if not callable(function):
+            raise InvalidHandler(f"the handler of the broadcast {pattern!r} is {function!r}, not a function")
+        limit = None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001)
+        # A part of a queue's name. The number keeps two functions of one name apart.
+        name = re.sub(r"[^A-Za-z0-9]+", "-", _name(function)).strip("-")[-60:].strip("-")
+        name = f"{name or 'broadcast'}.{len(self.broadcasts) + 1}"
+        self.broadcasts.append(Broadcast(name, check_pattern(pattern), function, limit, _is_async(function)))
+
+    def add_check(self, queue: str, function: HandlerFunction) -> None:
+        """Register it; raises InvalidHandler for a second one of a queue and for what is not a function."""
+        check_name(queue)
+        if not callable(function):
+            raise InvalidHandler(f"the check-back of {queue!r} is {function!r}, not a function")
+        if queue in self.checks:
+            first = _name(self.checks[queue])
+            raise InvalidHandler(f"queue {queue!r} has two check-backs, {first} and {_name(function)}")
+        self.checks[queue] = function
+
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._by_queue.values())
 
-    def __len__(self) -> int:
-        return len(self._by_queue)
+    @property
+    def empty(self) -> bool:
+        """Whether a worker would have nothing to do."""
+        return not (self._by_queue or self.broadcasts or self.checks)
 
     def hooks_of(self, queue: str) -> list[DeadHook]:
         """What to call when a message of this queue dies."""
@@ -140,6 +186,11 @@ def _errors(value: type[BaseException] | Errors, what: str) -> Errors:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
             raise InvalidHandler(f"{what} has {one!r}, which is no exception class")
     return errors
+
+
+def _is_async(function: HandlerFunction) -> bool:
+    # An object whose __call__ is async counts as well; getattr finds it on its class.
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _name(function: object) -> str:

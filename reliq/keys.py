@@ -32,17 +32,40 @@ def check_name(queue: object) -> str:
     return queue
 
 
-class QueueKeys:
+class JobKeys:
+    """Where the records of staged jobs lie: with a queue, or for jobs of several queues in a place of their own."""
+
+    __slots__ = ("_prefix", "epochs", "jobs")
+
+    def __init__(self, place: str) -> None:
+        self._prefix = f"reliq:{{{place}}}:"
+        self.jobs = self._prefix + "jobs"  #: zset: staged jobs that are not over, by the ms at which somebody must look
+        self.epochs = self._prefix + "epochs"  #: hash: stream -> the last epoch it committed and when
+
+    def job(self, job: str) -> str:
+        """Hash: a staged job's state, run, and once it is committed its manifest."""
+        return f"{self._prefix}job:{job}"
+
+    def parts(self, job: str) -> str:
+        """Set: "queue part" of all that a job has staged, whether it will be approved or not."""
+        return f"{self._prefix}parts:{job}"
+
+
+SEVERAL = JobKeys("@several")  #: of jobs that write to several queues; no queue has such a name
+
+
+class QueueKeys(JobKeys):
     """The keys of one queue."""
 
     __slots__ = (
-        "_prefix", "active", "config", "consumers", "counters", "cycle", "dead", "delayed", "epochs", "high", "index",
-        "jobs", "low", "messages", "places", "producers", "queue", "waiting",
+        "active", "config", "consumers", "counters", "cycle", "dead", "delayed", "high", "index",
+        "low", "messages", "places", "prepared", "producers", "questions", "queue", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
-        self.queue = check_name(queue)
-        self._prefix = prefix = f"reliq:{{{queue}}}:"
+        super().__init__(check_name(queue))
+        self.queue = queue
+        prefix = self._prefix
         self.messages = prefix + "messages"  #: list: ready, pushed at the head, taken from the tail
         self.high = prefix + "high"  #: list: ready, with high priority
         self.low = prefix + "low"  #: list: ready, with low priority
@@ -56,11 +79,22 @@ class QueueKeys:
         self.counters = prefix + "counters"  #: hash
         self.config = prefix + "config"  #: hash: the queue's policy
         self.producers = prefix + "producers"  #: hash: producer -> its last sequence and when
-        self.jobs = prefix + "jobs"  #: zset: staged jobs that are not over, by the ms at which somebody must look
-        self.epochs = prefix + "epochs"  #: hash: stream -> the last epoch it committed and when
+        self.prepared = (
+            prefix + "prepared"
+        )  #: zset: ids of messages that wait for a decision, by when to ask about them
+        self.questions = (
+            prefix + "questions"
+        )  #: zset: those of them that a check-back shall decide, by when it was asked
         #: What scripts call `places`: where ready messages are, and what decides which of them.
         self.places = (
             self.messages, self.high, self.low, self.waiting, self.active, self.cycle, self.counters, self.config,
+        )  # fmt: skip
+
+    @property
+    def everything(self) -> tuple[str, ...]:
+        """The keys that every queue may have; not those of its consumers, jobs and deduplication keys."""
+        return (
+            *self.places, self.delayed, self.dead, self.index, self.consumers, self.producers, self.jobs, self.epochs,
         )  # fmt: skip
 
     def processing(self, consumer: str) -> str:
@@ -83,13 +117,9 @@ class QueueKeys:
         """String: a handler that runs once is done with this id or key; its time to live is the window."""
         return f"{self._prefix}done:{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
-    def job(self, job: str) -> str:
-        """Hash: a staged job's state, run, and once it is committed its manifest."""
-        return f"{self._prefix}job:{job}"
-
-    def parts(self, job: str) -> str:
-        """Set: the parts that a job has staged, whether they will be approved or not."""
-        return f"{self._prefix}parts:{job}"
+    def half(self, identity: str) -> str:
+        """Hash: a prepared message, and for a while what was decided about it."""
+        return f"{self._prefix}half:{identity}"
 
     def staged(self, job: str, part: str) -> str:
         """List: chunks of messages, written but invisible until their job commits."""
@@ -118,6 +148,20 @@ def next_life(consumer: str) -> str:
 def connection_name(consumer: str) -> str:
     """What a consumer's connections are called in CLIENT LIST."""
     return "reliq:" + owner_of(consumer)
+
+
+_INSTANCE = re.compile(r".+@broadcast\.([a-z][0-9a-f]{20})")
+
+
+def instance_queue(name: str, owner: str) -> str:
+    """The queue in which one running instance gets what is broadcast; its name says whose it is."""
+    return check_name(f"{name}@broadcast.{owner}")
+
+
+def instance_of(queue: str) -> str | None:
+    """The owner of an instance's queue; None for all other queues."""
+    match = _INSTANCE.fullmatch(queue)
+    return match[1] if match else None
 
 
 def owner_of(consumer: str) -> str:

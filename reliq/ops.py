@@ -7,14 +7,24 @@ client, the asyncio client and the model checker in tests/model run the very sam
 import hashlib
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, Generic, Literal, TypeVar
 
-from reliq.keys import QUEUES, TOPICS, QueueKeys, is_name
+from reliq.keys import QUEUES, TOPICS, JobKeys, QueueKeys, is_name
 
 T = TypeVar("T")
-Argument = bytes | str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Arguments that are already as the protocol has them: a bulk string each."""
+
+    count: int
+    data: bytes
+
+
+Argument = bytes | str | int | float | Packed
 
 
 class Script:
@@ -42,7 +52,8 @@ class Op(Generic[T]):
     """One command.
 
     `repeatable`: running it twice is as good as once, so a lost reply may be answered by sending it again.
-    `blocks`: seconds the server may take before it answers.
+    `blocks`: seconds the server may take before it answers. `retries`: how often it is tried again at most; None = as
+    often as time allows.
     """
 
     command: tuple[Argument, ...]
@@ -50,13 +61,18 @@ class Op(Generic[T]):
     script: Script | None = None
     repeatable: bool = True
     blocks: float = 0.0
+    retries: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """WATCH these keys, on a connection that this run of steps keeps to itself until its Transaction."""
+    """WATCH these keys, on a connection that this run of steps keeps to itself until its Transaction.
+
+    Answers what is read in the same trip.
+    """
 
     keys: tuple[str, ...]
+    reads: tuple["Op[Any]", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +110,11 @@ def _script(name: str, keys: Sequence[str], arguments: Iterable[Argument], read:
     return Op(("EVALSHA", script.sha, len(keys), *keys, *arguments), read, script)
 
 
+def at_most(op: Op[T], retries: int | None) -> Op[T]:
+    """The same, tried again no more often than that."""
+    return op if retries is None else replace(op, retries=retries)
+
+
 def milliseconds(seconds: float) -> int:
     """At least 1, where the time is not 0: a short delay or lease must not become none."""
     return max(1, round(seconds * 1000)) if seconds else 0
@@ -113,6 +134,7 @@ class Enqueued:
     first_ids: dict[int, str]
     length: int = 0
     max_length: int = 0
+    unit: str = "messages"  #: of length and max_length; or bytes
     conflicts: frozenset[int] = frozenset()
 
 
@@ -147,7 +169,7 @@ def enqueue(
 def _read_enqueued(reply: list[Any]) -> Enqueued:
     status, now, *rest = reply
     if status == b"full":
-        return Enqueued("full", now, {}, *rest)
+        return Enqueued("full", now, {}, *map(_readable, rest))
     conflicts = frozenset(-1 - position for position in rest[::2] if position < 0)
     firsts = {
         max(position, -1 - position): first.decode() for position, first in zip(rest[::2], rest[1::2], strict=True)
@@ -164,6 +186,7 @@ class Published:
     length: int = 0
     max_length: int = 0
     refuser: int = 0
+    unit: str = "messages"
 
 
 def publish(
@@ -174,7 +197,7 @@ def publish(
     for keys in every:
         names += (*keys.places, keys.delayed, keys.index)
     arguments = (producer, sequence, identity, element, milliseconds(delay))
-    return _script("publish", names, arguments, lambda reply: Published(reply[0].decode(), *reply[1:]))
+    return _script("publish", names, arguments, lambda reply: Published(*map(_readable, reply)))
 
 
 def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str]) -> Op[int]:
@@ -199,17 +222,22 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The cycle_add script's answer: 1 or 0 a member, or, of a full queue, its length and max_length."""
+    """The cycle_add script's answer: 1 or 0 a member, or, of a full queue, its length, max_length and their unit."""
 
     status: Literal["ok", "full"]
     now: int
-    rest: list[int]
+    rest: list[Any]
 
 
 def cycle_add(keys: QueueKeys, members: Sequence[Member]) -> Op[Entered]:
     arguments = [part for one in members for part in (one.member, one.group, one.id, one.element)]
     names = (*keys.places, keys.delayed)
-    return _script("cycle_add", names, arguments, lambda reply: Entered(reply[0].decode(), reply[1], reply[2:]))
+    return _script(
+        "cycle_add",
+        names,
+        arguments,
+        lambda reply: Entered(reply[0].decode(), reply[1], [_readable(one) for one in reply[2:]]),
+    )
 
 
 def cycle_remove(keys: QueueKeys, groups: Sequence[str]) -> Op[list[int]]:
@@ -393,6 +421,7 @@ class Counts:
     delayed: int
     dead: int
     processing: int
+    prepared: int
     paused: bool
     oldest: bytes | None
     counters: dict[str, int]
@@ -400,14 +429,76 @@ class Counts:
 
 def stats(keys: QueueKeys, consumers: Iterable[str]) -> Op[Counts]:
     """What is where, counting what these consumers hold."""
-    names = [*keys.places, keys.delayed, keys.dead, *map(keys.processing, consumers)]
+    names = [*keys.places, keys.delayed, keys.dead, keys.prepared, *map(keys.processing, consumers)]
     return _script("stats", names, (), _read_counts)
 
 
 def _read_counts(reply: list[Any]) -> Counts:
-    now, ready, waiting, delayed, dead, processing, paused, oldest, *rest = reply
+    now, ready, waiting, delayed, dead, processing, prepared, paused, oldest, *rest = reply
     counters = {name.decode(): int(count) for name, count in sorted(zip(rest[::2], rest[1::2], strict=True))}
-    return Counts(now, ready, waiting, delayed, dead, processing, bool(paused), oldest, counters)
+    return Counts(now, ready, waiting, delayed, dead, processing, prepared, bool(paused), oldest, counters)
+
+
+# --- prepared messages -----------------------------------------------------------------------------------------------
+
+Decision = Literal["committed", "rolled_back", "purged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The prepare script's answer; taken: the id is."""
+
+    status: Literal["ok", "taken", "full"]
+    now: int
+    length: int = 0
+    max_length: int = 0
+    unit: str = "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The decide script's answer: a Decision, undecided, unknown, or key; the id of the message, or the key's name."""
+
+    decision: str
+    id: str
+
+
+def prepare(
+    keys: QueueKeys, entry: Entry, check_after: float, checks: int, producer: str, sequence: int
+) -> Op[Accepted]:
+    names = (*keys.places, keys.delayed, keys.producers, keys.prepared, keys.half(entry.id))
+    arguments: list[Argument] = [producer, sequence, entry.id, milliseconds(check_after), checks]
+    arguments += ("element", entry.element, "delay", milliseconds(entry.delay))
+    if entry.dedup_key is not None:
+        arguments += ("dedup", keys.dedup(entry.dedup_key), "window", milliseconds(entry.window))
+        arguments += ("digest", entry.digest)
+    return _script("prepare", names, arguments, lambda reply: Accepted(*map(_readable, reply)))
+
+
+def decide(
+    keys: QueueKeys,
+    identity: str,
+    decision: Decision,
+    remembered: float,
+    producer: str = "",
+    sequence: int = 0,
+    dedup: str = "",
+) -> Op[Decided]:
+    names = [*keys.places, keys.delayed, keys.index, keys.producers, keys.prepared, keys.questions, keys.half(identity)]
+    arguments = (producer, sequence, identity, decision, milliseconds(remembered))
+    return _script("decide", [*names, dedup] if dedup else names, arguments, lambda reply: Decided(*map(_text, reply)))
+
+
+def ask(keys: QueueKeys, identity: str, letter: bytes, remembered: float) -> Op[str]:
+    """`letter`: the dead letter that it becomes, or nothing: then it is asked about."""
+    names = (keys.prepared, keys.questions, keys.half(identity), keys.dead, keys.index, keys.counters)
+    return _script("ask", names, (identity, letter, milliseconds(remembered)), _text)
+
+
+def question(keys: QueueKeys) -> Op[str | None]:
+    """Take one: the id it is about. One that is lost on the way is put again by the monitor."""
+    command = ("ZPOPMIN", keys.questions)
+    return Op(command, lambda reply: reply[0].decode() if reply else None, repeatable=False)
 
 
 # --- plain reads and writes ------------------------------------------------------------------------------------------
@@ -460,29 +551,55 @@ def one(op: Op[T]) -> Steps[T]:
 # --- staging ---------------------------------------------------------------------------------------------------------
 
 
-def stage_open(keys: QueueKeys, job: str, run: str, limit: float) -> Op[str]:
-    return _script("stage_open", (keys.job(job), keys.jobs), (job, run, milliseconds(limit)), _text)
+def stage_open(home: JobKeys, job: str, run: str, limit: float) -> Op[str]:
+    return _script("stage_open", (home.job(job), home.jobs), (job, run, milliseconds(limit)), _text)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A list of chunks: one part of a job, for one queue."""
+
+    keys: QueueKeys
+    part: str
+
+    def key(self, job: str) -> str:
+        return self.keys.staged(job, self.part)
+
+    def __str__(self) -> str:
+        """As the job's record has it."""
+        return f"{self.keys.queue} {self.part}"
+
+    @classmethod
+    def of(cls, text: str) -> "Staged":
+        queue, _, part = text.partition(" ")
+        return cls(QueueKeys(queue), part)
 
 
 def stage(
-    keys: QueueKeys, job: str, run: str, limit: float, part: str, before: int, chunks: Sequence[bytes]
-) -> Op[str]:
-    """Repeatable: the script knows by `before`, the chunks the part has, a call that it has carried out."""
-    names = (keys.job(job), keys.jobs, keys.parts(job), keys.staged(job, part))
-    return _script("stage", names, (job, run, milliseconds(limit), part, before, *chunks), _text)
+    home: JobKeys, job: str, run: str, limit: float, staged: Staged, before: int, chunks: Sequence[bytes]
+) -> Transaction:
+    """May be sent again: the script knows by `before`, the chunks the part has, a call that was carried out.
+
+    The chunks do not go through the script: Lua would hash every byte of them.
+    """
+    key = staged.key(job)
+    names = (home.job(job), home.jobs, home.parts(job), key)
+    arguments = (job, run, milliseconds(limit), str(staged), before, len(chunks))
+    script = Op(("EVAL", _named("stage").source, len(names), *names, *arguments), _text)
+    return Transaction((Op(("RPUSH", key, *chunks)), script))
 
 
-def stage_abort(keys: QueueKeys, job: str, run: str, overdue: bool = False) -> Op[bool]:
-    return _script("stage_abort", (keys.job(job), keys.jobs), (job, run, int(overdue)), bool)
+def stage_abort(home: JobKeys, job: str, run: str, overdue: bool = False) -> Op[bool]:
+    return _script("stage_abort", (home.job(job), home.jobs), (job, run, int(overdue)), bool)
 
 
-def stage_clear(keys: QueueKeys, job: str, run: str, remembered: float, parts: Sequence[str]) -> Op[int]:
-    names = (keys.job(job), keys.jobs, keys.parts(job), *(keys.staged(job, part) for part in parts))
-    return _script("stage_clear", names, (job, run, milliseconds(remembered), *parts))
+def stage_clear(home: JobKeys, job: str, run: str, remembered: float, parts: Sequence[Staged]) -> Op[int]:
+    names = (home.job(job), home.jobs, home.parts(job), *(staged.key(job) for staged in parts))
+    return _script("stage_clear", names, (job, run, milliseconds(remembered), *map(str, parts)))
 
 
 def commit(
-    keys: QueueKeys,
+    home: JobKeys,
     job: str,
     run: str,
     manifest: bytes,
@@ -491,15 +608,41 @@ def commit(
     stream: str = "",
     epoch: int = 0,
 ) -> Op[str]:
-    names = (keys.job(job), keys.jobs, keys.epochs)
+    names = (home.job(job), home.jobs, home.epochs)
     return _script("commit", names, (job, run, manifest, milliseconds(remembered), stream, epoch, messages), _text)
 
 
-def commit_roll(keys: QueueKeys, job: str, part: str) -> Op[tuple[int, int]]:
-    """Answers how many messages moved, and how many chunks are left."""
-    names = (keys.staged(job, part), keys.messages, keys.delayed, keys.counters, keys.index)
+def first_chunk(job: str, staged: Staged) -> Watch:
+    """The first chunk of a part, for `roll`. What `roll` would find to be of a wrong type is refused here."""
+    key, keys = staged.key(job), staged.keys
+    return Watch((key,), (Op(("LINDEX", key, 0)), Op(("LLEN", keys.messages)), Op(("HLEN", keys.counters))))
+
+
+def roll(job: str, staged: Staged, elements: Packed) -> Transaction:
+    """Move the first chunk of a committed part, which has these elements, into the queue, if nobody else has."""
+    keys = staged.keys
+    return Transaction(
+        (
+            Op(("LTRIM", staged.key(job), 1, -1)),
+            Op(("LPUSH", keys.messages, elements)),
+            Op(("HINCRBY", keys.counters, "enqueued", elements.count)),
+        )
+    )
+
+
+def commit_roll(job: str, staged: Staged) -> Op[tuple[int, int]]:
+    """The same by a script, for delayed messages and when memory is full.
+
+    Answers how many messages moved, and how many chunks are left.
+    """
+    keys = staged.keys
+    names = (staged.key(job), keys.messages, keys.delayed, keys.counters, keys.index)
     return _script("commit_roll", names, (), tuple)
 
 
 def _text(reply: bytes) -> str:
     return reply.decode()
+
+
+def _readable(reply: Any) -> Any:
+    return reply.decode() if isinstance(reply, bytes) else reply

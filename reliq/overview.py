@@ -15,7 +15,7 @@ _LOOKS = 3  #: at a queue whose consumers change while it is read
 _READS = 5  #: ops a queue
 
 #: Counters of messages that have left the queue for good.
-GONE = ("acked", "purged", "purged_dead", "trimmed", "cancelled")
+GONE = ("acked", "purged", "purged_dead", "trimmed", "cancelled", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Reading(Stats):
 
     @property
     def missing(self) -> int:
-        """Messages that were enqueued and are nowhere: not ready, processing, delayed, dead, nor counted as gone.
+        """Messages that were enqueued and are nowhere: not prepared, ready, processing, delayed, dead or counted gone.
 
         0 is what the promise says. Below 0: messages that were never enqueued, such as a second copy or one pushed
         past the enqueue script.
         """
         gone = sum(self.counters.get(name, 0) for name in GONE)
-        here = self.ready + self.processing + self.delayed + self.dead
+        here = self.ready + self.processing + self.delayed + self.dead + self.prepared
         return self.counters.get("enqueued", 0) - gone - here
 
 
@@ -106,6 +106,7 @@ def _reading(
         consumers=len(after),
         paused=counts.paused,
         counters=counts.counters,
+        prepared=counts.prepared,
         overdue=max(0.0, (counts.now - float(first_due[1])) / 1000) if first_due else 0.0,
         max_length=int(max_length or 0),
         exact=set(known) >= {*before, *after},

@@ -16,8 +16,9 @@ from reliq.durability import MEMORY, Durability, check_possible, confirm, durabi
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.keys import QueueKeys
 from reliq.message import Body, Message, NewMessage, Undecodable, check_id
-from reliq.ops import Steps
-from reliq.producer import Lanes
+from reliq.ops import Steps, at_most
+from reliq.prepared import CHECK_AFTER, CHECKS, Care, Prepared, PreparedSteps
+from reliq.producer import Lane, Lanes
 from reliq.settings import Duration, whole
 from reliq.store import Store
 
@@ -39,6 +40,7 @@ class Stats:
     consumers: int
     paused: bool
     counters: dict[str, int] = field(default_factory=dict)  #: since the queue exists: enqueued, acked, retried, ...
+    prepared: int = 0  #: invisible until their producers decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Config:
     """A queue's policy. It lives in Redis, so that every producer, worker and monitor follows the same."""
 
     max_length: int | None = None  #: messages ready and delayed, above which sends raise QueueFull
+    max_bytes: int | None = None  #: of them in Redis' memory, above which sends raise QueueFull
     max_deliveries: int = settings.MAX_DELIVERIES
     dead_max_age: float | None = None  #: seconds a dead letter is kept
     dead_max_count: int | None = None  #: dead letters that are kept, the latest
@@ -64,21 +67,26 @@ class QueueSteps:
         self.durability = MEMORY  #: of the queue's sends that do not say, as last read
         self._clock = lanes.clock
         self.cycle = CycleSteps(self.keys, lanes.clock)
+        self.halves = PreparedSteps(self.keys, lanes)
 
-    def send(self, message: NewMessage, sure: str | None = None) -> Steps[str]:
-        (identity,) = yield from self.send_many([message], sure)
+    def send(self, message: NewMessage, sure: str | None = None, retries: int | None = None) -> Steps[str]:
+        (identity,) = yield from self.send_many([message], sure, retries)
         return identity
 
-    def send_many(self, messages: Sequence[NewMessage], sure: str | None = None) -> Steps[list[str]]:
+    def send_many(
+        self, messages: Sequence[NewMessage], sure: str | None = None, retries: int | None = None
+    ) -> Steps[list[str]]:
         """Enqueue them, 1,000 a round trip; the ids, for a duplicate the id of its first message.
 
         `sure`: the durability that is asked for; None = the queue's own.
         """
         wanted = None if sure is None else durability(sure)
         with tracing.sending(self.keys.queue, messages):
-            return (yield from self._send_batches(messages, wanted))
+            return (yield from self._send_batches(messages, wanted, settings.retries(retries)))
 
-    def _send_batches(self, messages: Sequence[NewMessage], wanted: Durability | None) -> Steps[list[str]]:
+    def _send_batches(
+        self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None
+    ) -> Steps[list[str]]:
         ids: list[str] = []
         if wanted is not None:
             yield from check_possible(wanted)
@@ -88,7 +96,7 @@ class QueueSteps:
             batch = messages[start : start + settings.BATCH_LARGEST]
             lane = self._lanes.take()
             try:
-                sent = yield from self._enqueue(batch, lane.producer, lane.sequence)
+                sent = yield from self._enqueue(batch, lane, retries)
                 sure = wanted or self.durability
                 if sure.waits:
                     yield from confirm(self.keys, sure, lane.producer, lane.sequence)
@@ -99,7 +107,7 @@ class QueueSteps:
                 self._lanes.give_back(lane)
         return ids
 
-    def _enqueue(self, batch: Sequence[NewMessage], producer: str, sequence: int) -> Steps[list[str]]:
+    def _enqueue(self, batch: Sequence[NewMessage], lane: Lane, retries: int | None) -> Steps[list[str]]:
         now = self._clock.now()
         # Order within a call is kept, so one deduplication key in it makes all of them entries with options.
         dedup = any(message.dedup_key is not None for message in batch)
@@ -109,7 +117,7 @@ class QueueSteps:
             ops.Entry(one.id, one.element(now), one.delay, one.dedup_key, one.window, one.digest)
             for one in with_options
         ]
-        enqueue = ops.enqueue(self.keys, plain, entries, producer, sequence)
+        enqueue = at_most(ops.enqueue(self.keys, plain, entries, lane.producer, lane.sequence), retries)
         if self.unknown:
             _, default, answer = yield [*self.introduction(), enqueue]
             self.introduced(default)
@@ -119,7 +127,7 @@ class QueueSteps:
         if answer.status == "full":
             yield ops.command("HINCRBY", self.keys.counters, "rejected", len(batch))
             raise QueueFull(
-                f"queue {self.keys.queue!r} holds {answer.length} of at most {answer.max_length} messages; "
+                f"queue {self.keys.queue!r} holds {answer.length} of at most {answer.max_length} {answer.unit}; "
                 f"none of the {len(batch)} was enqueued"
             )
         if not answer.first_ids:
@@ -171,6 +179,7 @@ class QueueSteps:
             consumers=len(consumers),
             paused=found.paused,
             counters=found.counters,
+            prepared=found.prepared,
         )
 
     def _age(self, oldest: bytes | None, now: int) -> float:
@@ -188,6 +197,8 @@ class QueueSteps:
         """Set the fields given; None returns one to its default. Raises InvalidSetting."""
         if changes.get("durability") is not None:
             yield from check_possible(durability(changes["durability"]))
+        if changes.get("max_bytes") is not None:  # a server that has no MEMORY says so here, and not at the first send
+            yield ops.command("MEMORY", "USAGE", self.keys.messages)
         to_set: list[str | int | float] = []
         to_delete: list[str] = []
         for name, value in changes.items():
@@ -213,7 +224,7 @@ class QueueSteps:
         removed = 0
         while step := (yield ops.purge(self.keys, _PURGE_STEP)):
             removed += step
-        return removed
+        return removed + (yield from self.halves.purge())
 
     def cancel(self, identity: str) -> Steps[bool]:
         return (yield from ops.one(ops.cancel(self.keys, check_id(identity))))
@@ -236,6 +247,7 @@ def _read_config(values: Mapping[str, str]) -> Config:
 
     return Config(
         max_length=number("max_length"),
+        max_bytes=number("max_bytes"),
         max_deliveries=number("max_deliveries") or settings.MAX_DELIVERIES,
         dead_max_age=float(values["dead_max_age"]) if "dead_max_age" in values else None,
         dead_max_count=number("dead_max_count"),
@@ -248,6 +260,8 @@ def _checked_config(name: str, value: Any) -> int | float | str:
     match name:
         case "max_length" | "dead_max_count":
             return whole(value, name, 1, 10**12)
+        case "max_bytes":
+            return whole(value, name, settings.QUOTA_SMALLEST, 10**15)
         case "max_deliveries":
             return whole(value, name, 1, 10_000)
         case "dead_max_age":
@@ -255,7 +269,7 @@ def _checked_config(name: str, value: Any) -> int | float | str:
         case "durability":
             return durability(value).name
         case _:
-            known = "max_length, max_deliveries, dead_max_age, dead_max_count, durability"
+            known = "max_length, max_bytes, max_deliveries, dead_max_age, dead_max_count, durability"
             raise InvalidSetting(f"a queue has no setting {name!r}; it has {known}")
 
 
@@ -282,20 +296,21 @@ class Queue:
         key: str | None = None,
         priority: str = "normal",
         durability: str | None = None,
+        retries: int | None = None,
     ) -> str:
         """Enqueue one message and answer its id; the options are those of NewMessage.
 
         `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this answers; where it
         is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
-        A call whose answer is lost is repeated by itself, for 5 seconds, and enqueues once: the script knows the
-        producer's sequence. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and
-        OutcomeUnknown (it may be).
+        A call whose answer is lost is repeated by itself, for 5 seconds (`send_timeout`) and at most `retries` times
+        (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
+        InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
         """
         options = {
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
             "key": key, "priority": priority,
         }  # fmt: skip
-        return self._store.run(self._steps.send(self._steps.prepared(body, options), sure=durability))
+        return self._store.run(self._steps.send(self._steps.prepared(body, options), durability, retries))
 
     def send_many(
         self,
@@ -307,6 +322,7 @@ class Queue:
         key: str | None = None,
         priority: str = "normal",
         durability: str | None = None,
+        retries: int | None = None,
     ) -> list[str]:
         """Enqueue many, 1,000 a round trip, and answer their ids. Bodies, or NewMessages with options of their own.
 
@@ -315,7 +331,42 @@ class Queue:
         """
         options = {"delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         messages = self._steps.prepared_many(bodies, options)
-        return self._store.run(self._steps.send_many(messages, sure=durability))
+        return self._store.run(self._steps.send_many(messages, durability, retries))
+
+    def prepare(
+        self,
+        body: Body | NewMessage,
+        *,
+        timeout: Duration = CHECK_AFTER,
+        checks: int = CHECKS,
+        id: str | None = None,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        dedup_key: str | None = None,
+        window: Duration = "10m",
+        ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
+        durability: str | None = None,
+        retries: int | None = None,
+    ) -> Prepared:
+        """Send a message that nobody sees until its handle commits; as a context it does so at its end.
+
+        Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
+        again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
+        other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
+        """
+        options = {
+            "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
+            "key": key, "priority": priority,
+        }  # fmt: skip
+        message, care = self._steps.prepared(body, options), Care(durability, retries)
+        self._store.run(self._steps.halves.prepare(message, timeout, checks, care))
+        return Prepared(self._store, self._steps.halves, message.id, care)
+
+    def prepared(self, id: str) -> Prepared:
+        """The handle of a message that was prepared, maybe by another process. Reads nothing; raises InvalidName."""
+        return Prepared(self._store, self._steps.halves, id)
 
     def stats(self) -> Stats:
         """How many are where, and the counters."""
@@ -326,7 +377,7 @@ class Queue:
         return self._store.run(self._steps.config())
 
     def configure(self, **changes: Any) -> Config:
-        """Change the policy: max_length, max_deliveries, dead_max_age, dead_max_count, durability.
+        """Change the policy: max_length, max_bytes, max_deliveries, dead_max_age, dead_max_count, durability.
 
         None = back to the default.
         """
@@ -340,7 +391,7 @@ class Queue:
         self._store.run(self._steps.resume())
 
     def purge(self) -> int:
-        """Remove what is ready and delayed, for good; how many that were."""
+        """Remove what is ready, delayed and prepared, for good; how many that were."""
         return self._store.run(self._steps.purge())
 
     def cancel(self, id: str) -> bool:

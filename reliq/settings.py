@@ -25,6 +25,7 @@ KEY_LARGEST = 512  #: bytes of the key that orders a message
 DELAY_LONGEST = 366 * 86_400.0
 ERROR_LARGEST = 4096  #: bytes of one error's text that are kept
 ERRORS_KEPT = 10  #: the first failure and the latest nine
+QUOTA_SMALLEST = 1024 * 1024  #: bytes a queue may at least have, where it is limited at all
 BATCH_LARGEST = 1000  #: messages in one call of a script
 
 MAX_DELIVERIES = 5  #: holders that may vanish with a message before it is a dead letter
@@ -54,6 +55,11 @@ def seconds(value: Duration, what: str, shortest: float = 0.0, longest: float = 
     if not math.isfinite(number) or not shortest <= number <= longest:
         raise InvalidSetting(f"{what} is {value!r}: it must be between {shortest:g} and {longest:g} seconds")
     return number
+
+
+def retries(value: object) -> int | None:
+    """Read how often a call is tried again at most; None: as often as there is time."""
+    return None if value is None else whole(value, "retries", 0, 1_000_000)
 
 
 def whole(value: object, what: str, smallest: int, largest: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from reliq import ops, tracing
+from reliq import ops, settings, tracing
 from reliq.durability import Durability, check_possible, confirm, durability
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
 from reliq.keys import TOPICS, check_name
@@ -58,7 +58,12 @@ class TopicSteps:
         return message
 
     def publish(
-        self, routing_key: str, message: NewMessage, mandatory: bool = False, sure: str | None = None
+        self,
+        routing_key: str,
+        message: NewMessage,
+        mandatory: bool = False,
+        sure: str | None = None,
+        retries: int | None = None,
     ) -> Steps[dict[str, str]]:
         """Enqueue it into every queue that is bound, in one atomic step; its id by queue."""
         check_routing_key(routing_key)
@@ -78,7 +83,8 @@ class TopicSteps:
         with tracing.sending(routing_key, [message]):
             lane = self._lanes.take()
             try:
-                yield from self._publish(routing_key, message, [self._queue(name) for name in queues], lane, wanted)
+                reached = [self._queue(name) for name in queues]
+                yield from self._publish(routing_key, message, reached, lane, wanted, settings.retries(retries))
             except OutcomeUnknown as error:
                 raise OutcomeUnknown(str(error), (message.id,)) from None
             finally:
@@ -86,13 +92,20 @@ class TopicSteps:
         return dict.fromkeys(queues, message.id)
 
     def _publish(
-        self, routing_key: str, message: NewMessage, queues: Sequence[QueueSteps], lane: Lane, wanted: Durability | None
+        self,
+        routing_key: str,
+        message: NewMessage,
+        queues: Sequence[QueueSteps],
+        lane: Lane,
+        wanted: Durability | None,
+        retries: int | None,
     ) -> Steps[None]:
         element = message.element(self._lanes.clock.now(), routing_key)
         every = [queue.keys for queue in queues]
         strangers = [queue for queue in queues if queue.unknown]
         introductions = [op for queue in strangers for op in queue.introduction()]
         publish = ops.publish(every, message.id, element, message.delay, lane.producer, lane.sequence)
+        publish = ops.at_most(publish, retries)
         *found, answer = yield [*introductions, publish]
         for queue, default in zip(strangers, found[1::2], strict=True):
             queue.introduced(default)
@@ -100,8 +113,8 @@ class TopicSteps:
         if answer.status == "full":
             yield ops.command("HINCRBY", every[answer.refuser].counters, "rejected", 1)
             raise QueueFull(
-                f"queue {every[answer.refuser].queue!r} holds {answer.length} of at most {answer.max_length} messages; "
-                f"nothing was enqueued in any of the {len(every)} queues"
+                f"queue {every[answer.refuser].queue!r} holds {answer.length} of at most {answer.max_length} "
+                f"{answer.unit}; nothing was enqueued in any of the {len(every)} queues"
             )
         sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
         if sure.waits:
@@ -153,6 +166,12 @@ class TopicSteps:
     def stats(self) -> Steps[TopicStats]:
         found = yield ops.read_hash(TOPICS)
         return TopicStats(len(_bindings(found)), found.get("alternate"), int(found.get("unroutable", 0)))
+
+
+def read_routes() -> Steps[tuple[Routes, str | None]]:
+    """The bindings as Redis has them now, compiled, and the alternate queue."""
+    found = yield ops.read_hash(TOPICS)
+    return Routes(_bindings(found)), found.get("alternate")
 
 
 def _bindings(found: Mapping[str, str]) -> list[Binding]:

@@ -4,9 +4,10 @@ With `store`, the only module that knows redis-py.
 """
 
 import itertools
+import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -36,7 +37,7 @@ from reliq.errors import (
     RedisUnsuitable,
     ReliqError,
 )
-from reliq.ops import Op, Request, Sleep, Steps, Transaction, Watch
+from reliq.ops import Op, Packed, Request, Sleep, Steps, Transaction, Watch
 
 T = TypeVar("T")
 Command = tuple[Any, ...]
@@ -66,7 +67,7 @@ def commands_of(request: Request) -> list[Command]:
         case Op():
             return [request.command]
         case Watch():
-            return [("WATCH", *request.keys)]
+            return [("WATCH", *request.keys), *(op.command for op in request.reads)]
         case Transaction(ops=()):
             return [("UNWATCH",)]
         case Transaction():
@@ -77,6 +78,20 @@ def commands_of(request: Request) -> list[Command]:
             return [op.command for op in request]
 
 
+def pack(commands: Iterable[Command]) -> bytes:
+    """Commands as the protocol has them, several times faster than redis-py's own."""
+    pieces: list[bytes] = []
+    for command in commands:
+        pieces.append(b"*%d\r\n" % sum(part.count if isinstance(part, Packed) else 1 for part in command))
+        for part in command:
+            if isinstance(part, Packed):
+                pieces.append(part.data)
+            else:
+                data = part if isinstance(part, bytes) else str(part).encode()
+                pieces += (b"$%d\r\n" % len(data), data, b"\r\n")
+    return b"".join(pieces)
+
+
 def read(request: Request, replies: list[Any]) -> Any:
     """The result of a request from its replies; raises the first error among them, translated."""
     for reply in replies:
@@ -85,7 +100,9 @@ def read(request: Request, replies: list[Any]) -> Any:
     match request:
         case Op():
             return request.read(replies[0])
-        case Watch() | Transaction(ops=()):
+        case Watch():
+            return [op.read(reply) for op, reply in zip(request.reads, replies[1:], strict=True)]
+        case Transaction(ops=()):
             return None
         case Transaction():
             answer = replies[-1]
@@ -301,14 +318,20 @@ def _out_of_tries(where: str, lost: Lost | None, busy: str, ever_sent: bool) -> 
     return RedisUnavailable(f"Redis at {where} cannot be reached ({lost.cause if lost else 'no connection'})")
 
 
+def most_retries(request: Request) -> float:
+    """How often it may be tried again at most; infinity: as often as there is time."""
+    return min((op.retries for op in _ops(request) if op.retries is not None), default=math.inf)
+
+
 class Patience:
-    """How a call that fails is tried again: pauses that grow, until its time is over."""
+    """How a call that fails is tried again: pauses that grow, until its time is over, or its retries are."""
 
     def __init__(self, request: Request, where: str, timeout: float, watching: bool) -> None:
         self._where = where
         self._until = time.monotonic() + timeout
         self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
         self._may_repeat = not watching and repeatable(request)
+        self._retries = most_retries(request)
         # Once keys are watched nothing is repeated: on the next connection the watch is gone.
         self._watching = watching
         self._reads = only_reads(request)
@@ -319,7 +342,8 @@ class Patience:
         lost = failure if isinstance(failure, Lost) else None
         self._sent = self._sent or (lost is not None and lost.sent and not self._reads)
         pause = next(self._pauses)
-        hopeless = self._watching or (self._sent and not self._may_repeat)
+        hopeless = self._watching or (self._sent and not self._may_repeat) or self._retries <= 0
+        self._retries -= 1
         if hopeless or time.monotonic() + pause > self._until:
             busy = "" if lost is not None else str(failure)
             raise _out_of_tries(self._where, lost, busy, self._sent)

@@ -5,6 +5,7 @@ import inspect
 from typing import Any
 
 from reliq import aio
+from reliq.prepared import AioPrepared
 
 
 class Blocking:
@@ -26,8 +27,8 @@ class Blocking:
 
     def _wrapped(self, value: Any) -> Any:
         if inspect.iscoroutine(value):
-            return self._runner.run(value)
-        if isinstance(value, (aio.Queue, aio.DeadLetters, aio.Consumer)):
+            return self._wrapped(self._runner.run(value))
+        if isinstance(value, (aio.Queue, aio.DeadLetters, aio.Consumer, aio.Topics, aio.Cycle, AioPrepared)):
             return Blocking(value, self._runner)
         if callable(value):
             return lambda *arguments, **options: self._wrapped(value(*arguments, **options))

@@ -114,7 +114,10 @@ class World:
             elif short == "counters":
                 found[short] = {name.decode(): int(count) for name, count in self.redis.hgetall(key).items()}
             elif kind == b"hash":
-                found[short] = {name.decode(): value.decode() for name, value in self.redis.hgetall(key).items()}
+                found[short] = {
+                    name.decode(): name_of(value) if name == b"element" else value.decode()
+                    for name, value in self.redis.hgetall(key).items()
+                }
             else:
                 found[short] = self.redis.get(key)
         return found

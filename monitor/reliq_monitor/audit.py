@@ -7,7 +7,7 @@ from typing import Any
 from reliq.ops import Steps
 from reliq.overview import GONE, Reading, every_queue, read_queues
 
-_STATES = ("ready", "processing", "delayed", "dead")
+_STATES = ("prepared", "ready", "processing", "delayed", "dead")
 
 
 @dataclass(frozen=True, slots=True)

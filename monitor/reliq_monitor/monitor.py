@@ -17,11 +17,13 @@ from reliq.observe import Measurements
 from reliq.ops import Steps
 from reliq.outage import Outage
 from reliq.store import Store
+from reliq_monitor.instances import Instances
 from reliq_monitor.liveness import Liveness
 from reliq_monitor.promote import promote_due
 from reliq_monitor.reclaim import Reclaimed, take_back
 from reliq_monitor.retention import forget_producers, forget_streams, trim_dead_letters
 from reliq_monitor.staged import finish_staged
+from reliq_monitor.undecided import ask_undecided
 
 log = logging.getLogger("reliq.monitor")
 
@@ -58,6 +60,7 @@ class Monitor:
         self._interval = scan_interval
         self._id = secrets.token_hex(8)
         self._liveness = Liveness()
+        self._instances = Instances()
         self._client_list_refused = False
         self._queues: list[QueueKeys] = []
         self.last_scan_at = 0.0  #: seconds since the epoch
@@ -87,6 +90,13 @@ class Monitor:
             log.info("made visible=%d messages of committed jobs", moved)
         return moved
 
+    def ask_undecided(self) -> tuple[int, int]:
+        """Have overdue prepared messages asked about; how many were, and how many died of too many questions."""
+        asked, died = self._store.run(ask_undecided(self._known_queues()), self._link)
+        if asked or died:
+            log.info("prepared asked=%d died=%d", asked, died)
+        return asked, died
+
     def tidy(self) -> None:
         """Trim dead letters as the queues' policies say, and forget producers that fell silent."""
         for keys in self._known_queues():
@@ -108,6 +118,7 @@ class Monitor:
             for keys, consumers in zip(group, members, strict=True):
                 if consumers:
                     yield from self._scan_queue(keys, consumers, now, report)
+                yield from self._instances.look(keys, consumers)
         return report
 
     def _scan_queue(self, keys: QueueKeys, consumers: list[str], now: int, report: Scan) -> Steps[None]:
@@ -166,6 +177,7 @@ class Monitor:
                     if self.leading:
                         self.scan()
                         self.finish_staged()
+                        self.ask_undecided()
                 if self.leading and now >= next_tidy:
                     next_tidy = now + _RETENTION_EVERY
                     self.tidy()

@@ -1,13 +1,13 @@
 -- stats: a queue at one instant. A script and not a MULTI: a full Redis refuses even reads between MULTI and EXEC.
 --
--- KEYS  1-8 places  9 delayed  10 dead  11.. processing lists
+-- KEYS  1-8 places  9 delayed  10 dead  11 prepared  12.. processing lists
 -- ARGV  none
--- Returns {now, ready, of which wait for their key, delayed, dead, processing, paused (1 or 0), the next message or
---         false, counter, value ...}
+-- Returns {now, ready, of which wait for their key, delayed, dead, processing, prepared, paused (1 or 0), the next
+--         message or false, counter, value ...}
 -- uses: now, index, place
 local q = places(1)
 local processing = 0
-for at = 11, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+for at = 12, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 return {
   now_ms(),
@@ -16,6 +16,7 @@ return {
   redis.call('ZCARD', KEYS[9]),
   redis.call('ZCARD', KEYS[10]),
   processing,
+  redis.call('ZCARD', KEYS[11]),
   redis.call('HEXISTS', q.config, 'paused'),
   redis.call('LINDEX', q.messages, -1),
   unpack(redis.call('HGETALL', q.counters)),

@@ -20,8 +20,10 @@ from reliq.ops import command
 from reliq.outage import Outage
 from reliq.settings import Duration, seconds, whole
 from reliq.store import Store
+from reliq.worker.checks import Checks
 from reliq.worker.loop import InlineLoop, Loop, PooledLoop, Shared
 from reliq.worker.pools import EventLoop, ThreadPool
+from reliq.worker.presence import Presence
 
 log = logging.getLogger("reliq.worker")
 
@@ -79,7 +81,7 @@ class Worker:
         owner: str | None = None,
         measurements: Measurements | None = None,
     ) -> None:
-        if not len(handlers):
+        if handlers.empty:
             raise InvalidSetting("this application has no handlers: decorate a function with @app.handler(queue)")
         self._store = store
         self._owner = owner or new_owner()
@@ -87,13 +89,16 @@ class Worker:
         self._threads = ThreadPool(options.threads)
         self._asyncio: EventLoop | None = None
         self._shared = Shared(measurements)
-        self._loops = [self._loop(handler, handlers, options) for handler in handlers]
+        instance = {one.of(self._owner): one.pattern for one in handlers.broadcasts}
+        self._presence = Presence(store, {handler.queue: pattern for handler, pattern in instance.items()})
+        self._loops = [self._loop(handler, handlers, options) for handler in (*handlers, *instance)]
         self._threads_of_loops = [
             threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{loop.handler.queue}", daemon=True)
             for loop in self._loops
         ]
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
+        self._checks = Checks(store, handlers.checks)
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
@@ -116,14 +121,17 @@ class Worker:
         """Work until `stop`; the exit status: 0, or 1 when Redis is unsuitable or a loop crashed."""
         if not self._redis_is_suitable():
             return 1
+        self._presence.keep()
         self._heartbeat.start()
         self._watchdog.start()
+        self._checks.start()
         for thread in self._threads_of_loops:
             thread.start()
         log.info("started worker=%s queues=%s", self._owner, ",".join(loop.handler.queue for loop in self._loops))
         while not self._stops:
-            self._wake.wait()
+            self._wake.wait(self._presence.every)
             self._wake.clear()
+            self._presence.keep()
         return self._shut_down()
 
     def stop(self) -> None:
@@ -161,6 +169,8 @@ class Worker:
 
     def _shut_down(self) -> int:
         until = time.monotonic() + self._grace
+        self._presence.end()
+        self._checks.stop()
         log.info("stopping worker=%s", self._owner)
         for loop in self._loops:
             loop.stopping = True
