@@ -10,13 +10,16 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import reliq
 from reliq import settings
 from reliq.app import Application
 from reliq.commands.common import BAD_USAGE, command, logging_options, metrics_options, stop_event, store_of
+from reliq.errors import RedisUnavailable, RedisUnsuitable
 from reliq.observe import Measurements
+from reliq.outage import Outage
 from reliq.store import Store
 
 
@@ -144,7 +147,7 @@ def _load(target: str) -> Application | None:
     if "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(module_name)
+        module = _imported(module_name)
     except Exception:  # noqa: BLE001  a user's module may raise anything
         traceback.print_exc()
         print(f"reliq: cannot import {module_name!r}, see above", file=sys.stderr)
@@ -154,10 +157,23 @@ def _load(target: str) -> Application | None:
         kind = "has no attribute" if app is None else f"has a {type(app).__name__}, not a reliq.Reliq, as"
         print(f"reliq: module {module_name!r} {kind} {attribute or 'app'!r}: give MODULE:APP", file=sys.stderr)
         return None
-    if not len(app.handlers):
+    if app.handlers.empty:
         print(f"reliq: {target} has no handlers: decorate a function with @app.handler(queue)", file=sys.stderr)
         return None
     return app
+
+
+def _imported(name: str) -> ModuleType:
+    """The module. One that speaks to Redis while it is imported, to subscribe, waits until Redis is there."""
+    outage = Outage(logging.getLogger("reliq.worker"), f"importing {name}")
+    while True:
+        try:
+            return importlib.import_module(name)
+        except RedisUnsuitable:
+            raise
+        except RedisUnavailable as error:
+            outage.failed(error)
+            time.sleep(1.0)
 
 
 def _monitor_beside(store: Store, measurements: Measurements) -> Any:

@@ -10,6 +10,7 @@ import pytest
 
 import reliq
 from reliq import cli
+from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnavailable
 from reliq.keys import QueueKeys
 from tests.workers import ROOT, eventually, process
@@ -235,3 +236,17 @@ def test_key_and_priority_from_the_command_line(url):
         assert run("send", "q", str(number), "--key", "k", "--priority", "high", url=url).returncode == 0
     (stats,) = json.loads(run("stats", "--json", url=url).stdout)
     assert (stats["ready"], stats["waiting"]) == (3, 2)
+
+
+def test_a_worker_whose_module_subscribes_waits_for_redis(tmp_path):
+    (tmp_path / "subscriber.py").write_text(APP + '\napp.subscribe("q", "order.#")\n')
+    with EmbeddedRedis() as once:
+        port = once.port
+    away = reliq.Reliq(f"redis://127.0.0.1:{port}/0", send_timeout=0.1)
+    with process("worker", "subscriber", folder=tmp_path, RELIQ_URL=away.url) as child:
+        eventually(lambda: b"importing subscriber" in child.stderr.readline())
+        with EmbeddedRedis(port=port):
+            eventually(lambda: [tuple(one) for one in away.topics.list()] == [("q", "order.#")])
+            assert away.publish("order.created", "x")
+            eventually(lambda: away.queue("q").stats().counters.get("acked") == 1)
+            away.close()
