@@ -18,6 +18,7 @@ from reliq.consumer import Holdings
 from reliq.handlers import Handler
 from reliq.keys import QueueKeys, new_owner
 from reliq.message import Message
+from reliq.once import guarded
 from reliq.ops import Move
 from reliq.worker.outcome import after_error, after_return
 
@@ -52,15 +53,16 @@ def _run_one(app: Reliq, handler: Handler) -> bool:
     consumer = Holdings(QueueKeys(handler.queue), new_owner(), lease=60)
     messages = app.store.run(consumer.claim(1))
     for message in messages:
-        move = _outcome(handler, message, consumer.consumer)
+        move = _outcome(app, handler, message, consumer.consumer)
         app.store.run(consumer.settle([] if move else [message.element], [move] if move else []))
     app.store.run(consumer.leave())
     return bool(messages)
 
 
-def _outcome(handler: Handler, message: Message, worker: str) -> Move | None:
+def _outcome(app: Reliq, handler: Handler, message: Message, worker: str) -> Move | None:
+    function = guarded(handler, app.store) if handler.once else handler.function
     try:
-        result = handler.function(message)
+        result = function(message)
         return after_return(message, asyncio.run(result) if handler.is_async else result)
     except Exception as error:  # noqa: BLE001  a handler may raise anything; that is its outcome
         return after_error(handler, message, error, worker)

@@ -67,7 +67,7 @@ class TopicSteps:
     ) -> Steps[dict[str, str]]:
         """Enqueue it into every queue that is bound, in one atomic step; its id by queue."""
         check_routing_key(routing_key)
-        wanted = None if sure is None else durability(sure)
+        wanted, retries = None if sure is None else durability(sure), settings.retries(retries)
         if wanted is not None:
             yield from check_possible(wanted)
         if not self._lanes.clock.known and message.ttl is not None:
@@ -84,7 +84,7 @@ class TopicSteps:
             lane = self._lanes.take()
             try:
                 reached = [self._queue(name) for name in queues]
-                yield from self._publish(routing_key, message, reached, lane, wanted, settings.retries(retries))
+                yield from self._publish(routing_key, message, reached, lane, wanted, retries)
             except OutcomeUnknown as error:
                 raise OutcomeUnknown(str(error), (message.id,)) from None
             finally:

@@ -62,18 +62,24 @@ class Ledger:
 
     sent: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
+    elsewhere: set[str] = field(default_factory=set)  #: sent to a second queue too
+    withdrawn: set[str] = field(default_factory=set)
     received: Counter[str] = field(default_factory=Counter)
     acked: set[str] = field(default_factory=set)
 
 
 def rounds(url: str, cuts: int, share: float, seed: int) -> tuple[Cutter, Ledger]:
-    """Send, send many, claim, heartbeat and settle, until so many answers were cut; then drain without any cut."""
+    """Every verb in turn, until so many answers were cut; then drain without any cut."""
     cutter, ledger = Cutter(url, share, seed), Ledger()
     app = reliq.Reliq(url, store=cutter.store(url))
     queue = app.queue("q")
+    app.subscribe("q", "both", "one")
+    app.subscribe("r", "both")
     with queue.consumer(lease=3600) as consumer:
         while cutter.cuts.total() < cuts:
             _send(cutter, queue, ledger)
+            _publish(cutter, app, ledger)
+            _prepare(cutter, queue, ledger)
             _handle(cutter, consumer, ledger)
         while messages := consumer.claim(1000):
             ledger.received.update(message.id for message in messages)
@@ -91,6 +97,24 @@ def _send(cutter: Cutter, queue: Any, ledger: Ledger) -> None:
             ledger.sent |= set(queue.send_many(["y", "z"]))
     except OutcomeUnknown as error:
         ledger.unknown |= set(error.ids)
+
+
+def _publish(cutter: Cutter, app: reliq.Reliq, ledger: Ledger) -> None:
+    with cutter.at("publish"):
+        both, one = app.publish("both", "x"), app.publish("one", "y")
+    ledger.sent |= {both["q"], one["q"]}
+    ledger.elsewhere.add(both["r"])
+
+
+def _prepare(cutter: Cutter, queue: Any, ledger: Ledger) -> None:
+    with cutter.at("prepare"):
+        committed, withdrawn = queue.prepare("x"), queue.prepare("y")
+    with cutter.at("commit"):
+        assert committed.commit() == committed.commit() == committed.id
+    with cutter.at("rollback"):
+        withdrawn.rollback()
+    ledger.sent.add(committed.id)
+    ledger.withdrawn.add(withdrawn.id)
 
 
 def _handle(cutter: Cutter, consumer: Any, ledger: Ledger) -> None:

@@ -21,6 +21,24 @@ def test_a_handler_runs_and_its_message_is_gone(shop):
     assert (stats.ready, stats.processing, stats.counters["acked"]) == (0, 0, 2)
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_handler_that_runs_once_does_so_here_too(shop, kind):
+    handled = []
+
+    def ship(message):
+        handled.append(message.id)
+
+    async def ship_async(message):
+        ship(message)
+
+    shop.handler("orders", once=True)(ship if kind == "def" else ship_async)
+    for _ in range(2):
+        shop.queue("orders").send("x", id="mine")
+        assert work_off(shop) == 1
+    assert handled == ["mine"]
+    assert shop.queue("orders").stats().counters["acked"] == 2
+
+
 def test_a_failing_handler_ends_in_the_dead_letters(shop):
     @shop.handler("orders", retry=reliq.fixed(0, limit=2))
     def explode(message):
