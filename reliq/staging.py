@@ -1,18 +1,16 @@
 """Staging: write any number of messages where nobody sees them, then make all of them visible, or none.
 
-A job is written in parts, each by one writer (a Spark task attempt, an HTTP request). Whoever leads the job commits it
-with the list of the parts that count: one record, written in one step. That decides. Then the parts are rolled
-forward into the queue in short steps that anybody may take or repeat: the leader, or a monitor when the leader died.
+A job is written in parts, each by one writer (a Spark task attempt, an HTTP request) for one queue. Whoever leads the
+job commits it with the list of the parts that count: one record, written in one step. That decides, for all queues.
+Then the parts are rolled forward into their queues in short steps that anybody may take or repeat: the leader, or a
+monitor when the leader died.
 
     open ── commit ──> committed ── every part rolled forward, the others removed ──> done
       └─── abort ───> aborted ──── every part removed ──> forgotten
 """
 
-import functools
-import itertools
 import re
 import secrets
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,18 +18,14 @@ from typing import Literal
 import msgspec
 
 from reliq import ops
-from reliq.errors import InvalidName, JobClosed, QueueFull
-from reliq.keys import QueueKeys
-from reliq.ops import Steps
+from reliq.chunks import Chunk, elements_of
+from reliq.errors import InvalidName, JobClosed, OutcomeUnknown, QueueFull
+from reliq.keys import JobKeys, QueueKeys
+from reliq.ops import Staged, Steps, Transaction
 
-Entry = bytes | tuple[int, bytes]  #: an element, or the ms of its delay and the element
-
-CHUNK_MESSAGES = 1000  #: what one step makes visible; Redis serves nobody else meanwhile
-CHUNK_BYTES = 512 * 1024
 TIME_LIMIT = 24 * 3600.0  #: seconds after which a job that nobody writes to, commits or aborts is aborted
 REMEMBERED = 3600.0  #: seconds a decided job is known, so that a late writer or a repeated commit learns of it
 _CALL_BYTES = 4 * 1024 * 1024
-_ROLLS_PER_TRIP = 4
 _PARTS_PER_TRIP = 200
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}")
@@ -53,7 +47,7 @@ def check_job(name: str) -> str:
 class Job:
     """A job, and which run of it this is: a job that is begun anew leaves what its earlier run staged behind."""
 
-    keys: QueueKeys
+    home: JobKeys  #: where its record lies: with its queue, or with the jobs of several queues
     name: str = field(default_factory=new_token)
     run: str = field(default_factory=new_token)
     time_limit: float = TIME_LIMIT
@@ -64,11 +58,16 @@ class Job:
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
-    """What one writer has staged, as the manifest of the commit has it."""
+    """What one writer has staged for one queue, as the manifest of the commit has it."""
 
+    queue: str
     name: str
     chunks: int
     messages: int
+
+    @property
+    def staged(self) -> Staged:
+        return Staged(QueueKeys(self.queue), self.name)
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -78,80 +77,43 @@ _decode_manifest = msgspec.msgpack.Decoder(list[Part]).decode
 class PartWriter:
     """Stages one part of a job. For one writer; the name is unlike that of every other attempt."""
 
-    def __init__(self, job: Job, name: str) -> None:
+    def __init__(self, job: Job, queue: str, name: str) -> None:
         self._job = job
-        self.part = Part(f"{name}-{new_token()}", 0, 0)
+        self.part = Part(queue, f"{name}-{new_token()}", 0, 0)
 
-    def add(self, entries: Sequence[Entry]) -> Steps[None]:
+    def add(self, chunks: Iterable[Chunk]) -> Steps[None]:
         """Stage them behind those before; raises JobClosed, and QueueFull when Redis is full."""
-        for chunks, messages in _calls(entries):
-            job, part = self._job, self.part
-            request: list[ops.Op[str] | ops.Op[int]] = [
-                ops.stage(job.keys, job.name, job.run, job.time_limit, part.name, part.chunks, chunks)
-            ]
-            if not part.chunks:
-                request.insert(0, ops.announce(job.keys.queue))
-            *_, answer = yield request
+        for some in _calls(chunks):
+            if not self.part.chunks:
+                yield ops.announce(self.part.queue)
+            answer = yield from self._stage([chunk.data for chunk in some])
             if answer != "ok":
-                raise _closed(job, answer)
-            self.part = Part(part.name, part.chunks + len(chunks), part.messages + messages)
+                raise _closed(self._job, answer)
+            part, messages = self.part, sum(chunk.messages for chunk in some)
+            self.part = Part(part.queue, part.name, part.chunks + len(some), part.messages + messages)
+
+    def _stage(self, chunks: Sequence[bytes]) -> Steps[str]:
+        job, part = self._job, self.part
+        request = ops.stage(job.home, job.name, job.run, job.time_limit, part.staged, part.chunks, chunks)
+        try:
+            _, answer = yield request
+        except OutcomeUnknown:  # the script knows a call that was carried out
+            _, answer = yield request
+        return str(answer)
 
 
-def _calls(entries: Sequence[Entry]) -> Iterator[tuple[list[bytes], int]]:
-    """The chunks of one call after the other, each with its number of messages."""
-    chunks: list[bytes] = []
-    size = messages = 0
-    for group in _groups(entries):
-        chunks.append(pack(group))
-        size += len(chunks[-1])
-        messages += len(group)
+def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    """As many at a time as one call may take."""
+    call: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        call.append(chunk)
+        size += len(chunk.data)
         if size >= _CALL_BYTES:
-            yield chunks, messages
-            chunks, size, messages = [], 0, 0
-    if chunks:
-        yield chunks, messages
-
-
-def _groups(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    for start in range(0, len(entries), CHUNK_MESSAGES):
-        group = entries[start : start + CHUNK_MESSAGES]
-        if sum(map(_size, group)) <= CHUNK_BYTES:
-            yield group
-        else:
-            yield from _small_groups(group)
-
-
-def _small_groups(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Groups of at most CHUNK_BYTES, or of one entry that is larger."""
-    start = size = 0
-    for place, entry in enumerate(entries):
-        size += _size(entry)
-        if size > CHUNK_BYTES and place > start:
-            yield entries[start:place]
-            start, size = place, _size(entry)
-    yield entries[start:]
-
-
-@functools.lru_cache(maxsize=4096)
-def _head(length: int) -> bytes:
-    return struct.pack(">BI", 0xDB, length)
-
-
-def pack(entries: Sequence[Entry]) -> bytes:
-    """A chunk: a MessagePack array of strings, with a delay among them of pairs. By hand: Redis reads no `bin`."""
-    pieces = [struct.pack(">BI", 0xDD, len(entries))]
-    if all(isinstance(entry, bytes) for entry in entries):
-        for entry in entries:
-            pieces += (_head(len(entry)), entry)  # type: ignore[arg-type]
-        return b"".join(pieces)
-    for entry in entries:
-        delay, element = (0, entry) if isinstance(entry, bytes) else entry
-        pieces += (struct.pack(">BBQ", 0x92, 0xCF, delay), _head(len(element)), element)
-    return b"".join(pieces)
-
-
-def _size(entry: Entry) -> int:
-    return len(entry) if isinstance(entry, bytes) else len(entry[1])
+            yield call
+            call, size = [], 0
+    if call:
+        yield call
 
 
 Progress = Callable[[int], None]
@@ -163,7 +125,7 @@ def unwatched(moved: int) -> None:
 
 def open_job(job: Job) -> Steps[bool]:
     """Begin a job. False: an earlier run has committed it, there is nothing left to write."""
-    _, state = yield [ops.announce(job.keys.queue), ops.stage_open(job.keys, job.name, job.run, job.time_limit)]
+    state = yield ops.stage_open(job.home, job.name, job.run, job.time_limit)
     return bool(state == "open")
 
 
@@ -178,7 +140,7 @@ def commit(
     parts = [part for part in parts if part.chunks]
     yield from _check(job, parts)
     manifest, messages = _encode(parts), sum(part.messages for part in parts)
-    answer = yield ops.commit(job.keys, job.name, job.run, manifest, messages, job.remembered, stream, epoch)
+    answer = yield ops.commit(job.home, job.name, job.run, manifest, messages, job.remembered, stream, epoch)
     if answer == "closed":
         raise _closed(job, answer)
     if answer == "repeated":
@@ -188,36 +150,34 @@ def commit(
 
 
 def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
-    keys = job.keys
-    state, most, ready, delayed = yield [
-        ops.command("HGET", keys.job(job.name), "state"),
-        ops.command("HGET", keys.config, "max_length"),
-        ops.command("LLEN", keys.messages),
-        ops.command("ZCARD", keys.delayed),
-    ]
+    state = yield ops.command("HGET", job.home.job(job.name), "state")
     if state in (b"committed", b"done"):
         return  # a commit whose answer was lost
-    lengths = yield from _lengths(job, parts)
-    if lengths != [part.chunks for part in parts]:
-        raise _closed(job, "torn")
-    messages = sum(part.messages for part in parts)
-    if most is not None and ready + delayed + messages > int(most):
+    for page in _pages(parts):
+        lengths = yield [ops.command("LLEN", part.staged.key(job.name)) for part in page]
+        if lengths != [part.chunks for part in page]:
+            raise _closed(job, "torn")
+    for queue in sorted({part.queue for part in parts}):
+        yield from _check_room(job, queue, sum(part.messages for part in parts if part.queue == queue))
+
+
+def _check_room(job: Job, queue: str, messages: int) -> Steps[None]:
+    keys = QueueKeys(queue)
+    most, *lengths = yield [
+        ops.command("HGET", keys.config, "max_length"),
+        *(ops.command("LLEN", one) for one in (keys.messages, keys.high, keys.low)),
+        *(ops.command("ZCARD", one) for one in (keys.delayed, keys.waiting)),
+    ]
+    if most is not None and sum(lengths) + messages > int(most):
         raise QueueFull(
-            f"queue {keys.queue!r} holds {ready + delayed} of at most {int(most)} messages; "
+            f"queue {queue!r} holds {sum(lengths)} of at most {int(most)} messages; "
             f"none of the {messages} of job {job.name} was enqueued"
         )
 
 
-def _lengths(job: Job, parts: Sequence[Part]) -> Steps[list[int]]:
-    lengths: list[int] = []
-    for page in _pages(parts):
-        lengths += yield [ops.command("LLEN", job.keys.staged(job.name, part.name)) for part in page]
-    return lengths
-
-
-def outcome(keys: QueueKeys, job: str) -> Steps[int | None]:
+def outcome(home: JobKeys, job: str) -> Steps[int | None]:
     """How many messages a job has committed; None where it is not committed, or that is forgotten."""
-    state, messages = yield ops.command("HMGET", keys.job(job), "state", "messages")
+    state, messages = yield ops.command("HMGET", home.job(job), "state", "messages")
     return int(messages) if state in (b"committed", b"done") else None
 
 
@@ -226,24 +186,41 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
 
     How many messages moved. Nothing, where the job is not committed or is over.
     """
-    manifest = yield ops.command("HGET", job.keys.job(job.name), "manifest")
+    manifest = yield ops.command("HGET", job.home.job(job.name), "manifest")
     if manifest is None:
         return 0
-    parts = _decode_manifest(manifest)
-    lengths = yield from _lengths(job, parts)
-    rolls = (
-        ops.commit_roll(job.keys, job.name, part.name)
-        for part, length in zip(parts, lengths, strict=True)
-        for _ in range(length)
-    )
-    moved: int = 0
-    while trip := list(itertools.islice(rolls, _ROLLS_PER_TRIP)):
-        moved += sum(count for count, _ in (yield trip))
-        progress(moved)
-        if at_most is not None and (at_most := at_most - len(trip)) <= 0:
-            return moved
+    moved = steps = 0
+    for part in _decode_manifest(manifest):
+        while messages := (yield from _roll(job, part.staged)):
+            moved += messages
+            progress(moved)
+            steps += 1
+            if steps == at_most:
+                return moved
     yield from _clear(job)
     return moved
+
+
+def _roll(job: Job, staged: Staged) -> Steps[int]:
+    """Make the first chunk of a part visible; how many messages it had, 0 where there is none."""
+    while True:
+        first, *_ = yield ops.first_chunk(job.name, staged)
+        elements = elements_of(first) if first else None
+        if elements is None:
+            yield Transaction(())
+            return 0 if first is None else (yield from _roll_by_script(job, staged))
+        try:
+            if (yield ops.roll(job.name, staged, elements)) is not None:
+                return elements.count
+        except OutcomeUnknown:
+            continue  # what is first now tells
+        except QueueFull:
+            return (yield from _roll_by_script(job, staged))
+
+
+def _roll_by_script(job: Job, staged: Staged) -> Steps[int]:
+    messages, _ = yield ops.commit_roll(job.name, staged)
+    return int(messages)
 
 
 def abort(job: Job, overdue: bool = False) -> Steps[bool]:
@@ -251,7 +228,7 @@ def abort(job: Job, overdue: bool = False) -> Steps[bool]:
 
     `overdue`: only if its time limit has passed.
     """
-    aborted = bool((yield ops.stage_abort(job.keys, job.name, job.run, overdue)))
+    aborted = bool((yield ops.stage_abort(job.home, job.name, job.run, overdue)))
     if aborted:
         yield from _clear(job)
     return aborted
@@ -259,27 +236,27 @@ def abort(job: Job, overdue: bool = False) -> Steps[bool]:
 
 def abort_others(job: Job, prefix: str) -> Steps[None]:
     """Abort the open jobs of this prefix but this one: what dead runs of the same leader have left."""
-    names = yield ops.command("ZRANGE", job.keys.jobs, 0, _PARTS_PER_TRIP - 1)
+    names = yield ops.command("ZRANGE", job.home.jobs, 0, _PARTS_PER_TRIP - 1)
     for name in (one.decode() for one in names):
         if name.startswith(prefix) and name != job.name:
-            run = yield ops.command("HGET", job.keys.job(name), "run")
-            yield from abort(Job(job.keys, name, (run or b"").decode()))
+            run = yield ops.command("HGET", job.home.job(name), "run")
+            yield from abort(Job(job.home, name, (run or b"").decode()))
 
 
 def _clear(job: Job) -> Steps[None]:
     left = 1
     while left > 0:
-        some = yield ops.command("SRANDMEMBER", job.keys.parts(job.name), _PARTS_PER_TRIP)
-        names = [name.decode() for name in some]
-        left = yield ops.stage_clear(job.keys, job.name, job.run, job.remembered, names)
+        some = yield ops.command("SRANDMEMBER", job.home.parts(job.name), _PARTS_PER_TRIP)
+        parts = [Staged.of(one.decode()) for one in some]
+        left = yield ops.stage_clear(job.home, job.name, job.run, job.remembered, parts)
 
 
-def finish_due(keys: QueueKeys, due: Iterable[bytes], at_most: int | None = None) -> Steps[int]:
+def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) -> Steps[int]:
     """Do what the leaders of these jobs did not: roll forward, remove. For a monitor; how many messages moved."""
     moved = 0
     for name in due:
-        state, run = yield ops.command("HMGET", keys.job(name.decode()), "state", "run")
-        job = Job(keys, name.decode(), (run or b"").decode())
+        state, run = yield ops.command("HMGET", home.job(name.decode()), "state", "run")
+        job = Job(home, name.decode(), (run or b"").decode())
         match state:
             case b"committed":
                 moved += yield from roll_forward(job, at_most)
@@ -290,9 +267,9 @@ def finish_due(keys: QueueKeys, due: Iterable[bytes], at_most: int | None = None
     return moved
 
 
-def due_jobs(keys: QueueKeys, now: int) -> ops.Op[list[bytes]]:
+def due_jobs(home: JobKeys, now: int) -> ops.Op[list[bytes]]:
     """The jobs that are decided and not over, or open and beyond their time limit."""
-    return ops.Op(("ZRANGEBYSCORE", keys.jobs, "-inf", now, "LIMIT", 0, 10))
+    return ops.Op(("ZRANGEBYSCORE", home.jobs, "-inf", now, "LIMIT", 0, 10))
 
 
 def _pages(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
@@ -300,10 +277,9 @@ def _pages(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
 
 
 def _closed(job: Job, answer: str) -> JobClosed:
-    queue = job.keys.queue
     if answer == "torn":
-        return JobClosed(f"job {job.name} of queue {queue!r}: Redis has lost what was staged; nothing becomes visible")
+        return JobClosed(f"job {job.name}: Redis has lost what was staged; nothing becomes visible")
     return JobClosed(
-        f"job {job.name} of queue {queue!r} was aborted, ran out of its time limit of {job.time_limit:g} s, "
+        f"job {job.name} was aborted, ran out of its time limit of {job.time_limit:g} s, "
         "or was begun anew by another run; nothing of this run becomes visible"
     )

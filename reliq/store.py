@@ -30,6 +30,7 @@ from reliq.wire import (
     commands_of,
     failed,
     loading,
+    pack,
     read,
     unknown_scripts,
 )
@@ -89,9 +90,9 @@ class Link:
         connection = self._connected()
         sent = False
         try:
-            packed = connection.pack_commands(commands) if len(commands) > 1 else connection.pack_command(*commands[0])
+            packed = pack(commands)
             sent = True  # a write that fails half way may have delivered a whole command
-            connection.send_packed_command(packed if len(packed) == 1 else [b"".join(packed)])
+            connection.send_packed_command([packed])
             return [self._reply(connection) for _ in commands]
         except _CONNECTION_ENDED as error:
             self.close()
@@ -298,9 +299,9 @@ class AioLink:
         connection = await self._connected()
         sent = False
         try:
-            packed = connection.pack_commands(commands)
+            packed = pack(commands)
             sent = True
-            await connection.send_packed_command(packed)
+            await connection.send_packed_command([packed])
             return [await self._reply(connection) for _ in commands]
         except _CONNECTION_ENDED as error:
             await self.close()

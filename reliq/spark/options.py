@@ -20,7 +20,7 @@ ROWS_PER_PARTITION = 50_000
 STREAM_ROWS_PER_PARTITION = 5_000
 
 _COMMON = ("url", "queue", "allowEviction")
-_WRITE = (*_COMMON, "job", "timeLimit", "maxBody")
+_WRITE = (*_COMMON, "job", "timeLimit", "maxBody", "mandatory")
 _READ = (*_COMMON, "state", "numPartitions")
 _STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
 _SPARKS_OWN = {"checkpointlocation", "queryname"}
@@ -40,10 +40,11 @@ class Connection:
 @dataclass(frozen=True)
 class WriteOptions:
     connection: Connection
-    keys: QueueKeys
+    queue: str | None
     job: str | None
     time_limit: float
     max_body: int
+    mandatory: bool
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,9 @@ class Given:
         if job is not None:
             staging.check_job(job)
         time_limit = self._duration("timeLimit", staging.TIME_LIMIT, 60.0)
-        max_body = self._whole("maxBody", 512 * 1024 * 1024)
-        return WriteOptions(self._connection(), self._keys(), job, time_limit, max_body or settings.BODY_LARGEST)
+        queue = self._keys().queue if "queue" in self._options else None
+        max_body = self._whole("maxBody", 512 * 1024 * 1024) or settings.BODY_LARGEST
+        return WriteOptions(self._connection(), queue, job, time_limit, max_body, self._flag("mandatory") or False)
 
     def read(self) -> ReadOptions:
         self._check(_READ)
@@ -106,14 +108,21 @@ class Given:
                 raise InvalidSetting(f"there is no option {name!r} here; the options are {', '.join(known)}{hint}")
 
     def _connection(self) -> Connection:
-        allowed = self._options.get("alloweviction")
-        allow = eviction_allowed(None if allowed is None else allowed.lower() == "true")
+        allow = eviction_allowed(self._flag("allowEviction"))
         return Connection(url_from_environment(self._options.get("url") or self._url), allow)
 
     def _keys(self) -> QueueKeys:
         if "queue" not in self._options:
             raise InvalidSetting('name the queue: .option("queue", "orders")')
         return QueueKeys(self._options["queue"])
+
+    def _flag(self, name: str) -> bool | None:
+        text = self._options.get(name.lower())
+        if text is None:
+            return None
+        if text.lower() not in ("true", "false"):
+            raise InvalidSetting(f"option {name} is {text!r}: it is true or false")
+        return text.lower() == "true"
 
     def _whole(self, name: str, largest: int) -> int | None:
         text = self._options.get(name.lower())

@@ -9,7 +9,8 @@ from pyspark.sql.types import StructType
 from reliq import staging
 from reliq.errors import InvalidSetting
 from reliq.spark.options import WriteOptions
-from reliq.spark.writer import Staged, check_write, make_visible, stage_rows, task
+from reliq.spark.targets import targets
+from reliq.spark.writer import Staged, check_write, commit, stage_rows, task
 from reliq.staging import Job, new_token
 
 if TYPE_CHECKING:
@@ -23,19 +24,23 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
     """Spark makes one for the tasks of a micro-batch and another for its commit: what they share is in the messages."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        check_write(schema, overwrite)
+        column = check_write(options, schema, overwrite)
         if options.job is not None:
             raise InvalidSetting("option job is for batch writes: a stream knows its micro-batches by its checkpoint")
         self._options = options
         self._run = new_token()
+        store = options.connection.store()
+        try:
+            self._targets = store.run(targets(options.queue, column, options.mandatory))
+        finally:
+            store.close()
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
         query, batch = (task().getLocalProperty(name) for name in (_QUERY, _BATCH))
         if not query or not batch:
             raise InvalidSetting("this Spark does not tell its tasks the query and the micro-batch they belong to")
-        job = Job(self._options.keys, f"{query}.{batch}.{self._run}", self._run, self._options.time_limit)
-        part = stage_rows(self._options, job, f"{query}-{batch}", iterator)
-        return Staged(job.name, job.run, part, query)
+        job = Job(self._targets.home, f"{query}.{batch}.{self._run}", self._run, self._options.time_limit)
+        return stage_rows(self._options, self._targets, job, f"{query}-{batch}", iterator, query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         staged = [message for message in messages if isinstance(message, Staged)]
@@ -44,8 +49,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         job, query = self._job_of(staged[0]), staged[0].stream
         store = self._options.connection.store()
         try:
-            store.run(staging.commit(job, [one.part for one in staged], query, batchId))
-            make_visible(store, job)
+            commit(store, job, staged, query, batchId)
             store.run(staging.abort_others(job, f"{query}."))
         finally:
             store.close()
@@ -61,4 +65,4 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
             store.close()
 
     def _job_of(self, staged: Staged) -> Job:
-        return Job(self._options.keys, staged.job, staged.run, self._options.time_limit)
+        return Job(self._targets.home, staged.job, staged.run, self._options.time_limit)

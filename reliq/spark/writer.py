@@ -1,4 +1,4 @@
-"""The batch writer: each task attempt stages a part of its own, the driver's commit makes the approved ones visible."""
+"""The batch writer: each task attempt stages parts of its own, the driver's commit makes the approved ones visible."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -9,10 +9,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from reliq import staging
+from reliq import ops, staging
 from reliq.errors import InvalidSetting, ReliqError
+from reliq.keys import TOPICS
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
 from reliq.spark.rows import Rows, check_schema
+from reliq.spark.targets import Targets, column_of, targets
 from reliq.staging import Job, Part, PartWriter
 from reliq.store import Store
 
@@ -24,33 +26,40 @@ log = logging.getLogger("reliq.spark")
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What one task attempt has staged, and in which job."""
+    """What one task attempt has staged, and in which job; `unroutable`: rows that no queue was bound for."""
 
     job: str
     run: str
-    part: Part
+    parts: tuple[Part, ...] = ()
+    unroutable: int = 0
     stream: str = ""
 
 
-def check_write(schema: StructType, overwrite: bool) -> None:
-    """On the driver, before the first task; raises InvalidSetting."""
+def check_write(options: WriteOptions, schema: StructType, overwrite: bool) -> str:
+    """On the driver, before anything else; the column that says where rows go, if any. Raises InvalidSetting."""
     if overwrite:
         raise InvalidSetting("mode overwrite would remove what is in the queue: use append, or purge the queue before")
     check_schema(schema)
+    return column_of(schema, options.queue, options.mandatory)
 
 
-def stage_rows(options: WriteOptions, job: Job, prefix: str, batches: Iterator["RecordBatch"]) -> Part:
+def stage_rows(
+    options: WriteOptions, where: Targets, job: Job, prefix: str, batches: Iterator["RecordBatch"], stream: str = ""
+) -> Staged:
     """Stage the rows of this task; `prefix` and the row's number make its id."""
     partition = task().partitionId()
-    rows = Rows(f"{prefix}-{partition}", partition, options.max_body)
-    writer = PartWriter(job, str(partition))
+    rows = Rows(f"{prefix}-{partition}", partition, options.max_body, where)
+    writers: dict[str, PartWriter] = {}
     store = options.connection.store()
     try:
         for batch in batches:
-            store.run(writer.add(rows.entries(batch)))
+            for queue, chunks in rows.chunks(batch):
+                if queue not in writers:
+                    writers[queue] = PartWriter(job, queue, str(partition))
+                store.run(writers[queue].add(chunks))
     finally:
         store.close()
-    return writer.part
+    return Staged(job.name, job.run, tuple(writer.part for writer in writers.values()), rows.unroutable, stream)
 
 
 def task() -> TaskContext:
@@ -61,8 +70,14 @@ def task() -> TaskContext:
     return context
 
 
-def make_visible(store: Store, job: Job) -> None:
-    """Roll a committed job forward. Where that fails the job is committed all the same: the monitor goes on with it."""
+def commit(store: Store, job: Job, every: Sequence[Staged], stream: str = "", epoch: int = 0) -> None:
+    """Decide, and roll forward. Where that fails the job is committed all the same: the monitor goes on with it."""
+    parts = [part for staged in every for part in staged.parts]
+    answer = store.run(staging.commit(job, parts, stream, epoch))
+    unroutable = sum(staged.unroutable for staged in every)
+    if answer == "committed" and unroutable:
+        log.warning("job %s: no queue is bound to the topic of %d rows; they went nowhere", job.name, unroutable)
+        store.call(ops.command("HINCRBY", TOPICS, "unroutable", unroutable, repeatable=False))
     try:
         store.run(staging.roll_forward(job))
     except ReliqError as error:
@@ -73,14 +88,15 @@ class ReliqWriter(DataSourceArrowWriter):
     """Made on the driver, where it opens the job; copied to every task; asked to commit or abort on the driver."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        check_write(schema, overwrite)
+        column = check_write(options, schema, overwrite)
         self._options = options
-        self._job = _job_of(options)
         store = options.connection.store()
         try:
+            self._targets = store.run(targets(options.queue, column, options.mandatory))
+            self._job = _job_of(options, self._targets)
             self._write = store.run(staging.open_job(self._job))
             if not self._write:
-                store.run(staging.finish_due(options.keys, [self._job.name.encode()]))
+                store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
                 log.warning("job %s was committed before: nothing is written again", self._job.name)
         finally:
             store.close()
@@ -88,17 +104,15 @@ class ReliqWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
         job = self._job
         if not self._write:
-            return Staged(job.name, job.run, Part("", 0, 0))
-        return Staged(job.name, job.run, stage_rows(self._options, job, job.name, iterator))
+            return Staged(job.name, job.run)
+        return stage_rows(self._options, self._targets, job, job.name, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if not self._write:
             return
-        parts = [message.part for message in messages if isinstance(message, Staged)]
         store = self._options.connection.store()
         try:
-            store.run(staging.commit(self._job, parts))
-            make_visible(store, self._job)
+            commit(store, self._job, [message for message in messages if isinstance(message, Staged)])
         finally:
             store.close()
 
@@ -112,7 +126,7 @@ class ReliqWriter(DataSourceArrowWriter):
             store.close()
 
 
-def _job_of(options: WriteOptions) -> Job:
+def _job_of(options: WriteOptions, where: Targets) -> Job:
     if options.job is None:
-        return Job(options.keys, time_limit=options.time_limit)
-    return Job(options.keys, options.job, time_limit=options.time_limit, remembered=JOB_REMEMBERED)
+        return Job(where.home, time_limit=options.time_limit)
+    return Job(where.home, options.job, time_limit=options.time_limit, remembered=JOB_REMEMBERED)

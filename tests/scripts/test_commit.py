@@ -3,9 +3,10 @@
 import pytest
 
 from reliq import ops
+from reliq.chunks import chunk, chunks_of, framed
 from reliq.errors import ReliqError
-from reliq.staging import pack
-from tests.scripts.test_stage import DAY, KEYS, keys_of, stage
+from reliq.ops import Staged
+from tests.scripts.test_stage import DAY, KEYS, clear, keys_of, stage
 from tests.state import element, elements, name_of
 
 
@@ -14,7 +15,12 @@ def commit(world, run="r1", stream="", epoch=0):
 
 
 def roll(world, part="p"):
-    return world.run(ops.commit_roll(KEYS, "j", part))
+    return world.run(ops.commit_roll("j", Staged(KEYS, part)))
+
+
+def chunk_of(*names) -> bytes:
+    (one,) = chunks_of(elements(*names))
+    return one.data
 
 
 def names(world) -> str:
@@ -74,7 +80,7 @@ def test_streams_do_not_know_each_other(world):
 
 
 def test_a_roll_moves_one_chunk_first_staged_first_taken(world):
-    stage(world, 0, (pack(elements("a", "b")), pack(elements("c"))))
+    stage(world, 0, (chunk_of("a", "b"), chunk_of("c")))
     assert roll(world) == (2, 1)
     assert names(world) == "b a"
     assert roll(world) == (1, 0)
@@ -84,7 +90,8 @@ def test_a_roll_moves_one_chunk_first_staged_first_taken(world):
 
 
 def test_a_delayed_message_is_filed_with_its_due_time_and_can_be_cancelled(world):
-    stage(world, 0, (pack([element("a"), (60_000, element("b"))]),))
+    frames = b"".join(map(framed, (b"0", element("a"), b"60000", element("b"))))
+    stage(world, 0, (chunk(2, frames, delayed=True).data,))
     assert roll(world) == (2, 0)
     assert names(world) == "a"
     ((later, due),) = world.redis.zrange(KEYS.delayed, 0, -1, withscores=True)
@@ -101,12 +108,12 @@ def test_a_chunk_that_does_not_decode_stays_where_it_is(world):
 
 
 def test_commit_and_roll_pass_when_memory_is_full(world):
-    stage(world, 0, (pack(elements("a")),))
+    stage(world, 0, (chunk_of("a"),))
     try:
         world.redis.config_set("maxmemory", 1)
         assert commit(world) == "committed"
         assert roll(world) == (1, 0)
-        assert world.run(ops.stage_clear(KEYS, "j", "r1", 60, ["p"])) == 0
+        assert clear(world, "p") == 0
     finally:
         world.redis.config_set("maxmemory", 0)
     assert names(world) == "a"

@@ -4,7 +4,8 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
-from reliq.keys import QueueKeys
+from reliq.keys import SEVERAL, QueueKeys
+from reliq.ops import Staged
 
 KEYS = QueueKeys("q")
 DAY = 86_400.0
@@ -28,7 +29,12 @@ def keys_of(world) -> dict[str, object]:
 
 
 def stage(world, before=0, chunks=(b"x",), part="p", run="r1", job="j"):
-    return world.run(ops.stage(KEYS, job, run, DAY, part, before, chunks))
+    _, answer = world.run(ops.stage(KEYS, job, run, DAY, Staged(KEYS, part), before, chunks))
+    return answer
+
+
+def clear(world, *parts, run="r1"):
+    return world.run(ops.stage_clear(KEYS, "j", run, 60, [Staged(KEYS, part) for part in parts]))
 
 
 def test_a_first_chunk_begins_the_job(world):
@@ -36,7 +42,7 @@ def test_a_first_chunk_begins_the_job(world):
     assert keys_of(world) == {
         "job:j": {"state": "open", "run": "r1"},
         "jobs": ["j"],
-        "parts:j": {"p"},
+        "parts:j": {"q p"},
         "staged:j:p": [b"x"],
     }
 
@@ -115,25 +121,35 @@ def test_clear_removes_parts_and_with_the_last_the_job(world):
     stage(world, part="p")
     stage(world, part="q")
     world.run(ops.stage_abort(KEYS, "j", "r1"))
-    assert world.run(ops.stage_clear(KEYS, "j", "r1", 60, ["p"])) == 1
+    assert clear(world, "p") == 1
     assert set(keys_of(world)) == {"job:j", "jobs", "parts:j", "staged:j:q"}
-    assert world.run(ops.stage_clear(KEYS, "j", "r1", 60, ["q"])) == 0
+    assert clear(world, "q") == 0
     assert keys_of(world) == {"job:j": {"state": "aborted", "run": "r1"}}
     assert 0 < world.redis.pttl(KEYS.job("j")) <= 60_000
 
 
 def test_clear_refuses_an_open_job_and_another_run(world):
     stage(world)
-    assert world.run(ops.stage_clear(KEYS, "j", "r1", 60, ["p"])) == -1
+    assert clear(world, "p") == -1
     world.run(ops.stage_abort(KEYS, "j", "r1"))
     world.run(ops.stage_open(KEYS, "j", "r2", DAY))
-    assert world.run(ops.stage_clear(KEYS, "j", "r1", 60, ["p"])) == -1
+    assert clear(world, "p") == -1
     assert keys_of(world)["staged:j:p"] == [b"x"]
 
 
 def test_a_wrong_type_is_refused_before_the_first_write(world):
     world.redis.set(KEYS.parts("j"), "not a set")
-    before = world.redis.dbsize()
     with pytest.raises(RedisUnsuitable):
         stage(world)
-    assert world.redis.dbsize() == before
+    assert world.redis.dbsize() == 1
+
+
+def test_a_job_of_several_queues_has_one_record(world):
+    queues = [QueueKeys("q"), QueueKeys("r")]
+    parts = [Staged(keys, "p") for keys in queues]
+    for part in parts:
+        world.run(ops.stage(SEVERAL, "j", "r1", DAY, part, 0, [b"x"]))
+    assert world.redis.smembers(SEVERAL.parts("j")) == {b"q p", b"r p"}
+    world.run(ops.stage_abort(SEVERAL, "j", "r1"))
+    assert world.run(ops.stage_clear(SEVERAL, "j", "r1", 60, parts)) == 0
+    assert world.redis.keys() == [SEVERAL.job("j").encode()]

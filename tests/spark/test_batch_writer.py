@@ -100,7 +100,7 @@ def test_an_empty_dataframe_writes_nothing(spark, orders, app):
         ("'x' AS value; id", "column `id` is bigint; it must be string"),
         ("'x' AS value; 'soon' AS delay_ms", "column `delay_ms` is string"),
         ("'x' AS value; map('a', 1) AS headers", "column `headers` is map<string,int>"),
-        ("'x' AS value; 'order.created' AS topic", "column `topic`"),
+        ("'x' AS value; 'order.created' AS topic", "column `topic` routes the rows to queues, option queue names one"),
     ],
 )
 def test_a_wrong_schema_is_refused_on_the_driver_by_column(spark, orders, app, select, sentence):
@@ -208,11 +208,12 @@ def test_a_full_redis_refuses_the_job_whole(spark, orders, app):
 
 def test_what_a_dead_driver_staged_under_the_same_name_is_not_committed(spark, orders, app):
     from reliq import staging
+    from reliq.chunks import chunks_of
     from reliq.message import NewMessage
 
     dead = staging.Job(KEYS, "load-1")
     app.store.run(staging.open_job(dead))
-    app.store.run(staging.PartWriter(dead, "0").add([NewMessage("stale").element(1)]))
+    app.store.run(staging.PartWriter(dead, "orders", "0").add(chunks_of([NewMessage("stale").element(1)])))
     write(numbers(spark, 3), job="load-1")
     assert sorted(json.loads(message.body)["order"] for message in claimed(orders)) == [0, 1, 2]
     assert keys_left(app) == set()

@@ -4,6 +4,7 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.chunks import chunks_of
 from reliq.keys import QueueKeys
 from reliq.message import NewMessage
 from reliq.ops import Steps
@@ -30,9 +31,9 @@ def element(name: str, size: int = 0) -> bytes:
     return NewMessage(name.ljust(size), id=name).element(1)
 
 
-def stage(store: Store, job: Job, part: str, *names: str) -> Part:
-    writer = PartWriter(job, part)
-    store.run(writer.add([element(name) for name in names]))
+def stage(store: Store, job: Job, part: str, *names: str, queue: str = "orders") -> Part:
+    writer = PartWriter(job, queue, part)
+    store.run(writer.add(chunks_of([element(name) for name in names])))
     return writer.part
 
 
@@ -46,13 +47,14 @@ def visible(orders) -> list[str]:
 
 def drive(store: Store, steps: Steps, most: int) -> bool:
     """Carry out `most` requests, then die without having seen the last answer; True when it ended before."""
-    answer = None
-    for _ in range(most):
-        try:
-            request = steps.send(answer)
-        except StopIteration:
-            return True
-        answer = store.call(request)
+    answer, link = None, store.link()
+    try:
+        for _ in range(most):
+            answer = store.call(steps.send(answer), link)
+    except StopIteration:
+        return True
+    finally:
+        link.close()
     return False
 
 
@@ -89,11 +91,11 @@ def test_only_the_approved_attempt_of_a_part_counts(store, orders):
 
 def test_a_late_twin_finds_its_job_closed(store, orders):
     job = Job(KEYS)
-    late = PartWriter(job, "0")
-    store.run(late.add([element("a")]))
+    late = PartWriter(job, "orders", "0")
+    store.run(late.add(chunks_of([element("a")])))
     store.run(whole_commit(job, [stage(store, job, "0", "a")]))
     with pytest.raises(reliq.JobClosed):
-        store.run(late.add([element("b")]))
+        store.run(late.add(chunks_of([element("b")])))
     assert visible(orders) == ["a"]
     assert staged_keys(store) == []
 
@@ -157,13 +159,13 @@ def test_a_part_that_redis_has_lost_stops_the_commit(store, orders):
 
 def test_large_parts_are_cut_into_bounded_chunks(store, orders):
     job = Job(KEYS)
-    writer = PartWriter(job, "0")
-    names = [f"m{number}" for number in range(2100)]
-    store.run(writer.add([element(name) for name in names]))
-    store.run(writer.add([element(f"large{number}", 300_000) for number in range(3)]))
-    assert (writer.part.chunks, writer.part.messages) == (3 + 3, 2103)
+    writer = PartWriter(job, "orders", "0")
+    names = [f"m{number}" for number in range(9000)]
+    store.run(writer.add(chunks_of([element(name) for name in names])))
+    store.run(writer.add(chunks_of([element(f"large{number}", 700_000) for number in range(3)])))
+    assert (writer.part.chunks, writer.part.messages) == (3 + 3, 9003)
     store.run(whole_commit(job, [writer.part]))
-    assert orders.stats().ready == 2103
+    assert orders.stats().ready == 9003
     assert visible(orders) == names[:1000]
 
 
@@ -174,11 +176,11 @@ class Leader:
 
     def __init__(self, store: Store) -> None:
         self.job = Job(KEYS)
-        first, second = PartWriter(self.job, "0"), PartWriter(self.job, "1")
+        first, second = PartWriter(self.job, "orders", "0"), PartWriter(self.job, "orders", "1")
         for name in "abcde":
-            store.run(first.add([element(name)]))
+            store.run(first.add(chunks_of([element(name)])))
         for name in "fgh":
-            store.run(second.add([element(name)]))
+            store.run(second.add(chunks_of([element(name)])))
         stage(store, self.job, "0", "a", "b")
         self.parts = [first.part, second.part]
 
@@ -186,7 +188,7 @@ class Leader:
         return whole_commit(self.job, self.parts)
 
 
-STEPS_OF_A_COMMIT = 11
+STEPS_OF_A_COMMIT = 29
 
 
 @pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT))
@@ -219,14 +221,15 @@ def test_a_leader_that_repeats_its_commit_after_any_step(store, orders, steps):
 def test_a_monitor_that_overtakes_a_living_leader_at_any_step(store, orders, url, steps):
     leader = Leader(store)
     commit_steps, monitor = leader.commit(), Monitor(Store(url))
-    answer = None
+    answer, link = None, store.link()
     for step in range(STEPS_OF_A_COMMIT):
         if step == steps:
             monitor.finish_staged()
         try:
-            answer = store.call(commit_steps.send(answer))
+            answer = store.call(commit_steps.send(answer), link)
         except StopIteration:
             break
+    link.close()
     assert visible(orders) == list(Leader.ALL)
     assert orders.stats().counters["enqueued"] == len(Leader.ALL)
     assert staged_keys(store) == []
@@ -256,9 +259,9 @@ def test_the_monitor_removes_an_orphan_once_its_time_limit_has_passed(store, ord
 
 def test_a_large_job_is_finished_over_several_looks_of_the_monitor(store, orders, url):
     job = Job(KEYS)
-    writer = PartWriter(job, "0")
+    writer = PartWriter(job, "orders", "0")
     for number in range(150):
-        store.run(writer.add([element(f"m{number}")]))
+        store.run(writer.add(chunks_of([element(f"m{number}")])))
     store.run(commit(job, [writer.part]))
     monitor = Monitor(Store(url))
     assert [monitor.finish_staged() for _ in range(3)] == [100, 50, 0]

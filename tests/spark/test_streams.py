@@ -98,7 +98,7 @@ def test_what_a_killed_micro_batch_had_staged_goes_with_the_next_commit_of_its_q
     put(folders / "in", "f0", range(10))
     query = run(to_reliq(rows_of(spark, folders / "in")), folders)
     dead = f"{query.id}.7.dead"
-    app.store.call(ops.stage(KEYS, dead, "dead", 3600, "p", 0, [b"x"]))
+    app.store.call(ops.stage(KEYS, dead, "dead", 3600, ops.Staged(KEYS, "p"), 0, [b"x"]))
     put(folders / "in", "f1", range(10, 20))
     run(to_reliq(rows_of(spark, folders / "in")), folders)
     assert staged(app) == []
