@@ -27,8 +27,8 @@ class CycleSteps:
             answer = yield ops.cycle_add(self._keys, entrants[start : start + settings.BATCH_LARGEST])
             self._clock.note(answer.now)
             if answer.status == "full":
-                length, most = answer.rest
-                raise QueueFull(f"queue {self._keys.queue!r} holds {length} of at most {most} messages; {new} entered")
+                length, most, unit = answer.rest
+                raise QueueFull(f"queue {self._keys.queue!r} holds {length} of at most {most} {unit}; {new} entered")
             new += sum(answer.rest)
         return new
 

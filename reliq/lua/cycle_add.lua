@@ -2,12 +2,16 @@
 --
 -- KEYS  1-8 places  9 delayed
 -- ARGV  for each member: member, group, id, element
--- Returns {'ok', now, 1 or 0 a member: whether it is new}, or {'full', now, length, max_length}: nobody entered
+-- Returns {'ok', now, 1 or 0 a member: whether it is new}, or {'full', now, length, max_length, unit}: nobody entered
 -- uses: now, index, place, room
 local q, delayed = places(1), KEYS[9]
 local now = now_ms()
-local length, most = refused(q, delayed, #ARGV / 4)
-if length then return {'full', now, length, most} end
+local length, most, unit = refused(q, delayed, #ARGV / 4, function()
+  local size = 0
+  for at = 4, #ARGV, 4 do size = size + #ARGV[at] end
+  return size
+end)
+if length then return {'full', now, length, most, unit} end
 local answer, enqueued = {}, 0
 redis.call('HSET', q.config, 'cyclic', 1)
 for at = 1, #ARGV, 4 do

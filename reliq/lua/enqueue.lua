@@ -4,7 +4,7 @@
 -- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
 --       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body
 -- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: the duplicates, by their position among
---         the messages with options, or by -1 - position where the first one had another body; or {'full', now, length, max_length}: nothing was enqueued.
+--         the messages with options, or by -1 - position where the first one had another body; or {'full', now, length, max_length, unit}: nothing was enqueued.
 -- Refuses a full queue; a sequence this producer has used (answers 'repeated': the call was carried out before).
 -- uses: now, index, place, room, producers
 local q, delayed, index, producers = places(1), unpack(KEYS, 9, 11)
@@ -39,8 +39,13 @@ for at = first_option, #ARGV, 5 do
 end
 if repeated then return {'repeated', now, unpack(answer)} end
 
-local length, most = refused(q, delayed, plain + #fresh)
-if length then return {'full', now, length, most} end
+local length, most, unit = refused(q, delayed, plain + #fresh, function()
+  local size = 0
+  for at = 4, first_option - 1 do size = size + #ARGV[at] end
+  for _, entry in ipairs(fresh) do size = size + #entry.element end
+  return size
+end)
+if length then return {'full', now, length, most, unit} end
 
 remember(producers, producer, sequence, now)
 for from = 4, first_option - 1, 1000 do

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 producers of the first queue  then for each queue: 8 places, delayed, index
 -- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms
--- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, its place among the queues}: nothing was enqueued.
+-- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, its place among the queues, unit}: nothing was enqueued.
 -- Refuses when one queue is full. Only a queue whose config says `overflow drop` is passed over then, and counts it.
 -- uses: now, index, place, room, producers
 local QUEUE = 10 -- keys each
@@ -14,13 +14,13 @@ if carried_out(producers, producer, sequence) then return {'repeated', now} end
 local takers, passed = {}, {}
 for at = 2, #KEYS, QUEUE do
   local q, delayed, index = places(at), KEYS[at + 8], KEYS[at + 9]
-  local length, most = refused(q, delayed, 1)
+  local length, most, unit = refused(q, delayed, 1, function() return #element end)
   if not length then
     takers[#takers + 1] = {q, delayed, index}
   elseif redis.call('HGET', q.config, 'overflow') == 'drop' then
     passed[#passed + 1] = q.counters
   else
-    return {'full', now, length, most, (at - 2) / QUEUE}
+    return {'full', now, length, most, (at - 2) / QUEUE, unit}
   end
 end
 

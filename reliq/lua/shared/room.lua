@@ -1,8 +1,18 @@
--- Whether a queue has room for `more` messages. If not: how many it has, and how many it may have.
-local function refused(q, delayed, more)
+-- Whether a queue has room for `more` messages, which have `bytes()` bytes. If not: how much it has, how much it may
+-- have, and of what. Bytes are those of Redis, by MEMORY USAGE: exact while a list or zset has at most 100 blocks, else
+-- estimated from the latest 100. A counter would be exact for longer, but nobody could keep it: BLMOVE moves messages too.
+local function refused(q, delayed, more, bytes)
   local length = redis.call('LLEN', q.messages) + redis.call('ZCARD', delayed) -- refuses wrong types before any write
-  local most = tonumber(redis.call('HGET', q.config, 'max_length') or 0)
-  if most == 0 then return end
-  length = length + redis.call('LLEN', q.high) + redis.call('LLEN', q.low) + redis.call('ZCARD', q.waiting)
-  if length + more > most then return length, most end
+  local limits = redis.call('HMGET', q.config, 'max_length', 'max_bytes')
+  local most, most_bytes = tonumber(limits[1]), tonumber(limits[2])
+  if most then
+    length = length + redis.call('LLEN', q.high) + redis.call('LLEN', q.low) + redis.call('ZCARD', q.waiting)
+    if length + more > most then return length, most, 'messages' end
+  end
+  if not most_bytes then return end
+  local used = 0
+  for _, key in ipairs({q.messages, q.high, q.low, q.waiting, delayed}) do
+    used = used + (redis.call('MEMORY', 'USAGE', key, 'SAMPLES', 100) or 0)
+  end
+  if used + bytes() > most_bytes then return used, most_bytes, 'bytes' end
 end
