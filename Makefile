@@ -31,8 +31,9 @@ fix: $(READY) ## Format, and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# One more try for a test that fails: browsers, JVMs and busy machines have their moods. The summary says which.
 test: $(READY) ## The tests, on both cores (under 10 minutes)
-	$(BIN)/pytest -n 2 -m 'not slow'
+	$(BIN)/pytest -n 2 -m 'not slow' --reruns 1 -rR
 
 test-slow: $(READY) ## The long volumes
 	$(BIN)/pytest -m slow
