@@ -16,7 +16,7 @@ from reliq_api.auth import Guard
 from reliq_api.leases import Remembered
 from reliq_api.polls import Polls
 from reliq_api.pressure import Pressure
-from reliq_api.routes import dead, health, leases, messages, metrics, queues
+from reliq_api.routes import dead, health, leases, messages, metrics, queues, topics
 from reliq_api.sends import Sends
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
@@ -57,7 +57,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.settings = settings
-    for module in (messages, leases, queues, dead, health, metrics):
+    app.include_router(topics.publishing)
+    for module in (messages, topics, leases, queues, dead, health, metrics):
         app.include_router(module.router)
     problems.install(app)
     docs.install(app)

@@ -39,6 +39,11 @@ class Access:
     def may_operate(self, queue: str) -> bool:
         return self.may("operate", queue)
 
+    @property
+    def covers_all(self) -> bool:
+        """Whether it has rights to every queue, also to those that come later."""
+        return self.key is None or "*" in self.key.queues
+
 
 class Guard:
     """Judges requests by the keys in Redis."""

@@ -11,7 +11,7 @@ from reliq import aio
 from reliq.errors import ReliqError
 from reliq.message import NewMessage
 from reliq.settings import BATCH_LARGEST
-from reliq_api.bodies import encode
+from reliq_api.bodies import conflict, encode
 from reliq_api.cloudevents import EVENTS, read_event
 from reliq_api.entries import read_entry
 from reliq_api.inbound import JSON, check_size, media_type
@@ -74,12 +74,19 @@ class Batch:
     """One call. Every message gets its own result; one that is refused does not keep the others back."""
 
     def __init__(
-        self, queue: aio.Queue, pressure: Pressure, settings: Settings, read: Read, inherited: dict[str, str]
+        self,
+        queue: aio.Queue,
+        pressure: Pressure,
+        settings: Settings,
+        read: Read,
+        inherited: dict[str, str],
+        durability: str | None = None,
     ) -> None:
         self._queue = queue
         self._pressure = pressure
         self._read = read
         self._inherited = inherited
+        self._durability = durability
         self._most = settings.max_batch
         self._largest = settings.max_body
         self._results: list[Raw] = []
@@ -126,7 +133,7 @@ class Batch:
         places, self._places = self._places, []
         try:
             await self._pressure.check()
-            ids = await self._queue.send_many(pending)
+            ids = await self._queue.send_many(pending, durability=self._durability)
         except (ReliqError, Problem) as error:
             problem = error if isinstance(error, Problem) else of_error(error)
             for message, place in zip(pending, places, strict=True):
@@ -134,7 +141,7 @@ class Batch:
                 self._results[place] = Raw(encode({"status": "refused", "code": problem.code, "id": message.id}))
             raise self._stopped(problem) from None
         for message, identity, place in zip(pending, ids, places, strict=True):
-            self._results[place] = _result(identity, message.duplicate)
+            self._results[place] = _result(identity, message)
         duplicates = sum(message.duplicate for message in pending)
         self._deduplicated += duplicates
         self._enqueued += len(pending) - duplicates
@@ -155,5 +162,6 @@ class Batch:
 _NOTHING = Raw(b"null")
 
 
-def _result(identity: str, duplicate: bool) -> Raw:
-    return Raw(encode({"id": identity, "status": "deduplicated" if duplicate else "enqueued"}))
+def _result(identity: str, message: NewMessage) -> Raw:
+    status = "deduplicated" if message.duplicate else "enqueued"
+    return Raw(encode({"id": identity, "status": status, **conflict(message)}))

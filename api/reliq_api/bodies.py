@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from reliq.message import Message
+from reliq.message import Message, NewMessage
 from reliq_api.problems import Problem
 from reliq_api.requests import check_json_text
 
@@ -44,6 +44,11 @@ def shown(body: bytes, encoding: Encoding) -> tuple[str, str | Raw]:
         return "text", body.decode()
     except UnicodeDecodeError:
         return "base64", b64encode(body).decode()
+
+
+def conflict(message: NewMessage) -> dict[str, bool]:
+    """What an answer adds for a duplicate whose body is not that of the first message."""
+    return {"conflict": True} if message.conflict else {}
 
 
 def _is_json(body: bytes) -> bool:

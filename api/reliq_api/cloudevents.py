@@ -19,6 +19,15 @@ from reliq_api.requests import check_json_text
 EVENT = "application/cloudevents+json"
 EVENTS = "application/cloudevents-batch+json"
 
+_TEXT = {"type": "string", "minLength": 1}
+SCHEMA = {
+    "type": "object",
+    "description": "A CloudEvent, version 1.0.",
+    "required": ["specversion", "id", "source", "type"],
+    "properties": {"specversion": {"const": "1.0"}, "id": _TEXT, "source": _TEXT, "type": _TEXT, "data": {}},
+    "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
+}
+
 _PREFIX = "ce-"
 _REQUIRED = ("ce-specversion", "ce-id", "ce-source", "ce-type")
 _ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")

@@ -26,6 +26,8 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     window: Duration = None
     ttl: Duration = None
     id: str | None = None
+    key: str | None = None
+    priority: str | None = None
 
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
@@ -56,6 +58,8 @@ def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
         dedup_key=entry.dedup_key,
         window=600.0 if entry.window is None else entry.window,
         ttl=entry.ttl,
+        key=entry.key,
+        priority=entry.priority or "normal",
     )
 
 

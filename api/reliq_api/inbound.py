@@ -6,18 +6,28 @@ from typing import Any
 
 from fastapi import Request
 
+from reliq.durability import durability
+from reliq.errors import InvalidSetting
 from reliq.message import NewMessage
 from reliq_api import cloudevents
+from reliq_api.docs import header
 from reliq_api.entries import read_entry
 from reliq_api.problems import Problem
 from reliq_api.requests import fields
 
 JSON = "application/json"
 
+#: A parameter of every call that enqueues.
+DURABILITY = header(
+    "Reliq-Durability",
+    "Answer when it is in memory, on the server's disk (fsync), or on so many replicas; default: as its queue says.",
+    pattern=r"^(memory|fsync|replicas=([1-9][0-9]?|100))$",
+)
+
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACESTATE_LARGEST = 512
 _OPTIONS = {"reliq-id": "id", "reliq-delay": "delay", "reliq-ttl": "ttl", "reliq-dedup-key": "dedup_key",
-            "reliq-window": "window"}  # fmt: skip
+            "reliq-window": "window", "reliq-key": "key", "reliq-priority": "priority"}  # fmt: skip
 _HEADER = "reliq-header-"
 
 
@@ -46,6 +56,15 @@ def trace(headers: Mapping[str, str]) -> dict[str, str]:
         if 0 < len(state) <= _TRACESTATE_LARGEST
         else {"traceparent": parent}
     )
+
+
+def durability_of(request: Request) -> str | None:
+    """How sure the enqueue is to be before it is answered; None: as sure as its queue says. Raises Problem."""
+    text = fields(request).get("reliq-durability")
+    try:
+        return None if text is None else durability(text).name
+    except InvalidSetting as error:
+        raise Problem("invalid_header", f"Reliq-Durability: {error}") from None
 
 
 def check_size(message: NewMessage, largest: int) -> None:

@@ -1,6 +1,7 @@
 """How full Redis is, looked at once a second: producers are told to wait long before Redis itself refuses."""
 
 from reliq import aio
+from reliq.doctor import examine
 from reliq.errors import RedisUnsuitable
 from reliq.ops import Steps
 from reliq.wire import check_server, server_info
@@ -37,6 +38,13 @@ def used_share() -> Steps[float]:
     return int(info.get("used_memory", 0)) / most if most else 0.0
 
 
-def suitable(reliq: aio.Reliq) -> Steps[None]:
-    """Raise unless Redis is there, a master, and will not evict queues."""
-    return check_server(reliq.store.where, reliq.allow_eviction)
+def hindrances(reliq: aio.Reliq) -> Steps[list[str]]:
+    """Why Redis must not hold queues, as `reliq doctor` finds; raises RedisUnavailable and RedisUnsuitable.
+
+    Not that it is full: it drains only through consumers, and some of them come here.
+    """
+    yield from check_server(reliq.store.where, reliq.allow_eviction)
+    report = yield from examine()
+    passed = ("memory", "eviction") if reliq.allow_eviction else ("memory",)
+    failures = (one for one in report.findings if one.level == "failure" and one.subject not in passed)
+    return [f"{one.subject}: {one.fact}. {one.meaning}" for one in failures]

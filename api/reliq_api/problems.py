@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.routing import compile_path
 
 from reliq.errors import (
+    DurabilityUnavailable,
     InvalidMessage,
     InvalidName,
     InvalidSetting,
@@ -20,6 +21,7 @@ from reliq.errors import (
     QueueFull,
     RedisUnavailable,
     ReliqError,
+    Unroutable,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -56,6 +58,8 @@ CODES = {
     "invalid_message": Kind(422, "The message cannot be sent"),
     "idempotency_mismatch": Kind(422, "The key was used for another request"),
     "batch_incomplete": Kind(422, "Some messages of the batch were refused"),
+    "unroutable": Kind(422, "No queue is bound for it"),
+    "durability_unavailable": Kind(422, "This Redis cannot be that sure"),
     "queue_full": Kind(429, "The queue is full", retry_after=1),
     "rate_limited": Kind(429, "Too many requests with this key"),
     "headers_too_large": Kind(431, "Too many or too large headers"),
@@ -74,6 +78,8 @@ _BY_ERROR: tuple[tuple[type[ReliqError], str, str], ...] = (
     (InvalidMessage, "invalid_message", ""),
     (InvalidSetting, "invalid_request", ""),
     (QueueFull, "queue_full", ""),
+    (DurabilityUnavailable, "durability_unavailable", ""),
+    (Unroutable, "unroutable", ""),
     (LeaseLost, "lease_lost", ""),
     (RedisUnavailable, "redis_unavailable", "Redis cannot be reached or refuses; nothing was changed."),
     (

@@ -18,7 +18,8 @@ _HEADER_BYTES = 32 * 1024
 _ONE_VALUE = frozenset(
     (
         b"authorization", b"content-type", b"content-encoding", b"content-length", b"idempotency-key", b"traceparent",
-        b"host", b"reliq-delay", b"reliq-ttl", b"reliq-id", b"reliq-dedup-key", b"reliq-window",
+        b"host", b"reliq-delay", b"reliq-ttl", b"reliq-id", b"reliq-dedup-key", b"reliq-window", b"reliq-key",
+        b"reliq-priority", b"reliq-durability",
     )
 )  # fmt: skip
 _BRACKETS = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')

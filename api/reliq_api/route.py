@@ -57,7 +57,7 @@ class RawCall(Call):
         endpoint = self.endpoint
 
         async def read(request: Request) -> Response:
-            response: Response = await endpoint(request.path_params["queue"], request)
+            response: Response = await endpoint(**request.path_params, request=request)
             return response
 
         return read

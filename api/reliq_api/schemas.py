@@ -52,11 +52,16 @@ class NewMessage(Request):
     window: Period | None = Field(None, description="How long `dedup_key` is remembered; default 10 minutes.")
     ttl: Period | None = Field(None, description="How long it may still be started; then it is a dead letter.")
     id: MessageId | None = Field(None, description="Default: a new UUIDv7.")
+    key: str | None = Field(
+        None, min_length=1, max_length=core.KEY_LARGEST, description="Messages with one key go one by one, in order."
+    )
+    priority: Literal["high", "normal", "low"] | None = Field(None, description="Default: normal.")
 
 
 class Enqueued(BaseModel):
     id: MessageId
     deduplicated: bool = Field(description="An earlier message stands for it: nothing was enqueued, the id is of that.")
+    conflict: bool = Field(default=False, description="There when true: that earlier message has another body.")
 
 
 class BatchResult(BaseModel):
@@ -64,6 +69,7 @@ class BatchResult(BaseModel):
 
     status: Literal["enqueued", "deduplicated", "refused"]
     id: MessageId | None = None
+    conflict: bool = Field(default=False, description="There when true: the earlier message has another body.")
     code: str | None = Field(
         None, description="Why it was refused: a code of the errors.", examples=["invalid_message"]
     )
@@ -183,6 +189,7 @@ class QueueConfig(BaseModel):
     """A queue's policy; null: no limit."""
 
     max_length: int | None
+    max_bytes: int | None
     max_deliveries: int
     dead_max_age: float | None
     dead_max_count: int | None
@@ -195,6 +202,12 @@ class ConfigChanges(Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"max_length": 100_000}]})
 
     max_length: Whole | None = Field(None, ge=1, le=10**12, description="Ready and delayed; above it: 429 queue_full.")
+    max_bytes: Whole | None = Field(
+        None,
+        ge=core.QUOTA_SMALLEST,
+        le=10**15,
+        description="Of Redis' memory, for what is ready and delayed; above it: 429 queue_full.",
+    )
     max_deliveries: Whole | None = Field(None, ge=1, le=10_000, description="Holders that may vanish with a message.")
     dead_max_age: float | None = Field(
         None, ge=1, le=core.DELAY_LONGEST, allow_inf_nan=False, description="Seconds a dead letter is kept."
@@ -210,6 +223,8 @@ class QueueStats(BaseModel):
     processing: int
     delayed: int
     dead: int
+    prepared: int = Field(description="Invisible until their producers decide.")
+    waiting: int = Field(description="Of the ready ones, those behind another message of their key.")
     oldest_ready_age: float = Field(description="Seconds.")
     consumers: int
     paused: bool
@@ -235,6 +250,48 @@ class PurgeRequest(Request):
 
 class Purged(BaseModel):
     removed: int
+
+
+# --- topics ----------------------------------------------------------------------------------------------------------
+
+# As paths can carry them: words that are not empty, without a slash, of characters that UTF-8 has. The library also
+# takes others.
+KEY = r"^[^\s./#*\ufffd]+(\.[^\s./#*\ufffd]+)*$"
+RoutingKey = Annotated[str, Field(pattern=KEY, max_length=255, examples=["order.created.eu"])]
+Pattern = Annotated[
+    str,
+    Field(
+        pattern=r"^([^\s./#*\ufffd]+|\*|#)(\.([^\s./#*\ufffd]+|\*|#))*$", max_length=255, examples=["order.created.*"]
+    ),
+]
+
+
+class Published(BaseModel):
+    queues: dict[str, MessageId] = Field(
+        description="The id of the message, by queue it is in.",
+        examples=[{"mailer": "019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"}],
+    )
+
+
+class TopicBinding(BaseModel):
+    queue: QueueName
+    pattern: str = Field(description="`*` is one word, `#` any number of words.", examples=["order.created.*"])
+
+
+class BindingChanged(TopicBinding):
+    changed: bool = Field(description="false: it was so before.")
+
+
+class TopicList(BaseModel):
+    bindings: list[TopicBinding]
+    alternate: str | None = Field(description="The queue that gets what no pattern matches; null: nobody does.")
+    unroutable: int = Field(description="How many messages no queue got.")
+
+
+class TopicMatch(BaseModel):
+    routing_key: str
+    queues: list[str] = Field(description="Those that the key has rights to see.", examples=[["mailer"]])
+    alternate: str | None = Field(description="The queue that gets it because no pattern matches.")
 
 
 # --- dead letters ----------------------------------------------------------------------------------------------------

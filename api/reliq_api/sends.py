@@ -22,8 +22,10 @@ class Sends:
         self._reliq = reliq
         self._queues: dict[str, QueueSends] = {}
 
-    async def send(self, queue: str, message: NewMessage) -> str:
-        """The id; raises as aio.Queue.send does."""
+    async def send(self, queue: str, message: NewMessage, durability: str | None = None) -> str:
+        """The id; raises as aio.Queue.send does. One that says how sure it is to be goes alone."""
+        if durability is not None:
+            return await self._reliq.queue(queue).send(message, durability=durability)
         sends = self._queues.get(queue)
         if sends is None:
             sends = self._queues[queue] = QueueSends(self._reliq.queue(queue))

@@ -61,14 +61,29 @@ def test_options_of_a_raw_body_come_in_headers(service, orders):
     headers = {"content-type": "text/plain", "reliq-delay": "90", "reliq-dedup-key": "k", "reliq-ttl": "1d"}
     address = f"/v1/queues/{orders.name}/messages"
     first = service.post(address, content=b"x", headers=headers)
-    second = service.post(address, content=b"y", headers=headers)
+    second = service.post(address, content=b"x", headers=headers)
     assert orders.stats().delayed == 1
     assert (second.status_code, second.json()) == (200, {"id": first.json()["id"], "deduplicated": True})
 
 
+def test_order_keys_and_priorities(service, post, orders):
+    post("messages", {"body": "first", "key": "ann"})
+    post("messages", {"body": "second", "key": "ann"})
+    headers = {"content-type": "text/plain", "reliq-key": "ann", "reliq-priority": "high"}
+    service.post(f"/v1/queues/{orders.name}/messages", content=b"third", headers=headers)
+    assert service.get(f"/v1/queues/{orders.name}").json()["waiting"] == 2
+    given = []
+    while messages := (lease := post("leases", {"limit": 10}).json())["messages"]:
+        given += [message["body"] for message in messages]
+        post(f"leases/{lease['lease']}/settle", {"ack": [message["id"] for message in messages]})
+    assert given == ["first", "second", "third"]
+    assert problem(post("messages", {"body": 1, "priority": "urgent"})) == (422, "invalid_message")
+    assert problem(post("messages", {"body": 1, "key": ""})) == (422, "invalid_message")
+
+
 def test_a_duplicate_answers_200_and_the_first_id(post, orders):
     first = post("messages", {"body": 1, "dedup_key": "k"})
-    second = post("messages", {"body": 2, "dedup_key": "k"})
+    second = post("messages", {"body": 1, "dedup_key": "k"})
     assert (first.status_code, second.status_code) == (201, 200)
     assert second.json() == {"id": first.json()["id"], "deduplicated": True}
     assert orders.stats().ready == 1

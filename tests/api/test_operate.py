@@ -36,7 +36,8 @@ def test_the_numbers_of_a_queue_and_its_policy(call, service, orders):
     assert (answer["queue"], answer["ready"], answer["delayed"], answer["dead"]) == (orders.name, 2, 1, 0)
     assert answer["counters"] == {"enqueued": 3}
     assert answer["config"] == {
-        "max_length": None, "max_deliveries": 5, "dead_max_age": None, "dead_max_count": None, "paused": False,
+        "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": None,
+        "dead_max_count": None, "paused": False,
     }  # fmt: skip
     (listed,) = service.get("/v1/queues").json()["queues"]
     assert listed == {name: value for name, value in answer.items() if name != "config"} | {
@@ -52,7 +53,8 @@ def test_the_dashboard_is_at_the_root(service):
 def test_the_policy_is_changed_field_by_field(call, orders):
     assert call("PATCH", body={"max_length": 7, "dead_max_age": 60}).json()["max_length"] == 7
     assert call("PATCH", body={"max_length": None}).json() == {
-        "max_length": None, "max_deliveries": 5, "dead_max_age": 60, "dead_max_count": None, "paused": False,
+        "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": 60,
+        "dead_max_count": None, "paused": False,
     }  # fmt: skip
     assert orders.config().dead_max_age == 60
 
@@ -63,6 +65,8 @@ def test_the_policy_is_changed_field_by_field(call, orders):
         {"max_length": 0},
         {"max_length": "7"},
         {"max_length": 1.5},
+        {"max_bytes": 1000},
+        {"max_bytes": "1MiB"},
         {"max_deliveries": 10**6},
         {"paused": True},
         {"x": 1},

@@ -72,6 +72,17 @@ def test_a_full_queue_is_429_and_consumers_go_on(post, orders):
     assert post("messages", {"body": 2}).status_code == 201
 
 
+def test_a_queue_with_its_bytes_is_429_and_consumers_go_on(post, service, orders):
+    assert service.patch(f"/v1/queues/{orders.name}", json={"max_bytes": 1 << 20}).json()["max_bytes"] == 1 << 20
+    answers = [post("messages", {"body": "x" * 250_000}) for _ in range(5)]
+    assert [answer.status_code for answer in answers[:4]] == [201] * 4
+    assert problem(answers[4]) == (429, "queue_full")
+    assert f"of at most {1 << 20} bytes" in answers[4].json()["detail"]
+    lease = post("leases").json()
+    post(f"leases/{lease['lease']}/settle", {"ack": [lease["messages"][0]["id"]]})
+    assert post("messages", {"body": "x" * 250_000}).status_code == 201
+
+
 def used_memory(app):
     return int(dict_of(app.store.call(command("INFO", "memory")))["used_memory"])
 

@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter, Request
 
-from reliq.errors import ReliqError
+from reliq.errors import RedisUnsuitable, ReliqError
 from reliq_api import schemas
 from reliq_api.docs import failures
-from reliq_api.pressure import suitable
+from reliq_api.pressure import hindrances
 from reliq_api.problems import Problem
 
 router = APIRouter(tags=["health"])
@@ -18,7 +18,7 @@ async def healthz() -> schemas.Health:
 
 @router.get(
     "/readyz",
-    summary="Redis is there, a master, and will not evict queues",
+    summary="Redis is there, and nothing of what `reliq doctor` calls a failure forbids to keep queues in it",
     response_model=schemas.Health,
     responses={503: failures("not_ready")[503]},
 )
@@ -26,8 +26,13 @@ async def readyz(request: Request) -> schemas.Health:
     state = request.app.state
     if state.polls.draining:
         raise Problem("not_ready", "the service is stopping")
+    store = state.reliq.store
     try:
-        await state.reliq.store.run(suitable(state.reliq), timeout=0)
+        found = await store.run(hindrances(state.reliq), timeout=0)
+    except RedisUnsuitable as error:
+        raise Problem("not_ready", str(error).replace(f" at {store.where}", "")) from None
     except ReliqError as error:
         raise Problem("not_ready", f"Redis cannot be used: {type(error).__name__}") from None
+    if found:
+        raise Problem("not_ready", " ".join(found))
     return schemas.Health(status="ready")

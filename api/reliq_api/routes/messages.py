@@ -6,26 +6,21 @@ from reliq.errors import ReliqError
 from reliq.message import NewMessage
 from reliq_api import schemas
 from reliq_api.batch import STREAM_LARGEST, Batch, reader_of
-from reliq_api.bodies import encode
-from reliq_api.cloudevents import EVENT, EVENTS
+from reliq_api.bodies import conflict, encode
+from reliq_api.cloudevents import EVENT, EVENTS, SCHEMA
 from reliq_api.docs import body_of, failures, header
 from reliq_api.idempotency import OnlyOnce, fingerprint, key_of, note
-from reliq_api.inbound import JSON, check_size, read_message, trace
+from reliq_api.inbound import DURABILITY, JSON, check_size, durability_of, read_message, trace
 from reliq_api.problems import Problem
 from reliq_api.requests import fields
 from reliq_api.route import RawCall, call_router, needs
 
 router = call_router("messages", RawCall)
 
-_TEXT = {"type": "string", "minLength": 1}
-_EVENT = {
-    "type": "object",
-    "description": "A CloudEvent, version 1.0.",
-    "required": ["specversion", "id", "source", "type"],
-    "properties": {"specversion": {"const": "1.0"}, "id": _TEXT, "source": _TEXT, "type": _TEXT, "data": {}},
-    "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
-}
-_PRODUCER_ERRORS = ("queue_full", "memory_pressure", "body_too_large", "unsupported_media_type", "outcome_unknown")
+_PRODUCER_ERRORS = (
+    "queue_full", "memory_pressure", "body_too_large", "unsupported_media_type", "outcome_unknown",
+    "durability_unavailable",
+)  # fmt: skip
 
 
 @router.post(
@@ -47,16 +42,18 @@ _PRODUCER_ERRORS = ("queue_full", "memory_pressure", "body_too_large", "unsuppor
                 maxLength=255,
                 pattern="^[!#-~]+$",
             ),
+            DURABILITY,
             header("traceparent", "Kept as a header of the message, with `tracestate`."),
         ],
-        requestBody=body_of({JSON: schemas.NewMessage, EVENT: _EVENT, "application/octet-stream": None}),
+        requestBody=body_of({JSON: schemas.NewMessage, EVENT: SCHEMA, "application/octet-stream": None}),
     ),
 )
 async def enqueue(queue: schemas.QueueName, request: Request) -> Response:
     """JSON as described, a CloudEvent in either mode, or a body of any other content type, kept byte for byte.
 
     What is not JSON takes its options from headers: Reliq-Delay, Reliq-Ttl, Reliq-Id, Reliq-Dedup-Key, Reliq-Window,
-    and Reliq-Header-NAME for headers of the message. 503: not enqueued. 504: it may be; repeat it with its key.
+    Reliq-Key, Reliq-Priority, and Reliq-Header-NAME for headers of the message. With Reliq-Durability any of them is
+    answered only when it is that sure. 503: not enqueued. 504: it may be; repeat it with its key.
     """
     message = await read_message(request)
     check_size(message, request.app.state.settings.max_body)
@@ -69,8 +66,9 @@ async def enqueue(queue: schemas.QueueName, request: Request) -> Response:
 async def _send(queue: str, request: Request, message: NewMessage) -> tuple[int, bytes]:
     state = request.app.state
     await state.pressure.check()
-    identity = await state.sends.send(queue, message)
-    return 200 if message.duplicate else 201, encode({"id": identity, "deduplicated": message.duplicate})
+    identity = await state.sends.send(queue, message, durability_of(request))
+    answer = {"id": identity, "deduplicated": message.duplicate, **conflict(message)}
+    return 200 if message.duplicate else 201, encode(answer)
 
 
 async def _enqueue_once(queue: str, request: Request, message: NewMessage, key: str) -> Response:
@@ -102,11 +100,12 @@ def _answer(status: int, content: bytes) -> Response:
     openapi_extra=needs(
         "enqueue",
         **{"x-largest": STREAM_LARGEST},
+        parameters=[DURABILITY],
         requestBody=body_of(
             {
                 JSON: {"type": "array", "items": {"$ref": "#/components/schemas/NewMessage"}},
                 "application/x-ndjson": {"type": "string", "description": "One JSON object a line"},
-                EVENTS: {"type": "array", "items": _EVENT},
+                EVENTS: {"type": "array", "items": SCHEMA},
             }
         ),
     ),
@@ -121,7 +120,8 @@ async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
         raise Problem("invalid_header", "a batch takes no Idempotency-Key: give its messages a dedup_key")
     state = request.app.state
     read, chunks = reader_of(request)
-    batch = Batch(state.reliq.queue(queue), state.pressure, state.settings, read, trace(fields(request)))
+    queued = state.reliq.queue(queue)
+    batch = Batch(queued, state.pressure, state.settings, read, trace(fields(request)), durability_of(request))
     async for texts in chunks:
         await batch.add(texts)
     await batch.flush()

@@ -1,0 +1,164 @@
+"""Topics: publish to every queue that is bound; list, make and end bindings."""
+
+import re
+
+from fastapi import Request, Response
+
+from reliq import aio
+from reliq.topics import read_routes
+from reliq_api import cloudevents, schemas
+from reliq_api.auth import Access
+from reliq_api.bodies import encode
+from reliq_api.docs import body_of, failures, header
+from reliq_api.inbound import DURABILITY, JSON, check_size, durability_of, media_type, read_message
+from reliq_api.problems import Problem
+from reliq_api.requests import fields
+from reliq_api.route import RawCall, call_router, needs
+
+router = call_router("topics")
+publishing = call_router("topics", RawCall)
+
+_KEY = re.compile(schemas.KEY)
+_CHANGE = failures("invalid_name")
+
+
+@publishing.post(
+    "/topics/{routing_key}/messages",
+    summary="Publish a message",
+    status_code=201,
+    response_model=schemas.Published,
+    responses={
+        200: {"model": schemas.Published, "description": "No queue is bound for it: nobody got it"},
+        **failures(
+            "invalid_name", "invalid_json", "queue_full", "memory_pressure", "body_too_large",
+            "unsupported_media_type", "unroutable", "outcome_unknown", "durability_unavailable",
+        ),
+    },
+    openapi_extra=needs(
+        "enqueue",
+        parameters=[
+            {
+                "name": "mandatory",
+                "in": "query",
+                "required": False,
+                "description": "Whether it is an error (422 unroutable) when no pattern matches.",
+                "schema": {"type": "string", "enum": ["true", "false"], "default": "false"},
+            },
+            DURABILITY,
+            header("traceparent", "Kept as a header of the message, with `tracestate`."),
+        ],
+        requestBody=body_of(
+            {JSON: schemas.NewMessage, cloudevents.EVENT: cloudevents.SCHEMA, "application/octet-stream": None}
+        ),
+    ),
+)  # fmt: skip
+async def publish(routing_key: schemas.RoutingKey, request: Request) -> Response:
+    """A copy for every queue with a pattern that matches, in one atomic step: all of them or none.
+
+    The body as in an enqueue, but without a deduplication key. 504: all may have it, or none.
+    """
+    if _KEY.fullmatch(routing_key) is None:
+        raise Problem("invalid_name", "a routing key is words with dots in between, such as order.created.eu")
+    if "idempotency-key" in fields(request):
+        raise Problem("invalid_header", "publishing takes no Idempotency-Key: each queue would have its own")
+    mandatory = _flag(request, "mandatory")
+    message = await read_message(request)
+    if media_type(request) == cloudevents.EVENT or cloudevents.is_binary(fields(request)):
+        message.dedup_key = None  # an event brings one along, unasked
+    state = request.app.state
+    check_size(message, state.settings.max_body)
+    await state.pressure.check()
+    await _check_reach(state.reliq, request.state.access, routing_key)
+    sure = durability_of(request)
+    queues = await state.reliq.publish(routing_key, message, mandatory=mandatory, durability=sure)
+    return Response(encode({"queues": queues}), 201 if queues else 200, media_type=JSON)
+
+
+def _flag(request: Request, name: str) -> bool:
+    values = request.query_params.getlist(name) or ["false"]
+    if len(values) > 1 or values[0] not in ("true", "false"):
+        raise Problem("invalid_request", f"{name} is true or false, given once")
+    return values[0] == "true"
+
+
+async def _check_reach(reliq: aio.Reliq, access: Access, routing_key: str) -> None:
+    """Refuse a key that may not enqueue everywhere where this goes. Which queue that is, is not told."""
+    if access.covers_all:
+        return
+    routes, alternate = await reliq.store.run(read_routes())
+    queues = routes.match(routing_key) or (alternate,)
+    if not all(queue is None or access.may("enqueue", queue) for queue in queues):
+        raise Problem("forbidden", "it would reach a queue that the key has no right to; nothing was enqueued")
+
+
+@router.get(
+    "/topics",
+    summary="All bindings",
+    response_model=schemas.TopicList,
+    responses=failures(),
+    openapi_extra=needs("metrics"),
+)
+async def list_bindings(request: Request) -> schemas.TopicList:
+    """Those of queues that the key has rights to."""
+    reliq: aio.Reliq = request.app.state.reliq
+    access: Access = request.state.access
+    stats = await reliq.topics.stats()
+    return schemas.TopicList(
+        bindings=[
+            schemas.TopicBinding(queue=one.queue, pattern=one.pattern)
+            for one in await reliq.topics.list()
+            if access.may_see(one.queue)
+        ],
+        alternate=_shown(access, stats.alternate),
+        unroutable=stats.unroutable,
+    )
+
+
+def _shown(access: Access, queue: str | None) -> str | None:
+    return queue if queue is not None and access.may_see(queue) else None
+
+
+@router.get(
+    "/topics/{routing_key}",
+    summary="Which queues would get it",
+    response_model=schemas.TopicMatch,
+    responses=failures("invalid_name"),
+    openapi_extra=needs("metrics"),
+)
+async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.TopicMatch:
+    """Nothing is sent."""
+    reliq: aio.Reliq = request.app.state.reliq
+    access: Access = request.state.access
+    routes, alternate = await reliq.store.run(read_routes())
+    queues = routes.match(routing_key)
+    return schemas.TopicMatch(
+        routing_key=routing_key,
+        queues=[queue for queue in queues if access.may_see(queue)],
+        alternate=None if queues else _shown(access, alternate),
+    )
+
+
+@router.put(
+    "/queues/{queue}/bindings/{pattern}",
+    summary="Bind a queue to a pattern",
+    response_model=schemas.BindingChanged,
+    responses=_CHANGE,
+    openapi_extra=needs("operate"),
+)
+async def bind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
+    """From now on it gets what is published under a key that matches. `#` in an address is written %23."""
+    changed = await request.app.state.reliq.subscribe(queue, pattern)
+    return schemas.BindingChanged(queue=queue, pattern=pattern, changed=changed)
+
+
+@router.delete(
+    "/queues/{queue}/bindings/{pattern}",
+    summary="End a binding",
+    response_model=schemas.BindingChanged,
+    responses=_CHANGE,
+    openapi_extra=needs("operate"),
+)
+async def unbind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
+    """What the queue has got, it keeps. Other processes know of it within half a second."""
+    changed = await request.app.state.reliq.unsubscribe(queue, pattern)
+    return schemas.BindingChanged(queue=queue, pattern=pattern, changed=changed)
