@@ -13,6 +13,7 @@ from reliq.errors import InvalidName
 QUEUES = "reliq:queues"  #: set of every queue's name
 API_KEYS = "reliq:api:keys"  #: hash: id of an API key -> what it allows, and a hash of its secret
 TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
+ALLOWANCE = "reliq:api:allowance:"  #: and the id of an API key: when its allowance will be full again
 LEADER = "reliq:monitor:leader"  #: the monitor whose turn it is; only saves work, any number of them is correct
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, Generic, Literal, TypeVar
 
-from reliq.keys import QUEUES, TOPICS, JobKeys, QueueKeys, is_name
+from reliq.keys import ALLOWANCE, QUEUES, TOPICS, JobKeys, QueueKeys, is_name
 
 T = TypeVar("T")
 
@@ -511,6 +511,11 @@ def server_time() -> Op[int]:
 
 def read_hash(key: str) -> Op[dict[str, str]]:
     return Op(("HGETALL", key), _read_hash)
+
+
+def allow(key: str, rate: float, wanted: int) -> Op[tuple[int, int]]:
+    """Answers how many of those wanted an API key may do now, and, where that is none, in how many ms one."""
+    return _script("allow", (ALLOWANCE + key,), (rate, wanted), tuple)
 
 
 def server_setting(name: str) -> Op[dict[str, str]]:

@@ -3,7 +3,6 @@
 import base64
 import binascii
 import ipaddress
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -12,6 +11,7 @@ from fastapi import Request
 
 from reliq import aio
 from reliq.keys import check_name
+from reliq_api.allowance import Allowance
 from reliq_api.keyring import ApiKey, judged, read_all
 from reliq_api.problems import Problem
 from reliq_api.refreshed import Refreshed
@@ -50,7 +50,8 @@ class Guard:
 
     def __init__(self, reliq: aio.Reliq) -> None:
         self._keys = Refreshed(lambda: reliq.store.run(read_all()), _KEYS_EVERY)
-        self._buckets: dict[str, Bucket] = {}
+        self._store = reliq.store
+        self._allowances: dict[str, Allowance] = {}
 
     async def admit(self, request: Request, scope: Scope) -> Access:
         """Who it is; raises Problem unless they may do this, to the queue in the path if there is one."""
@@ -84,29 +85,8 @@ class Guard:
             raise problem
         identity, key = found
         if key.rate and request.scope["path"].rpartition("/")[2] not in _UNLIMITED:
-            self._buckets.setdefault(identity, Bucket()).take(key.rate)
+            await self._allowances.setdefault(identity, Allowance()).take(self._store, identity, key.rate)
         return Access(identity, key)
-
-
-class Bucket:
-    """A second's worth of requests, refilled as time goes by."""
-
-    __slots__ = ("_at", "_level")
-
-    def __init__(self) -> None:
-        self._level = 1.0
-        self._at = float("-inf")
-
-    def take(self, rate: float) -> None:
-        """Raise Problem when there are more than `rate` a second."""
-        now = time.monotonic()
-        most = max(1.0, rate)
-        self._level = min(most, self._level + (now - self._at) * rate)
-        self._at = now
-        if self._level < 1.0:
-            wait = (1.0 - self._level) / rate
-            raise Problem("rate_limited", f"the key allows {rate:g} requests a second", retry_after=int(wait) + 1)
-        self._level -= 1.0
 
 
 def _credentials(request: Request) -> str | None:

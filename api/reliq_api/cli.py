@@ -47,7 +47,7 @@ def add_to(commands: Any, command: Add) -> None:
         help="for which queues, e.g. 'orders*'",
     )
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
-    one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests a second and process")
+    one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests a second")
     command(keys, "list", list_keys, "the API keys, without their secrets", json_too=True)
     one = command(keys, "revoke", revoke, "end an API key, within two seconds", json_too=True)
     one.add_argument("id", help="its id, the part before the dot")

@@ -30,7 +30,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...]  #: patterns of queue names; `*` stands for any text
     created_at: int  #: ms since the epoch, the Redis server's clock
     expires_at: int = 0  #: as above; 0 = never
-    rate: float = 0.0  #: requests a second in one process of the service; 0 = not limited
+    rate: float = 0.0  #: requests a second over all processes of the service; 0 = not limited
 
     def expired(self, now: int) -> bool:
         return 0 < self.expires_at <= now

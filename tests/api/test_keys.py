@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 
+from reliq import ops
 from reliq.errors import InvalidSetting
 from reliq.ops import command
 from reliq_api import keyring
@@ -176,13 +179,43 @@ def test_keys_that_cannot_be_made(app, name, scopes, queues, expires, rate):
 
 
 def test_a_key_has_a_rate_that_acks_are_free_of(guarded, make, app):
-    key = bearer(make("enqueue", "consume", rate=3))
-    answers = [guarded.post("/v1/queues/orders/messages", json={"body": 1}, headers=key) for _ in range(5)]
-    assert [answer.status_code for answer in answers[:3]] == [201] * 3
-    assert problem(answers[4]) == (429, "rate_limited")
+    key = bearer(make("enqueue", "consume", rate=0.001))
+    answers = [guarded.post("/v1/queues/orders/messages", json={"body": 1}, headers=key) for _ in range(3)]
+    assert answers[0].status_code == 201
+    assert problem(answers[1]) == problem(answers[2]) == (429, "rate_limited")
+    assert 900 < int(answers[2].headers["retry-after"]) <= 1001
     settle = "/v1/queues/orders/leases/h0123456789abcdef0123/settle"
     answers = [guarded.post(settle, json={"ack": ["x"]}, headers=key) for _ in range(20)]
     assert {answer.status_code for answer in answers} == {200}
+
+
+def test_a_rate_holds_over_all_processes(guarded, make, url, app):
+    """Both are asked as fast as they answer: they let through what flows in meanwhile, and a second's worth."""
+    rate = 20
+    key = bearer(make("metrics", rate=rate))
+    with serving(url) as other, ThreadPoolExecutor() as pool:
+        started = time.monotonic()
+        asked = pool.map(
+            lambda one: [one.get("/v1/queues", headers=key).status_code for _ in range(150)], [guarded, other]
+        )
+        codes = [code for one in asked for code in one]
+        seconds = time.monotonic() - started
+    assert set(codes) == {200, 429}
+    assert rate / 2 < codes.count(200) <= rate * (1 + seconds) + 1
+    assert app.store.call(command("PTTL", f"reliq:api:allowance:{key['authorization'][7:19]}")) > 0
+
+
+def test_what_is_allowed_flows_in_again(app):
+    def allow(rate, wanted):
+        return app.store.call(ops.allow("k", rate, wanted))
+
+    assert allow(0.001, 5) == (1, 0)
+    taken, wait = allow(0.001, 1)
+    assert taken == 0
+    assert 900_000 < wait <= 1_000_000
+    assert app.store.call(ops.allow("other", 1e6, 100_000)) == (100_000, 0)
+    eventually(lambda: app.store.call(ops.allow("slow", 20, 20))[0] == 20)
+    eventually(lambda: app.store.call(ops.allow("slow", 20, 20))[0] == 1)
 
 
 # --- without keys ----------------------------------------------------------------------------------------------------
