@@ -22,6 +22,7 @@ def reading(queue="orders", ready=0, counters=None, **others):
         "processing": 0,
         "delayed": 0,
         "dead": 0,
+        "waiting": 0,
         "oldest_ready_age": 0.0,
         "consumers": 0,
         "paused": False,
