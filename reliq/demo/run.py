@@ -1,29 +1,26 @@
 """The demo: every file of Python's own standard library, two workers, one killed and one paused half way."""
 
 import contextlib
-import os
-import signal
 import sqlite3
-import subprocess
 import sys
 import sysconfig
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reliq.app import Reliq
 from reliq.demo import by_http, by_spark
 from reliq.demo.app import QUEUE, RESULTS, count
+from reliq.demo.processes import WorkerProcess, stop_all, terminated_as_interrupted
 from reliq.embedded import EmbeddedRedis
-from reliq.keys import QueueKeys, new_owner
+from reliq.keys import QueueKeys
 from reliq.message import Message
 from reliq.ops import command
 from reliq.progress import Progress
-from reliq.worker.supervisor import OWNER
 from reliq_monitor import MonitorThread
 
 LEASE = 2.0
@@ -42,32 +39,6 @@ class Faults:
     paused_held: int = 0
     returned: float | None = None  #: seconds from the kill until what the killed worker held was ready again
     recovery: float | None = None  #: seconds from the kill until a message of the killed worker ran elsewhere
-
-
-class WorkerProcess:
-    """A `reliq worker` as a process, under an id of our choice."""
-
-    def __init__(self, url: str, results: Path, log: Path) -> None:
-        self.owner = new_owner()
-        environment = {**os.environ, "RELIQ_URL": url, RESULTS: str(results), OWNER: self.owner}
-        arguments = ["worker", "reliq.demo.app:app", "--lease", str(LEASE), "--no-monitor", "--quiet"]
-        self.process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "reliq", *arguments],
-            env=environment, stdin=subprocess.PIPE, stderr=log.open("ab"), start_new_session=True,
-        )  # fmt: skip
-
-    def stop(self) -> None:
-        """End it, however it is."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.terminate()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        if self.process.stdin is not None:
-            self.process.stdin.close()
 
 
 def run(url: str | None, files: int = 0) -> int:
@@ -109,7 +80,7 @@ class _Demo:
         monitor.start()
         everything.callback(monitor.stop)
         everything.callback(self._stop_workers)
-        everything.enter_context(_terminated_as_interrupted())
+        everything.enter_context(terminated_as_interrupted())
         print(f"{len(self._paths)} Python files of {sysconfig.get_path('stdlib')}, on {self._app.store.where}")
         ids = self._send()
         started = time.monotonic()
@@ -136,11 +107,12 @@ class _Demo:
         return self._queue.send_many([{"path": str(path)} for path in paths])
 
     def _start_worker(self) -> None:
-        self._workers.append(WorkerProcess(self._app.url, self._results, self._results.with_name("workers.log")))
+        log, options = self._results.with_name("workers.log"), ("--lease", str(LEASE), "--no-monitor")
+        environment = {RESULTS: str(self._results)}
+        self._workers.append(WorkerProcess(self._app.url, "reliq.demo.app:app", log, *options, **environment))
 
     def _stop_workers(self) -> None:
-        for worker in self._workers:
-            worker.stop()
+        stop_all(self._workers)
 
     def _watch(self, total: int) -> None:
         """Until all are handled: draw the bar, and do harm half way."""
@@ -161,8 +133,7 @@ class _Demo:
     def _harm(self) -> None:
         """Kill one worker with SIGKILL; then pause the other past its lease, and continue it."""
         victim, other = self._workers
-        victim.process.kill()
-        victim.process.wait()
+        victim.kill()
         killed_at = time.time()
         held = self._held(victim)
         self._faults.killed_held = len(held)
@@ -170,11 +141,11 @@ class _Demo:
         self._start_worker()
         self._faults.returned = self._wait_until_returned(victim, killed_at)
         self._faults.recovery = self._wait_until_run(held, killed_at)
-        other.process.send_signal(signal.SIGSTOP)
+        other.pause()
         self._faults.paused_held = len(self._held(other))
         self._say(f"paused the other past its lease while it held {self._faults.paused_held} messages")
         time.sleep(LEASE + 1.0)
-        other.process.send_signal(signal.SIGCONT)
+        other.go_on()
         self._say("continued it")
 
     def _say(self, text: str) -> None:
@@ -236,17 +207,3 @@ class _Demo:
         print("\n  FAILED: the numbers do not agree. The workers said:")
         print(self._results.with_name("workers.log").read_text(errors="replace")[-4000:])
         return 1
-
-
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM unwinds as Ctrl-C does, so that everything that was started is stopped."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -28,7 +28,7 @@ class Presence:
         self._queues = [QueueKeys(queue) for queue in patterns]
         self._bindings = [f"{queue} {pattern}" for queue, pattern in patterns.items()]
         self._outage = Outage(log, "broadcasts")
-        self.every = _EVERY if patterns else None  #: seconds between two calls of `keep`
+        self.every = _EVERY  #: seconds between two calls of `keep`
 
     def keep(self) -> None:
         """Be there, or be there again."""

@@ -129,6 +129,7 @@ class Worker:
             thread.start()
         log.info("started worker=%s queues=%s", self._owner, ",".join(loop.handler.queue for loop in self._loops))
         while not self._stops:
+            # Never for ever: a signal that the system gave to another thread is seen when this one wakes.
             self._wake.wait(self._presence.every)
             self._wake.clear()
             self._presence.keep()

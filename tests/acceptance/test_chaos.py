@@ -2,8 +2,6 @@
 
 import os
 import random
-import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -13,8 +11,8 @@ import pytest
 
 import reliq
 from reliq import ops
-from reliq.keys import QueueKeys, new_owner
-from reliq.worker.supervisor import OWNER
+from reliq.demo.processes import WorkerProcess, stop_all
+from reliq.keys import QueueKeys
 from tests.workers import ROOT, eventually
 
 KEYS = QueueKeys("q")
@@ -26,66 +24,41 @@ class Workers:
 
     def __init__(self, app: reliq.Reliq, history: Path) -> None:
         self._app = app
-        self._environment = {
-            **os.environ,
-            "RELIQ_URL": app.url,
-            "CHAOS_HISTORY": str(history),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "monitor")]),
-        }
-        self.running: list[tuple[subprocess.Popen[bytes], str]] = []
+        self._history = history
+        self.running: list[WorkerProcess] = []
         self.held_by_victims = 0
 
     def start(self) -> None:
-        owner = new_owner()
-        command = [
-            sys.executable,
-            "-m",
-            "reliq",
-            "worker",
-            "tests.acceptance.chaos_app",
-            "--lease",
-            str(LEASE),
-            "--quiet",
-        ]
-        environment = {**self._environment, OWNER: owner}
-        child = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, start_new_session=True)
-        self.running.append((child, owner))
+        paths = os.pathsep.join(str(ROOT / folder) for folder in ("", "monitor", "api"))
+        environment = {"CHAOS_HISTORY": str(self._history), "PYTHONPATH": paths}
+        log = self._history.with_name("workers.log")
+        options = ("--lease", str(LEASE))
+        self.running.append(WorkerProcess(self._app.url, "tests.acceptance.chaos_app", log, *options, **environment))
 
     def kill_one(self) -> None:
-        child, owner = self.running.pop(random.randrange(len(self.running)))
-        child.kill()
-        child.wait()
-        child.stdin.close()
-        self._count(owner)
+        worker = self.running.pop(random.randrange(len(self.running)))
+        worker.kill()
+        self._count(worker.owner)
 
-    def pause_one(self) -> subprocess.Popen[bytes]:
-        child, owner = self.running[0]
-        child.send_signal(signal.SIGSTOP)
-        self._count(owner)
-        return child
+    def pause_one(self) -> WorkerProcess:
+        worker = self.running[0]
+        worker.pause()
+        self._count(worker.owner)
+        return worker
 
     def _count(self, owner: str) -> None:
         lists = [KEYS.processing(life) for life in (owner, *(f"{owner}.{number}" for number in range(1, 5)))]
         self.held_by_victims += sum(self._app.store.call([ops.command("LLEN", key) for key in lists]))
 
     def stop(self) -> None:
-        for child, _ in self.running:
-            child.send_signal(signal.SIGCONT)
-            child.send_signal(signal.SIGTERM)
-        for child, _ in self.running:
-            child.wait(30)
-            child.stdin.close()
+        stop_all(self.running)
 
 
 @pytest.fixture
 def workers(app, tmp_path):
     workers = Workers(app, tmp_path / "history")
     yield workers
-    for child, _ in workers.running:
-        if child.poll() is None:
-            child.kill()
-            child.wait()
-            child.stdin.close()
+    workers.stop()
 
 
 def test_ten_thousand_messages_survive_kills_and_a_pause(app, workers, tmp_path):
@@ -105,7 +78,7 @@ def test_ten_thousand_messages_survive_kills_and_a_pause(app, workers, tmp_path)
             paused = workers.pause_one()
             eventually(lambda: queue.stats().counters.get("reclaimed", 0) > 0)
             time.sleep(LEASE + 1)
-            paused.send_signal(signal.SIGCONT)
+            paused.go_on()
     eventually(lambda: queue.stats().counters.get("acked", 0) == len(ids), timeout=120)
     workers.stop()
 
