@@ -301,7 +301,7 @@ class Filter(Request):
     """Which dead letters; all that is given must hold."""
 
     ids: list[MessageId] | None = Field(None, min_length=1, max_length=core.BATCH_LARGEST)
-    reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode"] | None = None
+    reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided"] | None = None
     error_class: str | None = Field(None, max_length=200, description="Of the last error, with or without its module.")
     older_than: Period | None = Field(None, description="Dead for longer.")
     newer_than: Period | None = Field(None, description="Dead for less.")

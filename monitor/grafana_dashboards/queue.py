@@ -44,7 +44,8 @@ FLOW = (
     Lines(
         "Died, by reason",
         "Messages a second. max_failures: its handler failed too often; max_deliveries: it killed its workers; "
-        "expired: it was not started in time; rejected: its handler gave up; decode: it is no message.",
+        "expired: it was not started in time; rejected: its handler gave up; decode: it is no message; "
+        "undecided: prepared, and never committed.",
         {"{{reason}}": rate("reliq_messages_dead_lettered", by="reason")},
         unit="ops",
         width=12,

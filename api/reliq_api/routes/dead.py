@@ -31,7 +31,7 @@ async def list_dead(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
     after: Annotated[str | None, Query(max_length=64, description="`next` of the page before.")] = None,
-    reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode"] | None = None,
+    reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided"] | None = None,
     error_class: Annotated[str | None, Query(max_length=200)] = None,
 ) -> schemas.DeadLetterPage:
     found = await existing(request, queue)
