@@ -55,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # what a generated client calls it
     )
     app.state.settings = settings
     app.include_router(topics.publishing)

@@ -5,12 +5,13 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from reliq_api import schemas
+from reliq_api import cloudevents, schemas
 from reliq_api.problems import CODES, MEDIA_TYPE
 
 _EVERYWHERE = ("invalid_header", "unauthorized", "forbidden", "queue_not_found", "invalid_request", "rate_limited",
                "headers_too_large", "internal_error", "redis_unavailable", "request_timeout")  # fmt: skip
 _REF = "#/components/schemas/"
+EVENT = {"$ref": _REF + "CloudEvent"}
 
 
 def failures(*codes: str) -> dict[int | str, dict[str, Any]]:
@@ -65,6 +66,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=_REF + "{model}")
         known.update(schema.pop("$defs", {}))
         known[model.__name__] = schema
+    known["CloudEvent"] = cloudevents.SCHEMA
     for unused in ("HTTPValidationError", "ValidationError"):
         known.pop(unused, None)
     components["securitySchemes"] = {

@@ -31,6 +31,8 @@ def serving(url: str, **settings: Any) -> Iterator[httpx.Client]:
         eventually(lambda: server.started or not thread.is_alive())
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+                # FastAPI builds its routes at the first request, which two services in one process must not do at once.
+                client.get("/nothing")
                 yield client
         finally:
             server.should_exit = True

@@ -4,11 +4,10 @@ from fastapi import Request, Response
 
 from reliq.errors import ReliqError
 from reliq.message import NewMessage
-from reliq_api import schemas
+from reliq_api import cloudevents, schemas
 from reliq_api.batch import STREAM_LARGEST, Batch, reader_of
 from reliq_api.bodies import conflict, encode
-from reliq_api.cloudevents import EVENT, EVENTS, SCHEMA
-from reliq_api.docs import body_of, failures, header
+from reliq_api.docs import EVENT, body_of, failures, header
 from reliq_api.idempotency import OnlyOnce, fingerprint, key_of, note
 from reliq_api.inbound import DURABILITY, JSON, check_size, durability_of, read_message, trace
 from reliq_api.problems import Problem
@@ -45,7 +44,7 @@ _PRODUCER_ERRORS = (
             DURABILITY,
             header("traceparent", "Kept as a header of the message, with `tracestate`."),
         ],
-        requestBody=body_of({JSON: schemas.NewMessage, EVENT: SCHEMA, "application/octet-stream": None}),
+        requestBody=body_of({JSON: schemas.NewMessage, cloudevents.EVENT: EVENT, "application/octet-stream": None}),
     ),
 )
 async def enqueue(queue: schemas.QueueName, request: Request) -> Response:
@@ -105,7 +104,7 @@ def _answer(status: int, content: bytes) -> Response:
             {
                 JSON: {"type": "array", "items": {"$ref": "#/components/schemas/NewMessage"}},
                 "application/x-ndjson": {"type": "string", "description": "One JSON object a line"},
-                EVENTS: {"type": "array", "items": SCHEMA},
+                cloudevents.EVENTS: {"type": "array", "items": EVENT},
             }
         ),
     ),

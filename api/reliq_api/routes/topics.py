@@ -9,7 +9,7 @@ from reliq.topics import read_routes
 from reliq_api import cloudevents, schemas
 from reliq_api.auth import Access
 from reliq_api.bodies import encode
-from reliq_api.docs import body_of, failures, header
+from reliq_api.docs import EVENT, body_of, failures, header
 from reliq_api.inbound import DURABILITY, JSON, check_size, durability_of, media_type, read_message
 from reliq_api.problems import Problem
 from reliq_api.requests import fields
@@ -42,13 +42,13 @@ _CHANGE = failures("invalid_name")
                 "in": "query",
                 "required": False,
                 "description": "Whether it is an error (422 unroutable) when no pattern matches.",
-                "schema": {"type": "string", "enum": ["true", "false"], "default": "false"},
+                "schema": {"type": "boolean", "default": False},
             },
             DURABILITY,
             header("traceparent", "Kept as a header of the message, with `tracestate`."),
         ],
         requestBody=body_of(
-            {JSON: schemas.NewMessage, cloudevents.EVENT: cloudevents.SCHEMA, "application/octet-stream": None}
+            {JSON: schemas.NewMessage, cloudevents.EVENT: EVENT, "application/octet-stream": None}
         ),
     ),
 )  # fmt: skip
