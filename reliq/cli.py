@@ -11,7 +11,7 @@ import reliq
 from reliq import logs
 from reliq.commands import chaos, dead, insight, messages, services, topics
 from reliq.commands.common import BAD_USAGE, command
-from reliq.errors import ReliqError
+from reliq.errors import InvalidSetting, ReliqError
 from reliq_api.cli import add_to as add_api
 
 
@@ -20,11 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
     logs.configure(level, as_json=getattr(options, "log_json", False))
-    if os.environ.get("RELIQ_OTEL") == "1":
-        from reliq.otel import instrument
-
-        instrument()
     try:
+        _trace_if_asked_to()
         status: int = options.run(options)
         return status
     except ReliqError as error:
@@ -35,6 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `reliq dead list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _trace_if_asked_to() -> None:
+    if os.environ.get("RELIQ_OTEL") != "1":
+        return
+    try:
+        from reliq.otel import from_environment
+    except ImportError:
+        raise InvalidSetting("RELIQ_OTEL=1 needs the extra: pip install 'reliq-queue[otel]'") from None
+    from_environment()
 
 
 def entry() -> NoReturn:

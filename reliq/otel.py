@@ -5,11 +5,13 @@
 
 Spans follow the semantic conventions for messaging and go to whatever tracer provider the process has set up. The
 context travels as the W3C headers `traceparent` and `tracestate`: from a producer in Python, over HTTP, or from a
-column of Spark that has them. Needs the extra `otel`. No body and no text of an error becomes part of a span.
+Spark job that has them as options or in a column. Needs the extra `otel`. No body and no text of an error becomes
+part of a span.
 """
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,16 +26,42 @@ from reliq import tracing
 from reliq.message import Message, NewMessage
 
 _NOTHING = Context()
+_FLUSH_FOR = 5_000  #: milliseconds
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 def instrument(provider: TracerProvider | None = None) -> None:
     """Trace every send and handler of this process from now on; by default with the global provider."""
-    tracing.active = _Tracer(trace.get_tracer("reliq", reliq.__version__, provider))
+    provider = provider or trace.get_tracer_provider()
+    tracing.active = _Tracer(trace.get_tracer("reliq", reliq.__version__, provider), provider)
+
+
+def from_environment() -> None:
+    """What RELIQ_OTEL=1 asks for: trace, to the collector that OpenTelemetry's own variables name, if they do.
+
+    Without OTEL_EXPORTER_OTLP_ENDPOINT the spans go where the application, or `opentelemetry-instrument`, has them go.
+    """
+    if any(name in os.environ for name in _ENDPOINTS):
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider as Exporting
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        provider = Exporting()
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        trace.set_tracer_provider(provider)
+    instrument()
 
 
 def uninstrument() -> None:
     """Trace nothing any more. A worker that has started keeps the handlers it began with."""
     tracing.active = None
+
+
+def context() -> dict[str, str]:
+    """The headers of the span that runs here, for what is sent by other means: options of a Spark job, for example."""
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    return carrier
 
 
 @contextmanager
@@ -50,8 +78,9 @@ def processing(message: Message) -> Iterator[Span]:
 class _Tracer:
     """reliq's spans, made by a tracer of OpenTelemetry."""
 
-    def __init__(self, tracer: trace.Tracer) -> None:
+    def __init__(self, tracer: trace.Tracer, provider: TracerProvider) -> None:
         self._tracer = tracer
+        self._provider = provider
 
     @contextmanager
     def sending(self, queue: str, messages: Sequence[NewMessage]) -> Iterator[None]:
@@ -69,14 +98,22 @@ class _Tracer:
 
     @contextmanager
     def processing(self, message: Message) -> Iterator[Span]:
+        parent = propagate.extract(message.headers, context=_NOTHING)
+        sent = trace.get_current_span(parent).get_span_context()
         span = self._tracer.start_span(
             f"process {message.queue}",
-            context=propagate.extract(message.headers, context=_NOTHING),
+            context=parent,
             kind=SpanKind.CONSUMER,
+            links=[Link(sent)] if sent.is_valid else [],
             attributes=_of_run(message),
         )
         with trace.use_span(span, record_exception=False, set_status_on_exception=False), _ended(span):
             yield span
+
+    def flush(self) -> None:
+        force_flush = getattr(self._provider, "force_flush", None)  # the SDK has it, the API does not
+        if force_flush is not None:
+            force_flush(_FLUSH_FOR)
 
     def traced(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
@@ -110,13 +147,14 @@ def _ended(span: Span) -> Iterator[None]:
 
 
 def _parents(messages: Sequence[NewMessage]) -> tuple[Context | None, list[Link]]:
-    """The span that runs here is the parent; else the one that all messages came with; links to the others."""
+    """The span that runs here is the parent, else the one that all messages came with; links to all they came with."""
     contexts = [_span_context(message.headers) for message in messages if message.headers]
     came_with = {(one.trace_id, one.span_id): one for one in contexts if one.is_valid}
+    links = [Link(one) for one in came_with.values()]
     if trace.get_current_span().get_span_context().is_valid or len(came_with) != 1:
-        return None, [Link(one) for one in came_with.values()]
+        return None, links
     (only,) = came_with.values()
-    return trace.set_span_in_context(trace.NonRecordingSpan(only), _NOTHING), []
+    return trace.set_span_in_context(trace.NonRecordingSpan(only), _NOTHING), links
 
 
 def _span_context(headers: Mapping[str, str]) -> trace.SpanContext:
@@ -138,8 +176,9 @@ def _of_run(message: Message) -> Attributes:
         **_common("process", message.queue),
         "messaging.message.id": message.id,
         "messaging.message.body.size": len(message.body),
-        "messaging.reliq.failures": message.failures,
-        "messaging.reliq.deliveries": message.deliveries,
+        "messaging.reliq.message.failures": message.failures,
+        "messaging.reliq.message.deliveries": message.deliveries,
+        **({"messaging.destination_publish.name": message.routing_key} if message.routing_key else {}),
     }
 
 

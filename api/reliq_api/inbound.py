@@ -1,6 +1,5 @@
 """One message from one request, by its content type."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ from fastapi import Request
 from reliq.durability import durability
 from reliq.errors import InvalidSetting
 from reliq.message import NewMessage
+from reliq.tracing import is_traceparent
 from reliq_api import cloudevents
 from reliq_api.docs import header
 from reliq_api.entries import read_entry
@@ -24,7 +24,6 @@ DURABILITY = header(
     pattern=r"^(memory|fsync|replicas=([1-9][0-9]?|100))$",
 )
 
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACESTATE_LARGEST = 512
 _OPTIONS = {"reliq-id": "id", "reliq-delay": "delay", "reliq-ttl": "ttl", "reliq-dedup-key": "dedup_key",
             "reliq-window": "window", "reliq-key": "key", "reliq-priority": "priority"}  # fmt: skip
@@ -48,7 +47,7 @@ def media_type(request: Request) -> str:
 def trace(headers: Mapping[str, str]) -> dict[str, str]:
     """The W3C trace context of a request, to be kept with its message. One that is malformed is ignored."""
     parent = headers.get("traceparent")
-    if parent is None or _TRACEPARENT.fullmatch(parent) is None:
+    if parent is None or not is_traceparent(parent):
         return {}
     state = headers.get("tracestate", "")
     return (

@@ -23,7 +23,7 @@ _MIDDLE = np.dtype([("is_nonce", "u1"), ("nonce", "u8"), ("new", "V3"), ("is_tim
 _LENGTH = np.dtype([("is_body", "u1"), ("length", ">u4")])
 
 
-def elements(ids: pa.Array, bodies: pa.Array, headers: pa.Array | None, extras: pa.Array | None) -> pa.Array:
+def elements(ids: pa.Array, bodies: pa.Array, headers: pa.Array | bytes | None, extras: pa.Array | None) -> pa.Array:
     """An element for each row. `headers` and `extras` are MessagePack maps; without them there are none."""
     count = len(bodies)
     middle = np.empty(count, _MIDDLE)

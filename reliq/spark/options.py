@@ -9,7 +9,9 @@ from reliq import settings, staging
 from reliq.app import eviction_allowed, url_from_environment
 from reliq.errors import InvalidSetting
 from reliq.keys import QueueKeys
+from reliq.message import check_headers
 from reliq.store import Store
+from reliq.tracing import is_traceparent
 
 State = Literal["ready", "delayed", "dead"]
 
@@ -20,7 +22,7 @@ ROWS_PER_PARTITION = 50_000
 STREAM_ROWS_PER_PARTITION = 5_000
 
 _COMMON = ("url", "queue", "allowEviction")
-_WRITE = (*_COMMON, "job", "timeLimit", "maxBody", "mandatory")
+_WRITE = (*_COMMON, "job", "timeLimit", "maxBody", "mandatory", "traceparent", "tracestate")
 _READ = (*_COMMON, "state", "numPartitions")
 _STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
 _SPARKS_OWN = {"checkpointlocation", "queryname"}
@@ -45,6 +47,7 @@ class WriteOptions:
     time_limit: float
     max_body: int
     mandatory: bool
+    trace: Mapping[str, str] = field(default_factory=dict)  #: headers of all rows: the span that this job belongs to
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ class Given:
         time_limit = self._duration("timeLimit", staging.TIME_LIMIT, 60.0)
         queue = self._keys().queue if "queue" in self._options else None
         max_body = self._whole("maxBody", 512 * 1024 * 1024) or settings.BODY_LARGEST
-        return WriteOptions(self._connection(), queue, job, time_limit, max_body, self._flag("mandatory") or False)
+        mandatory = self._flag("mandatory") or False
+        return WriteOptions(self._connection(), queue, job, time_limit, max_body, mandatory, self._trace())
 
     def read(self) -> ReadOptions:
         self._check(_READ)
@@ -115,6 +119,13 @@ class Given:
         if "queue" not in self._options:
             raise InvalidSetting('name the queue: .option("queue", "orders")')
         return QueueKeys(self._options["queue"])
+
+    def _trace(self) -> dict[str, str]:
+        names: tuple[str, ...] = ("traceparent", "tracestate")
+        trace = {name: self._options[name] for name in names if name in self._options}
+        if trace and not is_traceparent(trace.get("traceparent", "")):
+            raise InvalidSetting("option traceparent is none: give what reliq.otel.context() answers")
+        return check_headers(trace)
 
     def _flag(self, name: str) -> bool | None:
         text = self._options.get(name.lower())

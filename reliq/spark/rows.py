@@ -1,6 +1,6 @@
 """Rows of a DataFrame as chunks: the schema checked on the driver, Arrow batches encoded on the executors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -62,11 +62,14 @@ def _holds_texts(kind: spark.DataType) -> bool:
 class Rows:
     """Encodes the rows of one partition. Ids are `<prefix>-<row>` unless there is an `id` column."""
 
-    def __init__(self, prefix: str, partition: int, max_body: int, targets: Targets) -> None:
+    def __init__(
+        self, prefix: str, partition: int, max_body: int, targets: Targets, trace: Mapping[str, str] = {}
+    ) -> None:
         self._prefix = f"{prefix}-"
         self._partition = partition
         self._max_body = max_body
         self._targets = targets
+        self._trace = trace  #: headers of every row that has none of that name
         self._row = 0  #: of the partition: the first of the next batch
         self.unroutable = 0  #: rows that go nowhere, because no queue is bound to their topic
 
@@ -111,9 +114,9 @@ class Rows:
                 raise self._wrong("id", row, str(error)) from None
         return encoding.as_bytes(column)
 
-    def _headers(self, columns: dict[str, pa.Array], count: int) -> pa.Array | None:
+    def _headers(self, columns: dict[str, pa.Array], count: int) -> pa.Array | bytes | None:
         if "headers" not in columns and "key" not in columns:
-            return None
+            return _encode(self._trace) if self._trace else None
         given = columns["headers"].to_pylist() if "headers" in columns else [None] * count
         keys = columns["key"].to_pylist() if "key" in columns else [None] * count
         rows = enumerate(zip(given, keys, strict=True))
@@ -122,7 +125,7 @@ class Rows:
     def _one_headers(self, row: int, given: list[Any] | None, key: str | bytes | None) -> dict[str, str]:
         try:
             pairs = [(one["key"], one["value"]) if isinstance(one, dict) else one for one in given or ()]
-            headers = {name: _text(value) for name, value in pairs}
+            headers = {**self._trace, **{name: _text(value) for name, value in pairs}}
             if key is not None:
                 headers["key"] = _text(key)
             return check_headers(headers)

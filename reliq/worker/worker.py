@@ -212,5 +212,6 @@ class Worker:
 
 def exit_now(status: int) -> None:
     """End the process though handlers may still run in its threads: what they held has been handed back."""
+    tracing.flush()
     logging.shutdown()
     os._exit(status)

@@ -115,7 +115,7 @@ def test_a_failure_shows_its_class_and_never_its_text(app, spans):
         eventually(lambda: app.queue("orders").stats().dead == 1)
     first, second = spans("process orders")
     assert (first.attributes["error.type"], first.status.status_code) == ("ValueError", StatusCode.ERROR)
-    assert [span.attributes["messaging.reliq.failures"] for span in (first, second)] == [0, 1]
+    assert [span.attributes["messaging.reliq.message.failures"] for span in (first, second)] == [0, 1]
     assert first.context.trace_id == second.context.trace_id
     assert not any("4711" in span.to_json() for span in spans())
 
