@@ -24,7 +24,7 @@ from fastapi import FastAPI, Request
 
 from reliq import ops
 from reliq.embedded import EmbeddedRedis, _free_port
-from reliq.store import AioStore
+from reliq.aiostore import AioStore
 
 CONNECTIONS = 32
 BODY = b'{"body":{"order":1,"customer":"c-1","lines":[1,2,3]}}'

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from reliq import ops, settings
+from reliq.aiostore import AioStore
 from reliq.app import Application
 from reliq.consumer import Holdings, buried, checked_lease, failure_now, lease_lost, released, retried, settleable
 from reliq.cycle import CycleSteps
@@ -18,7 +19,6 @@ from reliq.ops import Move
 from reliq.prepared import CHECK_AFTER, CHECKS, AioPrepared, Care
 from reliq.queue import Config, QueueSteps, Stats
 from reliq.settings import Duration, seconds, whole
-from reliq.store import AioStore
 from reliq.topics import Binding, TopicStats, TopicSteps
 
 

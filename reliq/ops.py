@@ -8,12 +8,14 @@ import hashlib
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from reliq.keys import ALLOWANCE, QUEUES, TOPICS, JobKeys, QueueKeys, is_name
 
 T = TypeVar("T")
+
+_LUA = Path(__file__).with_name("lua")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Script:
 
 
 def _read(path: str) -> str:
-    return resources.files("reliq").joinpath("lua", path).read_text(encoding="utf-8")
+    return (_LUA / path).read_text(encoding="utf-8")
 
 
 def _as_is(reply: Any) -> Any:

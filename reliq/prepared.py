@@ -11,7 +11,7 @@ repeated, and one that comes too late is told.
 
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from reliq import ops, settings, tracing
 from reliq.durability import MEMORY, check_possible, confirm, durability
@@ -21,7 +21,10 @@ from reliq.message import Message, NewMessage, Undecodable, check_id, wrapped
 from reliq.ops import Decision, Steps, at_most
 from reliq.producer import Lanes
 from reliq.settings import Duration
-from reliq.store import AioStore, Store
+from reliq.store import Store
+
+if TYPE_CHECKING:
+    from reliq.aiostore import AioStore
 
 CHECK_AFTER = 60.0  #: seconds until the first question about it, and between two
 _CHECK_SOONEST = 0.1
@@ -239,7 +242,7 @@ class Prepared:
 class AioPrepared:
     """The same for asyncio: `async with await orders.prepare(...) as handle`; see Prepared."""
 
-    def __init__(self, store: AioStore, steps: PreparedSteps, identity: str, care: Care = Care()) -> None:
+    def __init__(self, store: "AioStore", steps: PreparedSteps, identity: str, care: Care = Care()) -> None:
         self.id = check_id(identity)
         self._store = store
         self._steps = steps

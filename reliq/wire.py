@@ -1,6 +1,7 @@
 """What both kinds of store share: a request as commands, its replies read, errors translated, where a URL leads.
 
-With `store`, the only module that knows redis-py.
+The only module that names redis-py, whose connections `store` and `aiostore` use. It is imported when one is wanted: it
+takes several times as long as all of reliq, and `import reliq` or `reliq --help` need none of it.
 """
 
 import itertools
@@ -8,25 +9,9 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
-
-import redis
-import redis.asyncio
-import redis.asyncio.sentinel
-from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    ExecAbortError,
-    MasterDownError,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    ResponseError,
-)
-from redis.retry import Retry
 
 from reliq import settings
 from reliq.errors import (
@@ -95,7 +80,7 @@ def pack(commands: Iterable[Command]) -> bytes:
 def read(request: Request, replies: list[Any]) -> Any:
     """The result of a request from its replies; raises the first error among them, translated."""
     for reply in replies:
-        if isinstance(reply, ResponseError):
+        if isinstance(reply, Exception):
             raise _translated(reply)
     match request:
         case Op():
@@ -109,7 +94,7 @@ def read(request: Request, replies: list[Any]) -> Any:
             if answer is None:
                 return None
             for one in answer:
-                if isinstance(one, ResponseError):
+                if isinstance(one, Exception):
                     raise _translated(one)
             return [op.read(one) for op, one in zip(request.ops, answer, strict=True)]
         case Sleep():
@@ -157,7 +142,7 @@ def repeatable(request: Request) -> bool:
 
 def unknown_scripts(replies: list[Any]) -> list[int]:
     """Where the server did not know a script (a restart, a failover): nothing was done there."""
-    return [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+    return [place for place, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
 
 
 # Redis names its errors by their first word; an error raised inside a script may carry it further on.
@@ -185,20 +170,33 @@ _LASTING = {
 
 # For these redis-py has a class, and takes the word off the text.
 _CLASSES = {
-    OutOfMemoryError: "OOM",
-    ReadOnlyError: "READONLY",
-    BusyLoadingError: "LOADING",
-    MasterDownError: "MASTERDOWN",
-    NoPermissionError: "NOPERM",
-    ExecAbortError: "EXECABORT",
-    AuthenticationError: "NOAUTH",
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "BusyLoadingError": "LOADING",
+    "MasterDownError": "MASTERDOWN",
+    "NoPermissionError": "NOPERM",
+    "ExecAbortError": "EXECABORT",
+    "AuthenticationError": "NOAUTH",
 }
+
+
+def redis_errors() -> ModuleType:
+    """redis-py's exceptions. Asked for in `except` clauses, which Python evaluates only when something was raised."""
+    from redis import exceptions
+
+    return exceptions
+
+
+def connection_ended() -> tuple[type[Exception], ...]:
+    """What says that a connection is of no more use."""
+    errors = redis_errors()
+    return (errors.ConnectionError, errors.TimeoutError, OSError)
 
 
 def _translated(error: Exception) -> Exception:
     """Our error for redis-py's, without its text: that quotes payloads."""
     found = _CODES.search(str(error))
-    code = _CLASSES.get(type(error)) or (found[1] if found else "")
+    code = _CLASSES.get(type(error).__name__) or (found[1] if found else "")
     if code == "OOM":
         return QueueFull("Redis is at its maxmemory and refused; nothing was changed")
     if code in _PASSING:
@@ -210,7 +208,8 @@ def _translated(error: Exception) -> Exception:
 
 def failed(error: Exception, sent: bool) -> Exception:
     """For an error that ended the connection. redis-py counts some answers of the server among those."""
-    if isinstance(error, (ResponseError, AuthenticationError, BusyLoadingError)):
+    errors = redis_errors()
+    if isinstance(error, (errors.ResponseError, errors.AuthenticationError, errors.BusyLoadingError)):
         return _translated(error)
     return Lost(sent, type(error).__name__)
 
@@ -271,9 +270,9 @@ class Target:
 
     def factory(self, aio: bool) -> Callable[[], Any]:
         """What makes one more connection, not yet connected."""
-        retry: Any = redis.asyncio.retry.Retry if aio else Retry
+        module, retry = _redis(aio)
         options = {
-            "retry": retry(NoBackoff(), 0),
+            "retry": retry,
             "socket_timeout": settings.BLOCK + settings.SOCKET_MARGIN,
             "socket_connect_timeout": settings.SOCKET_MARGIN,
             "socket_keepalive": True,
@@ -282,7 +281,6 @@ class Target:
         }
         if urlsplit(self._url).scheme == "unix":
             del options["socket_keepalive"]
-        module: Any = redis.asyncio if aio else redis
         try:
             pool = self._sentinel_pool(module, options) if self._sentinel else None
             pool = pool or module.ConnectionPool.from_url(self._url, **options)
@@ -304,6 +302,15 @@ class Target:
         sentinel = module.sentinel.Sentinel(hosts, sentinel_kwargs={"socket_timeout": settings.SOCKET_MARGIN})
         self.sentinels = sentinel.sentinels
         return sentinel.master_for(service, db=int(database or 0), **options, **login).connection_pool
+
+
+def _redis(aio: bool) -> tuple[Any, Any]:
+    """redis-py, and what has it retry nothing."""
+    import redis.asyncio.sentinel
+    from redis.backoff import NoBackoff
+
+    retry: Any = redis.asyncio.retry.Retry if aio else redis.retry.Retry
+    return (redis.asyncio if aio else redis), retry(NoBackoff(), 0)
 
 
 def _without_password(url: str) -> str:

@@ -7,7 +7,7 @@ import math
 import time
 
 from reliq import ops
-from reliq.store import AioStore
+from reliq.aiostore import AioStore
 from reliq_api.problems import Problem
 
 _SHARE = 0.1  #: of a second's worth that is taken at once

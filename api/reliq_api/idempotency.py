@@ -13,11 +13,11 @@ import msgspec
 from fastapi import Request, Response
 
 from reliq import ops
+from reliq.aiostore import AioStore
 from reliq.errors import ReliqError
 from reliq.keys import QueueKeys
 from reliq.message import NewMessage
 from reliq.ops import Steps
-from reliq.store import AioStore
 from reliq_api.problems import Problem
 from reliq_api.requests import fields
 

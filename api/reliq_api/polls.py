@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from reliq import settings
+from reliq.aiostore import AioLink, AioStore
 from reliq.consumer import Holdings
 from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.keys import QueueKeys, new_owner
 from reliq.message import Message
-from reliq.store import AioLink, AioStore
 
 log = logging.getLogger("reliq.api")
 

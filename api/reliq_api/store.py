@@ -3,8 +3,8 @@
 import asyncio
 from typing import TypeVar
 
+from reliq.aiostore import AioLink, AioStore
 from reliq.ops import Steps
-from reliq.store import AioLink, AioStore
 
 T = TypeVar("T")
 

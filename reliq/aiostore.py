@@ -1,0 +1,187 @@
+"""Runs ops against Redis for the tasks of an event loop: the same contract as `store`, by the same rules."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from reliq import settings
+from reliq.errors import ReliqError
+from reliq.ops import Request, Sleep, Steps, Transaction, Watch
+from reliq.wire import (
+    Busy,
+    Command,
+    Lost,
+    Patience,
+    Target,
+    check_server,
+    commands_of,
+    connection_ended,
+    failed,
+    loading,
+    pack,
+    read,
+    redis_errors,
+    unknown_scripts,
+)
+
+T = TypeVar("T")
+AioCall = Callable[[Request, "AioLink", float | None], Awaitable[Any]]
+
+
+class AioLink:
+    """One asyncio connection; the same contract as Link."""
+
+    def __init__(self, store: "AioStore", name: str = "") -> None:
+        self._store = store
+        self._name = name
+        self._connection: Any = None
+        self.watching = False
+        self.lives = 0
+
+    async def perform(self, request: Request) -> Any:
+        """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
+        if isinstance(request, Sleep):
+            await asyncio.sleep(request.seconds)
+            return None
+        commands = commands_of(request)
+        replies = await self._exchange(commands)
+        if unknown := unknown_scripts(replies):
+            answers = await self._exchange([*loading(request), *(commands[place] for place in unknown)])
+            for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
+                replies[place] = answer
+        if isinstance(request, (Watch, Transaction)):
+            self.watching = isinstance(request, Watch)
+        return read(request, replies)
+
+    async def _exchange(self, commands: list[Command]) -> list[Any]:
+        connection = await self._connected()
+        sent = False
+        try:
+            packed = pack(commands)
+            sent = True
+            await connection.send_packed_command([packed])
+            return [await self._reply(connection) for _ in commands]
+        except connection_ended() as error:
+            await self.close()
+            raise failed(error, sent) from None
+        except BaseException:
+            await self.close()  # cancelled between send and answer: the next reader would read this answer
+            raise
+
+    @staticmethod
+    async def _reply(connection: Any) -> Any:
+        try:
+            return await connection.read_response()
+        except redis_errors().ResponseError as error:
+            return error
+
+    async def _connected(self) -> Any:
+        if self._connection is None:
+            connection = self._store.new_connection()
+            try:
+                await connection.connect()
+            except (redis_errors().RedisError, OSError) as error:
+                await connection.disconnect(nowait=True)
+                raise failed(error, sent=False) from None
+            self._connection = connection
+            self.lives += 1
+            if self.lives > 1:
+                self._store.check_again()
+            if self._name:
+                await self._exchange([("CLIENT", "SETNAME", self._name)])
+        return self._connection
+
+    async def close(self) -> None:
+        self.watching = False
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await connection.disconnect(nowait=True)
+
+
+class AioStore:
+    """A Redis server, for the tasks of one event loop; the same contract as Store."""
+
+    def __init__(
+        self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
+    ) -> None:
+        self._target = target = Target(url)
+        self.where = target.where
+        self.new_connection = connect or target.factory(aio=True)
+        self.timeout = timeout
+        self._allow_eviction = allow_eviction
+        self._trusted = self._checked = connect is not None
+        self._checking = asyncio.Lock()
+        self._idle: deque[AioLink] = deque()
+
+    async def run(self, steps: Steps[T], link: AioLink | None = None, timeout: float | None = None) -> T:
+        """Run steps to their end. Raises what they raise, RedisUnavailable, or OutcomeUnknown."""
+        if link is not None:
+            return await self._drive(steps, link, timeout)
+        borrowed = self._idle.pop() if self._idle else AioLink(self)
+        try:
+            return await self._drive(steps, borrowed, timeout)
+        finally:
+            self._idle.append(borrowed)
+
+    async def call(self, request: Request, link: AioLink, timeout: float | None = None) -> Any:
+        """Run one request."""
+        if not self._checked:
+            await self._check(link, timeout)
+        return await self._send(request, link, timeout)
+
+    async def _check(self, link: AioLink, timeout: float | None) -> None:
+        """Refuse a server that must not hold a queue, before anybody's first call."""
+        async with self._checking:
+            if not self._checked:
+                check = check_server(self.where, self._allow_eviction)
+                await self._drive(check, link, timeout, self._send)
+                self._checked = True
+
+    def check_again(self) -> None:
+        """A connection was made anew: it may lead to another server, or to one with other settings."""
+        self._checked = self._trusted
+
+    async def _send(self, request: Request, link: AioLink, timeout: float | None) -> Any:
+        try:
+            return await link.perform(request)
+        except (Lost, Busy) as failure:
+            return await self._again(request, link, failure, timeout)
+
+    async def _again(self, request: Request, link: AioLink, failure: Exception, timeout: float | None) -> Any:
+        patience = Patience(request, self.where, self.timeout if timeout is None else timeout, link.watching)
+        while True:
+            await asyncio.sleep(patience.after(failure))
+            try:
+                return await link.perform(request)
+            except (Lost, Busy) as again:
+                failure = again
+
+    async def _drive(self, steps: Steps[T], link: AioLink, timeout: float | None, call: AioCall | None = None) -> T:
+        call = call or self.call
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    answer = await call(request, link, timeout)
+                except ReliqError as error:
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            if link.watching:
+                await link.close()
+
+    def link(self, name: str = "") -> AioLink:
+        """A connection of one's own; `name` is what CLIENT LIST shows."""
+        return AioLink(self, name)
+
+    async def close(self) -> None:
+        """Close the idle connections; the next call opens new ones."""
+        while self._idle:
+            await self._idle.pop().close()
+        for sentinel in self._target.sentinels:
+            await sentinel.aclose()
