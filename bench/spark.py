@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import reliq
 from reliq import ops, staging
+from reliq.chunks import chunks_of
 from reliq.embedded import EmbeddedRedis
 from reliq.keys import QueueKeys
 from reliq.spark import register
@@ -61,10 +62,10 @@ def commit_of_many(url: str, rows: int) -> None:
     """Stage `rows` without Spark, commit, and watch Redis and the first worker meanwhile."""
     store, keys = Store(url), QueueKeys("commit")
     job = staging.Job(keys)
-    writer = staging.PartWriter(job, "0")
+    writer = staging.PartWriter(job, "commit", "0")
     for start in range(0, rows, 10_000):
         batch = [reliq.NewMessage(b"x" * 200, id=f"{start + n}").element(1) for n in range(10_000)]
-        store.run(writer.add(batch))
+        store.run(writer.add(chunks_of(batch)))
     store.call(ops.command("SLOWLOG", "RESET"))
     store.call(ops.command("CONFIG", "SET", "slowlog-log-slower-than", 1000))
     first: list[float] = []

@@ -181,8 +181,15 @@ def outcome(home: JobKeys, job: str) -> Steps[int | None]:
     return int(messages) if state in (b"committed", b"done") else None
 
 
+def roll_parts(job: Job, parts: Iterable[Part]) -> Steps[None]:
+    """Move these parts of a committed job into their queues, for a leader that moves others at the same time."""
+    for part in parts:
+        while (yield from _roll(job, part.staged)):
+            pass
+
+
 def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:
-    """Move what is committed into the queue, in up to `at_most` steps, and with the last of it end the job.
+    """Move what is committed into its queues, in up to `at_most` steps, and with the last of it end the job.
 
     How many messages moved. Nothing, where the job is not committed or is over.
     """

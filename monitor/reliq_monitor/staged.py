@@ -7,7 +7,7 @@ from reliq.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import Steps
 from reliq.staging import due_jobs, finish_due
 
-ROLLS = 100  #: chunks of up to 1,000 messages, a job and a look: the monitor's other duties must not wait for long
+ROLLS = 100  #: chunks (reliq.chunks), a job and a look: the monitor's other duties must not wait for long
 _QUEUES_PER_TRIP = 100
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from reliq.store import Store
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+_ROLLERS = 2
 
 log = logging.getLogger("reliq.spark")
 
@@ -48,7 +51,7 @@ def stage_rows(
 ) -> Staged:
     """Stage the rows of this task; `prefix` and the row's number make its id."""
     partition = task().partitionId()
-    rows = Rows(f"{prefix}-{partition}", partition, options.max_body, where)
+    rows = Rows(f"{prefix}-{partition}", partition, options.max_body, where, options.trace)
     writers: dict[str, PartWriter] = {}
     store = options.connection.store()
     try:
@@ -74,14 +77,23 @@ def commit(store: Store, job: Job, every: Sequence[Staged], stream: str = "", ep
     """Decide, and roll forward. Where that fails the job is committed all the same: the monitor goes on with it."""
     parts = [part for staged in every for part in staged.parts]
     answer = store.run(staging.commit(job, parts, stream, epoch))
+    if answer == "repeated":
+        return
     unroutable = sum(staged.unroutable for staged in every)
     if answer == "committed" and unroutable:
         log.warning("job %s: no queue is bound to the topic of %d rows; they went nowhere", job.name, unroutable)
         store.call(ops.command("HINCRBY", TOPICS, "unroutable", unroutable, repeatable=False))
     try:
+        with ThreadPoolExecutor(_ROLLERS) as rollers:
+            list(rollers.map(lambda some: store.run(staging.roll_parts(job, some)), _shares(parts)))
         store.run(staging.roll_forward(job))
     except ReliqError as error:
         log.warning("job %s is committed, a monitor will make the rest of it visible: %s", job.name, error)
+
+
+def _shares(parts: Sequence[Part]) -> list[Sequence[Part]]:
+    """About the same for each roller: while Redis works on a chunk of one, the other reads its next."""
+    return [parts[first::_ROLLERS] for first in range(_ROLLERS)]
 
 
 class ReliqWriter(DataSourceArrowWriter):

@@ -1,14 +1,16 @@
 """Staging without Spark: all of a job or nothing of it, whoever dies wherever."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 import reliq
 from reliq import ops
 from reliq.chunks import chunks_of
-from reliq.keys import QueueKeys
+from reliq.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.message import NewMessage
 from reliq.ops import Steps
-from reliq.staging import Job, Part, PartWriter, abort, commit, open_job, roll_forward
+from reliq.staging import Job, Part, PartWriter, abort, commit, open_job, roll_forward, roll_parts
 from reliq.store import Store
 from reliq_monitor import Monitor
 
@@ -163,7 +165,7 @@ def test_large_parts_are_cut_into_bounded_chunks(store, orders):
     names = [f"m{number}" for number in range(9000)]
     store.run(writer.add(chunks_of([element(name) for name in names])))
     store.run(writer.add(chunks_of([element(f"large{number}", 700_000) for number in range(3)])))
-    assert (writer.part.chunks, writer.part.messages) == (3 + 3, 9003)
+    assert (writer.part.chunks, writer.part.messages) == (5 + 3, 9003)
     store.run(whole_commit(job, [writer.part]))
     assert orders.stats().ready == 9003
     assert visible(orders) == names[:1000]
@@ -174,9 +176,9 @@ class Leader:
 
     ALL = tuple("abcdefgh")
 
-    def __init__(self, store: Store) -> None:
-        self.job = Job(KEYS)
-        first, second = PartWriter(self.job, "orders", "0"), PartWriter(self.job, "orders", "1")
+    def __init__(self, store: Store, home: JobKeys = KEYS, other: str = "orders") -> None:
+        self.job = Job(home)
+        first, second = PartWriter(self.job, "orders", "0"), PartWriter(self.job, other, "1")
         for name in "abcde":
             store.run(first.add(chunks_of([element(name)])))
         for name in "fgh":
@@ -205,6 +207,54 @@ def test_a_leader_killed_at_any_step_of_its_commit(store, orders, url, steps):
     else:
         assert visible(orders) == list(Leader.ALL)
         assert orders.stats().counters["enqueued"] == len(Leader.ALL)
+    assert staged_keys(store) == []
+
+
+@pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT + 1))
+def test_a_leader_of_several_queues_killed_at_any_step_of_its_commit(store, app, url, steps):
+    leader = Leader(store, SEVERAL, "bills")
+    ended = drive(store, leader.commit(), steps)
+    assert ended == (steps == STEPS_OF_A_COMMIT), "the commit has another number of steps: kill it at each"
+    decided = store.call(ops.command("HGET", SEVERAL.job(leader.job.name), "state")) != b"open"
+    Monitor(Store(url)).finish_staged()
+    if not decided:
+        assert store.run(abort(leader.job))
+    found = visible(app.queue("orders")), visible(app.queue("bills"))
+    assert found == ((list("abcde"), list("fgh")) if decided else ([], []))
+    assert store.call(ops.command("KEYS", "*:staged:*")) == []
+    assert store.call(ops.command("EXISTS", SEVERAL.jobs)) == 0
+
+
+def test_a_job_of_several_queues_is_refused_whole_when_one_of_them_is_full(store, app):
+    app.queue("bills").configure(max_length=2)
+    leader = Leader(store, SEVERAL, "bills")
+    with pytest.raises(reliq.QueueFull, match="'bills' holds 0 of at most 2"):
+        store.run(leader.commit())
+    store.run(abort(leader.job))
+    assert (visible(app.queue("orders")), visible(app.queue("bills"))) == ([], [])
+
+
+def test_two_rollers_of_one_part_move_it_once_and_in_order(store, orders, url):
+    job = Job(KEYS)
+    writer, names = PartWriter(job, "orders", "0"), [f"m{number}" for number in range(60)]
+    for name in names:
+        store.run(writer.add(chunks_of([element(name)])))
+    store.run(commit(job, [writer.part]))
+    with ThreadPoolExecutor(2) as rollers:
+        for roller in [rollers.submit(store.run, roll_parts(job, [writer.part])) for _ in range(2)]:
+            roller.result(timeout=30)
+    assert visible(orders) == names
+    assert orders.stats().counters["enqueued"] == 60
+
+
+def test_a_full_redis_lets_what_is_committed_become_visible(store, orders):
+    leader = Leader(store)
+    try:
+        store.call(ops.command("CONFIG", "SET", "maxmemory", 1))
+        store.run(leader.commit())
+    finally:
+        store.call(ops.command("CONFIG", "SET", "maxmemory", 0))
+    assert visible(orders) == list(Leader.ALL)
     assert staged_keys(store) == []
 
 
