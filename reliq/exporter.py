@@ -17,8 +17,9 @@ from prometheus_client.registry import Collector
 import reliq
 from reliq.dead_letters import REASONS
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
-from reliq.keys import instance_of
+from reliq.keys import TOPICS, instance_of
 from reliq.observe import PROCESS, Measurements, totals
+from reliq.ops import command
 from reliq.overview import Reading, every_queue, read_queues
 from reliq.scaling import Demand
 from reliq.store import Store
@@ -31,6 +32,8 @@ _PATIENCE = 1.0  #: seconds in which a scrape tries to reach Redis
 _COUNTERS = {
     "enqueued": ("reliq_messages_enqueued", "Messages accepted, also delayed and prepared ones; a duplicate is not."),
     "deduplicated": ("reliq_messages_deduplicated", "Sends answered with the id of an earlier message."),
+    "dedup_conflicts": (
+        "reliq_dedup_conflicts", "Sends whose deduplication key stood for a message with another body."),
     "rejected": ("reliq_messages_rejected", "Messages refused because the queue had its max_length."),
     "claimed": ("reliq_messages_claimed", "Messages taken by consumers; one that comes back is counted again."),
     "acked": ("reliq_messages_acked", "Messages handled: gone for good."),
@@ -41,6 +44,8 @@ _COUNTERS = {
     "promoted": ("reliq_messages_promoted", "Delayed messages that became ready."),
     "redriven": ("reliq_messages_redriven", "Dead letters put back into the queue."),
     "cancelled": ("reliq_messages_cancelled", "Delayed messages removed before they were due."),
+    "ordered": ("reliq_messages_ordered", "Times a message was put behind another one of its key."),
+    "prepared": ("reliq_messages_prepared", "Messages prepared, to be committed or rolled back."),
     "committed": ("reliq_messages_committed", "Prepared messages that entered the queue."),
     "withdrawn": (
         "reliq_messages_withdrawn", "Prepared messages that never entered: rolled back, or a duplicate then."),
@@ -50,10 +55,16 @@ _COUNTERS = {
     "lease_lost": ("reliq_lease_lost", "Consumers that lost their lease while they lived, and started afresh."),
     "reclaim_conflicts": ("reliq_reclaim_conflicts", "Messages settled and reclaimed at once; compensated."),
 }  # fmt: skip
+_PRIORITIES = ("high", "normal", "low")
 _STATES = ("prepared", "ready", "processing", "delayed", "dead")
 _GAUGES: dict[str, tuple[str, Callable[[Reading], float]]] = {
     "reliq_queue_oldest_ready_age_seconds": (
-        "Since the next message was first sent; 0 when none is ready.", lambda one: one.oldest_ready_age),
+        "Since the next message was first sent, of the priority where that is longest; 0 when none is ready.",
+        lambda one: one.oldest_ready_age),
+    "reliq_queue_waiting_messages": (
+        "Of the ready messages, those that wait because another message of their key is not done.",
+        lambda one: one.waiting),
+    "reliq_queue_cycle_members": ("Members of the queue's cycle.", lambda one: one.members),
     "reliq_queue_overdue_seconds": (
         "Since the first delayed message was due; more than a second means that no monitor works.",
         lambda one: one.overdue),
@@ -127,6 +138,7 @@ class Exporter(Collector):
                 names = [name for name in found if instance_of(name) is None]
             readings = self._store.run(read_queues(names[:MOST_QUEUES]), timeout=_PATIENCE)
             info = self._info()
+            unroutable = self._store.call(command("HGET", TOPICS, "unroutable"), timeout=_PATIENCE)
         except ReliqError:
             yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 0)
         else:
@@ -134,6 +146,9 @@ class Exporter(Collector):
             yield _gauge("reliq_queues", "Queues there are; at most the first 1,000 by name are exported.", len(names))
             yield from _of_queues(readings)
             yield from self._desired(readings, series)
+            yield _counter(
+                "reliq_messages_unroutable", "Messages published that no queue was bound for.", int(unroutable or 0)
+            )
             yield from _of_redis(info)
         yield from _of_monitor(self._monitor)
         yield from _histograms(series)
@@ -202,6 +217,12 @@ def _gauge(name: str, help: str, value: float, **labels: str) -> Metric:
     return metric
 
 
+def _counter(name: str, help: str, value: float) -> Metric:
+    metric = CounterMetricFamily(name, help, labels=[])
+    metric.add_metric([], value)
+    return metric
+
+
 def _of_queues(readings: Sequence[Reading]) -> Iterator[Metric]:
     for counter, (name, text) in _COUNTERS.items():
         counted = CounterMetricFamily(name, text, labels=["queue"])
@@ -212,6 +233,11 @@ def _of_queues(readings: Sequence[Reading]) -> Iterator[Metric]:
         "reliq_messages_dead_lettered", "Messages that died, by reason.", labels=["queue", "reason"]
     )
     states = GaugeMetricFamily("reliq_queue_messages", "Messages there are, by where.", labels=["queue", "state"])
+    ready = GaugeMetricFamily(
+        "reliq_queue_ready_messages",
+        "Of the ready messages, those that may start now, by priority.",
+        labels=["queue", "priority"],
+    )
     missing = GaugeMetricFamily(
         "reliq_audit_mismatch_messages",
         "Messages enqueued that are nowhere, neither here nor counted as gone: above 0 lost, below 0 never enqueued.",
@@ -222,9 +248,11 @@ def _of_queues(readings: Sequence[Reading]) -> Iterator[Metric]:
             died.add_metric([one.queue, reason], one.counters.get(f"dead:{reason}", 0))
         for state in _STATES:
             states.add_metric([one.queue, state], getattr(one, state))
+        for priority in _PRIORITIES:
+            ready.add_metric([one.queue, priority], getattr(one, priority))
         if one.exact:
             missing.add_metric([one.queue], one.missing)
-    yield from (died, states, missing)
+    yield from (died, states, ready, missing)
     for name, (text, value_of) in _GAUGES.items():
         gauge = GaugeMetricFamily(name, text, labels=["queue"])
         for one in readings:
@@ -240,9 +268,7 @@ def _of_redis(info: Mapping[str, str]) -> Iterator[Metric]:
             continue
     for name, (text, field) in _INFO_COUNTERS.items():
         if field in info:
-            counter = CounterMetricFamily(name, text, labels=[])
-            counter.add_metric([], float(info[field]))
-            yield counter
+            yield _counter(name, text, float(info[field]))
 
 
 def _of_monitor(monitor: MonitorState | None) -> Iterator[Metric]:

@@ -415,7 +415,7 @@ def purge(keys: QueueKeys, limit: int) -> Op[int]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much of a queue is where, at one instant. `oldest`: the element that is taken next."""
+    """How much of a queue is where, at one instant. `following`: the element that is taken next, of each priority."""
 
     now: int
     ready: int
@@ -425,7 +425,10 @@ class Counts:
     processing: int
     prepared: int
     paused: bool
-    oldest: bytes | None
+    high: int
+    low: int
+    members: int
+    following: list[bytes]
     counters: dict[str, int]
 
 
@@ -436,9 +439,11 @@ def stats(keys: QueueKeys, consumers: Iterable[str]) -> Op[Counts]:
 
 
 def _read_counts(reply: list[Any]) -> Counts:
-    now, ready, waiting, delayed, dead, processing, prepared, paused, oldest, *rest = reply
+    now, ready, waiting, delayed, dead, processing, prepared, paused, high, low, members, following, *rest = reply
     counters = {name.decode(): int(count) for name, count in sorted(zip(rest[::2], rest[1::2], strict=True))}
-    return Counts(now, ready, waiting, delayed, dead, processing, prepared, bool(paused), oldest, counters)
+    return Counts(
+        now, ready, waiting, delayed, dead, processing, prepared, bool(paused), high, low, members, following, counters
+    )
 
 
 # --- prepared messages -----------------------------------------------------------------------------------------------

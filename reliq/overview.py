@@ -6,9 +6,8 @@ from typing import Any
 
 from reliq import ops
 from reliq.keys import QueueKeys
-from reliq.message import Message, Undecodable
 from reliq.ops import Counts, Op, Steps
-from reliq.queue import Stats
+from reliq.queue import Stats, age_of_oldest
 
 GROUP = 100  #: queues a round trip
 _LOOKS = 3  #: at a queue whose consumers change while it is read
@@ -24,7 +23,15 @@ class Reading(Stats):
 
     overdue: float = 0.0  #: seconds since the first delayed message was due; 0.0 when none is
     max_length: int = 0  #: 0 = unlimited
+    high: int = 0  #: of the ready ones, those with high priority
+    low: int = 0  #: and with low priority
+    members: int = 0  #: of the cycle
     exact: bool = True  #: every consumer's list was read in the same instant
+
+    @property
+    def normal(self) -> int:
+        """Of the ready ones, those of normal priority that may start."""
+        return self.ready - self.waiting - self.high - self.low
 
     @property
     def missing(self) -> int:
@@ -102,21 +109,15 @@ def _reading(
         delayed=counts.delayed,
         dead=counts.dead,
         waiting=counts.waiting,
-        oldest_ready_age=_age(queue, counts.oldest, counts.now),
+        oldest_ready_age=age_of_oldest(queue, counts.following, counts.now),
         consumers=len(after),
         paused=counts.paused,
         counters=counts.counters,
         prepared=counts.prepared,
         overdue=max(0.0, (counts.now - float(first_due[1])) / 1000) if first_due else 0.0,
         max_length=int(max_length or 0),
+        high=counts.high,
+        low=counts.low,
+        members=counts.members,
         exact=set(known) >= {*before, *after},
     )
-
-
-def _age(queue: str, oldest: bytes | None, now: int) -> float:
-    if oldest is None:
-        return 0.0
-    try:
-        return max(0.0, (now - Message.decode(queue, oldest).enqueued_at) / 1000)
-    except Undecodable:
-        return 0.0

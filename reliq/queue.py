@@ -3,6 +3,7 @@
 `QueueSteps` is the whole of it, as steps; `Queue` runs them on threads, `reliq.aio.Queue` on an event loop.
 """
 
+import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class Stats:
     delayed: int
     dead: int
     waiting: int  #: of the ready ones, those behind another message of their key
-    oldest_ready_age: float  #: seconds since the next message was sent; 0.0 when none is ready
+    oldest_ready_age: float  #: seconds since the oldest of the next messages was sent, one a priority; 0.0 without any
     consumers: int
     paused: bool
     counters: dict[str, int] = field(default_factory=dict)  #: since the queue exists: enqueued, acked, retried, ...
@@ -175,20 +176,12 @@ class QueueSteps:
             delayed=found.delayed,
             dead=found.dead,
             waiting=found.waiting,
-            oldest_ready_age=self._age(found.oldest, found.now),
+            oldest_ready_age=age_of_oldest(self.keys.queue, found.following, found.now),
             consumers=len(consumers),
             paused=found.paused,
             counters=found.counters,
             prepared=found.prepared,
         )
-
-    def _age(self, oldest: bytes | None, now: int) -> float:
-        if oldest is None:
-            return 0.0
-        try:
-            return max(0.0, (now - Message.decode(self.keys.queue, oldest).enqueued_at) / 1000)
-        except Undecodable:
-            return 0.0
 
     def config(self) -> Steps[Config]:
         return _read_config((yield ops.read_hash(self.keys.config)))
@@ -239,6 +232,15 @@ def checked_message(body: Body | NewMessage, options: Mapping[str, Any], max_bod
             "store it elsewhere and send a reference, or raise max_body"
         )
     return message
+
+
+def age_of_oldest(queue: str, elements: Iterable[bytes], now: int) -> float:
+    """Seconds since the first of these was sent; 0.0 without any."""
+    ages = [0.0]
+    for element in elements:
+        with contextlib.suppress(Undecodable):
+            ages.append((now - Message.decode(queue, element).enqueued_at) / 1000)
+    return max(ages)
 
 
 def _read_config(values: Mapping[str, str]) -> Config:

@@ -61,8 +61,11 @@ FLOW = (
     Lines(
         "Trouble",
         "Messages a second that failed (retried), came back from vanished workers (reclaimed), died, or were refused "
-        "because a queue was full (rejected).",
-        {name: rate(f"reliq_messages_{name}") for name in ("retried", "reclaimed", "dead_lettered", "rejected")},
+        "because a queue was full (rejected), or were published and no queue was bound for them (unroutable).",
+        {
+            **{name: rate(f"reliq_messages_{name}") for name in ("retried", "reclaimed", "dead_lettered", "rejected")},
+            "unroutable": "max(rate(reliq_messages_unroutable_total[$__rate_interval]))",
+        },
         unit="ops",
     ),
 )

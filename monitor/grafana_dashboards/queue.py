@@ -64,6 +64,27 @@ FLOW = (
         width=12,
     ),
 )
+ORDER = (
+    Lines(
+        "Ready, by priority",
+        "Messages that may start now. Of 21 that start 16 are high, 4 normal and 1 low, while there are some of each.",
+        {"{{priority}}": f"sum by (priority) (max by (queue, priority) (reliq_queue_ready_messages{{{QUEUE}}}))"},
+    ),
+    Lines(
+        "Waiting for their key",
+        "Ready messages behind another one of their key. When they grow while the rest is empty, one key has more to "
+        "do than one handler at a time can do.",
+        {"{{queue}}": f"max by (queue) (reliq_queue_waiting_messages{{{QUEUE}}})"},
+    ),
+    Lines(
+        "Cycle: members, and turns a second",
+        "Members of the cycle, and how many were put back a second: members divided by turns is the time of a round.",
+        {
+            "{{queue}}: members": f"max by (queue) (reliq_queue_cycle_members{{{QUEUE}}})",
+            "{{queue}}: turns": f"max by (queue) (rate(reliq_messages_requeued_total{{{QUEUE}}}[$__rate_interval]))",
+        },
+    ),
+)
 LATENCY = (
     Lines("Wait", "From first sent to started.", quantiles("reliq_message_wait_seconds"), unit="s", width=12),
     Lines("Handling", "One run of the handler.", quantiles("reliq_message_process_seconds"), unit="s", width=12),
@@ -104,5 +125,5 @@ QUEUE_PAGE = Page(
     "queue",
     "reliq / Queue",
     "One queue: where its messages are, what happens to them, how long it takes.",
-    {"Now": NOW, "Flow": FLOW, "Latency": LATENCY, "Capacity": CAPACITY},
+    {"Now": NOW, "Flow": FLOW, "Order, priority, cycle": ORDER, "Latency": LATENCY, "Capacity": CAPACITY},
 )

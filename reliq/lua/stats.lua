@@ -2,22 +2,31 @@
 --
 -- KEYS  1-8 places  9 delayed  10 dead  11 prepared  12.. processing lists
 -- ARGV  none
--- Returns {now, ready, of which wait for their key, delayed, dead, processing, prepared, paused (1 or 0), the next
---         message or false, counter, value ...}
+-- Returns {now, ready, of which wait for their key, delayed, dead, processing, prepared, paused (1 or 0), of the ready
+--         ones those with high and with low priority, members of the cycle, the next message of each priority that has
+--         one, counter, value ...}
 -- uses: now, index, place
 local q = places(1)
 local processing = 0
 for at = 12, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
+local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
+local next_ones = {}
+for _, list in ipairs({q.high, q.messages, q.low}) do
+  next_ones[#next_ones + 1] = redis.call('LINDEX', list, -1) or nil
+end
 return {
   now_ms(),
-  redis.call('LLEN', q.messages) + redis.call('LLEN', q.high) + redis.call('LLEN', q.low) + waiting,
+  redis.call('LLEN', q.messages) + high + low + waiting,
   waiting,
   redis.call('ZCARD', KEYS[9]),
   redis.call('ZCARD', KEYS[10]),
   processing,
   redis.call('ZCARD', KEYS[11]),
   redis.call('HEXISTS', q.config, 'paused'),
-  redis.call('LINDEX', q.messages, -1),
+  high,
+  low,
+  redis.call('HLEN', q.cycle),
+  next_ones,
   unpack(redis.call('HGETALL', q.counters)),
 }

@@ -59,7 +59,7 @@ def test_every_name_of_the_design_is_there(everything, name):
 
 
 def test_names_and_labels_keep_the_conventions(everything):
-    allowed = {"queue", "state", "reason", "le", "method", "route", "status", "version"}
+    allowed = {"queue", "state", "priority", "reason", "le", "method", "route", "status", "version"}
     for name, family in everything.items():
         assert re.fullmatch(r"reliq_[a-z_]+[a-z]", name)
         assert family.documentation
@@ -67,6 +67,37 @@ def test_names_and_labels_keep_the_conventions(everything):
             assert sample.name.endswith("_total") == (family.type == "counter")
             assert set(sample.labels) <= allowed
     assert not any(re.search("_(ms|millis|minutes|kb|percent)", name) for name in everything)
+
+
+def test_what_waits_is_told_by_priority_and_behind_keys(app, url):
+    queue = app.queue("lanes")
+    for options in ({}, {"priority": "high"}, {"priority": "low"}, {"priority": "low"}, {"key": "a"}, {"key": "a"}):
+        queue.send("x", **options)
+    app.queue("round").cycle.add("one", "two", "three")
+    families = scraped(Exporter(Store(url)))
+    ready = families["reliq_queue_ready_messages"].samples
+    by_priority = {one.labels["priority"]: one.value for one in ready if one.labels["queue"] == "lanes"}
+    assert by_priority == {"high": 1, "normal": 2, "low": 2}
+    assert values(families["reliq_queue_waiting_messages"]) == {("lanes",): 1, ("round",): 0}
+    assert values(families["reliq_messages_ordered"])["lanes",] == 1
+    assert values(families["reliq_queue_messages"])["lanes", "ready"] == 6
+    assert values(families["reliq_queue_cycle_members"]) == {("lanes",): 0, ("round",): 3}
+
+
+@pytest.mark.parametrize("priority", ["high", "normal", "low"])
+def test_a_message_of_any_priority_has_its_age(app, url, priority):
+    app.queue("orders").send("x", priority=priority)
+    eventually(lambda: values(scraped(Exporter(Store(url)))["reliq_queue_oldest_ready_age_seconds"])["orders",] > 0)
+    eventually(lambda: app.queue("orders").stats().oldest_ready_age > 0)
+
+
+def test_what_no_queue_is_bound_for_is_counted(app, url):
+    exporter = Exporter(Store(url))
+    assert values(scraped(exporter)["reliq_messages_unroutable"]) == {(): 0}
+    app.publish("order.created", "x")
+    app.subscribe("orders", "order.#")
+    app.publish("order.created", "x")
+    assert values(scraped(exporter)["reliq_messages_unroutable"]) == {(): 1}
 
 
 def test_counters_begin_at_zero_so_that_the_first_one_is_an_increase(app, url):

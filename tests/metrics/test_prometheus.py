@@ -35,8 +35,18 @@ PANELS = {
 }
 RULES_BY_NAME = {rule.get("alert", rule.get("record")): rule for group in RULES["groups"] for rule in group["rules"]}
 EXPRESSIONS = PANELS | {name: rule["expr"] for name, rule in RULES_BY_NAME.items()}
-SENT = {"orders": 301, "fragile": 24, "slow": 1, "small": 2, "paused": 1, "nobody": 1, "later": 3}
-FIRING = {"ReliqMessagesDying", "ReliqLeaseLost"}
+SENT = {
+    "orders": 301,
+    "fragile": 24,
+    "slow": 1,
+    "small": 2,
+    "paused": 1,
+    "nobody": 1,
+    "later": 3,
+    "lanes": 5,
+    "round": 4,
+}
+FIRING = {"ReliqMessagesDying", "ReliqLeaseLost", "ReliqMessagesUnroutable"}
 PENDING = {
     "ReliqNoWorkers",
     "ReliqQueuePaused",
@@ -142,6 +152,7 @@ def begin(app: reliq.Reliq, prometheus: Prometheus) -> None:
     app.queue("paused").pause()
     for queue in SENT:
         app.queue(queue).send("good", delay=3600 if queue == "later" else 0)
+    app.publish("nobody.cares", "x")
     seen = f'count(count by (queue) (reliq_messages_enqueued_total{{job="reliq-monitor"}})) == {len(SENT)}'
     eventually(lambda: prometheus.ask(seen), what="every queue is scraped")
 
@@ -178,6 +189,15 @@ def fail_over_http(server: EmbeddedRedis, prometheus: Prometheus, api: str) -> N
                 urllib.request.urlopen(sending, timeout=10)
             client.config_set("maxmemory", "1gb")
         eventually(lambda count=count: prometheus.number(failures) == count, what="the failure is scraped")
+
+
+def use_every_lane(app: reliq.Reliq, prometheus: Prometheus) -> None:
+    lanes = app.queue("lanes")
+    for options in ({"priority": "high"}, {"priority": "low"}, {"key": "a"}, {"key": "a"}):
+        lanes.send("good", **options)
+    app.queue("round").cycle.add("one", "two", "three")
+    eventually(lambda: prometheus.number("max(reliq_messages_unroutable_total)") == 1, what="the first is scraped")
+    app.publish("nobody.cares", "x")
 
 
 def gone(queue: reliq.queue.Queue) -> int:
@@ -220,6 +240,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         lose_a_lease(app)
         kill_workers(app)
         work(app)
+        use_every_lane(app, prometheus)
         fail_over_http(server, prometheus, api)
         ended = time.time()
         eventually(lambda: settled(prometheus, ended), what="Prometheus has seen the end")
@@ -293,9 +314,19 @@ def test_gauges_say_what_is_there(run):
         "slow": {},
         "paused": {"ready": 1},
         "nobody": {"ready": 1},
+        "lanes": {"ready": 5},
+        "round": {"ready": 4},
     }
     assert {queue: said(queue) for queue in expected} == expected
     assert said("later") == {"ready": 1, "delayed": 1}
+
+
+def test_order_priority_cycle_and_topics_are_told(run):
+    lanes = run.prometheus.ask('max by (priority) (reliq_queue_ready_messages{queue="lanes"})')
+    assert {labels["priority"]: value for labels, value in lanes} == {"high": 1, "normal": 2, "low": 1}
+    assert run.prometheus.number('max(reliq_queue_waiting_messages{queue="lanes"})') == 1
+    assert run.prometheus.number('max(reliq_queue_cycle_members{queue="round"})') == 3
+    assert run.prometheus.number("max(reliq_messages_unroutable_total)") == 2
 
 
 def test_an_age_is_right_within_a_scrape(run):
