@@ -26,7 +26,7 @@ def check(message: reliq.Message) -> bool:
 
 if __name__ == "__main__":
     for number in range(int(sys.argv[1])):
-        handle_of = app.queue("q").prepare({"n": number}, timeout="1s")
+        handle_of = app.queue("q").prepare({"n": number}, timeout="1s", checks=1000)
         if number % 2:
             (done / handle_of.id).touch()
         print(handle_of.id, flush=True)

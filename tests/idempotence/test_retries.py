@@ -36,7 +36,9 @@ def deaf(request, redis_server, url):
     """A proxy, and an application of either face behind it whose connection is open and whose scripts are loaded."""
     with Deaf(redis_server.port) as proxy, asyncio.Runner() as runner:
         sync = request.param == "sync"
-        app = reliq.Reliq(proxy.url) if sync else Blocking(aio.Reliq(proxy.url), runner)
+        app = (
+            reliq.Reliq(proxy.url, send_timeout=60) if sync else Blocking(aio.Reliq(proxy.url, send_timeout=60), runner)
+        )
         app.subscribe("q", "#")
         app.queue("q").send("first")
         app.publish("any.key", "second")
