@@ -41,7 +41,7 @@ def from_environment() -> None:
 
     Without OTEL_EXPORTER_OTLP_ENDPOINT the spans go where the application, or `opentelemetry-instrument`, has them go.
     """
-    if any(name in os.environ for name in _ENDPOINTS):
+    if any(os.environ.get(name) for name in _ENDPOINTS):
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace import TracerProvider as Exporting
         from opentelemetry.sdk.trace.export import BatchSpanProcessor

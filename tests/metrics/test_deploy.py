@@ -1,5 +1,6 @@
 """Compose file, images and Kubernetes manifests: sound, hardened, and of one mind with the command line."""
 
+import copy
 import os
 import re
 import shlex
@@ -7,14 +8,17 @@ import shutil
 import subprocess
 import sys
 
+import kubernetes_validate
 import pytest
 import yaml
 
 from reliq import cli
+from reliq.embedded import _free_port
 from reliq.exporter import Exporter
 from reliq.observe import HTTP, PROCESS, RECOVERY, WAIT
 from reliq.store import Store
 from tests.metrics.conftest import ROOT, program
+from tests.workers import eventually, process
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
@@ -161,6 +165,28 @@ def test_an_images_command_is_one_of_reliq(path):
     assert parses(re.findall(r'"([^"]+)"', command)).log_json
 
 
+@pytest.mark.parametrize(("path", "port"), [(DOCKERFILES[0], "8080"), (DOCKERFILES[1], "9108")], ids=["api", "monitor"])
+def test_an_images_health_check_tells_whether_its_command_runs(path, port, url):
+    def words(before):
+        (found,) = re.findall(rf"^{before}CMD \[(.+)\]$", path.read_text(), re.MULTILINE)
+        here = {port: str(free), "0.0.0.0": "127.0.0.1"}
+        return [here.get(word, word.replace(port, str(free))) for word in re.findall(r'"([^"]+)"', found)]
+
+    def healthy():
+        return (
+            subprocess.run([sys.executable, *check[1:]], capture_output=True, check=False, timeout=30).returncode == 0
+        )
+
+    free = _free_port()
+    check = words(" +")
+    assert check[0] == "python"
+    own_port = ["--port", str(free)] if port == "8080" else []
+    assert not healthy()
+    with process(*words(""), *own_port, "--url", url):
+        eventually(healthy, timeout=60)
+    assert not healthy()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", DOCKERFILES[:2], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_an_images_build_steps_make_a_reliq_that_runs(path, tmp_path):
@@ -171,8 +197,8 @@ def test_an_images_build_steps_make_a_reliq_that_runs(path, tmp_path):
         if verb == "COPY":
             *names, to = rest.split()
             for name in names:
-                copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-                copy(ROOT / name, source / (to if len(names) == 1 else name))
+                copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+                copied(ROOT / name, source / (to if len(names) == 1 else name))
         else:
             command = shlex.split(rest.replace("/opt/reliq", str(target)))
             command[0] = sys.executable if command[0] == "python" else command[0]
@@ -185,6 +211,23 @@ def test_an_images_build_steps_make_a_reliq_that_runs(path, tmp_path):
 
 
 # --- Kubernetes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
+@pytest.mark.parametrize("version", ["1.29", kubernetes_validate.latest_version()])
+def test_kubernetes_would_take_the_manifest(manifest, version):
+    """Every field is one that the API server knows; what is KEDA's own is not in its schemas."""
+    if manifest["apiVersion"].startswith("keda.sh/"):
+        assert manifest["kind"] == "ScaledObject"
+    else:
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_the_check_of_manifests_finds_what_is_wrong():
+    wrong = copy.deepcopy(DEPLOYMENTS[0])
+    wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, kubernetes_validate.latest_version(), strict=True)
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda one: one["metadata"]["name"])
