@@ -8,7 +8,7 @@ comma := ,
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-slow demo screenshots clean
+.PHONY: help setup check fix test test-slow demo bench bench-full screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -46,8 +46,17 @@ $(DEMO): pyproject.toml
 demo: $(DEMO) ## Messages survive kill -9, on real input
 	@$(BIN)/reliq demo
 
+# Peers that cannot be installed are left out, and named.
+bench: $(READY) ## reliq beside its peers and the limit of Redis (10 minutes)
+	@sh bench/peers/set_up.sh
+	@PYTHONPATH=.:api:monitor $(BIN)/python -m bench
+
+bench-full: $(READY) ## The same with the large volumes (an hour)
+	@sh bench/peers/set_up.sh
+	@PYTHONPATH=.:api:monitor $(BIN)/python -m bench --full
+
 screenshots: $(READY) ## Pictures of the dashboard into docs/screenshots (5 minutes; needs chromium)
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.ui.screenshots
 
 clean: ## Remove what the targets made
-	rm -rf $(VENV) .data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .bench .data .mypy_cache .ruff_cache .pytest_cache .hypothesis

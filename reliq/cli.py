@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import reliq
 from reliq import logs
-from reliq.commands import chaos, dead, insight, messages, services, topics
+from reliq.commands import bench, chaos, dead, insight, messages, services, topics
 from reliq.commands.common import BAD_USAGE, command
 from reliq.errors import InvalidSetting, ReliqError
 from reliq_api.cli import add_to as add_api
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"reliq {reliq.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for part in (services, messages, topics, dead, insight, chaos):
+    for part in (services, messages, topics, dead, insight, chaos, bench):
         part.add_to(commands)
     _spark(commands.add_parser("spark", help="data into queues, dead letters into data, by Spark"))
     add_api(commands, command)

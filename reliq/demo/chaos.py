@@ -13,10 +13,11 @@ from reliq import ops, settings
 from reliq.app import Reliq
 from reliq.demo.chaos_app import HISTORY, QUEUE, WORK
 from reliq.demo.chaos_report import Fault, Report, lost_and_runs
+from reliq.demo.own_queue import remove_queue
 from reliq.demo.processes import WorkerProcess, stop_all, terminated_as_interrupted
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import ReliqError
-from reliq.keys import QUEUES, QueueKeys, owner_of
+from reliq.keys import QueueKeys, owner_of
 from reliq.message import Message
 from reliq.progress import Progress
 from reliq_monitor import MonitorThread
@@ -196,11 +197,7 @@ class _Chaos:
 
     def remove_queue(self) -> None:
         """Nothing of it stays behind on a Redis that others use."""
-        consumers = self._app.store.call(ops.members(self._keys.consumers))
-        theirs = [key for one in consumers for key in (self._keys.processing(one), self._keys.lease(one))]
-        self._app.store.call(
-            [ops.command("UNLINK", *self._keys.everything, *theirs), ops.command("SREM", QUEUES, self._queue.name)]
-        )
+        remove_queue(self._app, self._queue.name)
 
 
 def _spread(kills: int, pauses: int) -> list[tuple[float, str]]:

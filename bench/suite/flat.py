@@ -1,0 +1,134 @@
+"""Whether work gets slower as there is more of it: the same cycles on a small state and on a large one, in turns."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+
+import reliq
+from bench.suite.contestants import BENCH
+from bench.suite.harness import Check, Row, Setting, fresh_redis, ratios
+from reliq import ops
+from reliq.keys import QueueKeys, new_owner
+
+BODY = b"x" * 200
+_BATCH = 100
+_LEASE = 3600.0
+_WATCHED = 8.0  #: seconds for which the monitor's CPU time is taken
+
+Build = Callable[[reliq.Reliq, int], None]
+
+
+def backlog(app: reliq.Reliq, size: int) -> None:
+    for start in range(0, size, 10_000):
+        app.queue("bench").send_many([BODY] * min(10_000, size - start))
+
+
+def in_flight(app: reliq.Reliq, size: int) -> None:
+    """Held by consumers of a hundred messages each."""
+    backlog(app, size)
+    _consumers(app, size // _BATCH, _BATCH)
+
+
+def consumers(app: reliq.Reliq, size: int) -> None:
+    backlog(app, 1)
+    _consumers(app, size, 0)
+
+
+def _consumers(app: reliq.Reliq, count: int, held: int) -> None:
+    keys = QueueKeys("bench")
+    for _ in range(count):
+        one = new_owner(connected=False)
+        app.store.call(ops.register(keys, one, _LEASE))
+        if held:
+            app.store.call(ops.claim(keys, one, _LEASE, held))
+
+
+def delayed(app: reliq.Reliq, size: int) -> None:
+    for start in range(0, size, 10_000):
+        app.queue("bench").send_many([BODY] * min(10_000, size - start), delay=3600)
+
+
+def queues(app: reliq.Reliq, size: int) -> None:
+    for number in range(size):
+        app.queue(f"queue-{number}").send(BODY)
+
+
+def _cycles(app: reliq.Reliq, messages: int) -> float:
+    """Messages/s of send, claim and ack, a hundred at a time, while everything else stays as it is."""
+    queue, keys, one = app.queue("bench"), QueueKeys("bench"), new_owner(connected=False)
+    app.store.call(ops.register(keys, one, _LEASE))
+    bodies, elements = [BODY] * _BATCH, []
+    began = time.perf_counter()
+    for _ in range(max(1, messages // _BATCH)):
+        queue.send_many(bodies)
+        elements = app.store.call(ops.settle(keys, one, _LEASE, elements, (), _BATCH)).elements
+    taken = time.perf_counter() - began
+    app.store.call([ops.settle(keys, one, _LEASE, elements), ops.forget(keys, one, leaving=True)])
+    return messages / taken
+
+
+@contextlib.contextmanager
+def _state(build: Build, size: int) -> Iterator[reliq.Reliq]:
+    with fresh_redis() as (server, _):
+        app = reliq.Reliq(server.url)
+        build(app, size)
+        yield app
+        app.close()
+
+
+def _monitor_share(url: str) -> float:
+    """Of one core, by the CPU time that a `reliq monitor` uses."""
+    paths = os.pathsep.join(str(BENCH.parent / part) for part in (".", "monitor", "api"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reliq", "monitor", "--quiet", "--url", url], env={**os.environ, "PYTHONPATH": paths}
+    )
+    try:
+        time.sleep(3.0)  # it starts, and looks at everything once
+        watched = psutil.Process(process.pid)
+        before, began = sum(watched.cpu_times()[:2]), time.monotonic()
+        time.sleep(_WATCHED)
+        return (sum(watched.cpu_times()[:2]) - before) / (time.monotonic() - began)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _row(setting: Setting, what: str, build: Build, small: int, large: int) -> Row:
+    large = max(small, int(large * setting.scale))
+    row = Row(f"flat: {what} {small:,} -> {large:,}")
+    with _state(build, small) as one, _state(build, large) as other:
+        rates: tuple[list[float], list[float]] = ([], [])
+        for app in (one, other):
+            _cycles(app, setting.volume(2_000))
+        for number in range(5 * setting.rounds):
+            for place in (0, 1) if number % 2 else (1, 0):
+                rates[place].append(_cycles((one, other)[place], setting.volume(10_000)))
+        share = _monitor_share(other.url)
+    row.checks = [
+        Check("throughput, large / small", ratios(rates[1], rates[0]), 0.8),
+        Check("monitor, part of a core", [share], 0.05, at_least=False),
+    ]
+    row.figures = {"small": rates[0], "large": rates[1]}
+    return row
+
+
+_DIMENSIONS: tuple[tuple[str, Build, int, int, int], ...] = (
+    ("backlog", backlog, 1_000, 100_000, 1_000_000),
+    ("in flight", in_flight, 100, 10_000, 100_000),
+    ("consumers", consumers, 1, 1_000, 1_000),
+    ("delayed", delayed, 10, 100_000, 1_000_000),
+    ("queues", queues, 1, 1_000, 1_000),
+)
+
+
+def rows(setting: Setting) -> list[Row]:
+    found = []
+    for what, build, small, short, full in _DIMENSIONS:
+        found.append(_row(setting, what, build, small, full if setting.full else short))
+        print(f"  {found[-1].what}: {found[-1].verdict}", flush=True)
+    return found

@@ -1,0 +1,94 @@
+"""What every part of the suite uses: a Redis for it, figures with their spread, verdicts."""
+
+import contextlib
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import redis
+
+from reliq.embedded import EmbeddedRedis
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How much is done. `scale` multiplies the volumes: below 1 for a smoke test."""
+
+    full: bool = False
+    rounds: int = 3
+    scale: float = 1.0
+
+    def volume(self, short: int, full: int | None = None) -> int:
+        chosen = full if self.full and full is not None else short
+        return max(1, int(chosen * self.scale))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One figure and what it must reach."""
+
+    what: str
+    values: Sequence[float]
+    bound: float
+    at_least: bool = True
+
+    @property
+    def value(self) -> float:
+        return statistics.median(self.values) if self.values else float("nan")
+
+    @property
+    def ok(self) -> bool:
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+    def __str__(self) -> str:
+        sign = ">=" if self.at_least else "<="
+        spread = f" ({min(self.values):.3g}..{max(self.values):.3g})" if len(self.values) > 1 else ""
+        verdict = "ok" if self.ok else f"missed, {self.value / self.bound:.2f} of it" if self.bound else "missed"
+        return f"{self.what} {self.value:.3g}{spread}, must be {sign} {self.bound:g}: {verdict}"
+
+
+@dataclass(slots=True)
+class Row:
+    """One row of the table of figures."""
+
+    what: str
+    checks: list[Check] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)  #: whatever else was measured, for the JSON
+
+    @property
+    def verdict(self) -> str:
+        if not self.checks:
+            return "not measured"
+        return "ok" if all(check.ok for check in self.checks) else "missed"
+
+    def as_dict(self) -> dict[str, Any]:
+        checks = [{**asdict(check), "value": check.value, "ok": check.ok} for check in self.checks]
+        return {
+            "what": self.what, "verdict": self.verdict, "checks": checks, "notes": self.notes, "figures": self.figures
+        }  # fmt: skip
+
+
+@contextlib.contextmanager
+def fresh_redis() -> Iterator[tuple[EmbeddedRedis, redis.Redis]]:
+    """A server that writes nothing to disk, the same for every contestant, and a client of it."""
+    with EmbeddedRedis(settings=("--appendonly", "no")) as server, redis.Redis(port=server.port) as client:
+        yield server, client
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
+
+
+def shown(values: Sequence[float]) -> str:
+    """The median, and where the others lie."""
+    if not values:
+        return "-"
+    return f"{statistics.median(values):,.0f} ({min(values):,.0f}..{max(values):,.0f})"
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """Round by round: what else the machine did in a round fell on both."""
+    return [one / other for one, other in zip(above, below, strict=False) if other]

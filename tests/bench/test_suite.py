@@ -1,0 +1,56 @@
+"""The benchmark suite, with tiny volumes: its own contestants run, its rows have a verdict."""
+
+import dataclasses
+
+import pytest
+
+from bench.suite import consume, latency, memory, report, send
+from bench.suite.contestants import RAW, RELIQ, RELIQ_ASYNC, Contestant, Failed, rate_of
+from bench.suite.harness import Check, Row, Setting
+
+TINY = Setting(rounds=1, scale=0.004)
+
+
+def here(contestant: Contestant) -> Contestant:
+    """The same in this test's own virtual environment."""
+    return dataclasses.replace(contestant, environment="")
+
+
+LOOP = Contestant("loop", "with_redis.py", 50_000, variant="lmove", kind="hand")
+ABSENT = Contestant("absent", "with_rq.py", 100, environment="no-such-environment")
+
+
+def test_a_race_counts_every_run_of_those_who_are_there_and_names_those_who_are_not():
+    race = consume.Race(TINY, (here(RAW), here(RELIQ), here(RELIQ_ASYNC), LOOP, ABSENT))
+    race.run()
+    assert set(race.rates) == {RAW.name, RELIQ.name, RELIQ_ASYNC.name, "loop"}
+    assert all(rate > 0 for rates in race.rates.values() for rate in rates)
+    assert "not installed" in race.absent["absent"]
+    row = consume.one_process(race)
+    assert row.verdict in ("ok", "missed")
+    told = report.text([row], race, {}, 1.0)
+    assert "absent" in told
+    assert "reliq / raw limit" in told
+
+
+def test_a_contestant_that_ran_more_or_fewer_than_were_sent_has_failed():
+    answers = [{"runs": 2, "first": 1.0, "last": 2.0}, {"runs": 2, "first": 1.5, "last": 2.5}]
+    assert rate_of(answers, 4, "both") == pytest.approx(2.0)
+    with pytest.raises(Failed, match="5 messages, but 4 runs"):
+        rate_of(answers, 5, "both")
+
+
+def test_a_verdict_says_how_much_is_missing():
+    assert str(Check("ratio", [0.3], 0.6)).endswith("missed, 0.50 of it")
+    assert str(Check("ratio", [0.7], 0.6)).endswith("ok")
+    assert Row("all", [Check("a", [1.0], 1), Check("b", [3.0], 2, at_least=False)]).verdict == "missed"
+    assert Row("none").verdict == "not measured"
+
+
+def test_a_message_costs_what_the_figures_allow_and_leaves_nothing():
+    assert memory.row(Setting(scale=0.02)).verdict == "ok"
+
+
+def test_sending_and_latency_are_measured():
+    rows = [*send.rows(TINY), latency.idle(Setting(scale=0.02))]
+    assert all(check.value > 0 for row in rows for check in row.checks)
