@@ -194,7 +194,7 @@ def test_the_policy_lives_in_redis(face):
     assert queue.config() == Config()
     queue.configure(max_length=2, max_deliveries=9, dead_max_age="7d", dead_max_count=1000)
     other = face().queue("q")
-    assert other.config() == Config(2, 9, 7 * 86400.0, 1000, paused=False)
+    assert other.config() == Config(max_length=2, max_deliveries=9, dead_max_age=7 * 86400.0, dead_max_count=1000)
     other.configure(max_length=None)
     assert queue.config().max_length is None
 

@@ -25,7 +25,7 @@ def test_workers_wanted(ready, age, arrivals, service, slots, wanted):
 
 
 def reading(ready, claimed, age=0.0):
-    return Reading("orders", ready, 0, 0, 0, age, 0, paused=False, counters={"claimed": claimed})
+    return Reading("orders", ready, 0, 0, 0, 0, age, 0, paused=False, counters={"claimed": claimed})
 
 
 @pytest.fixture
