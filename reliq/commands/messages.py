@@ -65,9 +65,10 @@ def stats(options: argparse.Namespace) -> int:
     print(f"{'queue':30} {'ready':>9} {'processing':>10} {'delayed':>9} {'dead':>7} {'oldest':>8}  consumers")
     for one in found:
         age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
+        prepared = f"  {one.prepared} prepared" if one.prepared else ""
         print(
             f"{one.queue:30} {one.ready:9} {one.processing:10} {one.delayed:9} {one.dead:7} {age:>8}  "
-            f"{one.consumers}{paused}"
+            f"{one.consumers}{paused}{prepared}"
         )
     return 0
 

@@ -5,13 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 import redis
 
 import reliq
-from reliq import aio
+from reliq import aio, cli
 from reliq.errors import InvalidHandler, InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed
+from reliq.exporter import Exporter
 from reliq.keys import QueueKeys
 from reliq_monitor import Monitor
 from reliq_monitor.audit import audit, balanced
@@ -160,6 +162,23 @@ def test_an_id_is_prepared_once(queue, app):
     with pytest.raises(InvalidMessage, match="prepared already"):
         queue.prepare("y", id="mine")
     assert here(app) == (1, 0, 0, 0)
+
+
+def test_operators_see_them(queue, app, url, capsys):
+    queue.prepare("x")
+    assert cli.main(["stats", "--url", url]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("1 prepared")
+    with Exporter(app.store).serve(0, "127.0.0.1") as server:
+        address = f"http://127.0.0.1:{server.port}/metrics"
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            assert b'reliq_queue_messages{queue="q",state="prepared"} 1.0' in answer.read()
+
+
+def test_a_decision_that_is_remembered_costs_little_and_not_for_ever(queue, client):
+    handle = queue.prepare("x" * 10_000)
+    handle.commit()
+    assert client.memory_usage(KEYS.half(handle.id)) <= 200
+    assert 0 < client.pttl(KEYS.half(handle.id)) <= 600_000
 
 
 def test_a_dedup_key_counts_from_the_commit_on(queue, app):
