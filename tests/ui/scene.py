@@ -78,6 +78,10 @@ class Shop:
         app = self.app
         app.queue("invoices@eu").configure(max_length=50_000, dead_max_age="30d")
         app.queue("invoices@eu").pause()
+        app.subscribe("orders", "order.#")
+        app.subscribe("emails@welcome", "order.created.*", "user.created")
+        app.subscribe("invoices@eu", "order.paid.eu")
+        app.topics.set_alternate("legacy.imports")
         app.queue("reports.nightly").send_many([{"report": day} for day in range(31)], delay="6h")
         legacy = app.queue("legacy.imports")
         legacy.send_many([self._order() for _ in range(40)], headers=self._headers(), ttl=0.001)

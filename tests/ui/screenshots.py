@@ -53,6 +53,8 @@ def pages(letter: str, job: str) -> dict[str, str]:
         "redrive": f"{dead}/redrive?error=PaymentDeclined",
         "progress": job,
         "purge": "/queues/payments/purge",
+        "policy": "/queues/invoices@eu/policy",
+        "topics": "/topics?key=order.created.eu",
     }
 
 

@@ -6,8 +6,17 @@ import pytest
 from reliq_api import keyring
 from tests.ui.dying import bury
 
-MESSAGES = ("dead", "dead/letter?id=1", "dead/body?id=1", "dead/redrive", "dead/purge", "purge", "dead/redrives/1")
-FORMS = ("pause", "resume", "purge", "dead/purge", "dead/redrive", "dead/redrives/1/stop")
+MESSAGES = (
+    "dead",
+    "dead/letter?id=1",
+    "dead/body?id=1",
+    "dead/redrive",
+    "dead/purge",
+    "purge",
+    "dead/redrives/1",
+    "policy",
+)
+FORMS = ("pause", "resume", "purge", "policy", "dead/purge", "dead/redrive", "dead/redrives/1/stop")
 
 
 @pytest.fixture
@@ -71,9 +80,10 @@ def test_who_may_look_sees_numbers_but_no_message(holding):
 def test_who_may_look_changes_nothing(app, holding):
     client = holding("metrics")
     for path in FORMS:
-        assert client.post(f"/queues/orders/{path}", data={"confirm": "orders"}).status_code == 403
+        assert client.post(f"/queues/orders/{path}", data={"confirm": "orders", "max_length": "1"}).status_code == 403
     stats = app.queue("orders").stats()
     assert (stats.ready, stats.dead, stats.paused) == (1, 1, False)
+    assert app.queue("orders").config().max_length is None
 
 
 @pytest.mark.parametrize("scope", ["enqueue", "consume"])

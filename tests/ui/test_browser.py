@@ -199,7 +199,10 @@ def paths(app) -> list[str]:
     (letter,) = bury(app, "emails", [{"to": "ada"}], "no such address", headers={"tenant": "acme"})
     dead = "/queues/emails/dead"
     of_dead = ["", "?reason=expired", f"/letter?id={letter}", "/redrive", "/purge"]
-    of_queues = ["/", "/?q=none", "/queues/orders", "/queues/invoices", "/queues/orders/purge"]
+    app.subscribe("orders", "order.created.*")
+    app.subscribe("invoices", "#")
+    of_queues = ["/", "/?q=none", "/queues/orders", "/queues/invoices", "/queues/orders/purge", "/queues/orders/policy"]
+    of_queues += ["/topics", "/topics?key=order.created.eu"]
     return [*of_queues, *(dead + one for one in of_dead)]
 
 

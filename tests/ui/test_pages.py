@@ -22,7 +22,7 @@ from tests.ui.dying import bury
 from tests.workers import eventually
 
 PAGES = ("/", "/queues/orders", "/queues/orders/purge", "/queues/orders/dead", "/queues/orders/dead/redrive",
-         "/queues/orders/dead/purge", "/queues/none")  # fmt: skip
+         "/queues/orders/dead/purge", "/queues/orders/policy", "/topics", "/topics?key=a", "/queues/none")  # fmt: skip
 
 
 def text_of(answer: httpx.Response) -> str:
@@ -72,7 +72,7 @@ def test_a_queue_has_its_consumers_policy_counters_and_next_messages(app, client
         consumer.claim()
         text = text_of(client.get("/queues/orders"))
         assert re.search(rf"{consumer.id} 1 \d+ s left connected", text)
-    assert "Most messages 5,000 Deliveries before it is dead 7" in text
+    assert "Most messages 5,000 Most bytes no limit Deliveries before it is dead 7" in text
     assert "claimed 1 enqueued 2" in text
     assert "0 6 B second" in text
 
@@ -199,6 +199,19 @@ def test_a_slow_redrive_shows_its_progress_and_can_be_stopped(app, client):
     assert "stopped" in finished(client, answer)
     stats = app.queue("orders").stats()
     assert (stats.ready, stats.dead) in [(0, 20), (1, 19)]
+
+
+def test_a_redrive_ends_when_they_die_again(app, client):
+    bury(app, "orders", [1, 2])
+    path = "/queues/orders/dead/redrive"
+    for given in ({"stop_above": "20"}, {"stop_above": "101", "rate": "1"}, {"stop_above": "x", "rate": "1"}):
+        assert client.post(path, data=given).status_code == 422
+    text = finished(client, client.post(path, data={"stop_above": "20", "rate": "1000", "dry_run": "1"}))
+    assert "Would move 2" in text
+    page = client.get(client.post(path, data={"stop_above": "20", "rate": "1000", "dry_run": "1"}).headers["location"])
+    assert page.status_code == 200
+    finished(client, client.post(path, data={"stop_above": "20", "rate": "1000"}))
+    assert app.queue("orders").stats().ready == 2
 
 
 def test_only_a_few_redrives_run_at_once(app, client):

@@ -11,6 +11,7 @@ from fastapi.routing import APIRouter
 from reliq.aio import Queue
 from reliq.dead_letters import checked_redrive
 from reliq.errors import InvalidSetting
+from reliq_api.ui import policy
 from reliq_api.ui.access import Operated
 from reliq_api.ui.dead_pages import Running
 from reliq_api.ui.guard import Page, form
@@ -36,6 +37,13 @@ async def pause(request: Request, queue: Operated) -> Response:
 async def resume(request: Request, queue: Operated) -> Response:
     await queue.resume()
     return _back(request, queue, "?notice=resumed")
+
+
+@router.post("/policy")
+async def set_policy(request: Request, queue: Operated, fields: Form) -> Response:
+    if changes := policy.changes(fields, await queue.config()):
+        await queue.configure(**changes)
+    return _back(request, queue, "?notice=configured")
 
 
 @router.post("/purge")
@@ -67,8 +75,9 @@ async def redrive(request: Request, queue: Operated, redrives: Running, fields: 
         "keep_failures": "keep_failures" in given,
         "limit": None if limit is None else int(limit),
         "rate": _number(given, "rate"),
+        "stop_above": _share(given, "stop_above"),
     }
-    checked_redrive(options["rate"], options["limit"], None)
+    checked_redrive(options["rate"], options["limit"], options["stop_above"])
     total = len(filters["ids"]) if "ids" in filters else (await queue.stats()).dead
     counted = _number(given, "matched")  # by a dry run just before
     most = min(one for one in (limit, counted, total) if one is not None)
@@ -87,6 +96,12 @@ def _number(given: dict[str, str], name: str) -> float | None:
     if not math.isfinite(number):
         raise InvalidSetting(f"{name} is {text!r}: give a number, or nothing")
     return number
+
+
+def _share(given: dict[str, str], name: str) -> float | None:
+    """Of a percentage."""
+    percent = _number(given, name)
+    return None if percent is None else percent / 100
 
 
 @router.post("/dead/redrives/{identity}/stop")

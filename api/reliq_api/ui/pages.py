@@ -6,7 +6,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.queue import Stats
-from reliq_api.ui import reading
+from reliq_api.ui import policy, reading
 from reliq_api.ui.access import Operated, Seen, Viewer, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION
 from reliq_api.ui.charts import Chart, chart
@@ -101,6 +101,12 @@ def _plots(history: History, span: str) -> list[tuple[str, str, Chart]]:
 @router.get("/queues/{name}/purge")
 async def ask_purge(request: Request, queue: Operated) -> Response:
     return page(request, "purge.html", queue=queue.name, stats=await queue.stats())
+
+
+@router.get("/queues/{name}/policy")
+async def ask_policy(request: Request, queue: Operated) -> Response:
+    values = policy.written(await queue.config())
+    return page(request, "policy.html", queue=queue.name, fields=policy.FIELDS, values=values)
 
 
 @router.get("/assets/{version}/{name}")

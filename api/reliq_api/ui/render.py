@@ -104,6 +104,11 @@ _environment.filters |= {
 NOTICES = {
     "paused": "The queue is paused: nothing is started, sends go on.",
     "resumed": "The queue goes on.",
+    "configured": "The policy is saved.",
+    "bound": "The queue is bound.",
+    "bound_before": "The queue was bound to this pattern before.",
+    "unbound": "The binding is gone. What the queue has got, it keeps.",
+    "unbound_before": "There was no such binding.",
     "purged": "Removed for good: {count}.",
     "deleted": "Dead letters removed for good: {count}.",
 }

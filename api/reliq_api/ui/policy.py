@@ -1,0 +1,71 @@
+"""A queue's policy as a form: what its fields say, and back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reliq import settings
+from reliq.errors import InvalidSetting
+from reliq.queue import Config
+from reliq.settings import seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One setting. An empty field is its default."""
+
+    name: str
+    label: str
+    hint: str  #: what an empty one means
+    number: bool = True
+    smallest: int = 1
+
+
+FIELDS = (
+    Field("max_length", "Most messages, ready and delayed", "no limit"),
+    Field("max_bytes", "Most bytes of Redis' memory for them", "no limit", smallest=settings.QUOTA_SMALLEST),
+    Field("max_deliveries", "Deliveries before a message is dead", f"{settings.MAX_DELIVERIES}"),
+    Field("dead_max_age", "Dead letters are kept for, such as 30d or 12h", "for good", number=False),
+    Field("dead_max_count", "Dead letters that are kept at most", "all of them"),
+    Field("durability", "A send is answered when it is in memory, fsync or replicas=1", "memory", number=False),
+)
+
+
+def written(config: Config) -> dict[str, str]:
+    """What stands in the fields; nothing for a default."""
+    default = Config()
+    values = {field.name: getattr(config, field.name) for field in FIELDS}
+    return {name: "" if value == getattr(default, name) else _text(name, value) for name, value in values.items()}
+
+
+def _text(name: str, value: Any) -> str:
+    if name != "dead_max_age":
+        return str(value)
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if value % length == 0:
+            return f"{value // length:.0f}{unit}"
+    return f"{value:g}s"
+
+
+def changes(fields: Sequence[tuple[str, str]], before: Config) -> dict[str, Any]:
+    """What the form changes, as `queue.configure` takes it; raises InvalidSetting."""
+    given, was = dict(fields), written(before)
+    return {
+        field.name: _value(field, given)
+        for field in FIELDS
+        if field.name in given and given[field.name].strip() != was[field.name]
+    }
+
+
+def _value(field: Field, given: Mapping[str, str]) -> Any:
+    text = given[field.name].strip()
+    if not text:
+        return None
+    if field.name == "dead_max_age":
+        return seconds(text, field.name, shortest=1.0)
+    if not field.number:
+        return text
+    digits = text.replace("_", "")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise InvalidSetting(f"{field.name} is {text!r}: give a whole number, or nothing")
+    return int(digits)
