@@ -79,10 +79,10 @@ def confirmed(options: argparse.Namespace, what: str) -> None:
         raise SystemExit("nothing was done")
 
 
-def pair(text: str) -> tuple[str, str]:
+def pair(text: str, what: str = "--header") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise reliq.InvalidSetting(f"--header {text!r}: write NAME=VALUE")
+        raise reliq.InvalidSetting(f"{what} {text!r}: write NAME=VALUE")
     return name, value
 
 

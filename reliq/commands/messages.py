@@ -1,4 +1,4 @@
-"""Messages from the command line: send, stats, pause, resume, purge, cancel."""
+"""Queues and messages from the command line: send, stats, config, pause, resume, purge, cancel."""
 
 import argparse
 import json
@@ -26,6 +26,14 @@ def add_to(commands: Any) -> None:
 
     one = command(commands, "stats", stats, "how many messages are where", json_too=True)
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
+
+    one = command(commands, "config", config, "show a queue's policy, or change it", queue=True, json_too=True)
+    one.add_argument(
+        "changes",
+        nargs="*",
+        metavar="NAME=VALUE",
+        help="e.g. max_bytes=500000000 dead_max_age=30d; no VALUE: its default",
+    )
 
     command(commands, "pause", pause, "start no message of a queue; sends go on", queue=True, json_too=True)
     command(commands, "resume", resume, "end a pause", queue=True, json_too=True)
@@ -71,6 +79,20 @@ def stats(options: argparse.Namespace) -> int:
             f"{one.consumers}{paused}{prepared}"
         )
     return 0
+
+
+def config(options: argparse.Namespace) -> int:
+    """Print the policy, after changing what is given."""
+    queue = app_of(options).queue(options.queue)
+    changes = {name: _setting(text) for name, text in (pair(one, "a change") for one in options.changes)}
+    found = asdict(queue.configure(**changes) if changes else queue.config())
+    lines = (f"{name:16} {'-' if value is None else value}" for name, value in found.items())
+    return say(options, "\n".join(lines), **found)
+
+
+def _setting(text: str) -> int | str | None:
+    """A whole number, or what the library reads: a duration, a durability."""
+    return int(text) if text.isascii() and text.isdigit() else text or None
 
 
 def pause(options: argparse.Namespace) -> int:
