@@ -5,6 +5,7 @@ import re
 from fastapi import Request, Response
 
 from reliq import aio
+from reliq.routing import check_routing_key
 from reliq.topics import read_routes
 from reliq_api import cloudevents, schemas
 from reliq_api.auth import Access
@@ -127,6 +128,7 @@ def _shown(access: Access, queue: str | None) -> str | None:
 )
 async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.TopicMatch:
     """Nothing is sent."""
+    check_routing_key(routing_key)
     reliq: aio.Reliq = request.app.state.reliq
     access: Access = request.state.access
     routes, alternate = await reliq.store.run(read_routes())
