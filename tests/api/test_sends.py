@@ -54,7 +54,16 @@ def test_a_queue_with_room_for_some_takes_these(url, orders):
 
 def test_an_unknown_outcome_names_only_ones_own_message(redis_server, url, orders):
     messages = [NewMessage(number) for number in range(5)]
-    with Proxy(redis_server.port, reply=lambda data: None if b"ok" in data or b"repeated" in data else data) as proxy:
+    sending = [False]
+
+    def request(data):
+        sending[0] = b"EVALSHA" in data
+        return data
+
+    def reply(data):
+        return None if sending[0] and b"NOSCRIPT" not in data else data
+
+    with Proxy(redis_server.port, request=request, reply=reply) as proxy:
         answers = send_all(proxy.url, orders.name, messages, send_timeout=0.1)
     assert [type(answer) for answer in answers] == [OutcomeUnknown] * 5
     assert [answer.ids for answer in answers] == [(message.id,) for message in messages]
