@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reliq import ops, settings
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
-from reliq.keys import LEADER, QueueKeys
+from reliq.keys import LEADER, SEVERAL, QueueKeys
 from reliq.observe import Measurements
 from reliq.ops import Steps
 from reliq.outage import Outage
@@ -103,6 +103,7 @@ class Monitor:
             self._store.run(trim_dead_letters(keys), self._link)
             self._store.run(forget_producers(keys), self._link)
             self._store.run(forget_streams(keys), self._link)
+        self._store.run(forget_streams(SEVERAL), self._link)
 
     def _known_queues(self) -> list[QueueKeys]:
         if not self._queues:

@@ -2,7 +2,7 @@
 
 from reliq import ops
 from reliq.dead_letters import DeadLetterSteps
-from reliq.keys import QueueKeys
+from reliq.keys import JobKeys, QueueKeys
 from reliq.ops import Steps
 
 PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; a producer repeats a call for far less
@@ -24,9 +24,9 @@ def forget_producers(keys: QueueKeys) -> Steps[int]:
     return _forget_silent(keys.producers, PRODUCER_REMEMBERED)
 
 
-def forget_streams(keys: QueueKeys) -> Steps[int]:
+def forget_streams(home: JobKeys) -> Steps[int]:
     """Remove the epochs of streams that have been silent for longer than anybody keeps a stopped stream."""
-    return _forget_silent(keys.epochs, STREAM_REMEMBERED)
+    return _forget_silent(home.epochs, STREAM_REMEMBERED)
 
 
 def _forget_silent(key: str, remembered: float) -> Steps[int]:

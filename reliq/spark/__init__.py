@@ -7,7 +7,7 @@ from reliq.errors import InvalidSetting
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OLDEST = (4, 2)
+_OLDEST = (4, 1)
 
 
 def register(spark: "SparkSession", url: str | None = None) -> None:
@@ -40,4 +40,4 @@ def check_pyspark() -> None:
         raise InvalidSetting(f"reliq.spark needs PySpark and PyArrow ({error}): {how}") from None
     found: tuple[Any, ...] = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if found < _OLDEST:
-        raise InvalidSetting(f"reliq.spark needs PySpark 4.2 or newer, this is {pyspark.__version__}: {how}")
+        raise InvalidSetting(f"reliq.spark needs PySpark 4.1 or newer, this is {pyspark.__version__}: {how}")

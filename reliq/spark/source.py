@@ -3,6 +3,7 @@
 from collections.abc import MutableMapping
 from typing import ClassVar
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -12,18 +13,20 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from reliq.errors import InvalidSetting
 from reliq.spark.columns import SCHEMA, check_user_schema
 from reliq.spark.options import Given
 
 
 class ReliqDataSource(DataSource):
-    """Messages of one queue of a Redis server. Everything it is given is checked here, on the driver.
+    """Messages of a Redis server's queues. Everything it is given is checked here, on the driver.
 
     Options: `queue`; `url` (better given to `register`, or in RELIQ_URL: no plan and no log then has the password);
     `allowEviction`.
 
-    Write: columns `value`, and if you like `id`, `key`, `headers`, `delay_ms`. `job`: a name under which the same
-    rows are never written twice. `timeLimit`: of a job that died. `maxBody`.
+    Write: columns `value`, and if you like `id`, `key`, `headers`, `delay_ms`; without the option `queue` also `queue`
+    or `topic`, which say where each row goes. `job`: a name under which the same rows are never written twice.
+    `timeLimit`: of a job that died. `maxBody`. `mandatory`: a topic that no queue is bound for fails the job.
 
     Read: `state` (ready | delayed | dead), `numPartitions`. Never consumes.
 
@@ -56,6 +59,9 @@ class ReliqDataSource(DataSource):
         return ReliqWriter(self._given.write(), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2 nobody says how much it may read
+            needs = f"reading a queue as a stream needs PySpark 4.2 or newer, this is {pyspark.__version__}"
+            raise InvalidSetting(f"{needs}; all else works")
         from reliq.spark.stream_reader import ReliqStreamReader
 
         check_user_schema(schema)

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +16,16 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """py4j leaves its sockets to the garbage collector."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            for warning in ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"):
+                item.add_marker(pytest.mark.filterwarnings(warning))
+
+
 @pytest.fixture(scope="session")
 def session(tmp_path_factory) -> Iterator[SparkSession]:
-    warnings.simplefilter("ignore", ResourceWarning)  # py4j leaves its sockets to the garbage collector
     spark = (
         SparkSession.builder.master("local[2,2]")
         .config("spark.ui.enabled", "false")

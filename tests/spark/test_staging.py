@@ -321,6 +321,8 @@ def test_a_large_job_is_finished_over_several_looks_of_the_monitor(store, orders
 def test_streams_that_fell_silent_are_forgotten(store, url):
     store.call(ops.command("SADD", "reliq:queues", "orders"))
     now = store.call(ops.server_time())
-    store.call(ops.command("HSET", KEYS.epochs, "old", "7 1000", "live", f"8 {now}"))
+    for home in (KEYS, SEVERAL):
+        store.call(ops.command("HSET", home.epochs, "old", "7 1000", "live", f"8 {now}"))
     Monitor(Store(url)).tidy()
-    assert store.call(ops.command("HKEYS", KEYS.epochs)) == [b"live"]
+    for home in (KEYS, SEVERAL):
+        assert store.call(ops.command("HKEYS", home.epochs)) == [b"live"]
