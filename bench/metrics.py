@@ -1,5 +1,7 @@
 """What measuring costs a worker: the same messages with and without, in turns, on a Redis of its own. And a scrape.
 
+On a busy machine believe the last figure: the part of a run's own CPU time that was spent in measuring.
+
 python bench/metrics.py [rounds] [messages]
 """
 
@@ -16,6 +18,19 @@ from reliq.store import Store
 from reliq.worker import Options, Worker
 
 QUEUE = "bench"
+
+
+class Timed(Measurements):
+    """Knows how long measuring took, by the CPU time of the thread that does it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spent = 0.0
+
+    def ran_in_turn(self, *arguments) -> None:
+        started = time.thread_time()
+        super().ran_in_turn(*arguments)
+        self.spent += time.thread_time() - started
 
 
 def seconds_of_a_run(url: str, messages: int, measurements: Measurements | None) -> tuple[float, float]:
@@ -56,11 +71,15 @@ def seconds_of_a_scrape(url: str) -> float:
 
 def main(rounds: int = 15, messages: int = 100_000) -> None:
     taken: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    shares: list[float] = []
     with EmbeddedRedis(settings=("--appendonly", "no")) as server:
         seconds_of_a_run(server.url, messages, None)
         for number in range(rounds):
             for on in (True, False) if number % 2 else (False, True):
                 taken[on].append(seconds_of_a_run(server.url, messages, Measurements() if on else None))
+            timed = Timed()
+            _, used = seconds_of_a_run(server.url, messages, timed)
+            shares.append(timed.spent / used)
             off, on = (messages / taken[place][-1][0] for place in (False, True))
             print(f"off {off:9,.0f}/s   on {on:9,.0f}/s", flush=True)
         print(f"a scrape of 1,000 queues takes {1000 * seconds_of_a_scrape(server.url):.0f} ms (median of 5)")
@@ -68,6 +87,8 @@ def main(rounds: int = 15, messages: int = 100_000) -> None:
     for what, place in (("time", 0), ("CPU time", 1)):
         off, on = (min(run[place] for run in taken[key]) for key in (False, True))
         print(f"measuring costs {100 * (on / off - 1):+.1f} % {what} (best of {rounds} runs each)")
+    middle, least, most = (100 * of(shares) for of in (statistics.median, min, max))
+    print(f"measuring is {middle:.1f} % of a run's CPU time (median of {rounds}; {least:.1f} to {most:.1f})")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def test_runs_in_turn_end_when_the_next_one_starts():
     assert by_bound(PROCESS, read([measurements], PROCESS, "orders")[0]) == {0.05: 1, 0.5: 1, 0.0005: 1}
 
 
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 23, 24, 31, 256, 257])
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 63, 64, 65, 95, 96, 256, 257])
 def test_counts_and_sums_of_a_long_batch_are_exact(length):
     measurements = Measurements()
     starts = [10 + 0.00001 * place for place in range(length)]
