@@ -73,7 +73,7 @@ def _cycles(app: reliq.Reliq, messages: int) -> float:
 
 
 @contextlib.contextmanager
-def _state(build: Build, size: int) -> Iterator[reliq.Reliq]:
+def state(build: Build, size: int) -> Iterator[reliq.Reliq]:
     with fresh_redis() as (server, _):
         app = reliq.Reliq(server.url)
         build(app, size)
@@ -81,7 +81,7 @@ def _state(build: Build, size: int) -> Iterator[reliq.Reliq]:
         app.close()
 
 
-def _monitor_share(url: str) -> float:
+def monitor_share(url: str) -> float:
     """Of one core, by the CPU time that a `reliq monitor` uses."""
     paths = os.pathsep.join(str(BENCH.parent / part) for part in (".", "monitor", "api"))
     process = subprocess.Popen(
@@ -101,14 +101,14 @@ def _monitor_share(url: str) -> float:
 def _row(setting: Setting, what: str, build: Build, small: int, large: int) -> Row:
     large = max(small, int(large * setting.scale))
     row = Row(f"flat: {what} {small:,} -> {large:,}")
-    with _state(build, small) as one, _state(build, large) as other:
+    with state(build, small) as one, state(build, large) as other:
         rates: tuple[list[float], list[float]] = ([], [])
         for app in (one, other):
             _cycles(app, setting.volume(2_000))
         for number in range(5 * setting.rounds):
             for place in (0, 1) if number % 2 else (1, 0):
                 rates[place].append(_cycles((one, other)[place], setting.volume(10_000)))
-        share = _monitor_share(other.url)
+        share = monitor_share(other.url)
     row.checks = [
         Check("throughput, large / small", ratios(rates[1], rates[0]), 0.8),
         Check("monitor, part of a core", [share], 0.05, at_least=False),

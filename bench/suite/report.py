@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -31,7 +32,7 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": cpu,
         "cores": os.cpu_count(),
-        "load": _read("/proc/loadavg").split()[:3],
+        "load": " ".join(_read("/proc/loadavg").split()[:3]),
         "system": platform.platform(),
         "python": platform.python_version(),
         "redis": " ".join(part for part in server if part.startswith("v=")),
@@ -50,7 +51,7 @@ def _read(path: str) -> str:
 
 def text(rows: list[Row], race: Race | None, about: dict[str, Any], seconds: float) -> str:
     """The whole report, as it is printed."""
-    lines = [", ".join(f"{name} {value}" for name, value in about.items()), f"took {seconds:.0f} s", ""]
+    lines = [*(f"{name:10} {value}" for name, value in about.items()), f"{'took':10} {seconds:.0f} s", ""]
     for row in rows:
         lines.append(f"[{row.verdict:^6}] {row.what}")
         lines += [f"           {check}" for check in row.checks]
@@ -64,7 +65,7 @@ def _field(race: Race | None) -> list[str]:
     if race is None or not race.rates:
         return []
     lines = ["", f"{'consume, messages/s':26} {'median (min..max)':32} crash-safe; settings; versions"]
-    for name, rates in sorted(race.rates.items(), key=lambda one: -max(one[1])):
+    for name, rates in sorted(race.rates.items(), key=lambda one: -statistics.median(one[1])):
         about = race.about[name]
         versions = " ".join(f"{package} {version or '-'}" for package, version in about["versions"].items())
         lines.append(f"{name:26} {shown(rates):32} {about['crash_safe']}; {about['settings']}; {versions}")
