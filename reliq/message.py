@@ -75,10 +75,9 @@ os.register_at_fork(after_in_child=_random.seed)
 
 def new_id() -> str:
     """A UUIDv7 (RFC 9562): sortable by the millisecond it was made in."""
-    bits = _random.getrandbits(74)
-    value = (time.time_ns() // 1_000_000) << 80 | 7 << 76 | (bits >> 62) << 64 | 2 << 62 | bits & (1 << 62) - 1
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    now = f"{time.time_ns() // 1_000_000:012x}"
+    rest = f"{8 << 72 | _random.getrandbits(74):x}"  # variant, rand_b and rand_a in 19 digits: 8 to b is the first
+    return f"{now[:8]}-{now[8:]}-7{rest[1:4]}-{rest[0]}{rest[4:7]}-{rest[7:]}"
 
 
 def new_nonce() -> int:
@@ -229,20 +228,7 @@ def wrapped(raw: bytes) -> tuple[str, bytes]:
 
 
 def _first_element(identity: str, now: int, headers: dict[str, str], body: bytes, extra: Extra | None) -> bytes:
-    return _encode(
-        Envelope(
-            version=1,
-            id=identity,
-            nonce=new_nonce(),
-            deliveries=0,
-            failures=0,
-            redelivered=False,
-            enqueued_at=now,
-            headers=headers,
-            body=body,
-            extra=extra,
-        )
-    )
+    return _encode((1, identity, new_nonce(), 0, 0, False, now, headers, body, extra))  # an Envelope, only faster
 
 
 def cut(text: str, largest: int = settings.ERROR_LARGEST) -> str:
@@ -268,8 +254,8 @@ class NewMessage:
     """A message to be sent, with the options of its own that `send_many` cannot give to a bare body."""
 
     __slots__ = (
-        "body", "conflict", "dedup_key", "delay", "duplicate", "headers", "id", "in_cycle", "key", "priority", "ttl",
-        "window",
+        "body", "conflict", "dedup_key", "delay", "duplicate", "headers", "id", "in_cycle", "key", "placed", "priority",
+        "ttl", "window",
     )  # fmt: skip
 
     def __init__(
@@ -309,20 +295,17 @@ class NewMessage:
             raise InvalidMessage(f"dedup_key is {dedup_key!r}: it must be a text that is not empty")
         try:
             self.delay = settings.seconds(delay, "delay") if delay else 0.0
-            self.window = settings.seconds(window, "window", shortest=0.001)
+            self.window = 600.0 if window == "10m" else settings.seconds(window, "window", shortest=0.001)
             self.ttl = None if ttl is None else settings.seconds(ttl, "ttl", shortest=0.001)
         except InvalidSetting as error:
             raise InvalidMessage(str(error)) from None
+        #: Whether it goes elsewhere than to the head of the ready messages, or may: the script must look at it.
+        self.placed = bool(self.delay or self.key or dedup_key is not None) or priority != "normal"
 
     @property
     def digest(self) -> str:
         """Of the body; empty without a dedup_key."""
         return "" if self.dedup_key is None else hashlib.blake2b(self.body, digest_size=8).hexdigest()
-
-    @property
-    def placed(self) -> bool:
-        """Whether it goes elsewhere than to the head of the ready messages, or may: the script must look at it."""
-        return bool(self.delay or self.key or self.dedup_key is not None) or self.priority != "normal"
 
     def element(self, now: int, routing_key: str = "") -> bytes:
         """Its element, sent at `now` (ms since the epoch, as near the Redis server's clock as is known)."""

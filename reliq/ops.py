@@ -7,9 +7,11 @@ client, the asyncio client and the model checker in tests/model run the very sam
 import hashlib
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
 
 from reliq.keys import ALLOWANCE, QUEUES, TOPICS, JobKeys, QueueKeys, is_name
 
@@ -49,8 +51,7 @@ def _as_is(reply: Any) -> Any:
     return reply
 
 
-@dataclass(frozen=True, slots=True)
-class Op(Generic[T]):
+class Op(msgspec.Struct, Generic[T], frozen=True):
     """One command.
 
     `repeatable`: running it twice is as good as once, so a lost reply may be answered by sending it again.
@@ -114,7 +115,7 @@ def _script(name: str, keys: Sequence[str], arguments: Iterable[Argument], read:
 
 def at_most(op: Op[T], retries: int | None) -> Op[T]:
     """The same, tried again no more often than that."""
-    return op if retries is None else replace(op, retries=retries)
+    return op if retries is None else msgspec.structs.replace(op, retries=retries)
 
 
 def milliseconds(seconds: float) -> int:
@@ -125,8 +126,7 @@ def milliseconds(seconds: float) -> int:
 # --- enqueue ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(msgspec.Struct, frozen=True):
     """The enqueue script's answer. `first_ids` maps the position among the entries with options to the first id;
     at the positions in `conflicts`, that first message had another body.
     """
@@ -168,7 +168,9 @@ def enqueue(
     return op if producer else Op(op.command, op.read, op.script, repeatable=False)
 
 
-def _read_enqueued(reply: list[Any]) -> Enqueued:
+def _read_enqueued(reply: Any) -> Enqueued:
+    if isinstance(reply, int):
+        return Enqueued("ok", reply, {})
     status, now, *rest = reply
     if status == b"full":
         return Enqueued("full", now, {}, *map(_readable, rest))

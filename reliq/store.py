@@ -166,8 +166,11 @@ class Store:
         """Run steps to their end. Raises what they raise, RedisUnavailable, or OutcomeUnknown."""
         if link is not None:
             return self._drive(steps, link, timeout)
-        with self.borrow() as borrowed:
+        borrowed = self._take()
+        try:
             return self._drive(steps, borrowed, timeout)
+        finally:
+            self._idle.append(borrowed)
 
     def call(self, request: Request, link: Link | None = None, timeout: float | None = None) -> Any:
         """Run one request."""
@@ -226,14 +229,17 @@ class Store:
     @contextmanager
     def borrow(self) -> Iterator[Link]:
         """A link of the pool, for as long as the context lasts."""
-        try:
-            link = self._idle.pop()
-        except IndexError:
-            link = Link(self)
+        link = self._take()
         try:
             yield link
         finally:
             self._idle.append(link)
+
+    def _take(self) -> Link:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.link()
 
     def link(self, name: str = "") -> Link:
         """A connection of one's own; `name` is what CLIENT LIST shows."""

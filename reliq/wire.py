@@ -4,6 +4,7 @@ The only module that names redis-py, whose connections `store` and `aiostore` us
 takes several times as long as all of reliq, and `import reliq` or `reliq --help` need none of it.
 """
 
+import functools
 import itertools
 import math
 import re
@@ -67,14 +68,24 @@ def pack(commands: Iterable[Command]) -> bytes:
     """Commands as the protocol has them, several times faster than redis-py's own."""
     pieces: list[bytes] = []
     for command in commands:
-        pieces.append(b"*%d\r\n" % sum(part.count if isinstance(part, Packed) else 1 for part in command))
+        count, head = len(command), len(pieces)
+        pieces.append(b"")
         for part in command:
-            if isinstance(part, Packed):
+            if type(part) is bytes:
+                pieces.append(b"$%d\r\n%b\r\n" % (len(part), part))
+            elif type(part) is Packed:
                 pieces.append(part.data)
+                count += part.count - 1
             else:
-                data = part if isinstance(part, bytes) else str(part).encode()
-                pieces += (b"$%d\r\n" % len(data), data, b"\r\n")
+                pieces.append(_bulk(part if type(part) is str else str(part)))
+        pieces[head] = b"*%d\r\n" % count
     return b"".join(pieces)
+
+
+@functools.lru_cache(maxsize=4096)  # mostly keys and names of scripts, the same in every call
+def _bulk(text: str) -> bytes:
+    data = text.encode()
+    return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 def read(request: Request, replies: list[Any]) -> Any:
