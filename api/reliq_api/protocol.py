@@ -1,4 +1,5 @@
-"""uvicorn's HTTP protocol with the two limits it lacks: how long headers may take to come, and how large they may get.
+"""uvicorn's HTTP protocol with the two limits it lacks: how long headers may take to come, and how large they may get;
+and without trailers.
 
 Without them a client that sends a byte now and then holds a connection for ever, and an endless header fills memory.
 """
@@ -44,6 +45,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._received += len(data)
             if self._received > HEADERS_LARGEST:
                 self._refuse(Problem("headers_too_large", f"more than {HEADERS_LARGEST} bytes of headers"))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_headers:  # a trailer is no header: whoever stands in front of us has not looked at it
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_headers = False

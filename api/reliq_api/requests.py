@@ -87,6 +87,8 @@ def check_headers(scope: Scope) -> None:
     if len(headers) > _HEADERS_MOST or sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES:
         raise Problem("headers_too_large", f"more than {_HEADERS_MOST} headers, or more than {_HEADER_BYTES} bytes")
     names = [name for name, _ in headers]
+    if b"transfer-encoding" in names and dict(headers)[b"transfer-encoding"].strip().lower() != b"chunked":
+        raise Problem("invalid_header", "send the body without a transfer-encoding, or chunked")
     if len(set(names)) < len(names):
         for name in _ONE_VALUE:
             if names.count(name) > 1:

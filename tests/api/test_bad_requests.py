@@ -196,6 +196,9 @@ MALFORMED = {
     "a header with NUL": (HEAD + b"x-a: b\x00c\r\n\r\n", 400, "invalid_http"),
     "bytes in the path": (b"GET /v1/\xff\xfe HTTP/1.1\r\nhost: localhost\r\n\r\n", 400, "invalid_http"),
     "an endless header": (HEAD + b"x-endless: " + b"a" * 70_000, 431, "headers_too_large"),
+    "another transfer-encoding": (
+        HEAD + b"transfer-encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", 400, "invalid_header",
+    ),
     "two hosts": (HEAD + b"host: localhost\r\ncontent-length: 0\r\n\r\n", 400, "invalid_header"),
 }  # fmt: skip
 
@@ -204,6 +207,15 @@ MALFORMED = {
 def test_bytes_that_are_no_request(service, untouched, data, status, code):
     answered, members = raw_exchange(service, data)
     assert (answered, members["code"]) == (status, code)
+
+
+def test_a_trailer_is_no_header(service, app):
+    body = b"b\r\n" + b'{"body": 1}' + b"\r\n0\r\nreliq-delay: 90\r\nauthorization: Bearer x\r\n\r\n"
+    status, _ = raw_exchange(
+        service, HEAD + b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n" + body
+    )
+    assert status == 201
+    assert app.queue("orders").stats().ready == 1
 
 
 def test_a_body_in_pieces_without_end(service, untouched):
