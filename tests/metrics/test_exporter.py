@@ -151,13 +151,12 @@ def test_a_thousand_queues_are_scraped_within_a_second_and_no_more_are(app, url)
     exporter = Exporter(Store(url))
 
     def seconds_of_a_scrape():
-        started = time.perf_counter()
+        """Of CPU time: the machine does more than this."""
+        started = time.process_time()
         exporter.render()
-        return time.perf_counter() - started
+        return time.process_time() - started
 
-    eventually(
-        lambda: seconds_of_a_scrape() <= 1.0, what="a scrape within a second, on a machine that does more than this"
-    )
+    eventually(lambda: seconds_of_a_scrape() <= 1.0, timeout=60, what="a scrape within a second")
     body, _ = exporter.render()
     assert body.count(b"\nreliq_messages_enqueued_total{") == MOST_QUEUES
     assert b"\nreliq_queues 1001.0\n" in body
