@@ -45,7 +45,7 @@ class Count:
             time.sleep(0.1)
             idle = time.monotonic() - (self.last or began)
             # Not all have come: some peers pause between two polls.
-            if idle > (self._quiet if self.runs >= self._expected else _PATIENCE if not self.runs else 6.0):
+            if idle > (self._quiet if self.runs >= self._expected else _PATIENCE if not self.runs else 15.0):
                 self.report()
 
     def report(self):

@@ -33,7 +33,7 @@ class Receiver:
 
 
 def _until(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not condition():
         if time.monotonic() > until:
             raise TimeoutError("the receiver did not start, or did not finish")

@@ -7,12 +7,12 @@ import redis
 
 from tests.workers import process
 
-SMALL = ("--messages", "2000", "--samples", "20", "--kills", "1", "--time", "60")
+SMALL = ("--messages", "2000", "--samples", "20", "--kills", "1", "--time", "120")
 
 
 def bench(url, *arguments):
     with process("bench", "--url", url, *arguments) as running:
-        output, errors = running.communicate(timeout=90)
+        output, errors = running.communicate(timeout=150)
     return subprocess.CompletedProcess((), running.returncode, output.decode(), errors.decode())
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bench.suite import consume, latency, memory, report, send
-from bench.suite.contestants import RAW, RELIQ, RELIQ_ASYNC, Contestant, Failed, rate_of
+from bench.suite.contestants import RAW, RELIQ, Contestant, Failed, rate_of
 from bench.suite.harness import Check, Row, Setting
 
 TINY = Setting(rounds=1, scale=0.004)
@@ -21,9 +21,9 @@ ABSENT = Contestant("absent", "with_rq.py", 100, environment="no-such-environmen
 
 
 def test_a_race_counts_every_run_of_those_who_are_there_and_names_those_who_are_not():
-    race = consume.Race(TINY, (here(RAW), here(RELIQ), here(RELIQ_ASYNC), LOOP, ABSENT))
+    race = consume.Race(TINY, (here(RAW), here(RELIQ), LOOP, ABSENT))
     race.run()
-    assert set(race.rates) == {RAW.name, RELIQ.name, RELIQ_ASYNC.name, "loop"}
+    assert set(race.rates) == {RAW.name, RELIQ.name, "loop"}
     assert all(rate > 0 for rates in race.rates.values() for rate in rates)
     assert "not installed" in race.absent["absent"]
     row = consume.one_process(race)
@@ -48,7 +48,7 @@ def test_a_verdict_says_how_much_is_missing():
 
 
 def test_a_message_costs_what_the_figures_allow_and_leaves_nothing():
-    assert memory.row(Setting(scale=0.02)).verdict == "ok"
+    assert memory.row(Setting(scale=0.5)).verdict == "ok"
 
 
 def test_sending_and_latency_are_measured():
