@@ -17,9 +17,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.e
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """py4j leaves its sockets to the garbage collector."""
+    """A first job takes minutes on a loaded machine; py4j leaves its sockets to the garbage collector."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(600))
             for warning in ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"):
                 item.add_marker(pytest.mark.filterwarnings(warning))
 
