@@ -37,6 +37,7 @@ class Reliq(Application):
         super().__init__(url, allow_eviction, max_body)
         timeout = seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
         self.store = store or AioStore(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
+        self._topics.sharded = self.store.sharded
         self._queues: dict[str, Queue] = {}
         self.topics = Topics(self.store, self._topics)
 

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from reliq import settings
-from reliq.errors import ReliqError
+from reliq.cluster import ANY, Node, Part, Slots, merged, split
+from reliq.errors import RedisUnavailable, ReliqError
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
 from reliq.wire import (
     Busy,
@@ -15,10 +16,12 @@ from reliq.wire import (
     Patience,
     Target,
     check_server,
+    cluster_slots,
     commands_of,
     connection_ended,
     failed,
     loading,
+    no_cluster,
     pack,
     read,
     redis_errors,
@@ -32,8 +35,8 @@ AioCall = Callable[[Request, "AioLink", float | None], Awaitable[Any]]
 class AioLink:
     """One asyncio connection; the same contract as Link."""
 
-    def __init__(self, store: "AioStore", name: str = "") -> None:
-        self._store = store
+    def __init__(self, store: "AioStore | AioClusterNode", name: str = "") -> None:
+        self._store: Any = store
         self._name = name
         self._connection: Any = None
         self.watching = False
@@ -103,6 +106,77 @@ class AioLink:
             await connection.disconnect(nowait=True)
 
 
+class AioClusterNode:
+    """One node of a cluster, as its links know it."""
+
+    def __init__(self, store: "AioStore", node: Node) -> None:
+        self.new_connection = store.connections_to(node)
+        self.check_again = store.check_again
+
+
+class AioClusterLink(AioLink):
+    """A connection to each node of a Redis Cluster that was needed so far; the same contract."""
+
+    def __init__(self, store: "AioStore", name: str = "") -> None:
+        super().__init__(store, name)
+        self._links: dict[Node, AioLink] = {}
+
+    async def perform(self, request: Request) -> Any:
+        """Send each node its part, and read the answers."""
+        if isinstance(request, Sleep):
+            return await super().perform(request)
+        try:
+            parts = split(request, await self._slots())
+            return merged(request, parts, [await self._ask(part) for part in parts])
+        except (Lost, Busy):
+            self._store.learn(None)  # somebody else may have them now
+            raise
+        finally:
+            self.watching = any(link.watching for link in self._links.values())
+            self.lives = sum(link.lives for link in self._links.values())
+
+    async def _ask(self, part: Part) -> Any:
+        if part.node is not ANY:
+            return await self._at(part.node).perform(part.request)
+        failure: Exception = Busy("it has no nodes")
+        for node in self._store.known_nodes():
+            try:
+                return await self._at(node).perform(part.request)
+            except Lost as error:
+                failure = error
+                if error.sent:
+                    break
+        raise failure
+
+    def _at(self, node: Node | None) -> AioLink:
+        if node is None:
+            raise Busy("nobody has the slot")
+        if node not in self._links:
+            self._links[node] = AioLink(AioClusterNode(self._store, node), self._name)
+        return self._links[node]
+
+    async def _slots(self) -> Slots:
+        if self._store.slots is None:
+            failure: Exception = Busy("it has no nodes")
+            for node in self._store.known_nodes():
+                try:
+                    self._store.learn(await self._at(node).perform(cluster_slots(node)))
+                    break
+                except (Lost, Busy, RedisUnavailable) as error:
+                    failure = error
+                except ReliqError:
+                    raise no_cluster(self._store.where) from None
+            else:
+                raise failure
+        found: Slots = self._store.slots
+        return found
+
+    async def close(self) -> None:
+        await super().close()
+        for link in self._links.values():
+            await link.close()
+
+
 class AioStore:
     """A Redis server, for the tasks of one event loop; the same contract as Store."""
 
@@ -117,12 +191,14 @@ class AioStore:
         self._trusted = self._checked = connect is not None
         self._checking = asyncio.Lock()
         self._idle: deque[AioLink] = deque()
+        self.slots: Slots | None = None  #: of a cluster
+        self._nodes: list[Node] = []
 
     async def run(self, steps: Steps[T], link: AioLink | None = None, timeout: float | None = None) -> T:
         """Run steps to their end. Raises what they raise, RedisUnavailable, or OutcomeUnknown."""
         if link is not None:
             return await self._drive(steps, link, timeout)
-        borrowed = self._idle.pop() if self._idle else AioLink(self)
+        borrowed = self._idle.pop() if self._idle else self.link()
         try:
             return await self._drive(steps, borrowed, timeout)
         finally:
@@ -138,9 +214,28 @@ class AioStore:
         """Refuse a server that must not hold a queue, before anybody's first call."""
         async with self._checking:
             if not self._checked:
-                check = check_server(self.where, self._allow_eviction)
+                check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
                 await self._drive(check, link, timeout, self._send)
                 self._checked = True
+
+    @property
+    def sharded(self) -> bool:
+        """Whether queues may lie on different servers: then nothing is atomic over several of them."""
+        return bool(self._target.seeds)
+
+    def connections_to(self, node: Node) -> Callable[[], Any]:
+        """What makes connections to a node of the cluster."""
+        return self._target.factory(aio=True, node=node)
+
+    def known_nodes(self) -> list[Node]:
+        """Those to be asked where everything is: the ones of the URL last, they may be long gone."""
+        return [*self._nodes, *self._target.seeds]
+
+    def learn(self, slots: Slots | None) -> None:
+        """Where everything is in the cluster; None: what was known is wrong."""
+        self.slots = slots
+        if slots is not None:
+            self._nodes = slots.nodes
 
     def check_again(self) -> None:
         """A connection was made anew: it may lead to another server, or to one with other settings."""
@@ -181,7 +276,7 @@ class AioStore:
 
     def link(self, name: str = "") -> AioLink:
         """A connection of one's own; `name` is what CLIENT LIST shows."""
-        return AioLink(self, name)
+        return AioClusterLink(self, name) if self.sharded else AioLink(self, name)
 
     async def close(self) -> None:
         """Close the idle connections; the next call opens new ones."""

@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 from reliq import ops, settings
 from reliq.backoff import Backoff
 from reliq.handlers import DeadHook, Errors, Handlers
+from reliq.keys import check_name
 from reliq.message import Body, NewMessage
 from reliq.producer import Lanes
 from reliq.queue import Queue, QueueSteps
+from reliq.routing import check_pattern
 from reliq.settings import Duration, whole
 from reliq.store import Store
 from reliq.topics import Topics, TopicSteps
@@ -63,6 +65,7 @@ class Application:
         by its id, or the name of a header whose value tells (messages without it: by id). Costs one more round trip.
         Raises InvalidHandler for a second handler of one queue.
         """
+        check_name(queue)  # now: `@app.handler` without its parentheses would otherwise be no handler, silently
 
         def bind(function: F) -> F:
             self.handlers.add(
@@ -79,6 +82,7 @@ class Application:
         Each process has a queue of its own for it, from its start to its end: it gets what is published meanwhile. One
         that is away misses it, one that is 10,000 messages behind gets no more. There is no retry.
         """
+        check_pattern(pattern)
 
         def bind(function: F) -> F:
             self.handlers.add_broadcast(pattern, function, time_limit)
@@ -133,6 +137,7 @@ class Reliq(Application):
         super().__init__(url, allow_eviction, max_body)
         timeout = settings.seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
         self.store = store or Store(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
+        self._topics.sharded = self.store.sharded
         self._queues: dict[str, Queue] = {}
         self.topics = Topics(self.store, self._topics)
 

@@ -33,7 +33,15 @@ class InvalidHandler(ReliqError, ValueError):
 
 
 class QueueFull(ReliqError):
-    """The queue is at its `max_length` or `max_bytes`, or Redis is at its `maxmemory`. Nothing was enqueued."""
+    """The queue is at its `max_length` or `max_bytes`, or Redis is at its `maxmemory`. Nothing was enqueued.
+
+    `reached`: by queue, the id in those queues of a publish that took the message all the same. Empty but on a Redis
+    Cluster, where only the queues of one hash slot are reached together.
+    """
+
+    def __init__(self, text: str, reached: dict[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.reached = reached or {}
 
 
 class Unroutable(ReliqError):

@@ -1,6 +1,7 @@
 """What a user's code says about its messages: handlers, their policies, and the outcomes they raise or return."""
 
 import inspect
+import logging
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from reliq.keys import check_name, instance_queue
 from reliq.message import Message
 from reliq.routing import check_pattern
 from reliq.settings import Duration, seconds
+
+log = logging.getLogger("reliq.worker")
 
 HandlerFunction = Callable[[Message], Any]
 DeadHook = Callable[[Message], Any]
@@ -92,11 +95,11 @@ class Broadcast:
     def of(self, owner: str) -> Handler:
         """The handler of one instance: it fails once, and for good."""
         queue = instance_queue(self.name, owner)
-        return Handler(queue, self.function, Policy(_no_retry), self.time_limit, self.is_async, measured=False)
+        return Handler(queue, self.function, Policy(self._give_up), self.time_limit, self.is_async, measured=False)
 
-
-def _no_retry(failures: int, error: BaseException) -> None:
-    return None
+    def _give_up(self, failures: int, error: BaseException) -> None:
+        """No retry. It is logged here: its dead letter goes with the instance."""
+        log.error("the handler of broadcast %s failed", self.pattern, exc_info=error)
 
 
 class Handlers:

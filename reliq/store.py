@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from reliq import settings
-from reliq.errors import ReliqError
+from reliq.cluster import ANY, Node, Part, Slots, merged, split
+from reliq.errors import RedisUnavailable, ReliqError
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
 from reliq.wire import (
     Busy,
@@ -24,10 +25,12 @@ from reliq.wire import (
     Patience,
     Target,
     check_server,
+    cluster_slots,
     commands_of,
     connection_ended,
     failed,
     loading,
+    no_cluster,
     pack,
     read,
     redis_errors,
@@ -54,8 +57,8 @@ os.register_at_fork(after_in_child=_after_fork)  # a child must never use a sock
 class Link:
     """One connection. Reconnects when it has to; every reconnect counts up `lives`."""
 
-    def __init__(self, store: "Store", name: str = "") -> None:
-        self._store = store
+    def __init__(self, store: "Store | ClusterNode", name: str = "") -> None:
+        self._store: Any = store
         self._name = name
         self._connection: Any = None
         self._generation = _generation
@@ -105,8 +108,8 @@ class Link:
         if self._generation != _generation:
             self._connection, self._generation, self.watching = None, _generation, False
         now = time.monotonic()
-        if self._connection is not None and now - self._used_at > _IDLE and self._connection.can_read(0):
-            self.close()  # closed by the server meanwhile: found out before a command is sent into the void
+        if self._connection is not None and now - self._used_at > _IDLE and self._ended():
+            self.close()  # found out before a command is sent into the void
         self._used_at = now
         if self._connection is None:
             connection = self._store.new_connection()
@@ -123,6 +126,13 @@ class Link:
             if self._name:
                 self._exchange([("CLIENT", "SETNAME", self._name)])  # where CLIENT is refused, the lease alone decides
         return self._connection
+
+    def _ended(self) -> bool:
+        """Whether the server has closed the connection meanwhile, or said what nobody asked for."""
+        try:
+            return bool(self._connection.can_read(0))
+        except connection_ended():
+            return True
 
     def wait_closed(self, timeout: float) -> bool:
         """Wait until the server closes the connection, at most `timeout` seconds; True when it has."""
@@ -146,6 +156,88 @@ class Link:
             self._connection = None
 
 
+class ClusterNode:
+    """One node of a cluster, as its links know it."""
+
+    def __init__(self, store: "Store", node: Node) -> None:
+        self.new_connection = store.connections_to(node)
+        self.check_again = store.check_again
+
+
+class ClusterLink(Link):
+    """A connection to each node of a Redis Cluster that was needed so far; the same contract."""
+
+    def __init__(self, store: "Store", name: str = "") -> None:
+        super().__init__(store, name)
+        self._links: dict[Node, Link] = {}
+
+    def perform(self, request: Request) -> Any:
+        """Send each node its part, and read the answers."""
+        if isinstance(request, Sleep):
+            return super().perform(request)
+        try:
+            parts = split(request, self._slots())
+            return merged(request, parts, [self._ask(part) for part in parts])
+        except (Lost, Busy):
+            self._store.learn(None)  # somebody else may have them now
+            raise
+        finally:
+            links = self._links.values()
+            self.watching = any(link.watching for link in links)
+            self.lives = sum(link.lives for link in links)
+            self.connected_at = max((link.connected_at for link in links), default=0.0)
+
+    def _ask(self, part: Part) -> Any:
+        if part.node is not ANY:
+            return self._at(part.node).perform(part.request)
+        failure: Exception = Busy("it has no nodes")
+        for node in self._store.known_nodes():
+            try:
+                return self._at(node).perform(part.request)
+            except Lost as error:
+                failure = error
+                if error.sent:
+                    break
+        raise failure
+
+    def _at(self, node: Node | None) -> Link:
+        if node is None:
+            raise Busy("nobody has the slot")
+        if node not in self._links:
+            self._links[node] = Link(ClusterNode(self._store, node), self._name)
+        return self._links[node]
+
+    def _slots(self) -> Slots:
+        if self._store.slots is None:
+            failure: Exception = Busy("it has no nodes")
+            for node in self._store.known_nodes():
+                try:
+                    self._store.learn(self._at(node).perform(cluster_slots(node)))
+                    break
+                except (Lost, Busy, RedisUnavailable) as error:
+                    failure = error
+                except ReliqError:
+                    raise no_cluster(self._store.where) from None
+            else:
+                raise failure
+        found: Slots = self._store.slots
+        return found
+
+    def wait_closed(self, timeout: float) -> bool:
+        for link in list(self._links.values())[:1]:
+            return link.wait_closed(timeout)
+        return super().wait_closed(timeout)
+
+    def rename(self, name: str) -> None:
+        super().rename(name)
+        self._links.clear()
+
+    def close(self) -> None:
+        super().close()
+        for link in self._links.values():
+            link.close()
+
+
 class Store:
     """A Redis server, for threads: any number of them may run steps at once."""
 
@@ -161,6 +253,8 @@ class Store:
         self._trusted = self._checked = connect is not None
         self._checking = threading.Lock()
         self._idle: deque[Link] = deque()
+        self.slots: Slots | None = None  #: of a cluster
+        self._nodes: list[Node] = []
 
     def run(self, steps: Steps[T], link: Link | None = None, timeout: float | None = None) -> T:
         """Run steps to their end. Raises what they raise, RedisUnavailable, or OutcomeUnknown."""
@@ -185,9 +279,28 @@ class Store:
         """Refuse a server that must not hold a queue, before anybody's first call."""
         with self._checking:
             if not self._checked:
-                check = check_server(self.where, self._allow_eviction)
+                check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
                 self._drive(check, link, timeout, self._send)
                 self._checked = True
+
+    @property
+    def sharded(self) -> bool:
+        """Whether queues may lie on different servers: then nothing is atomic over several of them."""
+        return bool(self._target.seeds)
+
+    def connections_to(self, node: Node) -> Callable[[], Any]:
+        """What makes connections to a node of the cluster."""
+        return self._target.factory(aio=False, node=node)
+
+    def known_nodes(self) -> list[Node]:
+        """Those to be asked where everything is: the ones of the URL last, they may be long gone."""
+        return [*self._nodes, *self._target.seeds]
+
+    def learn(self, slots: Slots | None) -> None:
+        """Where everything is in the cluster; None: what was known is wrong."""
+        self.slots = slots
+        if slots is not None:
+            self._nodes = slots.nodes
 
     def check_again(self) -> None:
         """A connection was made anew: it may lead to another server, or to one with other settings."""
@@ -243,7 +356,7 @@ class Store:
 
     def link(self, name: str = "") -> Link:
         """A connection of one's own; `name` is what CLIENT LIST shows."""
-        return Link(self, name)
+        return ClusterLink(self, name) if self.sharded else Link(self, name)
 
     def redirect(self, url: str, connect: Any = None) -> None:
         """Use another server from now on: for a command line that overrides what a module says, and for tests."""

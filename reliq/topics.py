@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reliq import ops, settings, tracing
+from reliq.cluster import slot_of
 from reliq.durability import Durability, check_possible, confirm, durability
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
-from reliq.keys import TOPICS, check_name
+from reliq.keys import TOPICS, QueueKeys, check_name
 from reliq.message import Body, NewMessage
 from reliq.ops import Steps
 from reliq.producer import Lane, Lanes
@@ -49,6 +50,7 @@ class TopicSteps:
         self._alternate: str | None = None
         self._version: str | None = ""  #: of what is compiled; None = there are no bindings
         self._looked_at = float("-inf")
+        self.sharded = False  #: queues may lie on different servers
 
     def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
         """Check a message completely; raises InvalidMessage or InvalidName."""
@@ -65,7 +67,7 @@ class TopicSteps:
         sure: str | None = None,
         retries: int | None = None,
     ) -> Steps[dict[str, str]]:
-        """Enqueue it into every queue that is bound, in one atomic step; its id by queue."""
+        """Enqueue it into every queue that is bound, in one atomic step a server; its id by queue."""
         check_routing_key(routing_key)
         wanted, retries = None if sure is None else durability(sure), settings.retries(retries)
         if wanted is not None:
@@ -101,24 +103,31 @@ class TopicSteps:
         retries: int | None,
     ) -> Steps[None]:
         element = message.element(self._lanes.clock.now(), routing_key)
-        every = [queue.keys for queue in queues]
+        groups = self._groups(queues)
         strangers = [queue for queue in queues if queue.unknown]
         introductions = [op for queue in strangers for op in queue.introduction()]
-        publish = ops.publish(every, message.id, element, message.delay, lane.producer, lane.sequence)
-        publish = ops.at_most(publish, retries)
-        *found, answer = yield [*introductions, publish]
-        for queue, default in zip(strangers, found[1::2], strict=True):
+        publish = [
+            ops.publish(group, message.id, element, message.delay, lane.producer, lane.sequence) for group in groups
+        ]
+        replies = yield [*introductions, *(ops.at_most(one, retries) for one in publish)]
+        for queue, default in zip(strangers, replies[1 : len(introductions) : 2], strict=True):
             queue.introduced(default)
-        self._lanes.clock.note(answer.now)
-        if answer.status == "full":
-            yield ops.command("HINCRBY", every[answer.refuser].counters, "rejected", 1)
-            raise QueueFull(
-                f"queue {every[answer.refuser].queue!r} holds {answer.length} of at most {answer.max_length} "
-                f"{answer.unit}; nothing was enqueued in any of the {len(every)} queues"
-            )
+        answers: list[ops.Published] = replies[len(introductions) :]
+        self._lanes.clock.note(answers[0].now)
+        yield from _refuse_full(groups, answers, message.id)
         sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
         if sure.waits:
-            yield from confirm(every[0], sure, lane.producer, lane.sequence)
+            for group in groups:
+                yield from confirm(group[0], sure, lane.producer, lane.sequence)
+
+    def _groups(self, queues: Sequence[QueueSteps]) -> Sequence[Sequence[QueueKeys]]:
+        """Those that one atomic step can reach: all of them, or on a cluster those of one hash slot."""
+        if not self.sharded:
+            return [[queue.keys for queue in queues]]
+        groups: dict[int, list[QueueKeys]] = {}
+        for queue in queues:
+            groups.setdefault(slot_of(queue.keys.messages), []).append(queue.keys)
+        return [*groups.values()]
 
     def _reached(self, routing_key: str) -> Steps[tuple[str, ...]]:
         """The queues bound now, or half a second ago."""
@@ -172,6 +181,20 @@ def read_routes() -> Steps[tuple[Routes, str | None]]:
     """The bindings as Redis has them now, compiled, and the alternate queue."""
     found = yield ops.read_hash(TOPICS)
     return Routes(_bindings(found)), found.get("alternate")
+
+
+def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Published], identity: str) -> Steps[None]:
+    refusals = [(group, one) for group, one in zip(groups, answers, strict=True) if one.status == "full"]
+    if not refusals:
+        return
+    reached = [keys.queue for group, one in zip(groups, answers, strict=True) if one.status != "full" for keys in group]
+    yield [ops.command("HINCRBY", group[one.refuser].counters, "rejected", 1) for group, one in refusals]
+    group, full = refusals[0]
+    others = f"only {', '.join(reached)} got it" if reached else "nothing was enqueued in any queue that is bound"
+    raise QueueFull(
+        f"queue {group[full.refuser].queue!r} holds {full.length} of at most {full.max_length} {full.unit}; {others}",
+        dict.fromkeys(reached, identity),
+    )
 
 
 def _bindings(found: Mapping[str, str]) -> list[Binding]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from reliq import settings
+from reliq.cluster import Node, Slots
 from reliq.errors import (
     InvalidSetting,
     OutcomeUnknown,
@@ -159,7 +160,7 @@ def unknown_scripts(replies: list[Any]) -> list[int]:
 # Redis names its errors by their first word; an error raised inside a script may carry it further on.
 _CODES = re.compile(
     r"\b(OOM|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|MISCONF|BUSY|UNBLOCKED|NOAUTH|NOPERM|WRONGTYPE"
-    r"|EXECABORT|MOVED|CROSSSLOT)\b"
+    r"|EXECABORT|MOVED|ASK|CROSSSLOT)\b"
 )
 _PASSING = {
     "READONLY": "the server has become a replica",
@@ -171,6 +172,8 @@ _PASSING = {
     "MISCONF": "it cannot write to its disk",
     "BUSY": "a script of somebody is running too long",
     "UNBLOCKED": "its role changed",
+    "MOVED": "its slots have moved",
+    "ASK": "its slots are moving",
 }
 _LASTING = {
     "NOAUTH": "it needs a password: put it into the URL, redis://:password@host",
@@ -187,6 +190,10 @@ _CLASSES = {
     "MasterDownError": "MASTERDOWN",
     "NoPermissionError": "NOPERM",
     "ExecAbortError": "EXECABORT",
+    "MovedError": "MOVED",
+    "AskError": "ASK",
+    "TryAgainError": "TRYAGAIN",
+    "ClusterDownError": "CLUSTERDOWN",
     "AuthenticationError": "NOAUTH",
 }
 
@@ -225,8 +232,10 @@ def failed(error: Exception, sent: bool) -> Exception:
     return Lost(sent, type(error).__name__)
 
 
-def unsuitable(info: dict[str, Any], where: str, allow_eviction: bool) -> RedisUnsuitable | None:
-    """What forbids this server to hold a queue, read from its INFO, or None."""
+def unsuitable(info: dict[str, Any], where: str, allow_eviction: bool, cluster: bool = False) -> RedisUnsuitable | None:
+    """What forbids this server to hold a queue, read from its INFO, or None. `cluster`: it was taken for a node."""
+    if not cluster and info.get("redis_mode") == "cluster":
+        return RedisUnsuitable(f"Redis at {where} is a node of a Redis Cluster: use redis+cluster://host:port")
     version = str(info.get("redis_version", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_REDIS:
@@ -252,7 +261,7 @@ def server_info(*sections: str) -> list[Op[dict[str, str]]]:
     return [Op(("INFO", section), _parse_info) for section in sections]
 
 
-def check_server(where: str, allow_eviction: bool) -> Steps[None]:
+def check_server(where: str, allow_eviction: bool, cluster: bool = False) -> Steps[None]:
     """Refuse a server that must not hold a queue; raises RedisUnsuitable. Where INFO is forbidden, trust."""
     try:
         answers = yield server_info("server", "replication", "memory")
@@ -260,9 +269,19 @@ def check_server(where: str, allow_eviction: bool) -> Steps[None]:
         if isinstance(error, RedisUnsuitable) and "permission" in str(error):
             return
         raise
-    problem = unsuitable({name: value for answer in answers for name, value in answer.items()}, where, allow_eviction)
+    info = {name: value for answer in answers for name, value in answer.items()}
+    problem = unsuitable(info, where, allow_eviction, cluster)
     if problem is not None:
         raise problem
+
+
+def cluster_slots(asked: Node) -> Op[Slots]:
+    """Ask a node which master has which slots."""
+    return Op(("CLUSTER", "SLOTS"), lambda reply: Slots(reply, asked))
+
+
+def no_cluster(where: str) -> RedisUnsuitable:
+    return RedisUnsuitable(f"Redis at {where} is no cluster: use redis://")
 
 
 class Target:
@@ -271,16 +290,18 @@ class Target:
     def __init__(self, url: str) -> None:
         self.where = _without_password(url)
         scheme = urlsplit(url).scheme
-        if scheme not in ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"):
+        if scheme not in _SCHEMES:
             raise InvalidSetting(
-                f"Redis URL {self.where!r}: use redis://, rediss:// (TLS), unix:// or redis+sentinel://host:port/service/db"
+                f"Redis URL {self.where!r}: use redis://, rediss:// (TLS), unix://, "
+                "redis+sentinel://host:port/service/db or redis+cluster://host:port,host:port"
             )
         self._url = url
+        self.seeds = _nodes(url) if scheme.endswith("+cluster") else []  #: of a cluster: where its nodes are asked for
         self.sentinels: list[Any] = []  #: redis-py's clients that ask for the master; to be closed at the end
         self._sentinel = scheme.endswith("+sentinel")
 
-    def factory(self, aio: bool) -> Callable[[], Any]:
-        """What makes one more connection, not yet connected."""
+    def factory(self, aio: bool, node: Node | None = None) -> Callable[[], Any]:
+        """What makes one more connection, not yet connected; `node`: to this node of a cluster."""
         module, retry = _redis(aio)
         options = {
             "retry": retry,
@@ -294,25 +315,45 @@ class Target:
             del options["socket_keepalive"]
         try:
             pool = self._sentinel_pool(module, options) if self._sentinel else None
-            pool = pool or module.ConnectionPool.from_url(self._url, **options)
+            pool = pool or module.ConnectionPool.from_url(self._url_of(node or next(iter(self.seeds), None)), **options)
         except (ValueError, TypeError) as error:
             raise InvalidSetting(f"Redis URL {self.where!r}: {error}") from None
         make: Callable[[], Any] = pool.make_connection
         return make
+
+    def _url_of(self, node: Node | None) -> str:
+        if node is None:
+            return self._url
+        parts = urlsplit(self._url)
+        login, at, _ = parts.netloc.rpartition("@")
+        return f"{parts.scheme.removesuffix('+cluster')}://{login}{at}{node[0]}:{node[1]}/0"
 
     def _sentinel_pool(self, module: Any, options: dict[str, Any]) -> Any:
         parts = urlsplit(self._url)
         service, _, database = parts.path.strip("/").partition("/")
         if not service:
             raise ValueError("name the service: redis+sentinel://host:26379,host:26379/mymaster/0")
-        nodes = [node.rpartition(":") for node in parts.netloc.rpartition("@")[2].split(",")]
-        hosts = [(host or port, int(port) if host else 26379) for host, _, port in nodes]
+        hosts = _nodes(self._url, default=26379)
         login = {"username": parts.username or None, "password": parts.password} if parts.password else {}
         if parts.scheme == "rediss+sentinel":
             login["ssl"] = True  # type: ignore[assignment]
         sentinel = module.sentinel.Sentinel(hosts, sentinel_kwargs={"socket_timeout": settings.SOCKET_MARGIN})
         self.sentinels = sentinel.sentinels
         return sentinel.master_for(service, db=int(database or 0), **options, **login).connection_pool
+
+
+_SCHEMES = (
+    "redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster",
+)  # fmt: skip
+
+
+def _nodes(url: str, default: int = 6379) -> list[Node]:
+    """The hosts and ports that a URL lists."""
+    nodes = [node.rpartition(":") for node in urlsplit(url).netloc.rpartition("@")[2].split(",")]
+    try:
+        return [(host or port, int(port) if host else default) for host, _, port in nodes]
+    except ValueError:
+        raise InvalidSetting(f"Redis URL {_without_password(url)!r}: a port is no number") from None
 
 
 def _redis(aio: bool) -> tuple[Any, Any]:

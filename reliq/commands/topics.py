@@ -11,9 +11,12 @@ from reliq.commands.common import app_of, command, header, pair, say
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
     one = command(commands, "publish", publish, "send a message to every queue that is bound", json_too=True)
-    one.add_argument("key", help="the routing key, such as order.created.eu")
+    one.add_argument("routing_key", metavar="ROUTING-KEY", help="such as order.created.eu")
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
     one.add_argument("--delay", default=0, metavar="TIME", help="invisible for so long, e.g. 10s, 5m, 2h")
+    one.add_argument("--ttl", metavar="TIME", help="a dead letter (expired) if it is not started within this time")
+    one.add_argument("--key", help="messages with one key are handled in order, one at a time")
+    one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
     one.add_argument("--mandatory", action="store_true", help="fail where no queue is bound")
     header(one, "a header")
 
@@ -29,14 +32,18 @@ def add_to(commands: Any) -> None:
         one.add_argument("pattern", nargs="+", help="* is one word, # any number of words: 'order.*.eu', 'order.#'")
     one = command(topics, "test", test, "which queues a key would reach; sends nothing", json_too=True)
     one.add_argument("key", help="the routing key")
-    one = command(topics, "alternate", alternate, "where goes what no queue is bound for", json_too=True)
-    one.add_argument("queue", nargs="?", help="the queue; none: it is counted as unroutable, and gone")
+    one = command(topics, "alternate", alternate, "show or set where goes what no queue is bound for", json_too=True)
+    one.add_argument("queue", nargs="?", help="the queue (default: show which it is)")
+    one.add_argument("--off", action="store_true", help="none: such messages are counted as unroutable, and gone")
 
 
 def publish(options: argparse.Namespace) -> int:
     body = sys.stdin.buffer.read() if options.body in (None, "-") else options.body
     headers = dict(pair(one) for one in options.header)
-    sent = app_of(options).publish(options.key, body, delay=options.delay, headers=headers, mandatory=options.mandatory)
+    sent = app_of(options).publish(
+        options.routing_key, body, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key,
+        priority=options.priority, mandatory=options.mandatory,
+    )  # fmt: skip
     if options.json:
         print(json.dumps(sent))
     else:
@@ -79,6 +86,10 @@ def test(options: argparse.Namespace) -> int:
 
 
 def alternate(options: argparse.Namespace) -> int:
-    app_of(options).topics.set_alternate(options.queue)
-    text = f"what no queue is bound for goes to {options.queue}" if options.queue else "there is no alternate queue"
-    return say(options, text, alternate=options.queue)
+    """Show it; or set it, when a queue or --off is given."""
+    topics = app_of(options).topics
+    if options.queue or options.off:
+        topics.set_alternate(None if options.off else options.queue)
+    queue = topics.stats().alternate
+    text = f"what no queue is bound for goes to {queue}" if queue else "there is no alternate queue"
+    return say(options, text, alternate=queue)

@@ -16,9 +16,12 @@ local answer, enqueued = {}, 0
 redis.call('HSET', q.config, 'cyclic', 1)
 for at = 1, #ARGV, 4 do
   local member, group, id, element = unpack(ARGV, at, at + 3)
-  answer[#answer + 1] = redis.call('HSETNX', q.cycle, group, member)
-  if redis.call('HSETNX', q.active, group, id) == 1 then -- else: it was removed, and its message has not come by yet
-    make_ready(q, element)
+  local new = redis.call('HSETNX', q.cycle, group, member)
+  answer[#answer + 1] = new
+  -- Where a message is still about, of a member that was removed, this one waits: should a visit end that one, it goes
+  -- on in its place; should it go round, this one is dropped.
+  if new == 1 and not first_waiting(q, group) then
+    enter(q, group, id, element)
     enqueued = enqueued + 1
   end
 end

@@ -52,6 +52,11 @@ for at = first_other, #ARGV, 6 do
   if held then
     if destination == 'round' or destination == 'rest' then
       local member = redis.call('HEXISTS', q.cycle, group_of(element)) == 1
+      local spare = member and first_waiting(q, group_of(element))
+      if spare then
+        redis.call('ZREM', q.waiting, spare)
+        redis.call('HINCRBY', q.counters, 'cancelled', 1)
+      end
       destination = not member and 'gone' or destination == 'round' and 'head' or 'delayed'
       if not member then counter = 'cancelled' end
     end

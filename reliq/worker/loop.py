@@ -84,7 +84,7 @@ class Loop(ABC):
         self._hooks = hooks
         self._owner = owner
         self._shared = shared
-        self._measurements = shared.measurements
+        self._measurements = shared.measurements if handler.measured else None
         self._acks: deque[bytes] = deque()
         self._moves: deque[Move] = deque()
 

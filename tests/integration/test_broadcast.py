@@ -52,7 +52,7 @@ def test_handlers_of_every_kind(app, kind):
         eventually(lambda: seen == [7])
 
 
-def test_a_failing_one_is_not_tried_again(app):
+def test_a_failing_one_is_logged_and_not_tried_again(app, caplog):
     calls = []
 
     @app.broadcast("config.#")
@@ -65,6 +65,8 @@ def test_a_failing_one_is_not_tried_again(app):
         app.publish("config.prices", 7)
         eventually(lambda: app.queue(queue).stats().dead == 1)
         assert len(calls) == 1
+        assert "the handler of broadcast config.# failed" in caplog.text
+        assert "ValueError: broken" in caplog.text
         assert app.queue(queue).dead.list()[0].errors[0].error_class == "ValueError"
 
 
@@ -126,6 +128,10 @@ def test_bad_registrations_are_refused(app):
         app.broadcast("config.#")("reload")
     with pytest.raises(InvalidName, match="whole words"):
         app.broadcast("config*")(print)
+    with pytest.raises(InvalidName):
+        app.broadcast(lambda message: None)  # without its parentheses
+    with pytest.raises(InvalidName):
+        app.handler(lambda message: None)
     with pytest.raises(InvalidSetting, match="no handlers"), working(reliq.Reliq(app.url)):
         pass
 

@@ -226,7 +226,9 @@ def test_topics_bind_test_publish_unbind(url):
         "2 bindings; what matches none of them is counted: 1 so far\n"
     )
     assert run("topics", "alternate", "rest", url=url).returncode == 0
-    assert run("publish", "stock.low", "x", url=url).stdout.endswith("  rest\n")
+    assert run("topics", "alternate", url=url).stdout == "what no queue is bound for goes to rest\n"
+    assert run("publish", "stock.low", "x", "--key", "k", url=url).stdout.endswith("  rest\n")
+    assert json.loads(run("topics", "alternate", "--off", "--json", url=url).stdout) == {"alternate": None}
     wrong = run("topics", "bind", "q", "order*", url=url)
     assert (wrong.returncode, "stand for whole words" in wrong.stderr) == (2, True)
 

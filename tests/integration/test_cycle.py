@@ -100,3 +100,18 @@ def test_a_handler_that_returns_ends_the_visits(app):
     queue.cycle.add("ann", "bob")
     with working(app):
         eventually(lambda: queue.cycle.members() == ["ann"])
+
+
+def test_a_member_added_again_during_its_visit_is_visited_again(app):
+    queue, visits = app.queue("q"), []
+
+    @app.handler("q")
+    def visit(message):
+        visits.append(message.key)
+        if len(visits) == 1:
+            assert (queue.cycle.remove("ann"), queue.cycle.add("ann")) == (1, 1)
+
+    queue.cycle.add("ann")
+    with working(app):
+        eventually(lambda: visits == ["ann", "ann"])
+        eventually(lambda: queue.cycle.members() == [])

@@ -315,3 +315,35 @@ def test_the_server_ends_with_a_process_that_is_killed():
 
     eventually(gone)
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """As if every connection had been idle for long: it is looked at before it is used."""
+    monkeypatch.setattr("reliq.store._IDLE", 0.0)
+
+
+def test_a_connection_that_redis_closed_while_it_was_idle_is_made_anew(face, url, looked_at):
+    """A server's timeout, a firewall's, an operator's CLIENT KILL: the next call finds out before it sends."""
+    queue = face().queue("q")
+    queue.send(1)
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        killer = Store(url)
+        killer.call(command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
+        killer.close()
+        queue.send(2)
+        consumer.ack(message)
+    assert queue.stats().ready == 1
+
+
+def test_an_idle_producer_survives_a_restart(server, looked_at):
+    app = reliq.Reliq(server.url)
+    app.queue("q").send(1)
+    server.stop()
+    with pytest.raises(RedisUnavailable):
+        reliq.Reliq(server.url, send_timeout=0.1).queue("q").send(2)
+    server.start()
+    app.queue("q").send(2)
+    assert app.queue("q").stats().ready == 2
+    app.close()

@@ -94,9 +94,7 @@ def test_or_goes_to_the_alternate_queue(face):
 def test_one_full_queue_refuses_for_all(shop):
     shop.queue("mailer@welcome").configure(max_length=1)
     shop.publish("order.created.eu", 1)
-    with pytest.raises(
-        QueueFull, match=r"'mailer@welcome' holds 1 of at most 1 messages; nothing was enqueued in any of the 3"
-    ):
+    with pytest.raises(QueueFull, match=r"'mailer@welcome' holds 1 of at most 1 messages; nothing was enqueued in any"):
         shop.publish("order.created.eu", 2)
     assert ready(shop, "audit@all", "mailer@welcome", "stock@orders") == {
         "audit@all": 1, "mailer@welcome": 1, "stock@orders": 1,

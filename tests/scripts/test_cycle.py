@@ -82,11 +82,24 @@ def test_a_member_removed_while_it_is_visited_does_not_come_back(world):
     assert world.state()["counters"]["cancelled"] == 1
 
 
-def test_a_member_removed_and_added_before_it_came_by_has_still_one_message(world):
+def test_a_member_added_anew_during_a_visit_is_visited_again_when_that_ends(world):
     add(world, member("a", "ann"))
+    visited(world)
     world.run(ops.cycle_remove(KEYS, [A]))
     assert add(world, member("b", "ann")).rest == [1]
-    assert places(world) == {"messages": "a", "active": {A: "a"}, "cycle": {A: "ann"}}
+    assert places(world) == {"processing:w": "a", "waiting": "b", "active": {A: "a"}, "cycle": {A: "ann"}}
+    world.run(ops.settle(KEYS, "w", 15.0, [keyed("a", "ann", cycle=True)]))
+    assert places(world) == {"messages": "b", "active": {A: "b"}, "cycle": {A: "ann"}}
+
+
+def test_a_member_added_anew_goes_round_once(world):
+    add(world, member("a", "ann"))
+    visited(world)
+    for name in ("b", "c"):
+        world.run(ops.cycle_remove(KEYS, [A]))
+        add(world, member(name, "ann"))
+    again(world, "a", "ann")
+    assert places(world) == {"messages": "a2", "active": {A: "a"}, "cycle": {A: "ann"}}
 
 
 def test_a_member_that_dies_leaves_and_enters_again_when_it_is_redriven(world):

@@ -44,11 +44,16 @@ local function place(q, id, element)
   enter(q, group, id, element)
 end
 
+-- What waits longest for a key: the member of the zset; nil where nothing waits.
+local function first_waiting(q, group)
+  return redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
+end
+
 -- A message has left the queue: the next one of its key is ready, or its key is free. Does nothing for a message that
 -- does not hold its key, so it may be repeated.
 local function advance(q, group, id)
   if redis.call('HGET', q.active, group) ~= id then return end
-  local first = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
+  local first = first_waiting(q, group)
   if not first then
     redis.call('HDEL', q.active, group)
     redis.call('HDEL', q.cycle, group)

@@ -1,0 +1,110 @@
+"""Redis Cluster: which node a request goes to. Pure; the links of `store` and `aiostore` follow it.
+
+All keys of a queue have one hash tag, so a script or a transaction is the business of one node. A list of ops may be
+about many queues: it is split by node, and the answers are put together again.
+"""
+
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reliq.ops import Op, Request, Sleep, Transaction, Watch
+
+SLOTS = 16384
+Node = tuple[str, int]  #: host, port
+ANY: Node = ("", 0)  #: of what names no key: whichever node answers
+
+
+def slot_of(key: str) -> int:
+    """The hash slot: CRC16 of what stands in the first braces, else of the whole key (Redis Cluster specification)."""
+    start = key.find("{")
+    end = key.find("}", start + 1)
+    tag = key[start + 1 : end] if start >= 0 and end > start + 1 else key
+    return binascii.crc_hqx(tag.encode(), 0) % SLOTS
+
+
+class Slots:
+    """Which master has which slots, as a node said it."""
+
+    def __init__(self, reply: Sequence[Any], asked: Node) -> None:
+        """`reply`: of CLUSTER SLOTS, by the node `asked`; one that does not know its own address says nothing there."""
+        self._masters: dict[int, Node] = {}
+        for first, last, master, *_ in reply:
+            node = (master[0].decode() if master[0] else asked[0], int(master[1]))
+            self._masters.update(dict.fromkeys(range(first, last + 1), node))
+        self.nodes = sorted(set(self._masters.values()))
+
+    def node_of(self, key: str) -> Node | None:
+        """None: nobody has the slot now."""
+        return self._masters.get(slot_of(key))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one node gets of a request. `places`: where its answers belong in the answer to a list."""
+
+    node: Node | None
+    request: Request
+    places: tuple[int, ...] = ()
+
+
+def split(request: Request, slots: Slots) -> list[Part]:
+    """The parts of a request, in the order in which they are to be sent."""
+    match request:
+        case Op(command=("CLIENT", "LIST")):
+            return [Part(node, request) for node in slots.nodes]
+        case Op():
+            return [Part(_node(request, slots), request)]
+        case Watch():
+            return [Part(slots.node_of(request.keys[0]), request)]
+        case Transaction():
+            return [Part(next((_node(op, slots) for op in request.ops if _key(op)), None), request)]
+        case Sleep():
+            raise TypeError("a Sleep goes to no node")
+        case _:
+            return _split_list(request, slots)
+
+
+def _split_list(request: Sequence[Op[Any]], slots: Slots) -> list[Part]:
+    """What names no key (TIME, WAIT) goes along with the op in front of it, or else behind it."""
+    here = next((_node(op, slots) for op in request if _key(op)), ANY)
+    places: dict[Node | None, list[int]] = {}
+    for place, op in enumerate(request):
+        here = _node(op, slots) if _key(op) else here
+        places.setdefault(here, []).append(place)
+    return [Part(node, [request[place] for place in some], tuple(some)) for node, some in places.items()]
+
+
+def merged(request: Request, parts: Sequence[Part], answers: Sequence[Any]) -> Any:
+    """The answer to the request from those of its parts."""
+    if parts and parts[0].places:
+        whole: list[Any] = [None] * sum(len(part.places) for part in parts)
+        for part, some in zip(parts, answers, strict=True):
+            for place, answer in zip(part.places, some, strict=True):
+                whole[place] = answer
+        return whole
+    return b"".join(answers) if isinstance(request, Op) and len(parts) > 1 else answers[0]
+
+
+def _node(op: Op[Any], slots: Slots) -> Node | None:
+    key = _key(op)
+    return ANY if key is None else slots.node_of(key)
+
+
+_KEYLESS = frozenset({"CLIENT", "CONFIG", "INFO", "PING", "SCRIPT", "TIME", "WAIT", "WAITAOF"})
+
+
+def _key(op: Op[Any]) -> str | None:
+    """The first key of a command; all others are in its slot."""
+    match op.command:
+        case ("EVALSHA" | "EVAL", _, number, key, *_) if number:
+            return str(key)
+        case ("SCAN", _, "MATCH", pattern, *_):  # always of one queue: its name is in the pattern
+            return str(pattern)
+        case ("MEMORY", "USAGE", key, *_):
+            return str(key)
+        case (name, key, *_) if name not in _KEYLESS and name not in ("EVALSHA", "EVAL"):
+            return str(key)
+        case _:
+            return None

@@ -1,0 +1,227 @@
+"""A real Redis Cluster of three masters: queues lie on any of them, and everything works as on one server."""
+
+import asyncio
+import contextlib
+import random
+import socket
+
+import pytest
+import redis
+
+import reliq
+from reliq import QueueFull, RedisUnavailable, RedisUnsuitable, Retry, aio, fixed, ops
+from reliq.cluster import slot_of
+from reliq.embedded import EmbeddedRedis
+from reliq.keys import QUEUES as QUEUES_KEY
+from reliq.keys import QueueKeys, new_owner
+from reliq.overview import every_queue, read_queues
+from reliq_monitor import Monitor
+from reliq_monitor.audit import audit, balanced
+from tests.workers import eventually, working
+
+QUEUES = [f"q{number}" for number in range(12)]  # on all three nodes
+
+
+def free_port():
+    """One whose cluster bus, 10,000 above it, is free too."""
+    while True:
+        port = random.randrange(12_000, 50_000)
+        with (
+            contextlib.suppress(OSError),
+            socket.create_server(("127.0.0.1", port)),
+            socket.create_server(("127.0.0.1", port + 10_000)),
+        ):
+            return port
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"]
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(EmbeddedRedis(settings=settings, port=free_port())) for _ in range(3)]
+        clients = [stack.enter_context(redis.Redis(port=server.port)) for server in servers]
+        step = 16384 // 3 + 1
+        for place, client in enumerate(clients):
+            client.execute_command("CLUSTER", "ADDSLOTS", *range(place * step, min((place + 1) * step, 16384)))
+            client.execute_command("CLUSTER", "MEET", "127.0.0.1", clients[0].connection_pool.connection_kwargs["port"])
+        eventually(lambda: complete(servers), timeout=60)
+        yield servers
+
+
+def complete(servers):
+    """Whether each node knows who has which of all the slots."""
+    infos = []
+    for server in servers:
+        with redis.Redis(port=server.port) as client:
+            infos.append(str(client.execute_command("CLUSTER", "INFO")))
+    return all("cluster_state:ok" in one and "cluster_slots_ok:16384" in one for one in infos)
+
+
+@pytest.fixture
+def cluster_url(nodes):
+    for server in nodes:
+        with redis.Redis(port=server.port) as client:
+            client.flushall()
+    return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in nodes)
+
+
+@pytest.fixture
+def app(cluster_url):
+    app = reliq.Reliq(cluster_url)
+    yield app
+    app.close()
+
+
+def test_the_slot_of_a_key_is_that_of_its_tag():
+    """Values of CLUSTER KEYSLOT."""
+    assert slot_of("123456789") == 12739
+    assert slot_of("reliq:{orders}:messages") == slot_of("orders") == slot_of("reliq:{orders}:lease:c1")
+    assert slot_of("a{}b") == slot_of("a{}b") != slot_of("ab")
+
+
+def test_queues_on_all_nodes(app, nodes):
+    for name in QUEUES:
+        app.queue(name).send_many([name] * 3)
+    assert app.queues() == sorted(QUEUES)
+    sizes = []
+    for server in nodes:
+        with redis.Redis(port=server.port) as client:
+            sizes.append(len(list(client.scan_iter("*:messages"))))
+    assert sum(sizes) == len(QUEUES)
+    assert min(sizes) > 0
+    readings = app.store.run(read_queues(app.store.run(every_queue())))
+    assert [(one.queue, one.ready) for one in readings] == [(name, 3) for name in sorted(QUEUES)]
+    for name in QUEUES:
+        with app.queue(name).consumer() as consumer:
+            consumer.ack(*consumer.claim(limit=3, wait=5))
+        assert app.queue(name).stats().counters["acked"] == 3
+
+
+def test_asyncio(cluster_url):
+    async def story():
+        async with aio.Reliq(cluster_url) as app:
+            for name in QUEUES:
+                await app.queue(name).send(name)
+            for name in QUEUES:
+                async with app.queue(name).consumer() as consumer:
+                    (message,) = await consumer.claim(wait=5)
+                    await consumer.ack(message)
+            return [(await app.queue(name).stats()).counters["acked"] for name in QUEUES]
+
+    assert asyncio.run(story()) == [1] * len(QUEUES)
+
+
+def test_a_worker_with_retries_delays_and_dead_letters(app):
+    seen = []
+    for name in QUEUES[:4]:
+
+        @app.handler(name, retry=fixed(0.05, limit=1))
+        def work(message):
+            seen.append(message.queue)
+            if message.body == b"bad":
+                raise Retry
+
+    with working(app, monitor=True):
+        for name in QUEUES[:4]:
+            app.queue(name).send("good", delay=0.05)
+            app.queue(name).send("bad")
+        eventually(lambda: all(app.queue(name).stats().dead == 1 for name in QUEUES[:4]))
+        eventually(lambda: all(app.queue(name).stats().counters.get("acked") == 1 for name in QUEUES[:4]))
+        for name in QUEUES[:4]:
+            assert app.queue(name).dead.redrive().redriven == 1
+        eventually(lambda: len(seen) == 4 * 5)
+    assert balanced(app.store.run(audit()))
+
+
+def test_what_a_vanished_consumer_held_comes_back(app):
+    for name in QUEUES:
+        keys, owner = QueueKeys(name), new_owner()
+        app.queue(name).send(name)
+        app.store.call(ops.register(keys, owner, 15.0))
+        app.store.call(ops.claim(keys, owner, 15.0, 1))
+        app.store.call(ops.command("SET", keys.lease(owner), 1))
+    monitor = Monitor(app.store)
+    eventually(lambda: monitor.scan() and all(app.queue(name).stats().ready == 1 for name in QUEUES))
+
+
+def test_publish_reaches_queues_on_all_nodes(app):
+    for name in QUEUES:
+        app.subscribe(name, "order.#")
+    assert list(app.publish("order.created", 1)) == sorted(QUEUES)
+    assert [app.queue(name).stats().ready for name in QUEUES] == [1] * len(QUEUES)
+
+
+def test_where_one_is_full_the_caller_knows_who_got_it(app):
+    for name in QUEUES:
+        app.subscribe(name, "order.#")
+    app.queue("q3").configure(max_length=1)
+    app.publish("order.created", 1)
+    with pytest.raises(QueueFull, match="'q3' holds 1 of at most 1 messages; only") as caught:
+        app.publish("order.created", 2)
+    ready = {name for name in QUEUES if app.queue(name).stats().ready == 2}
+    assert set(caught.value.reached) == ready
+    assert "q3" not in ready
+
+
+def test_slots_that_move_are_followed(app, nodes):
+    app.queue("other").send(1)  # now it knows where everything is
+    slot = slot_of("moving")
+    clients = [redis.Redis(port=server.port) for server in nodes]
+    owners = [client.execute_command("CLUSTER", "MYID") for client in clients]
+    owner = next(place for place, client in enumerate(clients) if _serves(client, slot))
+    heir = (owner + 1) % 3
+    for client in (clients[heir], *clients):
+        client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", owners[heir])
+    try:
+        app.queue("moving").send("hello")
+        assert clients[heir].exists(QueueKeys("moving").messages)
+        assert app.queue("moving").stats().ready == 1
+    finally:
+        clients[heir].flushall()
+        for client in (clients[owner], *clients):
+            client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", owners[owner])
+        for client in clients:
+            client.close()
+
+
+def _serves(client, slot):
+    try:
+        client.execute_command("GET", "{moving}")
+        return True
+    except redis.exceptions.MovedError:
+        return False
+
+
+def test_a_wrong_url_says_what_to_write(nodes, url):
+    with pytest.raises(RedisUnsuitable, match="node of a Redis Cluster: use redis\\+cluster://"):
+        reliq.Reliq(nodes[0].url).queue("q").send(1)
+    with pytest.raises(RedisUnsuitable, match="is no cluster: use redis://"):
+        reliq.Reliq(url.replace("redis://", "redis+cluster://").removesuffix("/0")).queue("q").send(1)
+    with pytest.raises(reliq.InvalidSetting, match="a port is no number"):
+        reliq.Reliq("redis+cluster://here:there")
+
+
+def test_a_node_that_is_away_stops_only_its_own_queues(app, nodes, cluster_url):
+    for name in QUEUES:
+        app.queue(name).send(1)
+    # Not the node of the set of all queues: while that is away, a producer can send to no queue that is new to it.
+    victim = nodes[0] if slot_of(QUEUES_KEY) > 16384 // 3 + 1 else nodes[2]
+    impatient = reliq.Reliq(cluster_url, send_timeout=0.2)
+    with redis.Redis(port=victim.port) as client:
+        theirs = {key.decode().split("{")[1].split("}")[0] for key in client.scan_iter("*:messages")}
+    assert theirs
+    victim.stop()
+    try:
+        for name in QUEUES:
+            if name in theirs:
+                with pytest.raises(RedisUnavailable):
+                    impatient.queue(name).send(2)
+            else:
+                impatient.queue(name).send(2)
+    finally:
+        victim.start()
+        eventually(lambda: complete(nodes), timeout=60)
+    for name in theirs:
+        app.queue(name).send(2)
+    assert [app.queue(name).stats().ready for name in QUEUES] == [2] * len(QUEUES)
+    impatient.close()
