@@ -121,8 +121,8 @@ class Reliq(Application):
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or
     redis+cluster://host:port,host:port; default RELIQ_URL, else redis://localhost:6379/0. `allow_eviction`: work with a
-    Redis that may evict keys, that is lose queues. `max_body`: bytes a message body may have. Nothing connects before the first call that needs Redis; that call
-    raises RedisUnavailable or RedisUnsuitable.
+    Redis that may evict keys, that is lose queues. `max_body`: bytes a message body may have. Nothing connects before
+    the first call that needs Redis; that call raises RedisUnavailable or RedisUnsuitable.
     """
 
     def __init__(
