@@ -25,6 +25,7 @@ from reliq.store import Store
 
 _ANNOUNCE_EVERY = 60.0
 _PURGE_STEP = 1000
+_LOOKS = 3  #: at the queue, while its consumers change
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,11 @@ class QueueSteps:
 
     def stats(self) -> Steps[Stats]:
         consumers = yield ops.members(self.keys.consumers)
-        found = yield ops.stats(self.keys, consumers)
+        for _ in range(_LOOKS):
+            known = consumers
+            found, consumers = yield [ops.stats(self.keys, known), ops.members(self.keys.consumers)]
+            if set(consumers) <= set(known):  # else somebody came in between, and may hold what was not counted
+                break
         return Stats(
             queue=self.keys.queue,
             ready=found.ready,

@@ -43,6 +43,10 @@ class WorkerProcess:
     def stop(self) -> None:
         """End it in order, however it is."""
         self.ask_to_stop()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it has ended; a second SIGTERM would have it end at once."""
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -65,7 +69,7 @@ def stop_all(workers: list[WorkerProcess]) -> None:
     for worker in workers:
         worker.ask_to_stop()
     for worker in workers:
-        worker.stop()
+        worker.wait()
 
 
 @contextlib.contextmanager
