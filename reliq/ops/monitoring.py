@@ -1,0 +1,42 @@
+"""What the monitor does: promote, and reclaim where its transaction is refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from reliq.keys import QueueKeys
+from reliq.ops.base import Argument, Op, script_named, scripted
+
+
+def first_delayed(keys: QueueKeys) -> Op[int | None]:
+    """When the first delayed message is due, in ms; None: none is delayed."""
+    return Op(("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"), lambda reply: int(float(reply[1])) if reply else None)
+
+
+def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
+    """Answers how many were promoted, and in how many ms the next is due (-1: none)."""
+    return scripted("promote", (*keys.places, keys.delayed, keys.index), (limit,), tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """One message that the monitor takes back from a consumer whose lease is over."""
+
+    element: bytes
+    counter: Literal["reclaimed", "dead:max_deliveries", "dead:decode"]
+    id: str
+    again: bytes
+    group: str = ""  #: of its key, which is free once it is dead
+
+
+def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Sequence[Return]) -> Op[int]:
+    names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.dead, keys.index)
+    arguments: list[Argument] = [deadline]
+    for one in returns:
+        arguments += (one.element, one.counter, one.id, one.again)
+    return scripted("reclaim", names, arguments)
+
+
+def advance_within(keys: QueueKeys, group: str, identity: str) -> Op[int]:
+    """Inside a Transaction, where a script must bring its source along: an unknown one would be found out too late."""
+    return Op(("EVAL", script_named("advance").source, len(keys.places), *keys.places, group, identity))
