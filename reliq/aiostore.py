@@ -9,12 +9,12 @@ from reliq import settings
 from reliq.cluster import ANY, Node, Part, Slots, merged, split
 from reliq.errors import RedisUnavailable, ReliqError
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
+from reliq.server import ClusterNode, Server
 from reliq.wire import (
     Busy,
     Command,
     Lost,
     Patience,
-    Target,
     check_server,
     cluster_slots,
     commands_of,
@@ -35,7 +35,7 @@ AioCall = Callable[[Request, "AioLink", float | None], Awaitable[Any]]
 class AioLink:
     """One asyncio connection; the same contract as Link."""
 
-    def __init__(self, store: "AioStore | AioClusterNode", name: str = "") -> None:
+    def __init__(self, store: "AioStore | ClusterNode", name: str = "") -> None:
         self._store: Any = store
         self._name = name
         self._connection: Any = None
@@ -106,14 +106,6 @@ class AioLink:
             await connection.disconnect(nowait=True)
 
 
-class AioClusterNode:
-    """One node of a cluster, as its links know it."""
-
-    def __init__(self, store: "AioStore", node: Node) -> None:
-        self.new_connection = store.connections_to(node)
-        self.check_again = store.check_again
-
-
 class AioClusterLink(AioLink):
     """A connection to each node of a Redis Cluster that was needed so far; the same contract."""
 
@@ -152,7 +144,7 @@ class AioClusterLink(AioLink):
         if node is None:
             raise Busy("nobody has the slot")
         if node not in self._links:
-            self._links[node] = AioLink(AioClusterNode(self._store, node), self._name)
+            self._links[node] = AioLink(ClusterNode(self._store, node), self._name)
         return self._links[node]
 
     async def _slots(self) -> Slots:
@@ -177,22 +169,15 @@ class AioClusterLink(AioLink):
             await link.close()
 
 
-class AioStore:
+class AioStore(Server):
     """A Redis server, for the tasks of one event loop; the same contract as Store."""
 
     def __init__(
         self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
     ) -> None:
-        self._target = target = Target(url)
-        self.where = target.where
-        self.new_connection = connect or target.factory(aio=True)
-        self.timeout = timeout
-        self._allow_eviction = allow_eviction
-        self._trusted = self._checked = connect is not None
+        super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
         self._checking = asyncio.Lock()
         self._idle: deque[AioLink] = deque()
-        self.slots: Slots | None = None  #: of a cluster
-        self._nodes: list[Node] = []
 
     async def run(self, steps: Steps[T], link: AioLink | None = None, timeout: float | None = None) -> T:
         """Run steps to their end. Raises what they raise, RedisUnavailable, or OutcomeUnknown."""
@@ -217,29 +202,6 @@ class AioStore:
                 check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
                 await self._drive(check, link, timeout, self._send)
                 self._checked = True
-
-    @property
-    def sharded(self) -> bool:
-        """Whether queues may lie on different servers: then nothing is atomic over several of them."""
-        return bool(self._target.seeds)
-
-    def connections_to(self, node: Node) -> Callable[[], Any]:
-        """What makes connections to a node of the cluster."""
-        return self._target.factory(aio=True, node=node)
-
-    def known_nodes(self) -> list[Node]:
-        """Those to be asked where everything is: the ones of the URL last, they may be long gone."""
-        return [*self._nodes, *self._target.seeds]
-
-    def learn(self, slots: Slots | None) -> None:
-        """Where everything is in the cluster; None: what was known is wrong."""
-        self.slots = slots
-        if slots is not None:
-            self._nodes = slots.nodes
-
-    def check_again(self) -> None:
-        """A connection was made anew: it may lead to another server, or to one with other settings."""
-        self._checked = self._trusted
 
     async def _send(self, request: Request, link: AioLink, timeout: float | None) -> Any:
         try:

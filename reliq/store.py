@@ -18,6 +18,7 @@ from reliq import settings
 from reliq.cluster import ANY, Node, Part, Slots, merged, split
 from reliq.errors import RedisUnavailable, ReliqError
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
+from reliq.server import ClusterNode, Server
 from reliq.wire import (
     Busy,
     Command,
@@ -156,14 +157,6 @@ class Link:
             self._connection = None
 
 
-class ClusterNode:
-    """One node of a cluster, as its links know it."""
-
-    def __init__(self, store: "Store", node: Node) -> None:
-        self.new_connection = store.connections_to(node)
-        self.check_again = store.check_again
-
-
 class ClusterLink(Link):
     """A connection to each node of a Redis Cluster that was needed so far; the same contract."""
 
@@ -238,23 +231,16 @@ class ClusterLink(Link):
             link.close()
 
 
-class Store:
+class Store(Server):
     """A Redis server, for threads: any number of them may run steps at once."""
 
     def __init__(
         self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
     ) -> None:
         """`connect` makes a redis-py connection; given by tests that bring a server of their own."""
-        self._target = target = Target(url)
-        self.where = target.where
-        self.new_connection = connect or target.factory(aio=False)
-        self.timeout = timeout
-        self._allow_eviction = allow_eviction
-        self._trusted = self._checked = connect is not None
+        super().__init__(url, aio=False, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
         self._checking = threading.Lock()
         self._idle: deque[Link] = deque()
-        self.slots: Slots | None = None  #: of a cluster
-        self._nodes: list[Node] = []
 
     def run(self, steps: Steps[T], link: Link | None = None, timeout: float | None = None) -> T:
         """Run steps to their end. Raises what they raise, RedisUnavailable, or OutcomeUnknown."""
@@ -282,29 +268,6 @@ class Store:
                 check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
                 self._drive(check, link, timeout, self._send)
                 self._checked = True
-
-    @property
-    def sharded(self) -> bool:
-        """Whether queues may lie on different servers: then nothing is atomic over several of them."""
-        return bool(self._target.seeds)
-
-    def connections_to(self, node: Node) -> Callable[[], Any]:
-        """What makes connections to a node of the cluster."""
-        return self._target.factory(aio=False, node=node)
-
-    def known_nodes(self) -> list[Node]:
-        """Those to be asked where everything is: the ones of the URL last, they may be long gone."""
-        return [*self._nodes, *self._target.seeds]
-
-    def learn(self, slots: Slots | None) -> None:
-        """Where everything is in the cluster; None: what was known is wrong."""
-        self.slots = slots
-        if slots is not None:
-            self._nodes = slots.nodes
-
-    def check_again(self) -> None:
-        """A connection was made anew: it may lead to another server, or to one with other settings."""
-        self._checked = self._trusted
 
     def _send(self, request: Request, link: Link, timeout: float | None) -> Any:
         try:
@@ -360,10 +323,7 @@ class Store:
 
     def redirect(self, url: str, connect: Any = None) -> None:
         """Use another server from now on: for a command line that overrides what a module says, and for tests."""
-        self._target = target = Target(url)
-        self.where = target.where
-        self.new_connection = connect or target.factory(aio=False)
-        self._trusted = self._checked = connect is not None
+        self._aim(url, connect)
         self.close()
 
     def close(self) -> None:

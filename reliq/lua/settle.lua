@@ -51,8 +51,9 @@ for at = first_other, #ARGV, 6 do
   end
   if held then
     if destination == 'round' or destination == 'rest' then
-      local member = redis.call('HEXISTS', q.cycle, group_of(element)) == 1
-      local spare = member and first_waiting(q, group_of(element))
+      local group = group_of(element)
+      local member = redis.call('HEXISTS', q.cycle, group) == 1
+      local spare = member and first_waiting(q, group)
       if spare then
         redis.call('ZREM', q.waiting, spare)
         redis.call('HINCRBY', q.counters, 'cancelled', 1)

@@ -19,7 +19,6 @@ from reliq_monitor.reclaim import take_back
 KEYS = QueueKeys("q")
 CONSUMERS = ("v", "w")
 ORDER_KEYS = ("k", "l", None)
-GONE_BY_SCRIPT = (*GONE, "purged_dead")
 
 
 class Queue(RuleBasedStateMachine):

@@ -1,0 +1,57 @@
+"""What a store knows of the server or cluster that it speaks to; the same for threads and for tasks."""
+
+from collections.abc import Callable
+from typing import Any
+
+from reliq.cluster import Node, Slots
+from reliq.wire import Target
+
+
+class Server:
+    """Where a URL leads, whether it was checked, and of a cluster, where everything is."""
+
+    def __init__(self, url: str, *, aio: bool, allow_eviction: bool, timeout: float, connect: Any) -> None:
+        self.timeout = timeout
+        self._aio = aio
+        self._allow_eviction = allow_eviction
+        self._aim(url, connect)
+
+    def _aim(self, url: str, connect: Any) -> None:
+        """`connect` makes a redis-py connection; given by tests that bring a server of their own."""
+        self._target = target = Target(url)
+        self.where = target.where
+        self.new_connection = connect or target.factory(aio=self._aio)
+        self._trusted = self._checked = connect is not None
+        self.slots: Slots | None = None  #: of a cluster
+        self._nodes: list[Node] = []
+
+    @property
+    def sharded(self) -> bool:
+        """Whether queues may lie on different servers: then nothing is atomic over several of them."""
+        return bool(self._target.seeds)
+
+    def connections_to(self, node: Node) -> Callable[[], Any]:
+        """What makes connections to a node of the cluster."""
+        return self._target.factory(aio=self._aio, node=node)
+
+    def known_nodes(self) -> list[Node]:
+        """Those to be asked where everything is: the ones of the URL last, they may be long gone."""
+        return [*self._nodes, *self._target.seeds]
+
+    def learn(self, slots: Slots | None) -> None:
+        """Where everything is in the cluster; None: what was known is wrong."""
+        self.slots = slots
+        if slots is not None:
+            self._nodes = slots.nodes
+
+    def check_again(self) -> None:
+        """A connection was made anew: it may lead to another server, or to one with other settings."""
+        self._checked = self._trusted
+
+
+class ClusterNode:
+    """One node of a cluster, as its links know it."""
+
+    def __init__(self, server: Server, node: Node) -> None:
+        self.new_connection = server.connections_to(node)
+        self.check_again = server.check_again
