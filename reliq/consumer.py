@@ -34,7 +34,8 @@ class Holdings:
         self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
         self._arrived: list[Message] = []  #: taken, and not handed to the caller yet
         self._dying: list[Move] = []  #: taken, and not put into the dead letters yet
-        self._members = False  #: members of a cycle have arrived: are they still in it?
+        self.cyclic = False  #: members of a cycle have arrived in this queue
+        self._members = False  #: some have just arrived: are they still in it?
         self._afresh = False  #: the life before this one ended with a lost lease
         self._registered = False
         self._paused = False  #: what the latest claim said
@@ -146,7 +147,7 @@ class Holdings:
         still = yield ops.command("HMGET", self.keys.cycle, *(message.group for message in members))
         self._members = False
         for message, member in zip(members, still, strict=True):
-            if member is None:
+            if member is None or not member.startswith(message.id.encode() + b" "):
                 self._arrived.remove(message)
                 del self.held[message.element]
                 self._dying.append(Move(message.element, "gone", "cancelled", message.id))
@@ -208,7 +209,8 @@ class Holdings:
                 if 0 < message.expires_at <= now:
                     self._dying.append(Move(element, "dead", "dead:expired", message.id, message.buried("expired")))
                     continue
-                self._members = self._members or message.in_cycle
+                if message.in_cycle:
+                    self.cyclic = self._members = True
             message.holder = self
             self.held[element] = message
             self._arrived.append(message)

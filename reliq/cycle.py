@@ -47,7 +47,7 @@ class CycleSteps:
 
     def members(self) -> Steps[list[str]]:
         found = yield ops.read_hash(self._keys.cycle)
-        return sorted(found.values())
+        return sorted(entry.partition(" ")[2] for entry in found.values())
 
 
 def _checked(members: Sequence[str]) -> Sequence[str]:

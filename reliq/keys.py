@@ -60,7 +60,7 @@ class QueueKeys(JobKeys):
 
     __slots__ = (
         "active", "config", "consumers", "counters", "cycle", "dead", "delayed", "high", "index",
-        "low", "messages", "places", "prepared", "producers", "questions", "queue", "waiting",
+        "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "rounds", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -71,8 +71,10 @@ class QueueKeys(JobKeys):
         self.high = prefix + "high"  #: list: ready, with high priority
         self.low = prefix + "low"  #: list: ready, with low priority
         self.waiting = prefix + "waiting"  #: zset: what waits until its key is free, by group and turn; score 0
+        self.next_round = prefix + "next_round"  #: list: ready, members of the cycle that were visited in this round
+        self.rounds = prefix + "rounds"  #: zset: groups of the cycle by the round they are in; not of those who rest
         self.active = prefix + "active"  #: hash: group -> the id of the message that holds this key
-        self.cycle = prefix + "cycle"  #: hash: group -> member of the cycle
+        self.cycle = prefix + "cycle"  #: hash: group -> the id of the message that goes round for it, and the member
         self.delayed = prefix + "delayed"  #: zset: not due yet, by due ms
         self.dead = prefix + "dead"  #: zset: dead letters, by ms of death
         self.index = prefix + "index"  #: hash: id -> score, of what lies in delayed or dead
@@ -88,7 +90,8 @@ class QueueKeys(JobKeys):
         )  #: zset: those of them that a check-back shall decide, by when it was asked
         #: What scripts call `places`: where ready messages are, and what decides which of them.
         self.places = (
-            self.messages, self.high, self.low, self.waiting, self.active, self.cycle, self.counters, self.config,
+            self.messages, self.high, self.low, self.waiting, self.active, self.cycle, self.next_round, self.rounds,
+            self.counters, self.config,
         )  # fmt: skip
 
     @property

@@ -165,7 +165,7 @@ def _check_room(job: Job, queue: str, messages: int) -> Steps[None]:
     keys = QueueKeys(queue)
     most, *lengths = yield [
         ops.command("HGET", keys.config, "max_length"),
-        *(ops.command("LLEN", one) for one in (keys.messages, keys.high, keys.low)),
+        *(ops.command("LLEN", one) for one in (keys.messages, keys.high, keys.low, keys.next_round)),
         *(ops.command("ZCARD", one) for one in (keys.delayed, keys.waiting)),
     ]
     if most is not None and sum(lengths) + messages > int(most):

@@ -107,7 +107,7 @@ def _transaction(keys: QueueKeys, consumer: str, returns: list[Return], now: int
         if one.counter != "reclaimed":
             commands.append(ops.command("HSET", keys.index, one.id, now))
         if one.group:
-            commands.append(ops.advance_within(keys, one.group, one.id))
+            commands.append(ops.advance_within(keys, one.element))
     commands.append(ops.command("DEL", keys.lease(consumer)))
     return tuple(commands)
 

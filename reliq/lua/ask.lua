@@ -3,7 +3,7 @@
 -- KEYS  1 prepared  2 questions  3 half  4 dead  5 index  6 counters
 -- ARGV  1 id  2 the dead letter's element ('' = ask)  3 ms the decision is remembered
 -- Returns 'asked' | 'dead' | 'no': it is decided, or was asked about meanwhile
--- uses: now, index, half
+-- uses: now, element, index, half
 local prepared, questions, half, dead, index, counters = unpack(KEYS)
 local id, letter, remembered = unpack(ARGV)
 local now = now_ms()

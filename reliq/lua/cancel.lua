@@ -1,10 +1,10 @@
 -- cancel: remove a delayed message that has not been promoted.
 --
--- KEYS  1-8 places  9 delayed  10 index
+-- KEYS  1-10 places  11 delayed  12 index
 -- ARGV  1 id
 -- Returns 1, or 0: it is not delayed (any more)
--- uses: index, place
-local q, delayed, index = places(1), KEYS[9], KEYS[10]
+-- uses: now, element, index, rounds, place
+local q, delayed, index = places(1), KEYS[11], KEYS[12]
 local element = unfile(delayed, index, ARGV[1])
 if not element then return 0 end
 gone(q, element)

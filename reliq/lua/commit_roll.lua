@@ -5,7 +5,7 @@
 -- Returns {n moved, n chunks left}
 -- A chunk is a RESP array of elements, or where one of them is delayed, a RESP map of delay ms and element.
 -- Removes before it adds. LTRIM, because LPOP would answer the chunk and copy it once more.
--- uses: now, index
+-- uses: now, element, index
 local staged, messages, delayed, counters, index = unpack(KEYS)
 local chunk = redis.call('LINDEX', staged, 0)
 if not chunk then return {0, 0} end

@@ -1,12 +1,12 @@
 -- decide: end a prepared message: from here on it is in the queue, or gone. The first decision stands.
 --
--- KEYS  1-8 places  9 delayed  10 index  11 producers  12 prepared  13 questions  14 half  15 dedup key, if it has one
+-- KEYS  1-10 places  11 delayed  12 index  13 producers  14 prepared  15 questions  16 half  17 dedup key, if it has one
 -- ARGV  1 producer ('' = none)  2 sequence  3 id  4 decision: committed | rolled_back | purged  5 ms it is remembered
 -- Returns {decision, id}: the one that stands, which may be an earlier one, undecided (it is a dead letter) or unknown,
 --         and the id of the message, for a duplicate that of the first one; or {'key', name}: it has a dedup key, which
 --         must be given
--- uses: now, index, place, producers, half
-local q, delayed, index, producers, prepared, questions, half, dedup = places(1), unpack(KEYS, 9, 15)
+-- uses: now, element, index, rounds, place, producers, half
+local q, delayed, index, producers, prepared, questions, half, dedup = places(1), unpack(KEYS, 11, 17)
 local id, decision, remembered = unpack(ARGV, 3, 5)
 local now = now_ms()
 local state, first, element, delay, key, window, digest = unpack(

@@ -1,14 +1,14 @@
 -- enqueue: put new messages into the queue, all of the call or none of it.
 --
--- KEYS  1-8 places  9 delayed  10 index  11 producers  12.. dedup keys, in the order of their entries
+-- KEYS  1-10 places  11 delayed  12 index  13 producers  14.. dedup keys, in the order of their entries
 -- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
 --       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body
 -- Returns now, where no message has options and the queue no limit; else
 --         {'ok' | 'repeated', now, position, first id, position, first id ...}: the duplicates, by their position among
 --         the messages with options, or by -1 - position where the first one had another body; or {'full', now, length, max_length, unit}: nothing was enqueued.
 -- Refuses a full queue; a sequence this producer has used (answers 'repeated': the call was carried out before).
--- uses: now, index, place, room, producers
-local producers, producer, sequence, plain = KEYS[11], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- uses: now, element, index, rounds, place, room, producers
+local producers, producer, sequence, plain = KEYS[13], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_option = 4 + plain
 local now = now_ms()
 local repeated = carried_out(producers, producer, sequence)
@@ -20,17 +20,17 @@ local function push_plain(messages)
 end
 
 -- Most calls by far, and the time of each counts. LPUSH comes first: it refuses what is no list before anything is written.
-if first_option > #ARGV and not repeated and not limited(KEYS[8]) then
+if first_option > #ARGV and not repeated and not limited(KEYS[10]) then
   push_plain(KEYS[1])
   remember(producers, producer, sequence, now)
-  redis.call('HINCRBY', KEYS[7], 'enqueued', plain)
+  redis.call('HINCRBY', KEYS[9], 'enqueued', plain)
   return now
 end
 
-local q, delayed, index = places(1), KEYS[9], KEYS[10]
+local q, delayed, index = places(1), KEYS[11], KEYS[12]
 
 -- Who is new, who a duplicate: of an earlier call, or of a message of this one.
-local answer, fresh, seen, dedup = {}, {}, {}, 11
+local answer, fresh, seen, dedup = {}, {}, {}, 13
 local position, conflicts = 0, 0
 for at = first_option, #ARGV, 5 do
   local entry = {id = ARGV[at], element = ARGV[at + 1], delay = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3])}

@@ -1,14 +1,14 @@
 -- prepare: keep a message where nobody sees it until its producer decides.
 --
--- KEYS  1-8 places  9 delayed  10 producers  11 prepared  12 half (its record)
+-- KEYS  1-10 places  11 delayed  12 producers  13 prepared  14 half (its record)
 -- ARGV  1 producer  2 sequence  3 id  4 ms until it is asked about, the first time and between two times
 --       5 times at most  6.. further fields of the record: element, delay, and with a dedup key: dedup (the key's name),
 --       window, digest of the body
 -- Returns {'ok', now}, also for a call that was carried out before; {'taken', now}: the id is prepared already;
 --         {'full', now, length, max_length, unit}
 -- A queue is full for it when what is prepared would fill it: a commit is refused by nobody.
--- uses: now, index, place, room, producers
-local q, delayed, producers, prepared, half = places(1), unpack(KEYS, 9, 12)
+-- uses: now, element, rounds, place, room, producers
+local q, delayed, producers, prepared, half = places(1), unpack(KEYS, 11, 14)
 local producer, sequence, id = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local now = now_ms()
 if carried_out(producers, producer, sequence) then return {'ok', now} end

@@ -1,10 +1,10 @@
 -- promote: move due messages from delayed to the ready ones, those due first going first.
 --
--- KEYS  1-8 places  9 delayed  10 index
+-- KEYS  1-10 places  11 delayed  12 index
 -- ARGV  1 n at most
 -- Returns {n promoted, ms until the next is due or -1}
--- uses: now, index, place
-local q, delayed, index = places(1), KEYS[9], KEYS[10]
+-- uses: now, element, rounds, place
+local q, delayed, index = places(1), KEYS[11], KEYS[12]
 local now = now_ms()
 redis.call('LLEN', q.messages) -- a wrong type is refused here, before the first write
 local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. string.format('%.0f', now + 1), 'LIMIT', 0, ARGV[1])

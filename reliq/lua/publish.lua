@@ -1,11 +1,11 @@
 -- publish: put a copy of one message into several queues, into all of them or into none.
 --
--- KEYS  1 producers of the first queue  then for each queue: 8 places, delayed, index
+-- KEYS  1 producers of the first queue  then for each queue: 10 places, delayed, index
 -- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms
 -- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, its place among the queues, unit}: nothing was enqueued.
 -- Refuses when one queue is full. Only a queue whose config says `overflow drop` is passed over then, and counts it.
--- uses: now, index, place, room, producers
-local QUEUE = 10 -- keys each
+-- uses: now, element, index, rounds, place, room, producers
+local QUEUE = 12 -- keys each
 local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
 local now = now_ms()
@@ -13,7 +13,7 @@ if carried_out(producers, producer, sequence) then return {'repeated', now} end
 
 local takers, passed = {}, {}
 for at = 2, #KEYS, QUEUE do
-  local q, delayed, index = places(at), KEYS[at + 8], KEYS[at + 9]
+  local q, delayed, index = places(at), KEYS[at + 10], KEYS[at + 11]
   local length, most, unit = refused(q, delayed, 1, function() return #element end)
   if not length then
     takers[#takers + 1] = {q, delayed, index}

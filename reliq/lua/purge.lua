@@ -1,17 +1,17 @@
 -- purge: remove ready and delayed messages for good, a bounded number a call.
 --
--- KEYS  1-8 places  9 delayed  10 index
+-- KEYS  1-10 places  11 delayed  12 index
 -- ARGV  1 n at most
 -- Returns the number removed; 0 = nothing is left
--- uses: index, place
-local q, delayed, index = places(1), KEYS[9], KEYS[10]
+-- uses: now, element, rounds, place
+local q, delayed, index = places(1), KEYS[11], KEYS[12]
 local left, removed = tonumber(ARGV[1]), 0
 
 local waiting = redis.call('ZPOPMIN', q.waiting, left) -- first: nothing is to come after those that hold a key
 left, removed = left - #waiting / 2, removed + #waiting / 2
 
 local held = {}
-for _, list in ipairs({q.messages, q.high, q.low}) do
+for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do
   for _, element in ipairs(left > 0 and redis.call('RPOP', list, left) or {}) do
     held[#held + 1] = element
     left, removed = left - 1, removed + 1

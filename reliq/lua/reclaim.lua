@@ -1,11 +1,11 @@
 -- reclaim, when memory is full: what the monitor's transaction does, with the removal first. Redis refuses a MULTI with
 -- an LPUSH in it while it is over maxmemory; without this, messages of dead workers could never drain.
 --
--- KEYS  1-8 places  9 processing  10 lease  11 dead  12 index
+-- KEYS  1-10 places  11 processing  12 lease  13 dead  14 index
 -- ARGV  1 the deadline that was seen ('' = none), then for each message: element, counter, id, new element
 -- Returns the number of messages taken back, or -1 when the lease has moved: its owner lives
--- uses: now, index, place
-local q, processing, lease, dead, index = places(1), unpack(KEYS, 9, 12)
+-- uses: now, element, index, rounds, place
+local q, processing, lease, dead, index = places(1), unpack(KEYS, 11, 14)
 if (redis.call('GET', lease) or '') ~= ARGV[1] then return -1 end
 redis.call('LLEN', q.messages)
 redis.call('ZCARD', dead)

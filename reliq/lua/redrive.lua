@@ -1,10 +1,10 @@
 -- redrive: move dead letters back into the queue, each only if it is still there.
 --
--- KEYS  1-8 places  9 dead  10 index
+-- KEYS  1-10 places  11 dead  12 index
 -- ARGV  for each letter: element, id, member of the cycle ('' = none), new element
 -- Returns one number a letter: 1 = redriven, 0 = it was gone, or its member is in the cycle again without it
--- uses: index, place
-local q, dead, index = places(1), KEYS[9], KEYS[10]
+-- uses: now, element, rounds, place
+local q, dead, index = places(1), KEYS[11], KEYS[12]
 redis.call('LLEN', q.messages) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0
 for at = 1, #ARGV, 4 do
@@ -12,11 +12,11 @@ for at = 1, #ARGV, 4 do
   local moved = 0
   if redis.call('ZREM', dead, element) == 1 then
     redis.call('HDEL', index, id)
-    local group = member ~= '' and group_of(again)
-    if group and redis.call('HEXISTS', q.active, group) == 1 then
+    local group = group_of(again)
+    if member ~= '' and redis.call('HEXISTS', q.cycle, group) == 1 then
       replaced = replaced + 1
     else
-      if group then redis.call('HSET', q.cycle, group, member) end
+      if member ~= '' then redis.call('HSET', q.cycle, group, id .. ' ' .. member) end
       place(q, id, again)
       moved = 1
     end

@@ -1,16 +1,16 @@
 -- settle: take messages out of processing for good or for elsewhere, and claim the next ones in the same step.
 --
--- KEYS  1-8 places  9 processing  10 lease  11 consumers  12 delayed  13 dead  14 index  15.. marks, in the order of the messages done
+-- KEYS  1-10 places  11 processing  12 lease  13 delayed  14 dead  15 index  16.. marks, in the order of the messages done
 -- ARGV  1 lease ms (0 = leave the lease as it is)  2 n to claim  3 n acks  4 n moved here by BLMOVE and not counted yet  5.. elements to ack,
 --       then for each other message: element, destination, counter, delay ms, id, new element
 --       destinations: head | tail (of the ready ones), delayed, dead, gone, done (gone, and a mark is left for delay ms,
 --       also by a consumer that does not hold the message any more: it was handled, and must not be handled again),
---       round | rest (head | delayed, while its key is in the cycle, else gone)
+--       round | rest (head | delayed for the message that goes round for its key, behind others that wait for that; else gone)
 -- Returns {'ok' | 'paused' | 'lost', now, codes, element ...}: one letter a message, in the order of ARGV,
 --         d = done, a = already (lease alive, not there: settled before), l = lost (lease gone); then what was claimed
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be drained.
--- uses: now, index, renew, place, take
-local q, processing, lease, consumers, delayed, dead, index = places(1), unpack(KEYS, 9, 14)
+-- uses: now, element, index, rounds, renew, place, take
+local q, processing, lease, delayed, dead, index = places(1), unpack(KEYS, 11, 15)
 local limit, acks, moved = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local first_other = 5 + acks
 local now = now_ms()
@@ -41,7 +41,7 @@ for at = 5, first_other - 1 do
 end
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
 
-local mark = 14
+local mark = 15
 for at = first_other, #ARGV, 6 do
   local element, destination, counter, delay, id, again = unpack(ARGV, at, at + 5)
   local held = removed(element)
@@ -51,21 +51,19 @@ for at = first_other, #ARGV, 6 do
   end
   if held then
     if destination == 'round' or destination == 'rest' then
-      local group = group_of(element)
-      local member = redis.call('HEXISTS', q.cycle, group) == 1
-      local spare = member and first_waiting(q, group)
-      if spare then
-        redis.call('ZREM', q.waiting, spare)
-        redis.call('HINCRBY', q.counters, 'cancelled', 1)
+      if is_member(q, element) then
+        destination = destination == 'round' and 'head' or 'delayed'
+        if pass_on(q, group_of(element)) then leave_round(q, group_of(element)) end
+      else
+        destination, counter = 'gone', 'cancelled'
       end
-      destination = not member and 'gone' or destination == 'round' and 'head' or 'delayed'
-      if not member then counter = 'cancelled' end
     end
     if destination == 'head' then
-      make_ready(q, again)
+      place(q, id, again)
     elseif destination == 'tail' then
       redis.call('RPUSH', q.messages, again)
     elseif destination == 'delayed' then
+      if keyed and is_member(q, element) then leave_round(q, group_of(element)) end
       file(delayed, index, now + delay, id, again)
     else -- dead, gone, done
       if destination == 'dead' then
@@ -82,6 +80,6 @@ if moved > 0 then redis.call('HINCRBY', q.counters, 'claimed', moved) end
 codes = table.concat(codes)
 if not alive then return {'lost', now, codes} end
 if limit < 1 then return {'ok', now, codes} end
-local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'cyclic')
+local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round')
 if policy[1] then return {'paused', now, codes} end
-return {'ok', now, codes, unpack(take(q, processing, consumers, limit, policy))}
+return {'ok', now, codes, unpack(take(q, processing, limit, policy))}

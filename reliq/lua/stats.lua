@@ -1,14 +1,14 @@
 -- stats: a queue at one instant. A script and not a MULTI: a full Redis refuses even reads between MULTI and EXEC.
 --
--- KEYS  1-8 places  9 delayed  10 dead  11 prepared  12.. processing lists
+-- KEYS  1-10 places  11 delayed  12 dead  13 prepared  14.. processing lists
 -- ARGV  none
 -- Returns {now, ready, of which wait for their key, delayed, dead, processing, prepared, paused (1 or 0), of the ready
 --         ones those with high and with low priority, members of the cycle, the next message of each priority that has
 --         one, counter, value ...}
--- uses: now, index, place
+-- uses: now, element, rounds, place
 local q = places(1)
 local processing = 0
-for at = 12, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+for at = 14, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
 local next_ones = {}
@@ -17,12 +17,12 @@ for _, list in ipairs({q.high, q.messages, q.low}) do
 end
 return {
   now_ms(),
-  redis.call('LLEN', q.messages) + high + low + waiting,
+  redis.call('LLEN', q.messages) + high + low + redis.call('LLEN', q.next_round) + waiting,
   waiting,
-  redis.call('ZCARD', KEYS[9]),
-  redis.call('ZCARD', KEYS[10]),
-  processing,
   redis.call('ZCARD', KEYS[11]),
+  redis.call('ZCARD', KEYS[12]),
+  processing,
+  redis.call('ZCARD', KEYS[13]),
   redis.call('HEXISTS', q.config, 'paused'),
   high,
   low,

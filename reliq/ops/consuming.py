@@ -63,8 +63,8 @@ def settle(
 ) -> Op[Claimed]:
     """Ack, move the others, and claim up to `limit` next ones. Repeatable as long as it claims nothing."""
     names = (
-        *keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers, keys.delayed, keys.dead,
-        keys.index, *(move.mark for move in moves if move.mark),
+        *keys.places, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.index,
+        *(move.mark for move in moves if move.mark),
     )  # fmt: skip
     arguments: list[Argument] = [milliseconds(lease), limit, len(acks), uncounted, *acks]
     for move in moves:

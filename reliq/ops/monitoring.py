@@ -37,6 +37,6 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
     return scripted("reclaim", names, arguments)
 
 
-def advance_within(keys: QueueKeys, group: str, identity: str) -> Op[int]:
+def advance_within(keys: QueueKeys, element: bytes) -> Op[int]:
     """Inside a Transaction, where a script must bring its source along: an unknown one would be found out too late."""
-    return Op(("EVAL", script_named("advance").source, len(keys.places), *keys.places, group, identity))
+    return Op(("EVAL", script_named("advance").source, len(keys.places), *keys.places, element))

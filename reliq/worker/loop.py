@@ -114,6 +114,10 @@ class Loop(ABC):
     def _step(self) -> None:
         """Settle, claim, and run or start what came."""
 
+    def _most_to_hold(self) -> int:
+        """What the pace allows; but of a cycle only what starts at once: who waited here would be behind the others."""
+        return self.pace.slots if self.holdings.cyclic else self.pace.limit()
+
     def _finished(self) -> bool:
         return not (self._acks or self._moves or self.unstarted)
 
@@ -262,7 +266,7 @@ class InlineLoop(Loop):
     def _step(self) -> None:
         if not self._work(None):
             # Outside of the turn, so that the loop of another queue can run its handler meanwhile.
-            messages = self._wait(self.pace.limit(), self._block)
+            messages = self._wait(self._most_to_hold(), self._block)
             if messages:
                 self.progress_at = time.monotonic()
                 self.unstarted.extend(messages)
@@ -272,7 +276,7 @@ class InlineLoop(Loop):
         """Run a batch, claiming it first if there is none; whether there was any."""
         with self._shared.turn:
             if messages is None:
-                messages = self._exchange(0 if self.stopping else self.pace.limit())
+                messages = self._exchange(0 if self.stopping else self._most_to_hold())
                 self.progress_at = time.monotonic()
                 self.unstarted.extend(messages)
             if self.stopping:
@@ -330,7 +334,7 @@ class PooledLoop(Loop):
         if (messages := self._exchange(max(0, room))) or self._release_probation():
             self._start(messages)
         elif not self.running:
-            self._start(self._wait(self.pace.limit(), self._block))
+            self._start(self._wait(self._most_to_hold(), self._block))
         elif room > 0 and self._suspect is None and not self._done.is_set():
             self._start(self._wait(room, _SHORT_BLOCK))
         else:
@@ -340,7 +344,7 @@ class PooledLoop(Loop):
     def _most_to_hold(self) -> int:
         """What the pace allows; but behind runs that take long nothing is to wait, the others shall have it."""
         stuck = time.monotonic() - self.progress_at > PATIENCE
-        return self.pace.slots if stuck else self.pace.limit()
+        return self.pace.slots if stuck else super()._most_to_hold()
 
     def _start(self, messages: Sequence[Message]) -> None:
         if messages:

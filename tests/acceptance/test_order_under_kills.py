@@ -70,7 +70,8 @@ def everybody(app):
     keys = QueueKeys("accounts")
     consumers = app.store.call(ops.members(keys.consumers))
     while True:
-        lists = [ops.command("LRANGE", key, 0, -1) for key in (keys.messages, *map(keys.processing, consumers))]
+        ready = (keys.messages, keys.next_round)
+        lists = [ops.command("LRANGE", key, 0, -1) for key in (*ready, *map(keys.processing, consumers))]
         *found, delayed, known = app.store.call(
             ops.Transaction((*lists, ops.command("ZRANGE", keys.delayed, 0, -1), ops.members(keys.consumers)))
         )

@@ -47,7 +47,7 @@ class Queue(RuleBasedStateMachine):
         return [Message.decode("q", one[32:] if KEYS.waiting in keys else one) for one in found]
 
     def ready(self):
-        return self.elements(KEYS.messages) + self.elements(KEYS.high) + self.elements(KEYS.low)
+        return self.elements(KEYS.messages, KEYS.high, KEYS.low, KEYS.next_round)
 
     def held(self):
         return [message for consumer in CONSUMERS for message in self.elements(KEYS.processing(consumer))]
@@ -66,14 +66,14 @@ class Queue(RuleBasedStateMachine):
         if key and not delay:
             self.sent[key].append(message.id)
 
-    @rule(member=st.sampled_from(["ann", "bob"]))
+    @rule(member=st.sampled_from(["ann", "bob", "k"]))
     def enter(self, member):
         message = NewMessage(member, id=f"c{self.number:04}", key=member)
         message.in_cycle = True
         self.number += 1
         self.run(ops.cycle_add(KEYS, [Member(member, group_of(member), message.id, message.element(0))]))
 
-    @rule(member=st.sampled_from(["ann", "bob"]))
+    @rule(member=st.sampled_from(["ann", "bob", "k"]))
     def remove(self, member):
         self.run(ops.cycle_remove(KEYS, [group_of(member)]))
 
@@ -191,8 +191,19 @@ class Queue(RuleBasedStateMachine):
 
     @invariant()
     def every_member_has_a_message(self):
-        active = self.run(ops.read_hash(KEYS.active))
-        assert set(self.run(ops.read_hash(KEYS.cycle))) <= set(active)
+        here = self.ready() + self.held() + self.elements(KEYS.waiting) + self.elements(KEYS.delayed)
+        cycle = self.run(ops.read_hash(KEYS.cycle))
+        assert {entry.partition(" ")[0] for entry in cycle.values()} <= {message.id for message in here}
+        in_rounds = {group.decode() for group in self.run(ops.command("ZRANGE", KEYS.rounds, 0, -1))}
+        assert in_rounds <= set(cycle)
+
+    @invariant()
+    def the_next_round_begins_when_everybody_is_back(self):
+        if self.elements(KEYS.next_round) and not self.elements(KEYS.messages):
+            assert self.run(ops.command("ZCOUNT", KEYS.rounds, "-inf", self.round()))
+
+    def round(self):
+        return self.run(ops.command("HGET", KEYS.config, "round")).decode()
 
 
 def test_nothing_is_lost_whatever_happens(redis_server):

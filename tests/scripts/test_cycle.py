@@ -1,8 +1,13 @@
-"""cycle_add, cycle_remove, and what settle and redrive do with members."""
+"""cycle_add, cycle_remove, and what the other scripts do with members and their rounds."""
+
+from collections import Counter
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from reliq import ops
-from reliq.message import group_of
-from reliq.ops import Member, Move, Revival
+from reliq.message import Message, group_of
+from reliq.ops import Entry, Member, Move, Revival
 from tests.state import HOUR, KEYS, keyed
 
 A, B = group_of("ann"), group_of("bob")
@@ -17,44 +22,110 @@ def add(world, *members):
 
 
 def places(world):
-    ignored = {"counters", "consumers", "lease:w", "index", "config"}
+    ignored = {"counters", "consumers", "lease:w", "lease:v", "index", "config"}
     return {name: value for name, value in world.state().items() if name not in ignored}
 
 
-def visited(world, limit=1):
-    world.given(leases={"w": HOUR})
-    world.run(ops.claim(KEYS, "w", 15.0, limit))
+def visited(world, limit=1, consumer="w"):
+    world.given(leases={consumer: HOUR})
+    world.run(ops.claim(KEYS, consumer, 15.0, limit))
 
 
-def again(world, name, who, delay=0.0):
+def again(world, name, who, delay=0.0, consumer="w"):
     move = Move(
-        keyed(name, who, cycle=True), "rest" if delay else "round", "requeued", name,
+        keyed(name, who, cycle=True), "rest" if delay else "round", "requeued", name.rstrip("0123456789"),
         keyed(name + "2", who, cycle=True), delay,
     )  # fmt: skip
-    world.run(ops.settle(KEYS, "w", 15.0, [], [move]))
+    world.run(ops.settle(KEYS, consumer, 15.0, [], [move]))
 
 
 def test_members_enter_once(world):
     assert add(world, member("a", "ann"), member("b", "bob")).rest == [1, 1]
     assert add(world, member("c", "ann")).rest == [0]
     assert world.state() == {
-        "messages": "b a", "active": {A: "a", B: "b"}, "cycle": {A: "ann", B: "bob"},
-        "config": {"cyclic": "1"}, "counters": {"enqueued": 2},
+        "messages": "b a", "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"}, "rounds": {A: 1, B: 1},
+        "config": {"round": "1"}, "counters": {"enqueued": 2},
     }  # fmt: skip
 
 
-def test_a_visited_member_goes_to_the_head(world):
+def test_a_visited_member_waits_for_the_next_round(world):
     add(world, member("a", "ann"), member("b", "bob"))
     visited(world)
     again(world, "a", "ann")
-    assert places(world) == {"messages": "a2 b", "active": {A: "a", B: "b"}, "cycle": {A: "ann", B: "bob"}}
+    assert places(world) == {
+        "messages": "b", "next_round": "a2", "rounds": {A: 2, B: 1},
+        "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"},
+    }  # fmt: skip
 
 
-def test_a_member_that_rests_is_delayed(world):
-    add(world, member("a", "ann"))
+def test_the_next_round_begins_when_everybody_is_back_from_this_one(world):
+    add(world, member("a", "ann"), member("b", "bob"))
+    visited(world)
+    visited(world, consumer="v")
+    again(world, "b", "bob", consumer="v")
+    visited(world, consumer="v")  # finds nothing
+    assert places(world) == {
+        "processing:w": "a", "next_round": "b2", "rounds": {A: 1, B: 2},
+        "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"},
+    }  # fmt: skip
+    again(world, "a", "ann")
+    assert places(world) == {
+        "messages": "a2 b2", "rounds": {A: 2, B: 2},
+        "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"},
+    }  # fmt: skip
+    assert world.state()["config"] == {"round": "2"}
+
+
+def test_who_holds_up_the_others_for_too_long_has_left_the_round(world):
+    add(world, member("a", "ann"), member("b", "bob"))
+    visited(world)
+    visited(world, consumer="v")
+    again(world, "b", "bob", consumer="v")
+    world.given(config={"round_held": world.now - 5_001})
+    visited(world, consumer="v")
+    assert (places(world)["processing:v"], places(world)["rounds"]) == ("b2", {B: 2})
+    again(world, "a", "ann")
+    assert (places(world)["messages"], places(world)["rounds"]) == ("a2", {A: 2, B: 2})
+
+
+def test_who_rests_or_is_removed_or_dies_holds_up_nobody(world):
+    leave = {
+        "rests": lambda: again(world, "a", "ann", delay=60.0),
+        "is removed": lambda: world.run(ops.cycle_remove(KEYS, [A])),
+        "is acked": lambda: world.run(ops.settle(KEYS, "w", 15.0, [keyed("a", "ann", cycle=True)])),
+        "dies": lambda: world.run(ops.settle(KEYS, "w", 15.0, [], [
+            Move(keyed("a", "ann", cycle=True), "dead", "dead:x", "a", keyed("a2", "ann", cycle=True))
+        ])),
+    }  # fmt: skip
+    for how in leave.values():
+        world.redis.flushall()
+        add(world, member("a", "ann"), member("b", "bob"))
+        visited(world)
+        visited(world, consumer="v")
+        again(world, "b", "bob", consumer="v")
+        how()
+        assert (places(world)["messages"], places(world)["rounds"]) == ("b2", {B: 2})
+
+
+def test_a_member_that_rests_is_delayed_and_in_no_round(world):
+    add(world, member("a", "ann"), member("b", "bob"))
     visited(world)
     again(world, "a", "ann", delay=60.0)
-    assert places(world) == {"delayed": "a2", "active": {A: "a"}, "cycle": {A: "ann"}}
+    assert places(world) == {
+        "delayed": "a2", "messages": "b", "rounds": {B: 1},
+        "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"},
+    }  # fmt: skip
+    world.redis.zadd(KEYS.delayed, {keyed("a2", "ann", cycle=True): 1})
+    world.run(ops.promote(KEYS, 10))
+    assert (places(world)["messages"], places(world)["rounds"]) == ("a2 b", {A: 1, B: 1})
+
+
+def test_a_released_member_stays_in_its_round(world):
+    add(world, member("a", "ann"), member("b", "bob"))
+    visited(world)
+    released = Move(keyed("a", "ann", cycle=True), "tail", "released", "a", keyed("a2", "ann", cycle=True))
+    world.run(ops.settle(KEYS, "w", 15.0, [], [released]))
+    assert (places(world)["messages"], places(world)["rounds"]) == ("b a2", {A: 1, B: 1})
 
 
 def test_an_acked_member_leaves_the_cycle(world):
@@ -87,19 +158,38 @@ def test_a_member_added_anew_during_a_visit_is_visited_again_when_that_ends(worl
     visited(world)
     world.run(ops.cycle_remove(KEYS, [A]))
     assert add(world, member("b", "ann")).rest == [1]
-    assert places(world) == {"processing:w": "a", "waiting": "b", "active": {A: "a"}, "cycle": {A: "ann"}}
-    world.run(ops.settle(KEYS, "w", 15.0, [keyed("a", "ann", cycle=True)]))
-    assert places(world) == {"messages": "b", "active": {A: "b"}, "cycle": {A: "ann"}}
+    assert places(world) == {"processing:w": "a", "waiting": "b", "active": {A: "a"}, "cycle": {A: "b ann"}}
+    again(world, "a", "ann")
+    assert places(world) == {"messages": "b", "active": {A: "b"}, "cycle": {A: "b ann"}, "rounds": {A: 1}}
+    assert world.state()["counters"]["cancelled"] == 1
 
 
-def test_a_member_added_anew_goes_round_once(world):
+def test_messages_with_the_key_of_a_member_take_turns_with_it(world):
     add(world, member("a", "ann"))
     visited(world)
-    for name in ("b", "c"):
-        world.run(ops.cycle_remove(KEYS, [A]))
-        add(world, member(name, "ann"))
+    world.run(ops.enqueue(KEYS, [], [Entry("b", keyed("b", "ann"), 0, None, 0.0)]))
     again(world, "a", "ann")
-    assert places(world) == {"messages": "a2", "active": {A: "a"}, "cycle": {A: "ann"}}
+    assert places(world) == {"messages": "b", "waiting": "a2", "active": {A: "b"}, "cycle": {A: "a ann"}}
+    visited(world)
+    world.run(ops.settle(KEYS, "w", 15.0, [keyed("b", "ann")]))
+    assert places(world) == {"messages": "a2", "active": {A: "a"}, "cycle": {A: "a ann"}, "rounds": {A: 1}}
+
+
+def test_messages_with_the_key_of_a_member_do_not_wait_while_it_rests(world):
+    add(world, member("a", "ann"))
+    visited(world)
+    world.run(ops.enqueue(KEYS, [], [Entry("b", keyed("b", "ann"), 0, None, 0.0)]))
+    again(world, "a", "ann", delay=60.0)
+    assert places(world) == {"messages": "b", "delayed": "a2", "active": {A: "b"}, "cycle": {A: "a ann"}}
+    assert world.run(ops.cycle_remove(KEYS, [A])) == [1]
+    assert places(world) == {"messages": "b", "active": {A: "b"}}
+
+
+def test_a_member_may_enter_while_messages_with_its_key_wait(world):
+    for name in ("a", "b"):
+        world.run(ops.enqueue(KEYS, [], [Entry(name, keyed(name, "ann"), 0, None, 0.0)]))
+    assert add(world, member("c", "ann")).rest == [1]
+    assert places(world) == {"messages": "a", "waiting": "b c", "active": {A: "a"}, "cycle": {A: "c ann"}}
 
 
 def test_a_member_that_dies_leaves_and_enters_again_when_it_is_redriven(world):
@@ -109,7 +199,7 @@ def test_a_member_that_dies_leaves_and_enters_again_when_it_is_redriven(world):
     world.run(ops.settle(KEYS, "w", 15.0, [], [Move(keyed("a", "ann", cycle=True), "dead", "dead:x", "a", dead)]))
     assert places(world) == {"dead": "a2"}
     assert world.run(ops.redrive(KEYS, [Revival(dead, "a", keyed("a3", "ann", cycle=True), "ann")])) == [1]
-    assert places(world) == {"messages": "a3", "active": {A: "a"}, "cycle": {A: "ann"}}
+    assert places(world) == {"messages": "a3", "active": {A: "a"}, "cycle": {A: "a ann"}, "rounds": {A: 1}}
 
 
 def test_a_dead_member_that_was_added_anew_is_not_there_twice(world):
@@ -117,24 +207,66 @@ def test_a_dead_member_that_was_added_anew_is_not_there_twice(world):
     world.redis.zadd(KEYS.dead, {dead: world.now})
     add(world, member("b", "ann"))
     assert world.run(ops.redrive(KEYS, [Revival(dead, "a", keyed("a3", "ann", cycle=True), "ann")])) == [0]
-    assert places(world) == {"messages": "b", "active": {A: "b"}, "cycle": {A: "ann"}}
+    assert places(world) == {"messages": "b", "active": {A: "b"}, "cycle": {A: "b ann"}, "rounds": {A: 1}}
     assert world.state()["counters"] == {"enqueued": 1, "purged_dead": 1}
 
 
 def test_purge_empties_the_cycle(world):
     add(world, member("a", "ann"), member("b", "bob"))
+    visited(world)
+    again(world, "a", "ann")
     assert world.run(ops.purge(KEYS, 1000)) == 2
     assert places(world) == {}
-
-
-def test_no_consumer_takes_so_many_that_the_others_go_round_twice(world):
-    add(world, *(member(f"m-{chr(97 + place)}", f"m{place}") for place in range(24)))
-    world.given(leases={"w": HOUR, "v": HOUR})
-    assert len(world.run(ops.claim(KEYS, "w", 15.0, 100)).elements) == 3  # 24 members, 2 consumers, a quarter each
-    assert len(world.run(ops.settle(KEYS, "v", 15.0, [], limit=100)).elements) == 3
 
 
 def test_a_full_queue_takes_no_member(world):
     world.given(config={"max_length": 1})
     assert add(world, member("a", "ann"), member("b", "bob")).status == "full"
     assert places(world) == {}
+
+
+def test_members_of_the_next_round_count_in_a_full_queue(world):
+    add(world, member("a", "ann"), member("b", "bob"))
+    visited(world)
+    again(world, "a", "ann")
+    world.given(config={"max_length": 2})
+    assert add(world, member("c", "cid")).status == "full"
+
+
+def test_a_full_redis_holds_up_no_round(world):
+    add(world, member("a", "ann"), member("b", "bob"))
+    world.given(leases={"v": HOUR, "w": HOUR})
+    visited(world)
+    visited(world, consumer="v")
+    world.fill()
+    again(world, "b", "bob", consumer="v")
+    world.run(ops.claim(KEYS, "v", 15.0, 1))
+    again(world, "a", "ann")
+    assert places(world)["messages"] == "a2 b2"
+
+
+WHO = ("ann", "bob", "cid", "dan", "eve")
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("vwx"), st.sampled_from(["take", "again", "release"])), min_size=60, max_size=150
+    )
+)
+def test_nobody_gets_ahead_of_another_by_two_visits(world, steps):
+    world.redis.flushall()
+    world.given(leases={"v": HOUR, "w": HOUR, "x": HOUR})
+    add(world, *(member(who[0], who) for who in WHO))
+    visits = Counter(dict.fromkeys(WHO, 0))
+    for consumer, step in steps:
+        if step == "take":
+            for one in world.run(ops.claim(KEYS, consumer, 15.0, 1)).elements:
+                visits[Message.decode("q", one).key] += 1
+        elif held := world.redis.lrange(KEYS.processing(consumer), -1, -1):
+            message = Message.decode("q", held[0])
+            visits[message.key] -= step == "release"
+            destination = "tail" if step == "release" else "round"
+            move = Move(message.element, destination, "requeued", message.id, message.again())
+            world.run(ops.settle(KEYS, consumer, 15.0, [], [move]))
+        assert max(visits.values()) - min(visits.values()) <= 1

@@ -1,12 +1,5 @@
 -- The index (id -> score) finds a delayed or dead message without a scan. Only a hint: a reader checks what it finds.
-
--- The id of an element, read where the wire format puts it: array, version, then a str of up to 255 bytes.
-local function id_of(element)
-  local head = string.byte(element, 3)
-  if not head then return '' end
-  if head == 0xd9 then return string.sub(element, 5, 4 + (string.byte(element, 4) or 0)) end
-  return string.sub(element, 4, 3 + head % 32)
-end
+-- Needs `element` in front.
 
 -- The ms, and below it a fraction made of the id: a million messages due in one ms then lie at 4,000 scores, so that
 -- finding one of them by its score stays cheap.

@@ -13,11 +13,12 @@ local function refused(q, delayed, more, bytes)
   local most, most_bytes = tonumber(limits[1]), tonumber(limits[2])
   if most then
     length = length + redis.call('LLEN', q.high) + redis.call('LLEN', q.low) + redis.call('ZCARD', q.waiting)
+      + redis.call('LLEN', q.next_round)
     if length + more > most then return length, most, 'messages' end
   end
   if not most_bytes then return end
   local used = 0
-  for _, key in ipairs({q.messages, q.high, q.low, q.waiting, delayed}) do
+  for _, key in ipairs({q.messages, q.high, q.low, q.waiting, q.next_round, delayed}) do
     used = used + (redis.call('MEMORY', 'USAGE', key, 'SAMPLES', 100) or 0)
   end
   if used + bytes() > most_bytes then return used, most_bytes, 'bytes' end

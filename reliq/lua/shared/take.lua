@@ -27,24 +27,17 @@ local function keep_waking(q)
 end
 
 -- Up to `limit` messages, from the tail of the ready ones to the head of `processing`. `policy`: what config has of
--- paused, prioritised and cyclic.
-local function take(q, processing, consumers, limit, policy)
+-- paused, prioritised and round.
+local function take(q, processing, limit, policy)
   local prioritised, cyclic = policy[2], policy[3]
-  if limit < 1 then
-    if prioritised then keep_waking(q) end
-    return {}
+  local taken = {}
+  if limit > 0 then
+    redis.call('LLEN', processing) -- a wrong type is refused here, before the first write
+    if cyclic then open_round(q) end
+    taken = prioritised and pop_by_priority(q, limit) or redis.call('RPOP', q.messages, limit) or {}
   end
-  redis.call('LLEN', processing) -- a wrong type is refused here, before the first write
-  if cyclic then -- so few that no member waits in a batch while others are visited twice
-    limit = math.max(1, math.min(limit, math.floor(redis.call('HLEN', q.cycle) / (4 * redis.call('SCARD', consumers)))))
-  end
-  local taken
-  if prioritised then
-    taken = pop_by_priority(q, limit)
-    keep_waking(q)
-  else
-    taken = redis.call('RPOP', q.messages, limit) or {}
-  end
+  if cyclic then open_round(q) end
+  if prioritised then keep_waking(q) end
   if #taken > 0 then
     redis.call('LPUSH', processing, unpack(taken))
     redis.call('HINCRBY', q.counters, 'claimed', #taken)
