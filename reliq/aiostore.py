@@ -65,7 +65,7 @@ class AioLink:
         try:
             packed = pack(commands)
             sent = True
-            await connection.send_packed_command([packed])
+            await connection.send_packed_command(packed)
             if task and task.cancelling() > cancelled:
                 raise asyncio.CancelledError  # noqa: TRY301  redis-py sends by wait_for, which forgets it in Python 3.11
             return [await self._reply(connection) for _ in commands]

@@ -18,8 +18,19 @@ _DELAYED = b"%"
 
 
 class Chunk(NamedTuple):
-    data: bytes
+    """In two pieces, because the frames of many chunks are one buffer, which nobody copies."""
+
+    head: bytes
+    frames: bytes | memoryview
     messages: int
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + len(self.frames)
+
+    def packed(self) -> Packed:
+        """As the argument of a command."""
+        return Packed(1, (b"$%d\r\n%b" % (self.size, self.head), self.frames, b"\r\n"))
 
 
 def framed(part: bytes) -> bytes:
@@ -27,9 +38,9 @@ def framed(part: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(part), part)
 
 
-def chunk(messages: int, frames: bytes, delayed: bool = False) -> Chunk:
+def chunk(messages: int, frames: bytes | memoryview, delayed: bool = False) -> Chunk:
     """A chunk of what is framed already: elements, or with `delayed` delays and elements in turns."""
-    return Chunk(b"%b%d\r\n%b" % (_DELAYED if delayed else b"*", messages, frames), messages)
+    return Chunk(b"%b%d\r\n" % (_DELAYED if delayed else b"*", messages), frames, messages)
 
 
 def chunks_of(elements: Sequence[bytes]) -> Iterator[Chunk]:
@@ -51,5 +62,7 @@ def cuts(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def elements_of(chunk: bytes) -> Packed | None:
     """The elements as arguments; None where messages are delayed, which a script files."""
-    head, _, frames = chunk.partition(b"\r\n")
-    return None if head.startswith(_DELAYED) else Packed(int(head[1:]), frames)
+    if chunk.startswith(_DELAYED):
+        return None
+    end = chunk.index(b"\r\n")
+    return Packed(int(chunk[1:end]), (memoryview(chunk)[end + 2 :],))

@@ -21,7 +21,7 @@ from reliq import ops
 from reliq.chunks import Chunk, elements_of
 from reliq.errors import InvalidName, JobClosed, OutcomeUnknown, QueueFull
 from reliq.keys import JobKeys, QueueKeys
-from reliq.ops import Staged, Steps, Transaction
+from reliq.ops import Packed, Staged, Steps, Transaction
 
 TIME_LIMIT = 24 * 3600.0  #: seconds after which a job that nobody writes to, commits or aborts is aborted
 REMEMBERED = 3600.0  #: seconds a decided job is known, so that a late writer or a repeated commit learns of it
@@ -86,13 +86,13 @@ class PartWriter:
         for some in _calls(chunks):
             if not self.part.chunks:
                 yield ops.announce(self.part.queue)
-            answer = yield from self._stage([chunk.data for chunk in some])
+            answer = yield from self._stage([chunk.packed() for chunk in some])
             if answer != "ok":
                 raise _closed(self._job, answer)
             part, messages = self.part, sum(chunk.messages for chunk in some)
             self.part = Part(part.queue, part.name, part.chunks + len(some), part.messages + messages)
 
-    def _stage(self, chunks: Sequence[bytes]) -> Steps[str]:
+    def _stage(self, chunks: Sequence[Packed]) -> Steps[str]:
         job, part = self._job, self.part
         request = ops.stage(job.home, job.name, job.run, job.time_limit, part.staged, part.chunks, chunks)
         try:
@@ -108,7 +108,7 @@ def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
     size = 0
     for chunk in chunks:
         call.append(chunk)
-        size += len(chunk.data)
+        size += chunk.size
         if size >= _CALL_BYTES:
             yield call
             call, size = [], 0

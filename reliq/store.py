@@ -89,7 +89,7 @@ class Link:
         try:
             packed = pack(commands)
             sent = True  # a write that fails half way may have delivered a whole command
-            connection.send_packed_command([packed])
+            connection.send_packed_command(packed)
             return [self._reply(connection) for _ in commands]
         except connection_ended() as error:
             self.close()

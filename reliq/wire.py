@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ Command = tuple[Any, ...]
 
 OLDEST_REDIS = (6, 2)
 _PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)  #: seconds between two tries; the last one repeats
+_LARGE = 16 * 1024  #: bytes that cost more to copy than to send by themselves
 
 
 class Lost(Exception):
@@ -65,9 +66,10 @@ def commands_of(request: Request) -> list[Command]:
             return [op.command for op in request]
 
 
-def pack(commands: Iterable[Command]) -> bytes:
-    """Commands as the protocol has them, several times faster than redis-py's own."""
-    pieces: list[bytes] = []
+def pack(commands: Iterable[Command]) -> list[bytes | memoryview]:
+    """Commands as the protocol has them, several times faster than redis-py's own; what is large is not copied."""
+    pieces: list[bytes | memoryview] = []
+    whole = True
     for command in commands:
         count, head = len(command), len(pieces)
         pieces.append(b"")
@@ -75,12 +77,22 @@ def pack(commands: Iterable[Command]) -> bytes:
             if type(part) is bytes:
                 pieces.append(b"$%d\r\n%b\r\n" % (len(part), part))
             elif type(part) is Packed:
-                pieces.append(part.data)
+                pieces += part.pieces
                 count += part.count - 1
+                whole = False
             else:
                 pieces.append(_bulk(part if type(part) is str else str(part)))
         pieces[head] = b"*%d\r\n" % count
-    return b"".join(pieces)
+    return [b"".join(pieces)] if whole else list(_runs(pieces))
+
+
+def _runs(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """What is small in one, what is large as it is."""
+    for large, run in itertools.groupby(pieces, lambda piece: len(piece) > _LARGE):
+        if large:
+            yield from run
+        else:
+            yield b"".join(run)
 
 
 @functools.lru_cache(maxsize=4096)  # mostly keys and names of scripts, the same in every call

@@ -51,7 +51,7 @@ def raw(url, count):
     elements = []
     while True:
         command = ops.settle(keys, consumer, 15.0, elements, (), BATCH).command
-        connection.send_packed_command([pack([command])])
+        connection.send_packed_command(pack([command]))
         elements = connection.read_response()[3:]
         if not elements:
             time.sleep(0.002)

@@ -16,10 +16,10 @@ _LUA = Path(__file__).parent.with_name("lua")
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Arguments that are already as the protocol has them: a bulk string each."""
+    """Arguments that are already as the protocol has them, a bulk string each; in pieces, to be sent one by one."""
 
     count: int
-    data: bytes
+    pieces: tuple[bytes | memoryview, ...]
 
 
 Argument = bytes | str | int | float | Packed

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reliq.keys import JobKeys, QueueKeys
-from reliq.ops.base import Op, Packed, Transaction, Watch, as_text, milliseconds, script_named, scripted
+from reliq.ops.base import Argument, Op, Packed, Transaction, Watch, as_text, milliseconds, script_named, scripted
 
 
 def stage_open(home: JobKeys, job: str, run: str, limit: float) -> Op[str]:
@@ -32,7 +32,7 @@ class Staged:
 
 
 def stage(
-    home: JobKeys, job: str, run: str, limit: float, staged: Staged, before: int, chunks: Sequence[bytes]
+    home: JobKeys, job: str, run: str, limit: float, staged: Staged, before: int, chunks: Sequence[Argument]
 ) -> Transaction:
     """May be sent again: the script knows by `before`, the chunks the part has, a call that was carried out.
 

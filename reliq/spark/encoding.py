@@ -5,7 +5,8 @@ The same bytes as reliq.message makes, with the longest form of each length: a r
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,49 +17,50 @@ from reliq.chunks import Chunk, chunk, cuts
 BYTES = pa.large_binary()
 _TEXT = pa.large_string()
 
+Piece: TypeAlias = pa.Array | bytes  #: of every row: its own bytes, or the same
+Field: TypeAlias = np.ndarray | bytes  #: the same, where all have as many bytes
+
 _CRLF = b"\r\n"
 _NO_HEADERS = b"\x80"
-# Between the id and the headers: nonce, deliveries and failures 0, redelivered false, enqueued_at.
-_MIDDLE = np.dtype([("is_nonce", "u1"), ("nonce", "u8"), ("new", "V3"), ("is_time", "u1"), ("time", ">u8")])
-_LENGTH = np.dtype([("is_body", "u1"), ("length", ">u4")])
+_IS_8 = b"\xcf"  #: an integer of eight bytes follows
 
 
-def elements(ids: pa.Array, bodies: pa.Array, headers: pa.Array | bytes | None, extras: pa.Array | None) -> pa.Array:
-    """An element for each row. `headers` and `extras` are MessagePack maps; without them there are none."""
-    count = len(bodies)
-    middle = np.empty(count, _MIDDLE)
-    middle["is_nonce"] = middle["is_time"] = 0xCF
-    middle["nonce"] = np.frombuffer(os.urandom(8 * count), "u8")
-    middle["new"] = b"\x00\x00\xc2"
-    middle["time"] = time.time_ns() // 1_000_000
-    body = np.empty(count, _LENGTH)
-    body["is_body"] = 0xC6
-    body["length"] = pc.binary_length(bodies).to_numpy()
-    return _joined(
-        b"\x99\x01\xd9" if extras is None else b"\x9a\x01\xd9",
-        _records(pc.binary_length(ids).to_numpy().astype("u1")),
-        ids,
-        _records(middle),
-        _NO_HEADERS if headers is None else headers,
-        _records(body),
+def frames(ids: Sequence[Piece], bodies: pa.Array, headers: Piece | None, extras: pa.Array | None) -> pa.Array:
+    """An element for each row, as a bulk string. `headers` and `extras` are MessagePack maps; None: there are none.
+
+    All in one pass: every byte is copied once.
+    """
+    count, identity = len(bodies), _lengths(*ids)
+    inside: list[Piece] = [
+        _records(count, _CRLF, b"\x99\x01\xd9" if extras is None else b"\x9a\x01\xd9", identity.astype("u1")),
+        *ids,
+        _records(count, *_new(count), *([_NO_HEADERS, *_body(bodies)] if headers is None else [])),
+        *([] if headers is None else [headers, _records(count, *_body(bodies))]),
         bodies,
-        b"" if extras is None else extras,
-    )
+        *([] if extras is None else [extras]),
+    ]
+    return _joined(b"$", _decimals(_lengths(*inside) - len(_CRLF)), *inside, _CRLF)
 
 
-def framed(parts: pa.Array) -> pa.Array:
-    """Each as a bulk string."""
-    return _joined(b"$", as_bytes(pc.binary_length(parts)), _CRLF, parts, _CRLF)
+def _new(count: int) -> list[Field]:
+    """What stands between the id and the headers: nonce, deliveries and failures 0, redelivered false, enqueued_at."""
+    nonces = np.frombuffer(os.urandom(8 * count), "u8")
+    return [_IS_8, nonces, b"\x00\x00\xc2" + _IS_8 + (time.time_ns() // 1_000_000).to_bytes(8, "big")]
+
+
+def _body(bodies: pa.Array) -> list[Field]:
+    return [b"\xc6", _lengths(bodies).astype(">u4")]
 
 
 def delayed(delays: pa.Array, frames: pa.Array) -> pa.Array:
     """Each behind its delay in ms."""
-    return _joined(framed(as_bytes(delays)), frames)
+    texts = as_bytes(delays)
+    return _joined(b"$", _decimals(_lengths(texts)), _CRLF, texts, _CRLF, frames)
 
 
-def numbered(prefix: str, first: int, count: int) -> pa.Array:
-    """Ids: the prefix and the row's number."""
-    return _joined(prefix.encode(), as_bytes(pa.array(np.arange(first, first + count))))
+def numbers(first: int, count: int) -> pa.Array:
+    """Counted from `first`, in decimals."""
+    return _decimals(np.arange(first, first + count))
 
 
 def as_bytes(column: pa.Array) -> pa.Array:
@@ -70,17 +72,33 @@ def chunks(frames: pa.Array, with_delays: bool) -> Iterator[Chunk]:
     """As few as there may be."""
     _, offsets, data = frames.buffers()
     places = np.frombuffer(offsets, np.int64)[frames.offset :][: len(frames) + 1]
+    whole = memoryview(data)
     for start, end in cuts(places.tolist()):
-        some = data[places[start] : places[end]]
-        yield chunk(end - start, some, with_delays)
+        yield chunk(end - start, whole[places[start] : places[end]], with_delays)
 
 
-def _joined(*parts: pa.Array | bytes) -> pa.Array:
-    arguments = [pa.scalar(part, BYTES) if isinstance(part, bytes) else part for part in parts]
+def _joined(*pieces: Piece) -> pa.Array:
+    arguments = [pa.scalar(piece, BYTES) if isinstance(piece, bytes) else piece for piece in pieces]
     return pc.binary_join_element_wise(*arguments, pa.scalar(b"", BYTES))
 
 
-def _records(values: np.ndarray) -> pa.Array:
-    """The bytes of each item."""
-    offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
-    return pa.Array.from_buffers(BYTES, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+def _lengths(*pieces: Piece) -> np.ndarray:
+    """Of the pieces together."""
+    same = sum(len(piece) for piece in pieces if isinstance(piece, bytes))
+    own = [pc.binary_length(piece).to_numpy() for piece in pieces if not isinstance(piece, bytes)]
+    lengths: np.ndarray = np.sum(own, axis=0) + same
+    return lengths
+
+
+def _decimals(numbers: np.ndarray) -> pa.Array:
+    return as_bytes(pa.array(numbers))
+
+
+def _records(count: int, *fields: Field) -> pa.Array:
+    """For each row the bytes of its fields, one after the other."""
+    kinds = [f"V{len(field)}" if isinstance(field, bytes) else field.dtype for field in fields]
+    values = np.empty(count, np.dtype([(f"f{place}", kind) for place, kind in enumerate(kinds)]))
+    for place, field in enumerate(fields):
+        values[f"f{place}"] = field
+    offsets = np.arange(count + 1, dtype=np.int64) * values.dtype.itemsize
+    return pa.Array.from_buffers(BYTES, count, [None, pa.py_buffer(offsets), pa.py_buffer(values)])

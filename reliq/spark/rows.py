@@ -91,7 +91,7 @@ class Rows:
         bodies = self._bodies(columns["value"])
         ids = self._ids(columns.get("id"), count)
         headers, extras = self._headers(columns, count), self._extras(columns.get("topic"))
-        return encoding.framed(encoding.elements(ids, bodies, headers, extras))
+        return encoding.frames(ids, bodies, headers, extras)
 
     def _bodies(self, column: pa.Array) -> pa.Array:
         self._refuse_nulls("value", column)
@@ -102,9 +102,9 @@ class Rows:
             raise self._wrong("value", row, f"has {largest} bytes, the limit is {self._max_body}: raise maxBody")
         return bodies
 
-    def _ids(self, column: pa.Array | None, count: int) -> pa.Array:
+    def _ids(self, column: pa.Array | None, count: int) -> list[pa.Array | bytes]:
         if column is None:
-            return encoding.numbered(self._prefix, self._row, count)
+            return [self._prefix.encode(), encoding.numbers(self._row, count)]
         self._refuse_nulls("id", column)
         row = pc.index(pc.match_substring_regex(column, _IDS), False).as_py()
         if row >= 0:
@@ -112,7 +112,7 @@ class Rows:
                 check_id(column[row].as_py())
             except InvalidName as error:
                 raise self._wrong("id", row, str(error)) from None
-        return encoding.as_bytes(column)
+        return [encoding.as_bytes(column)]
 
     def _headers(self, columns: dict[str, pa.Array], count: int) -> pa.Array | bytes | None:
         if "headers" not in columns and "key" not in columns:

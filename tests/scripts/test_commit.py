@@ -20,7 +20,11 @@ def roll(world, part="p"):
 
 def chunk_of(*names) -> bytes:
     (one,) = chunks_of(elements(*names))
-    return one.data
+    return data_of(one)
+
+
+def data_of(chunk) -> bytes:
+    return chunk.head + chunk.frames
 
 
 def names(world) -> str:
@@ -91,7 +95,7 @@ def test_a_roll_moves_one_chunk_first_staged_first_taken(world):
 
 def test_a_delayed_message_is_filed_with_its_due_time_and_can_be_cancelled(world):
     frames = b"".join(map(framed, (b"0", element("a"), b"60000", element("b"))))
-    stage(world, 0, (chunk(2, frames, delayed=True).data,))
+    stage(world, 0, (data_of(chunk(2, frames, delayed=True)),))
     assert roll(world) == (2, 0)
     assert names(world) == "a"
     ((later, due),) = world.redis.zrange(KEYS.delayed, 0, -1, withscores=True)

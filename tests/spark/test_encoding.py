@@ -5,16 +5,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reliq.chunks import LARGEST, MOST_MESSAGES, chunks_of, cuts, elements_of
+from reliq.chunks import LARGEST, MOST_MESSAGES, Chunk, chunks_of, cuts, elements_of
 from reliq.errors import InvalidMessage
 from reliq.message import Message
 from reliq.spark.rows import Rows
 from reliq.spark.targets import Targets
 
 
-def messages_of(chunk: bytes) -> list[Message]:
-    packed = elements_of(chunk)
-    found, rest = [], packed.data
+def data_of(chunk: Chunk) -> bytes:
+    return chunk.head + chunk.frames
+
+
+def messages_of(chunk: Chunk) -> list[Message]:
+    packed = elements_of(data_of(chunk))
+    found, rest = [], b"".join(packed.pieces)
     while rest:
         length, _, rest = rest[1:].partition(b"\r\n")
         found.append(Message.decode("q", rest[: int(length)]))
@@ -26,7 +30,7 @@ def messages_of(chunk: bytes) -> list[Message]:
 def rows_of(columns: dict, **options) -> list[Message]:
     batch = pa.RecordBatch.from_pydict(columns)
     rows = Rows("job-0", 0, 1_000_000, Targets("q"), **options)
-    return [message for _, chunks in rows.chunks(batch) for one in chunks for message in messages_of(one.data)]
+    return [message for _, chunks in rows.chunks(batch) for one in chunks for message in messages_of(one)]
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,7 +51,7 @@ def test_a_slice_of_a_batch_is_encoded_alone():
     rows = Rows("job-0", 0, 100, Targets("q"))
     ((_, chunks),) = rows.chunks(whole.slice(3, 4))
     (chunk,) = chunks
-    assert [message.body for message in messages_of(chunk.data)] == [b"3", b"4", b"5", b"6"]
+    assert [message.body for message in messages_of(chunk)] == [b"3", b"4", b"5", b"6"]
 
 
 def test_rows_are_numbered_across_batches():
@@ -55,7 +59,7 @@ def test_rows_are_numbered_across_batches():
     found = []
     for _ in range(2):
         for _, chunks in rows.chunks(pa.RecordBatch.from_pydict({"value": ["x"] * 6})):
-            found += [message.id for chunk in chunks for message in messages_of(chunk.data)]
+            found += [message.id for chunk in chunks for message in messages_of(chunk)]
     assert found == [f"job-0-{number}" for number in range(12)]
 
 
@@ -81,8 +85,8 @@ def test_chunks_have_everything_once_and_none_is_too_large(sizes):
     elements = [bytes(size) for size in sizes]
     chunks = list(chunks_of(elements))
     assert sum(chunk.messages for chunk in chunks) == len(sizes)
-    assert b"".join(elements_of(chunk.data).data for chunk in chunks).count(b"$") == len(sizes)
-    assert all(len(chunk.data) <= LARGEST + 100 or chunk.messages == 1 for chunk in chunks)
+    assert b"".join(piece for chunk in chunks for piece in elements_of(data_of(chunk)).pieces).count(b"$") == len(sizes)
+    assert all(chunk.size <= LARGEST + 100 or chunk.messages == 1 for chunk in chunks)
 
 
 def test_a_chunk_has_no_more_messages_than_it_may():
