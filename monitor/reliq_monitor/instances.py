@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Sequence
 
 from reliq import ops
 from reliq.keys import QUEUES, TOPICS, QueueKeys, instance_of
@@ -19,10 +18,10 @@ class Instances:
     def __init__(self) -> None:
         self._alone_since: dict[str, float] = {}
 
-    def look(self, keys: QueueKeys, consumers: Sequence[str]) -> Steps[None]:
-        """Unbind the queue of an instance that is gone, and a while later drop it."""
+    def look(self, keys: QueueKeys, alone: bool) -> Steps[None]:
+        """Unbind the queue of an instance that is gone, and a while later drop it. `alone`: it has no consumers."""
         queue = keys.queue
-        if consumers or instance_of(queue) is None:
+        if not alone or instance_of(queue) is None:
             self._alone_since.pop(queue, None)
             return
         since = self._alone_since.setdefault(queue, time.monotonic())

@@ -6,14 +6,18 @@ none in two looks running, is gone too; a killed process closes its sockets at o
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reliq.keys import connection_name, is_connected
+from reliq import ops
+from reliq.keys import QueueKeys, connection_name, is_connected
+from reliq.ops import Steps
 
 _NAME = re.compile(rb" name=(reliq:\S+)")
 
 SETTLED = 1.5  #: seconds after our own (re)connection: after a restart of Redis everybody else must come back too
+
+Leases = Sequence[tuple[str, int | None]]  #: consumers with their deadline, ms of the server's clock; None = no lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +49,8 @@ class Liveness:
         names = None if client_list is None or not settled else _NAME.findall(client_list)
         self._names = None if names is None else frozenset(name.decode() for name in names)
 
-    def look(self, queue: str, leases: Iterable[tuple[str, int | None]], now: int) -> list[Vanished]:
-        """Who is gone, of a queue's consumers with their deadline (ms of the server's clock, None = no lease)."""
-        leases = list(leases)
+    def look(self, queue: str, leases: Leases, now: int) -> list[Vanished]:
+        """Who is gone of a queue's consumers."""
         missing = frozenset(consumer for consumer, _ in leases if self._is_missing(consumer))
         twice = missing & self._missing.get(queue, frozenset())
         self._missing[queue] = missing
@@ -62,3 +65,17 @@ class Liveness:
 
     def _is_missing(self, consumer: str) -> bool:
         return self._names is not None and is_connected(consumer) and connection_name(consumer) not in self._names
+
+
+def read_leases(queues: Sequence[QueueKeys]) -> Steps[tuple[int, list[tuple[QueueKeys, Leases]]]]:
+    """The server's time, and the leases of those of these queues that have consumers."""
+    now, *members = yield [ops.server_time(), *(ops.members(keys.consumers) for keys in queues)]
+    watched = [(keys, consumers) for keys, consumers in zip(queues, members, strict=True) if consumers]
+    if not watched:
+        return now, []
+    answers = yield [ops.command("MGET", *map(keys.lease, consumers)) for keys, consumers in watched]
+    deadlines = ([None if one is None else int(one) for one in answer] for answer in answers)
+    return now, [
+        (keys, list(zip(consumers, some, strict=True)))
+        for (keys, consumers), some in zip(watched, deadlines, strict=True)
+    ]

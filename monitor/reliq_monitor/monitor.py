@@ -7,18 +7,18 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reliq import ops, settings
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
-from reliq.keys import LEADER, SEVERAL, QueueKeys
+from reliq.keys import LEADER, QueueKeys, instance_of
 from reliq.observe import Measurements
 from reliq.ops import Steps
 from reliq.outage import Outage
 from reliq.store import Store
 from reliq_monitor.instances import Instances
-from reliq_monitor.liveness import Liveness
+from reliq_monitor.liveness import Leases, Liveness, read_leases
+from reliq_monitor.looking import TOGETHER, Groups, having, pages
 from reliq_monitor.promote import promote_due
 from reliq_monitor.reclaim import Reclaimed, take_back
 from reliq_monitor.retention import forget_producers, forget_streams, trim_dead_letters
@@ -28,10 +28,10 @@ from reliq_monitor.undecided import ask_undecided
 log = logging.getLogger("reliq.monitor")
 
 _LEADER_FOR = 0.8  #: seconds the leader's key lasts; renewed at every scan
-_PROMOTE_EVERY = 0.04  #: seconds; half of it is how late a delayed message is on average
+_PROMOTE_EVERY = 0.04  #: seconds; what is due later than the next look is known, and promoted when it is due
 _PROMOTE_PER_QUEUE = 0.0002  #: seconds added for each queue, so that a thousand of them do not keep a core busy
+_LOOKS_A_TICK = 8  #: at most in that time, however many messages are about to be due
 _RETENTION_EVERY = 10.0
-_QUEUES_PER_TRIP = 100
 
 
 @dataclass(slots=True)
@@ -62,7 +62,9 @@ class Monitor:
         self._liveness = Liveness()
         self._instances = Instances()
         self._client_list_refused = False
-        self._queues: list[QueueKeys] = []
+        self._names: list[str] = []
+        self._groups: Groups = ()
+        self._instance_queues: list[QueueKeys] = []
         self.last_scan_at = 0.0  #: seconds since the epoch
         self.last_scan_took = 0.0  #: seconds
         self.leading = False
@@ -80,8 +82,8 @@ class Monitor:
         return report
 
     def promote(self) -> tuple[int, float | None]:
-        """Make ready what is due; how many, and the seconds until the next is due (None: none is delayed)."""
-        return self._store.run(promote_due(self._known_queues()), self._link)
+        """Make ready what is due; how many, and the seconds until the next is due (None: not before the next look)."""
+        return self._store.run(promote_due(self._known_queues(), self._tick), self._link)
 
     def finish_staged(self) -> int:
         """Finish staged jobs whose leader died; how many messages became visible."""
@@ -99,37 +101,41 @@ class Monitor:
 
     def tidy(self) -> None:
         """Trim dead letters as the queues' policies say, and forget producers that fell silent."""
-        for keys in self._known_queues():
-            self._store.run(trim_dead_letters(keys), self._link)
-            self._store.run(forget_producers(keys), self._link)
-            self._store.run(forget_streams(keys), self._link)
-        self._store.run(forget_streams(SEVERAL), self._link)
+        groups = self._known_queues()
+        for duty in (trim_dead_letters, forget_producers, forget_streams):
+            self._store.run(duty(groups), self._link)
 
-    def _known_queues(self) -> list[QueueKeys]:
-        if not self._queues:
-            self._queues = self._store.run(_every_queue(), self._link)
-        return self._queues
+    def _known_queues(self) -> Groups:
+        if not self._groups:
+            self._store.run(self._learn_queues(), self._link)
+        return self._groups
+
+    def _learn_queues(self) -> Steps[None]:
+        names = yield ops.queue_names()
+        if names != self._names:
+            every = [QueueKeys(name) for name in names]
+            together = 1 if self._store.sharded else TOGETHER
+            self._groups = [every[start : start + together] for start in range(0, len(every), together)]
+            self._names = names
+            self._instance_queues = [keys for keys in every if instance_of(keys.queue)]
 
     def _scan(self) -> Steps[Scan]:
-        self._queues = yield from _every_queue()
+        yield from self._learn_queues()
         report = Scan()
         self._liveness.connections((yield from self._clients()), self._link.connected_at)
-        for group in _groups(self._queues, _QUEUES_PER_TRIP):
-            now, *members = yield [ops.server_time(), *(ops.members(keys.consumers) for keys in group)]
-            for keys, consumers in zip(group, members, strict=True):
-                if consumers:
-                    yield from self._scan_queue(keys, consumers, now, report)
-                yield from self._instances.look(keys, consumers)
+        watched = yield from having(self._groups, lambda keys: keys.consumers)
+        for some in pages(watched):
+            now, found = yield from read_leases(some)
+            for keys, leases in found:
+                yield from self._scan_queue(keys, leases, now, report)
+        inhabited = {keys.queue for group in watched for keys in group}
+        for keys in self._instance_queues:
+            yield from self._instances.look(keys, alone=keys.queue not in inhabited)
         return report
 
-    def _scan_queue(self, keys: QueueKeys, consumers: list[str], now: int, report: Scan) -> Steps[None]:
-        deadlines = yield [ops.command("GET", keys.lease(consumer)) for consumer in consumers]
-        leases = [
-            (consumer, None if deadline is None else int(deadline))
-            for consumer, deadline in zip(consumers, deadlines, strict=True)
-        ]
+    def _scan_queue(self, keys: QueueKeys, leases: Leases, now: int, report: Scan) -> Steps[None]:
         looked = time.monotonic()
-        report.consumers += len(consumers)
+        report.consumers += len(leases)
         for gone in self._liveness.look(keys.queue, leases, now):
             report.vanished += 1
             result: Reclaimed = yield from take_back(keys, gone.consumer, gone.known_dead)
@@ -198,8 +204,12 @@ class Monitor:
         promoted, next_due = self.promote()
         if promoted and next_due == 0.0:
             return 0.0
-        tick = _PROMOTE_EVERY + _PROMOTE_PER_QUEUE * len(self._queues)
-        return tick if next_due is None else min(tick, max(next_due, 0.001))
+        return self._tick if next_due is None else min(self._tick, max(next_due, self._tick / _LOOKS_A_TICK))
+
+    @property
+    def _tick(self) -> float:
+        """Seconds between two looks at what is delayed."""
+        return _PROMOTE_EVERY + _PROMOTE_PER_QUEUE * len(self._names)
 
 
 class MonitorThread(threading.Thread):
@@ -222,11 +232,3 @@ class MonitorThread(threading.Thread):
         """Stop, and wait until it has."""
         self._stopping.set()
         self.join(timeout=10)
-
-
-def _every_queue() -> Steps[list[QueueKeys]]:
-    return [QueueKeys(name) for name in (yield ops.queue_names())]
-
-
-def _groups(items: Sequence[QueueKeys], size: int) -> Iterator[Sequence[QueueKeys]]:
-    return (items[start : start + size] for start in range(0, len(items), size))

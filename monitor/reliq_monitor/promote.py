@@ -1,29 +1,28 @@
 """Promote: make delayed messages ready when they are due, in steps too short to be felt by anybody else."""
 
-from collections.abc import Sequence
-
 from reliq import ops
-from reliq.keys import QueueKeys
 from reliq.ops import Steps
+from reliq_monitor.looking import Groups, having
 
 BATCH = 100  #: messages a script call
 CALLS = 4  #: script calls a round trip, for a queue that has many due
 
 
-def promote_due(every: Sequence[QueueKeys]) -> Steps[tuple[int, float | None]]:
+def promote_due(groups: Groups, ahead: float) -> Steps[tuple[int, float | None]]:
     """Promote what is due, one batch a queue, some more where a whole batch was.
 
-    Answers how many were promoted, and the seconds until the next is due: 0.0 = now, None = none is delayed.
+    Answers how many were promoted, and the seconds until the next is due: 0.0 = now, None = none is known to be.
+    Looks `ahead` seconds.
     """
-    if not every:
+    groups = yield from having(groups, lambda keys: keys.delayed)
+    if not groups:
         return 0, None
-    # Of a thousand queues a few have something due: a plain look is a third of the script's cost.
-    now, *firsts = yield [ops.server_time(), *(ops.first_delayed(keys) for keys in every)]
-    later = [due - now for due in firsts if due is not None and due > now]
-    due_now = [keys for keys, due in zip(every, firsts, strict=True) if due is not None and due <= now]
-    answers = (yield [ops.promote(keys, BATCH) for keys in due_now]) if due_now else []
-    busy = [keys for keys, (count, _) in zip(due_now, answers, strict=True) if count == BATCH]
+    looks = yield [ops.due(group, ahead) for group in groups]
+    later = [soonest for soonest, *_ in looks if soonest >= 0]
+    due = [group[place - 1] for group, (_, *places) in zip(groups, looks, strict=True) for place in places]
+    answers = (yield [ops.promote(keys, BATCH) for keys in due]) if due else []
+    busy = [keys for keys, (count, _) in zip(due, answers, strict=True) if count == BATCH]
     for keys in busy:
         answers += yield [ops.promote(keys, BATCH)] * CALLS
-    later += [due for _, due in answers if due >= 0]
+    later += [soonest for _, soonest in answers if soonest >= 0]
     return sum(count for count, _ in answers), min(later) / 1000 if later else None

@@ -4,7 +4,6 @@
 -- ARGV  1 ms to look ahead: a message that is due later is not even read, it may be large
 -- Returns {ms until the next is due or -1 = not that soon, the places of those with something due, from 1 ...}
 -- uses: now
-if redis.call('EXISTS', unpack(KEYS)) == 0 then return {-1} end -- as most often, and much cheaper than one by one
 local now, answer = now_ms(), {-1}
 local latest = string.format('%.0f', now + ARGV[1])
 for place, delayed in ipairs(KEYS) do

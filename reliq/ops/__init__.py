@@ -18,7 +18,8 @@ from reliq.ops.base import (
     milliseconds,
 )
 from reliq.ops.consuming import Claimed, Move, block, claim, end, forget, heartbeat, read_back, register, settle
-from reliq.ops.monitoring import Return, advance_within, first_delayed, promote, reclaim_when_full
+from reliq.ops.looking import due, existing
+from reliq.ops.monitoring import Return, advance_within, promote, reclaim_when_full
 from reliq.ops.operating import Counts, Revival, cancel, discard, purge, redrive, stats
 from reliq.ops.plain import allow, command, members, one, queue_names, read_hash, server_setting, server_time
 from reliq.ops.preparing import Accepted, Decided, Decision, ask, decide, prepare, question
@@ -89,10 +90,11 @@ __all__ = [
     "cycle_remove",
     "decide",
     "discard",
+    "due",
     "end",
     "enqueue",
+    "existing",
     "first_chunk",
-    "first_delayed",
     "forget",
     "heartbeat",
     "members",

@@ -8,11 +8,6 @@ from reliq.keys import QueueKeys
 from reliq.ops.base import Argument, Op, script_named, scripted
 
 
-def first_delayed(keys: QueueKeys) -> Op[int | None]:
-    """When the first delayed message is due, in ms; None: none is delayed."""
-    return Op(("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"), lambda reply: int(float(reply[1])) if reply else None)
-
-
 def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
     """Answers how many were promoted, and in how many ms the next is due (-1: none)."""
     return scripted("promote", (*keys.places, keys.delayed, keys.index), (limit,), tuple)

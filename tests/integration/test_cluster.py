@@ -144,6 +144,20 @@ def test_what_a_vanished_consumer_held_comes_back(app):
     eventually(lambda: monitor.scan() and all(app.queue(name).stats().ready == 1 for name in QUEUES))
 
 
+def test_a_monitor_sees_to_every_node(app):
+    for name in QUEUES:
+        app.queue(name).send(name, delay=0.001)
+        app.store.call(ops.command("HSET", QueueKeys(name).producers, "silent", "1 1"))
+    app.queue(QUEUES[0]).send("far ahead", delay=3600)
+    monitor, promoted = Monitor(app.store), []
+    eventually(lambda: promoted.append(monitor.promote()[0]) or sum(promoted) == len(QUEUES))
+    assert monitor.promote() == (0, None)
+    monitor.tidy()
+    for name in QUEUES:
+        assert app.store.call(ops.command("HEXISTS", QueueKeys(name).producers, "silent")) == 0
+    assert (monitor.finish_staged(), monitor.ask_undecided()) == (0, (0, 0))
+
+
 def test_publish_reaches_queues_on_all_nodes(app):
     for name in QUEUES:
         app.subscribe(name, "order.#")
