@@ -36,6 +36,7 @@ class Holdings:
         self._dying: list[Move] = []  #: taken, and not put into the dead letters yet
         self.cyclic = False  #: members of a cycle have arrived in this queue
         self._members = False  #: some have just arrived: are they still in it?
+        self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
         self._afresh = False  #: the life before this one ended with a lost lease
         self._registered = False
         self._paused = False  #: what the latest claim said
@@ -107,6 +108,12 @@ class Holdings:
         yield ops.forget(self.keys, self.consumer, leaving=True)
         self._registered = False
 
+    def lose(self) -> None:
+        """The heartbeat has found no lease: what is held belongs to others. From any thread."""
+        self._gone = True
+        for message in list(self.held.values()):
+            message.lost = True
+
     def end_life(self) -> None:
         """The lease is lost: the monitor has taken everything back. Start afresh, under a new name."""
         for message in self.held.values():
@@ -115,7 +122,7 @@ class Holdings:
         self._arrived.clear()
         self._dying.clear()
         self.consumer = next_life(self.consumer)
-        self._registered = self._uncertain = self._paused = self._members = False
+        self._registered = self._uncertain = self._paused = self._members = self._gone = False
         self._afresh = True
         self._uncounted = 0
 
@@ -184,7 +191,7 @@ class Holdings:
 
     def _take(self, answer: ops.Claimed, moved: bytes | None = None) -> Steps[None]:
         """Note what a claim has brought; `moved` by the BLMOVE in front of it."""
-        if answer.status == "lost":
+        if answer.status == "lost" or self._gone:
             self.end_life()
             return
         self._paused = answer.status == "paused"

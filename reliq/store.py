@@ -67,15 +67,25 @@ class Link:
         self.connected_at = 0.0  #: by time.monotonic()
         self.watching = False
         self.lives = 0
+        self._owed = 0  #: replies that were not read yet
 
     def perform(self, request: Request) -> Any:
         """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
         if isinstance(request, Sleep):
             time.sleep(request.seconds)
             return None
-        commands = commands_of(request)
-        replies = self._exchange(commands)
+        self.begin(request)
+        return self.finish(request)
+
+    def begin(self, request: Request) -> None:
+        """Send it once; `finish` must be the next call. Raises Lost."""
+        self._send(commands_of(request))
+
+    def finish(self, request: Request) -> Any:
+        """Read the answer to what was begun. Raises as `perform`."""
+        replies = self._receive()
         if unknown := unknown_scripts(replies):
+            commands = commands_of(request)
             answers = self._exchange([*loading(request), *(commands[place] for place in unknown)])
             for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
                 replies[place] = answer
@@ -84,19 +94,29 @@ class Link:
         return read(request, replies)
 
     def _exchange(self, commands: list[Command]) -> list[Any]:
+        self._send(commands)
+        return self._receive()
+
+    def _send(self, commands: list[Command]) -> None:
+        if self._owed:
+            self.close()  # an interrupt between send and answer: who asks now would read that answer
         connection = self._connected()
-        sent = False
+        packed = pack(commands)
+        self._owed = len(commands)
         try:
-            packed = pack(commands)
-            sent = True  # a write that fails half way may have delivered a whole command
             connection.send_packed_command(packed)
-            return [self._reply(connection) for _ in commands]
         except connection_ended() as error:
             self.close()
-            raise failed(error, sent) from None
-        except BaseException:
-            self.close()  # an interrupt between send and answer: the next reader would read this answer
-            raise
+            raise failed(error, sent=True) from None  # a write that fails half way may have delivered a whole command
+
+    def _receive(self) -> list[Any]:
+        try:
+            replies = [self._reply(self._connection) for _ in range(self._owed)]
+        except connection_ended() as error:
+            self.close()
+            raise failed(error, sent=True) from None
+        self._owed = 0
+        return replies
 
     @staticmethod
     def _reply(connection: Any) -> Any:
@@ -107,7 +127,7 @@ class Link:
 
     def _connected(self) -> Any:
         if self._generation != _generation:
-            self._connection, self._generation, self.watching = None, _generation, False
+            self._connection, self._generation, self.watching, self._owed = None, _generation, False, 0
         now = time.monotonic()
         if self._connection is not None and now - self._used_at > _IDLE and self._ended():
             self.close()  # found out before a command is sent into the void
@@ -152,6 +172,7 @@ class Link:
 
     def close(self) -> None:
         self.watching = False
+        self._owed = 0
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
@@ -163,16 +184,33 @@ class ClusterLink(Link):
     def __init__(self, store: "Store", name: str = "") -> None:
         super().__init__(store, name)
         self._links: dict[Node, Link] = {}
+        self._parts: list[Part] = []  #: of the request that was begun
+        self._begun = False  #: it was sent
 
-    def perform(self, request: Request) -> Any:
-        """Send each node its part, and read the answers."""
-        if isinstance(request, Sleep):
-            return super().perform(request)
+    def begin(self, request: Request) -> None:
+        """Send it, where one node has all of it; else `finish` does it all."""
+        with self._learning():
+            self._parts = split(request, self._slots())
+            self._begun = len(self._parts) == 1 and self._parts[0].node is not ANY
+            if self._begun:
+                self._at(self._parts[0].node).begin(self._parts[0].request)
+
+    def finish(self, request: Request) -> Any:
+        """Read the answers, having sent each node its part."""
+        with self._learning():
+            if self._begun:
+                answers = [self._at(part.node).finish(part.request) for part in self._parts]
+            else:
+                answers = [self._ask(part) for part in self._parts]
+            return merged(request, self._parts, answers)
+
+    @contextmanager
+    def _learning(self) -> Iterator[None]:
+        """Note what becomes of the links; where one fails, somebody else may have the slots now."""
         try:
-            parts = split(request, self._slots())
-            return merged(request, parts, [self._ask(part) for part in parts])
+            yield
         except (Lost, Busy):
-            self._store.learn(None)  # somebody else may have them now
+            self._store.learn(None)
             raise
         finally:
             links = self._links.values()
@@ -252,6 +290,34 @@ class Store(Server):
         finally:
             self._idle.append(borrowed)
 
+    def start(self, steps: Steps[T], link: Link, timeout: float | None = None) -> Callable[[], T]:
+        """Send the first request of steps, and answer what runs them to their end; until then the link is theirs.
+
+        Raises what the steps raise before that request; what is answered raises as `run`.
+        """
+        if not self._checked:
+            self._check(link, timeout)
+        try:
+            request = next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return lambda: result
+        failure: Exception | None = None
+        try:
+            link.begin(request)
+        except (Lost, Busy) as error:
+            failure = error
+
+        def finish(request: Request, link: Link, timeout: float | None) -> Any:
+            try:
+                if failure is not None:
+                    raise failure
+                return link.finish(request)
+            except (Lost, Busy) as error:
+                return self._again(request, link, error, timeout)
+
+        return lambda: self._drive(steps, link, timeout, under_way=(request, finish))
+
     def call(self, request: Request, link: Link | None = None, timeout: float | None = None) -> Any:
         """Run one request."""
         if link is None:
@@ -284,17 +350,26 @@ class Store(Server):
             except (Lost, Busy) as again:
                 failure = again
 
-    def _drive(self, steps: Steps[T], link: Link, timeout: float | None, call: Call | None = None) -> T:
+    def _drive(
+        self,
+        steps: Steps[T],
+        link: Link,
+        timeout: float | None,
+        call: Call | None = None,
+        under_way: tuple[Request, Call] | None = None,
+    ) -> T:
+        """`under_way`: the steps' first request, which was sent, and what gets its answer."""
         call = call or self.call
         try:
-            request = next(steps)
+            request, ask = under_way or (next(steps), call)
             while True:
                 try:
-                    answer = call(request, link, timeout)
+                    answer = ask(request, link, timeout)
                 except ReliqError as error:
                     request = steps.throw(error)
                 else:
                     request = steps.send(answer)
+                ask = call
         except StopIteration as stop:
             result: T = stop.value
             return result

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from reliq import ops, settings
 from reliq.consumer import Holdings, released
@@ -25,7 +25,7 @@ from reliq.ops import Move
 from reliq.outage import Outage
 from reliq.store import Link, Store
 from reliq.worker.outcome import after_error, after_return
-from reliq.worker.pace import Pace
+from reliq.worker.pace import MOST, Pace
 
 log = logging.getLogger("reliq.worker")
 
@@ -46,6 +46,14 @@ class Run:
         self.message = message
         self.started = started
         self.cancel: Callable[[], None] | None = None  #: stops an async handler; a thread can only be told
+
+
+class Asked(NamedTuple):
+    """An exchange under way: what it settles, and how its answer is had."""
+
+    acks: list[bytes]
+    moves: list[Move]
+    answer: Callable[[], tuple[str, list[Message]]]
 
 
 class Shared:
@@ -87,6 +95,8 @@ class Loop(ABC):
         self._measurements = shared.measurements if handler.measured else None
         self._acks: deque[bytes] = deque()
         self._moves: deque[Move] = deque()
+        self._asked: Asked | None = None  #: an exchange that is under way on `_link`
+        self._collecting = threading.Lock()
 
     # --- the loop's own thread ---
 
@@ -119,19 +129,40 @@ class Loop(ABC):
         return self.pace.slots if self.holdings.cyclic else self.pace.limit()
 
     def _finished(self) -> bool:
-        return not (self._acks or self._moves or self.unstarted)
+        return not (self._acks or self._moves or self.unstarted or self._asked)
 
     def _exchange(self, limit: int) -> list[Message]:
         """Settle what is done, and claim up to `limit`."""
+        self._ask(limit)
+        return self._collect()
+
+    def _ask(self, limit: int) -> None:
+        """Begin an exchange; `_collect` ends it."""
         acks, moves = self._take_outcomes()
+        with self._kept(acks, moves):
+            steps = self.holdings.settle(acks, moves, limit)
+            self._asked = Asked(acks, moves, self._store.start(steps, self._link, timeout=0))
+
+    def _collect(self) -> list[Message]:
+        """What was claimed by the exchange that is under way, if there is one: whoever comes first has it."""
+        with self._collecting:
+            asked, self._asked = self._asked, None
+            if asked is None:
+                return []
+            with self._kept(asked.acks, asked.moves):
+                codes, messages = asked.answer()
+        self._settled(asked.moves, codes[len(asked.acks) :])
+        return messages
+
+    @contextlib.contextmanager
+    def _kept(self, acks: list[bytes], moves: list[Move]) -> Iterator[None]:
+        """They are still to be settled when the settling fails."""
         try:
-            codes, messages = self._store.run(self.holdings.settle(acks, moves, limit), self._link, timeout=0)
+            yield
         except BaseException:
             self._acks.extendleft(acks)
             self._moves.extendleft(moves)
             raise
-        self._settled(moves, codes[len(acks) :])
-        return messages
 
     def _wait(self, limit: int, seconds: float) -> list[Message]:
         messages = self._store.run(self.holdings.wait(limit, seconds), self._link, timeout=0)
@@ -194,7 +225,9 @@ class Loop(ABC):
             for run in list(self.running.values()):
                 if now - run.started > limit:
                     self._expire(run, limit)
-        if now - self.progress_at > PATIENCE and (self.unstarted or self._acks or self._moves):
+        if now - self.progress_at > PATIENCE and (self.unstarted or self._acks or self._moves or self._asked):
+            if not self._collecting.locked():  # else the loop's own thread waits for Redis, and not for a handler
+                self.unstarted.extend(self._collect())
             self.relieve(link)
 
     def relieve(self, link: Link) -> None:
@@ -206,12 +239,8 @@ class Loop(ABC):
             return
         holdings = self.holdings
         op = ops.settle(holdings.keys, holdings.consumer, holdings.lease, acks, moves)
-        try:
+        with self._kept(acks, moves):
             answer = self._store.call(op, link, timeout=0)
-        except BaseException:
-            self._acks.extendleft(acks)
-            self._moves.extendleft(moves)
-            raise
         for element in (*acks, *(move.element for move in moves)):
             holdings.held.pop(element, None)
         self._settled(moves, answer.codes[len(acks) :])
@@ -227,6 +256,7 @@ class Loop(ABC):
 
     def lost(self) -> None:
         """The lease is gone: nobody wants the results of what runs here."""
+        self.holdings.lose()
         for run in list(self.running.values()):
             self._abandon(run)
 
@@ -261,7 +291,11 @@ class Loop(ABC):
 
 
 class InlineLoop(Loop):
-    """Runs its handler itself: the fast path for sync handlers with one thread, no pool in between."""
+    """Runs its handler itself: the fast path for sync handlers with one thread, no pool in between.
+
+    Where handlers are quick and the queue is long, the next batch is asked for before this one runs: Redis and the
+    handlers work at the same time.
+    """
 
     def _step(self) -> None:
         if not self._work(None):
@@ -276,12 +310,14 @@ class InlineLoop(Loop):
         """Run a batch, claiming it first if there is none; whether there was any."""
         with self._shared.turn:
             if messages is None:
-                messages = self._exchange(0 if self.stopping else self._most_to_hold())
+                messages = self._next_batch()
                 self.progress_at = time.monotonic()
                 self.unstarted.extend(messages)
             if self.stopping:
                 self.relieve(self._link)
                 return True
+            if len(messages) >= MOST:
+                self._ask(self._most_to_hold())
             started, runs = time.monotonic(), 0
             ran: list[Run] = []
             while self.unstarted and not self.stopping:
@@ -294,11 +330,15 @@ class InlineLoop(Loop):
                 runs += 1
                 if message.redelivered:
                     self._measure(ran)
+                    self.unstarted.extend(self._collect())
                     self._exchange(0)  # settled before the next one starts: see reclaim
             if runs:
                 self.pace.note(time.monotonic() - started, runs)
                 self._measure(ran)
             return bool(messages)
+
+    def _next_batch(self) -> list[Message]:
+        return self._collect() or self._exchange(0 if self.stopping else self._most_to_hold())
 
     def _measure(self, ran: list[Run]) -> None:
         """Each run ended when the next one started, the last one just now."""

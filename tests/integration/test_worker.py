@@ -12,6 +12,7 @@ from reliq.keys import QueueKeys
 from reliq.message import Message
 from reliq.store import Store
 from reliq.worker import Options, Worker
+from reliq.worker.pace import MOST
 from reliq_monitor import Monitor
 from tests.proxy import Proxy
 from tests.workers import eventually, working
@@ -214,6 +215,31 @@ def test_neighbours_of_a_slow_handler_are_handed_back_to_the_others(app, threads
         release.set()
         eventually(lambda: settled(app))
     assert "retried" not in counters(app)
+
+
+def test_a_batch_that_was_asked_for_ahead_is_handed_back_too(app):
+    """The next batch is on its way when a quick handler turns slow."""
+    release, handled, total = threading.Event(), [], 3 * MOST
+
+    def work(message):
+        if message.body == b"slow":
+            release.wait(30)
+        handled.append(message.body)
+
+    app.handler("q")(work)
+    queue = app.queue("q")
+    queue.send_many(["quick"] * 2000)
+    with working(app):
+        eventually(lambda: len(handled) == 2000)  # from now on it claims as many at once as it may
+        queue.pause()
+        queue.send_many(["slow", *["quick"] * (total - 1)])
+        queue.resume()
+        eventually(lambda: (queue.stats().processing, queue.stats().ready) == (1, total - 1))
+        with working(app):
+            eventually(lambda: len(handled) == 2000 + total - 1)
+        release.set()
+        eventually(lambda: settled(app))
+    assert sorted(handled) == sorted([b"slow", *[b"quick"] * (2000 + total - 1)])
 
 
 def test_redelivered_messages_run_one_at_a_time_and_are_settled_before_the_next(app, kind):

@@ -141,3 +141,40 @@ def test_a_fault_at_every_request_when_a_pause_comes_while_the_consumer_waits(st
         assert counts.ready + counts.processing == 1, f"request {place}"
         assert counts.processing == len(handled), f"request {place}: in processing, and nobody has it"
         Fault(store, 10**9, reply_lost=False).run(holdings.leave())
+
+
+def test_what_an_answer_brings_after_the_lease_was_lost_is_not_handed_out(store):
+    """The claim was carried out in time, but its answer was read too late: the monitor has given all to others."""
+    store.call(ops.enqueue(KEYS, [NewMessage(b"x").element(0) for _ in range(3)]))
+    holdings = Holdings(KEYS, "c1", 60.0)
+    (held,) = store.run(holdings.claim(1))
+    answer = store.start(holdings.claim(2), store.link())
+    holdings.lose()
+    assert held.lost
+    assert answer() == []
+    assert (holdings.consumer, holdings.held) == ("c1.1", {})
+
+
+def test_steps_may_wait_for_their_first_answer_while_others_go_on(store):
+    link = store.link()
+    answer = store.start(ops.one(ops.server_time()), link)
+    assert store.call(command("PING")) == b"PONG"
+    assert answer() > 0
+    assert store.call(command("PING"), link) == b"PONG"
+
+
+def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next_one(store):
+    link = store.link()
+    store.start(ops.one(ops.server_time()), link)
+    assert store.call(command("PING"), link) == b"PONG"
+
+
+def test_a_connection_that_ends_under_way_is_told_as_any_other(store):
+    link = store.link()
+    store.call(command("CLIENT", "SETNAME", "under-way"), link)
+    identity = store.call(command("CLIENT", "ID"), link)
+    store.call(command("CLIENT", "KILL", "ID", identity))
+    assert store.start(ops.one(ops.server_time()), link)() > 0
+    store.call(command("CLIENT", "KILL", "ID", store.call(command("CLIENT", "ID"), link)))
+    with pytest.raises(OutcomeUnknown):
+        store.start(ops.one(command("LPUSH", "a", "b", repeatable=False)), link, timeout=0)()
