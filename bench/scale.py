@@ -10,7 +10,7 @@ import argparse
 import math
 
 from bench.suite.cost import Cost, measure
-from bench.suite.flat import consumers, monitor_share, queues, state
+from bench.suite.flat import consumers, monitor_shares, queues, state
 
 _QUEUED_BYTES = 275  #: by `make bench`
 _BACKLOG_SECONDS = 60
@@ -49,7 +49,7 @@ def watching() -> float:
     shares = []
     for build in (consumers, queues):
         with state(build, _WATCHED) as app:
-            shares.append(monitor_share(app.url))
+            shares.append(monitor_shares(app.url)[0])
     return max(shares)
 
 
