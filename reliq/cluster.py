@@ -14,6 +14,7 @@ from reliq.ops import Op, Request, Sleep, Transaction, Watch
 SLOTS = 16384
 Node = tuple[str, int]  #: host, port
 ANY: Node = ("", 0)  #: of what names no key: whichever node answers
+WATCHED: Node = ("", -1)  #: of an UNWATCH: the node where this link watches
 
 
 def slot_of(key: str) -> int:
@@ -58,6 +59,8 @@ def split(request: Request, slots: Slots) -> list[Part]:
             return [Part(_node(request, slots), request)]
         case Watch():
             return [Part(slots.node_of(request.keys[0]), request)]
+        case Transaction(ops=()):
+            return [Part(WATCHED, request)]
         case Transaction():
             return [Part(next((_node(op, slots) for op in request.ops if _key(op)), None), request)]
         case Sleep():

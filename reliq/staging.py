@@ -24,6 +24,7 @@ from reliq.keys import JobKeys, QueueKeys
 from reliq.ops import Packed, Staged, Steps, Transaction
 
 TIME_LIMIT = 24 * 3600.0  #: seconds after which a job that nobody writes to, commits or aborts is aborted
+ORPHANED = 7 * 86_400.0  #: seconds beyond its time limit after which a part is gone that its job did not know any more
 REMEMBERED = 3600.0  #: seconds a decided job is known, so that a late writer or a repeated commit learns of it
 _CALL_BYTES = 4 * 1024 * 1024
 _PARTS_PER_TRIP = 200
@@ -95,6 +96,11 @@ class PartWriter:
     def _stage(self, chunks: Sequence[Packed]) -> Steps[str]:
         job, part = self._job, self.part
         request = ops.stage(job.home, job.name, job.run, job.time_limit, part.staged, part.chunks, chunks)
+        if part.staged.apart(job.home):
+            enlisted = yield ops.stage_enlist(job.home, job.name, job.run, job.time_limit, part.staged)
+            if enlisted != "ok":
+                return str(enlisted)
+            request = ops.stage_apart(job.name, part.staged, part.chunks, chunks, job.time_limit + ORPHANED)
         try:
             _, answer = yield request
         except OutcomeUnknown:  # the script knows a call that was carried out
@@ -154,8 +160,13 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
     if state in (b"committed", b"done"):
         return  # a commit whose answer was lost
     for page in _pages(parts):
-        lengths = yield [ops.command("LLEN", part.staged.key(job.name)) for part in page]
-        if lengths != [part.chunks for part in page]:
+        # From here on no part ends by itself: the job's record knows it.
+        apart = [part.staged.key(job.name) for part in page if part.staged.apart(job.home)]
+        lengths = yield [
+            *(ops.command("PERSIST", key) for key in apart),
+            *(ops.command("LLEN", part.staged.key(job.name)) for part in page),
+        ]
+        if lengths[len(apart) :] != [part.chunks for part in page]:
             raise _closed(job, "torn")
     for queue in sorted({part.queue for part in parts}):
         yield from _check_room(job, queue, sum(part.messages for part in parts if part.queue == queue))
@@ -251,10 +262,19 @@ def abort_others(job: Job, prefix: str) -> Steps[None]:
 
 
 def _clear(job: Job) -> Steps[None]:
-    left = 1
+    """Remove its parts, and its record with the last of them."""
+    record, left = job.home.job(job.name), 1
     while left > 0:
-        some = yield ops.command("SRANDMEMBER", job.home.parts(job.name), _PARTS_PER_TRIP)
-        parts = [Staged.of(one.decode()) for one in some]
+        # In this order: none of these parts is of a run that has begun since.
+        names, (state, run) = yield [
+            ops.command("SRANDMEMBER", job.home.parts(job.name), _PARTS_PER_TRIP),
+            ops.command("HMGET", record, "state", "run"),
+        ]
+        if state == b"open" or (run or b"").decode() != job.run:
+            return
+        parts = [Staged.of(name.decode()) for name in names]
+        if apart := [part.key(job.name) for part in parts if part.apart(job.home)]:
+            yield [ops.command("UNLINK", key) for key in apart]
         left = yield ops.stage_clear(job.home, job.name, job.run, job.remembered, parts)
 
 

@@ -1,17 +1,15 @@
 -- stage_clear: remove parts of a decided job that nobody needs any more; with the last of them the job itself is over.
 --
--- KEYS  1 job  2 jobs  3 parts  4.. staged lists, in the order of their parts
--- ARGV  1 the job's name  2 run  3 ms an abort is remembered  4.. parts
+-- KEYS  1 job  2 jobs  3 parts  4.. staged lists of those parts that lie with the job
+-- ARGV  1 the job's name  2 run  3 ms an abort is remembered  4.. parts; those that lie elsewhere are gone by now
 -- Returns the number of parts left, or -1: the job is open, or another run has it
 -- Whoever calls this for a committed job has rolled all of it forward: its approved parts are empty.
 local job, jobs, parts = KEYS[1], KEYS[2], KEYS[3]
 local state, run, remember = unpack(redis.call('HMGET', job, 'state', 'run', 'remember'))
 redis.call('ZCARD', jobs) -- a wrong type is refused here, before the first write
 if state == 'open' or (run or '') ~= ARGV[2] then return -1 end
-for at = 4, #KEYS do
-  redis.call('UNLINK', KEYS[at])
-  redis.call('SREM', parts, ARGV[at])
-end
+for at = 4, #KEYS do redis.call('UNLINK', KEYS[at]) end
+for at = 4, #ARGV do redis.call('SREM', parts, ARGV[at]) end
 local left = redis.call('SCARD', parts)
 if left > 0 then return left end
 redis.call('ZREM', jobs, ARGV[1])

@@ -45,7 +45,9 @@ from reliq.ops.staging import (
     roll,
     stage,
     stage_abort,
+    stage_apart,
     stage_clear,
+    stage_enlist,
     stage_open,
 )
 
@@ -117,7 +119,9 @@ __all__ = [
     "settle",
     "stage",
     "stage_abort",
+    "stage_apart",
     "stage_clear",
+    "stage_enlist",
     "stage_open",
     "stats",
 ]

@@ -21,6 +21,10 @@ class Staged:
     def key(self, job: str) -> str:
         return self.keys.staged(job, self.part)
 
+    def apart(self, home: JobKeys) -> bool:
+        """Whether it may lie on another node of a cluster than the job's record."""
+        return self.keys.jobs != home.jobs
+
     def __str__(self) -> str:
         """As the job's record has it."""
         return f"{self.keys.queue} {self.part}"
@@ -45,12 +49,26 @@ def stage(
     return Transaction((Op(("RPUSH", key, *chunks)), script))
 
 
+def stage_enlist(home: JobKeys, job: str, run: str, limit: float, staged: Staged) -> Op[str]:
+    names = (home.job(job), home.jobs, home.parts(job))
+    return scripted("stage_enlist", names, (job, run, milliseconds(limit), str(staged)), as_text)
+
+
+def stage_apart(job: str, staged: Staged, before: int, chunks: Sequence[Argument], live: float) -> Transaction:
+    """As `stage`, for a part that lies apart from the job's record, behind `stage_enlist`; `live`: seconds."""
+    key = staged.key(job)
+    arguments = (before, len(chunks), milliseconds(live))
+    script = Op(("EVAL", script_named("stage_apart").source, 1, key, *arguments), as_text)
+    return Transaction((Op(("RPUSH", key, *chunks)), script))
+
+
 def stage_abort(home: JobKeys, job: str, run: str, overdue: bool = False) -> Op[bool]:
     return scripted("stage_abort", (home.job(job), home.jobs), (job, run, int(overdue)), bool)
 
 
 def stage_clear(home: JobKeys, job: str, run: str, remembered: float, parts: Sequence[Staged]) -> Op[int]:
-    names = (home.job(job), home.jobs, home.parts(job), *(staged.key(job) for staged in parts))
+    here = (staged.key(job) for staged in parts if not staged.apart(home))
+    names = (home.job(job), home.jobs, home.parts(job), *here)
     return scripted("stage_clear", names, (job, run, milliseconds(remembered), *map(str, parts)))
 
 

@@ -147,9 +147,37 @@ def test_a_wrong_type_is_refused_before_the_first_write(world):
 def test_a_job_of_several_queues_has_one_record(world):
     queues = [QueueKeys("q"), QueueKeys("r")]
     parts = [Staged(keys, "p") for keys in queues]
-    for part in parts:
-        world.run(ops.stage(SEVERAL, "j", "r1", DAY, part, 0, [b"x"]))
+    assert [enlist(world, part) for part in parts] == ["ok", "ok"]
     assert world.redis.smembers(SEVERAL.parts("j")) == {b"q p", b"r p"}
     world.run(ops.stage_abort(SEVERAL, "j", "r1"))
     assert world.run(ops.stage_clear(SEVERAL, "j", "r1", 60, parts)) == 0
     assert world.redis.keys() == [SEVERAL.job("j").encode()]
+
+
+def enlist(world, part, run="r1"):
+    return world.run(ops.stage_enlist(SEVERAL, "j", run, DAY, part))
+
+
+def test_a_part_is_enlisted_in_an_open_job_only(world):
+    part = Staged(KEYS, "p")
+    assert [enlist(world, part), enlist(world, part, "r2")] == ["ok", "closed"]
+    world.redis.zadd(SEVERAL.jobs, {"j": 1})
+    assert enlist(world, part) == "ok"
+    assert world.redis.zscore(SEVERAL.jobs, "j") >= world.now + DAY * 1000
+    world.run(ops.stage_abort(SEVERAL, "j", "r1"))
+    assert enlist(world, part) == "closed"
+
+
+def test_a_part_apart_from_its_record_ends_by_itself(world):
+    part = Staged(KEYS, "p")
+
+    def put(before, chunks):
+        return world.run(ops.stage_apart("j", part, before, chunks, 60))[1]
+
+    assert [put(0, [b"a", b"b"]), put(2, [b"c"]), put(2, [b"c"])] == ["ok", "ok", "ok"]
+    assert put(7, [b"d"]) == "torn"
+    assert keys_of(world) == {"staged:j:p": [b"a", b"b", b"c"]}
+    assert 0 < world.redis.pttl(part.key("j")) <= 60_000
+    world.redis.flushall()
+    assert put(3, [b"d"]) == "torn"
+    assert world.redis.keys() == []

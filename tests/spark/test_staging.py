@@ -210,11 +210,16 @@ def test_a_leader_killed_at_any_step_of_its_commit(store, orders, url, steps):
     assert staged_keys(store) == []
 
 
-@pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT + 1))
+STEPS_OF_A_COMMIT_OF_SEVERAL = STEPS_OF_A_COMMIT + 2
+
+
+@pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT_OF_SEVERAL))
 def test_a_leader_of_several_queues_killed_at_any_step_of_its_commit(store, app, url, steps):
     leader = Leader(store, SEVERAL, "bills")
     ended = drive(store, leader.commit(), steps)
-    assert ended == (steps == STEPS_OF_A_COMMIT), "the commit has another number of steps: kill it at each"
+    assert ended == (steps == STEPS_OF_A_COMMIT_OF_SEVERAL - 1), (
+        "the commit has another number of steps: kill it at each"
+    )
     decided = store.call(ops.command("HGET", SEVERAL.job(leader.job.name), "state")) != b"open"
     Monitor(Store(url)).finish_staged()
     if not decided:
@@ -223,6 +228,29 @@ def test_a_leader_of_several_queues_killed_at_any_step_of_its_commit(store, app,
     assert found == ((list("abcde"), list("fgh")) if decided else ([], []))
     assert store.call(ops.command("KEYS", "*:staged:*")) == []
     assert store.call(ops.command("EXISTS", SEVERAL.jobs)) == 0
+
+
+def test_what_no_job_knows_ends_by_itself_until_a_commit_takes_it(store):
+    leader = Leader(store, SEVERAL, "bills")
+    keys = [part.staged.key(leader.job.name) for part in leader.parts]
+
+    def times_to_live():
+        return store.call([ops.command("PTTL", key) for key in keys])
+
+    assert min(times_to_live()) > leader.job.time_limit * 1000
+    store.run(commit(leader.job, leader.parts))
+    assert times_to_live() == [-1, -1]
+
+
+def test_a_late_twin_of_a_job_of_several_queues_finds_it_closed(store):
+    leader = Leader(store, SEVERAL, "bills")
+    late, other = PartWriter(leader.job, "orders", "2"), PartWriter(leader.job, "orders", "2")
+    store.run(late.add(chunks_of([element("x")])))
+    store.run(leader.commit())
+    for writer in (late, other):
+        with pytest.raises(reliq.JobClosed):
+            store.run(writer.add(chunks_of([element("y")])))
+    assert store.call(ops.command("KEYS", "*:staged:*")) == []
 
 
 def test_a_job_of_several_queues_is_refused_whole_when_one_of_them_is_full(store, app):
