@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reliq.ops import Packed
 
-LARGEST = 512 * 1024  #: bytes of a chunk of more than one message; Redis serves nobody else while it moves one
+LARGEST = 384 * 1024  #: bytes of a chunk of more than one message; Redis serves nobody else while it moves one
 MOST_MESSAGES = 2000  #: of a chunk
 
 _DELAYED = b"%"

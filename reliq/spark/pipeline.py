@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from reliq import staging
 from reliq.app import eviction_allowed, url_from_environment
 from reliq.errors import InvalidSetting, ReliqError
-from reliq.keys import QueueKeys
+from reliq.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.spark import check_pyspark, register
 from reliq.staging import check_job, new_token
 from reliq.store import Store
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _OLDEST_JAVA = 17
-_WHOLE_ROW = "SELECT to_json(struct(*)) AS value FROM input"
+_WHOLE_ROW = "to_json(struct(*)) AS value"
+_NOWHERE = (
+    "say where the rows go: --queue NAME, --queue-column COLUMN or --topic-column COLUMN, "
+    "or a --select that makes a column queue or topic"
+)
 _CSV = {"header": "true", "multiLine": "true", "escape": '"'}  #: an error's text has lines and quotes
 _FORMATS = ("parquet", "json", "csv")
 # Spark wraps what a worker raised into its traceback; the sentence is all that helps.
@@ -42,7 +46,12 @@ def add_commands(commands: Any) -> None:
     one.set_defaults(run=enqueue)
     one.add_argument("--input", required=True, metavar="PATH", help="what to read; with --format jdbc the JDBC URL")
     one.add_argument("--format", choices=(*_FORMATS, "jdbc"), default="parquet", help="of the input (default parquet)")
-    one.add_argument("--select", default=_WHOLE_ROW, metavar="SQL", help=f"what a message is (default {_WHOLE_ROW})")
+    one.add_argument("--select", metavar="SQL", help="columns of the messages (default: value, the whole row as JSON)")
+    where = one.add_mutually_exclusive_group()
+    where.add_argument("--queue", metavar="NAME", help="the queue of all rows")
+    where.add_argument("--queue-column", metavar="COLUMN", help="names the queue of each row")
+    where.add_argument("--topic-column", metavar="COLUMN", help="routing key of each row: to every queue bound to it")
+    one.add_argument("--mandatory", action="store_true", help="fail where no queue is bound to a row's topic")
     one.add_argument("--job", metavar="NAME", help="a name under which these rows are never written twice")
     one.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader; repeatable"
@@ -54,35 +63,60 @@ def add_commands(commands: Any) -> None:
     one.set_defaults(run=export_dead)
     one.add_argument("--output", required=True, metavar="PATH", help="a folder that does not exist yet")
     one.add_argument("--format", choices=_FORMATS, default="parquet", help="of the output (default parquet)")
+    one.add_argument("--queue", required=True, metavar="NAME", help="the queue's name")
     one.add_argument("--where", metavar="SQL", help="only these, e.g. \"reason = 'rejected'\"")
     _common(one)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--queue", required=True, help="the queue's name")
     parser.add_argument("--url", metavar="URL", help="the Redis server (default: RELIQ_URL)")
     parser.add_argument("--master", help="where Spark runs (default: local[*], or what spark-submit says)")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def enqueue(options: argparse.Namespace) -> int:
-    """Write the rows of the input into the queue: all of them become visible together."""
+    """Write the rows of the input into queues: all of them become visible together."""
     job = check_job(options.job or new_token())
-    keys, store = QueueKeys(options.queue), _store(options)
-    before = store.run(staging.outcome(keys, job))
+    home, store = _home(options), _store(options)
+    before = store.run(staging.outcome(home, job))
     if before is None:
+        how = {"queue": options.queue, "mandatory": "true" if options.mandatory else None}
         with _Session(options) as spark:
-            reader = spark.read.format(options.format).options(**dict(_pair(one) for one in options.option))
-            rows = (
-                reader.option("url", options.input).load() if options.format == "jdbc" else reader.load(options.input)
-            )
-            rows.createOrReplaceTempView("input")
-            messages = spark.sql(options.select)
-            messages.write.format("reliq").options(queue=options.queue, job=job).mode("append").save()
-    after = store.run(staging.outcome(keys, job))
+            writer = _messages(spark, options).write.format("reliq").option("job", job)
+            writer.options(**{name: value for name, value in how.items() if value}).mode("append").save()
+    after = store.run(staging.outcome(home, job))
     written = after if before is None and after is not None else 0
     text = f"{written} messages enqueued" if before is None else f"job {job} was committed before: nothing enqueued"
     return _say(options, text, job=job, enqueued=written)
+
+
+def _home(options: argparse.Namespace) -> JobKeys:
+    """Where the record of the job lies."""
+    if options.queue is not None:
+        return QueueKeys(options.queue)
+    if options.queue_column is None and options.topic_column is None and options.select is None:
+        raise InvalidSetting(_NOWHERE)
+    return SEVERAL
+
+
+def _messages(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
+    """The rows to write, with a column that says where each goes, if they do not all go to one queue."""
+    reader = spark.read.format(options.format).options(**dict(_pair(one) for one in options.option))
+    rows = reader.option("url", options.input).load() if options.format == "jdbc" else reader.load(options.input)
+    rows.createOrReplaceTempView("input")
+    if options.select is not None:
+        rows = spark.sql(options.select)
+    column, name = (options.queue_column, "queue") if options.queue_column else (options.topic_column, "topic")
+    if column and column not in rows.columns:
+        raise InvalidSetting(f"there is no column {column!r}; there are {', '.join(rows.columns)}")
+    if options.select is None:
+        quoted = (column or "").replace("`", "``")
+        return rows.selectExpr(_WHOLE_ROW, *([f"cast(`{quoted}` AS string) AS {name}"] if column else []))
+    if column:
+        rows = rows.withColumnRenamed(column, name)
+    if options.queue is None and not {"queue", "topic"} & set(rows.columns):
+        raise InvalidSetting(_NOWHERE)
+    return rows
 
 
 def export_dead(options: argparse.Namespace) -> int:

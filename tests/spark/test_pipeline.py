@@ -54,6 +54,67 @@ def test_sql_says_what_a_message_is(submitted, orders, url, lines, capsys):
         assert {message.id for message in consumer.claim(10)} == {"order-0", "order-1"}
 
 
+@pytest.fixture
+def two_lands(tmp_path) -> Path:
+    path = tmp_path / "orders.json"
+    rows = [{"order": number, "land": "eu" if number % 2 else "us"} for number in range(20)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def orders_of(app, queue: str) -> list[int]:
+    with app.queue(queue).consumer() as consumer:
+        return sorted(message.json()["order"] for message in consumer.claim(100))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        ["--queue-column", "land"],
+        ["--queue-column", "land", "--select", "SELECT to_json(struct(order)) AS value, land FROM input"],
+        ["--select", "SELECT to_json(struct(*)) AS value, land AS queue FROM input"],
+    ],
+)
+def test_a_column_names_the_queue_of_each_row(submitted, app, url, two_lands, capsys, where):
+    assert run("enqueue", "--input", str(two_lands), "--format", "json", "--url", url, "--job", "j", *where) == 0
+    assert run("enqueue", "--input", str(two_lands), "--format", "json", "--url", url, "--job", "j", *where) == 0
+    assert capsys.readouterr().out == "20 messages enqueued\njob j was committed before: nothing enqueued\n"
+    assert orders_of(app, "eu") == list(range(1, 20, 2))
+    assert orders_of(app, "us") == list(range(0, 20, 2))
+
+
+def test_a_column_is_the_topic_of_each_row(submitted, app, url, two_lands, capsys):
+    app.subscribe("all", "#")
+    app.subscribe("europe", "eu")
+    arguments = ["--input", str(two_lands), "--format", "json", "--url", url, "--topic-column", "land"]
+    assert run("enqueue", *arguments) == 0
+    assert capsys.readouterr().out == "30 messages enqueued\n"
+    assert orders_of(app, "all") == list(range(20))
+    assert orders_of(app, "europe") == list(range(1, 20, 2))
+    app.unsubscribe("all", "#")
+    assert run("enqueue", *arguments, "--mandatory") == 1
+    assert "no queue is bound to a pattern that matches 'us'" in capsys.readouterr().err
+    assert orders_of(app, "europe") == list(range(1, 20, 2))
+
+
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [
+        ([], "say where the rows go: --queue NAME, --queue-column COLUMN"),
+        (["--select", "SELECT 'x' AS value"], "say where the rows go: --queue NAME, --queue-column COLUMN"),
+        (["--topic-column", "nation"], "there is no column 'nation'; there are land, order"),
+        (["--queue-column", "order", "--mandatory"], "mandatory is for rows with a column `topic`"),
+        (["--queue", "a b"], "queue name 'a b'"),
+    ],
+)
+def test_rows_that_nothing_says_where_to_go(submitted, app, url, lines, capsys, where, sentence):
+    assert run("enqueue", "--input", str(lines), "--format", "json", "--url", url, *where) in (1, 2)
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert app.queues() == []
+
+
 @pytest.mark.parametrize("format", ["parquet", "json", "csv"])
 def test_dead_letters_become_files(submitted, session, orders, url, tmp_path, capsys, format):
     orders.send_many(["1", "2", "3"], headers={"trace": "7"})
