@@ -1,4 +1,4 @@
-"""What the producer sequence costs: batches of 100 by the enqueue script against a bare LPUSH of the same elements.
+"""What the producer sequence costs: batches of 100 by the push script against a bare LPUSH of the same elements.
 
 python bench/send.py
 """
@@ -26,7 +26,7 @@ def main() -> None:
         for number in range(1, ROUNDS + 1):
             for taken, op in (
                 (bare, ops.command("LPUSH", "bare", *batch)),
-                (sequenced, ops.enqueue(keys, batch, (), "producer", number)),
+                (sequenced, ops.push(keys, batch, "producer", number, 0)),
             ):
                 began = time.perf_counter()
                 store.call(op)
@@ -34,9 +34,9 @@ def main() -> None:
             if number % 100 == 0:
                 client.delete("bare", keys.messages)
         left, right = statistics.median(bare), statistics.median(sequenced)
-        print(f"LPUSH of {BATCH}: {left * 1e6:.0f} us, enqueue: {right * 1e6:.0f} us, {right / left - 1:+.0%}")
+        print(f"LPUSH of {BATCH}: {left * 1e6:.0f} us, push: {right * 1e6:.0f} us, {right / left - 1:+.0%}")
         for number in range(PRODUCERS):
-            store.call(ops.enqueue(keys, batch[:1], (), f"{number:016x}", 1))
+            store.call(ops.push(keys, batch[:1], f"{number:016x}", 1, 1_763_715_000_000))
         size = client.memory_usage(keys.producers, samples=0)
         print(f"{size / (PRODUCERS + 1):.0f} bytes a producer")
         store.close()

@@ -74,10 +74,19 @@ os.register_at_fork(after_in_child=_random.seed)
 
 
 def new_id() -> str:
-    """A UUIDv7 (RFC 9562): sortable by the millisecond it was made in."""
-    now = f"{time.time_ns() // 1_000_000:012x}"
-    rest = f"{8 << 72 | _random.getrandbits(74):x}"  # variant, rand_b and rand_a in 19 digits: 8 to b is the first
-    return f"{now[:8]}-{now[8:]}-7{rest[1:4]}-{rest[0]}{rest[4:7]}-{rest[7:]}"
+    """A UUIDv7 (RFC 9562) with 72 random bits: sortable by the millisecond it was made in."""
+    now, bits = f"{time.time_ns() // 1_000_000:012x}", f"{_random.getrandbits(72):018x}"
+    return f"{now[:8]}-{now[8:]}-7{bits[:3]}-8{bits[3:6]}-{bits[6:]}"
+
+
+def new_ids(count: int) -> list[str]:
+    """So many of them, in a third of the time."""
+    now, bits = f"{time.time_ns() // 1_000_000:012x}", _random.randbytes(9 * count).hex()
+    head = f"{now[:8]}-{now[8:]}-7"
+    return [
+        f"{head}{bits[at : at + 3]}-8{bits[at + 3 : at + 6]}-{bits[at + 6 : at + 18]}"
+        for at in range(0, 18 * count, 18)
+    ]
 
 
 def new_nonce() -> int:
@@ -251,12 +260,24 @@ def _capped(errors: tuple[Failure, ...]) -> tuple[Failure, ...]:
 
 
 class NewMessage:
-    """A message to be sent, with the options of its own that `send_many` cannot give to a bare body."""
+    """A message to be sent, with the options of its own that `send_many` cannot give to a bare body.
 
-    __slots__ = (
-        "body", "conflict", "dedup_key", "delay", "duplicate", "headers", "id", "in_cycle", "key", "placed", "priority",
-        "ttl", "window",
-    )  # fmt: skip
+    The defaults are the class's: an instance has only what is its own, which makes most of them in a third of the time.
+    """
+
+    body: bytes
+    id: str
+    headers: dict[str, str]
+    delay = 0.0  #: seconds
+    ttl: float | None = None  #: seconds
+    key = ""
+    priority = "normal"
+    dedup_key: str | None = None
+    window = 600.0  #: seconds
+    in_cycle = False  #: its key is a member of a cycle
+    placed = False  #: it goes elsewhere than to the head of the ready messages, or may: the script must look at it
+    duplicate = False  #: True once it was sent and an earlier message with its dedup_key stands for it
+    conflict = False  #: True if that earlier message has another body: this one is nowhere
 
     def __init__(
         self,
@@ -283,24 +304,39 @@ class NewMessage:
         self.body = encode_body(body)
         self.id = new_id() if id is None else check_id(id)
         self.headers = check_headers(headers) if headers else {}
-        self.dedup_key = dedup_key
-        self.duplicate = False  #: True once it was sent and an earlier message with its dedup_key stands for it
-        self.conflict = False  #: True if that earlier message has another body: this one is nowhere
-        self.key = "" if key is None else check_key(key)
-        self.in_cycle = False  #: set for members of a cycle
-        self.priority = priority
-        if priority not in PRIORITIES:
-            raise InvalidMessage(f"priority is {priority!r}: it is one of {', '.join(PRIORITIES)}")
-        if dedup_key is not None and (not isinstance(dedup_key, str) or not dedup_key):
-            raise InvalidMessage(f"dedup_key is {dedup_key!r}: it must be a text that is not empty")
         try:
-            self.delay = settings.seconds(delay, "delay") if delay else 0.0
-            self.window = 600.0 if window == "10m" else settings.seconds(window, "window", shortest=0.001)
-            self.ttl = None if ttl is None else settings.seconds(ttl, "ttl", shortest=0.001)
+            if delay:
+                self.delay = settings.seconds(delay, "delay")
+            if window != "10m":
+                self.window = settings.seconds(window, "window", shortest=0.001)
+            if ttl is not None:
+                self.ttl = settings.seconds(ttl, "ttl", shortest=0.001)
         except InvalidSetting as error:
             raise InvalidMessage(str(error)) from None
-        #: Whether it goes elsewhere than to the head of the ready messages, or may: the script must look at it.
-        self.placed = bool(self.delay or self.key or dedup_key is not None) or priority != "normal"
+        if key is not None:
+            self.key = check_key(key)
+        if priority != "normal":
+            self.priority = _check_priority(priority)
+        if dedup_key is not None:
+            self.dedup_key = _check_dedup_key(dedup_key)
+        if delay or key is not None or dedup_key is not None or priority != "normal":
+            self.placed = True
+
+    def like(self, body: Body, identity: str) -> "NewMessage":
+        """Another message with the same options; raises InvalidMessage."""
+        other = object.__new__(NewMessage)
+        if self.headers or self.placed or self.ttl is not None:
+            other.__dict__.update(self.__dict__)
+        else:
+            other.headers = {}
+        other.body = encode_body(body)
+        other.id = identity
+        return other
+
+    def deduplicate(self, key: str | None, window: float = 600.0) -> None:
+        """Give it this deduplication key, for `window` seconds, or none."""
+        self.dedup_key, self.window = key, window
+        self.placed = True
 
     @property
     def digest(self) -> str:
@@ -310,7 +346,7 @@ class NewMessage:
     def element(self, now: int, routing_key: str = "") -> bytes:
         """Its element, sent at `now` (ms since the epoch, as near the Redis server's clock as is known)."""
         extra = None
-        if self.ttl is not None or routing_key or self.key or self.priority != "normal":
+        if self.placed or self.ttl is not None or routing_key:
             extra = Extra(
                 expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
                 routing_key=routing_key,
@@ -319,7 +355,9 @@ class NewMessage:
                 priority="" if self.priority == "normal" else self.priority,
                 group=group_of(self.key),
             )
-        return _first_element(self.id, now, self.headers, self.body, extra)
+            if extra == _NO_EXTRA:
+                extra = None
+        return _encode((1, self.id, new_nonce(), 0, 0, False, now, self.headers, self.body, extra))
 
 
 def group_of(key: str) -> str:
@@ -337,22 +375,32 @@ def check_key(value: object, what: str = "key") -> str:
     raise InvalidMessage(f"{what} is {cut(repr(value), 80)}: a text of 1 to {settings.KEY_LARGEST} bytes of UTF-8")
 
 
+def _check_priority(value: str) -> str:
+    if value not in PRIORITIES:
+        raise InvalidMessage(f"priority is {value!r}: it is one of {', '.join(PRIORITIES)}")
+    return value
+
+
+def _check_dedup_key(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidMessage(f"dedup_key is {value!r}: it must be a text that is not empty")
+    return value
+
+
 _strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def encode_body(body: Body) -> bytes:
     """Bytes as they are, a text as UTF-8, anything else as JSON; raises InvalidMessage."""
     if isinstance(body, bytes):
-        data = body
-    elif isinstance(body, (bytearray, memoryview)):
-        data = bytes(body)
-    else:
-        try:
-            data = (body if isinstance(body, str) else _strict_json(body)).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            kind = type(body).__name__
-            raise InvalidMessage(f"a body of type {kind} is neither bytes, text nor JSON: {error}") from None
-    return data
+        return body
+    if isinstance(body, (bytearray, memoryview)):
+        return bytes(body)
+    try:
+        return (body if isinstance(body, str) else _strict_json(body)).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        kind = type(body).__name__
+        raise InvalidMessage(f"a body of type {kind} is neither bytes, text nor JSON: {error}") from None
 
 
 def check_id(value: object) -> str:

@@ -16,7 +16,7 @@ from reliq.dead_letters import DeadLetters
 from reliq.durability import MEMORY, Durability, check_possible, confirm, durability
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.keys import QueueKeys
-from reliq.message import Body, Message, NewMessage, Undecodable, check_id
+from reliq.message import Body, Message, NewMessage, Undecodable, check_id, new_ids
 from reliq.ops import Steps, at_most
 from reliq.prepared import CHECK_AFTER, CHECKS, Care, Prepared, PreparedSteps
 from reliq.producer import Lane, Lanes
@@ -66,6 +66,7 @@ class QueueSteps:
         self._lanes = lanes
         self._max_body = max_body
         self._announced_at = float("-inf")
+        self._limited = False  #: it has a max_length or max_bytes, as last seen
         self.durability = MEMORY  #: of the queue's sends that do not say, as last read
         self._clock = lanes.clock
         self.cycle = CycleSteps(self.keys, lanes.clock)
@@ -83,31 +84,45 @@ class QueueSteps:
         `sure`: the durability that is asked for; None = the queue's own.
         """
         wanted = None if sure is None else durability(sure)
-        with tracing.sending(self.keys.queue, messages):
-            return (yield from self._send_batches(messages, wanted, settings.retries(retries)))
-
-    def _send_batches(
-        self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None
-    ) -> Steps[list[str]]:
-        ids: list[str] = []
+        retries = settings.retries(retries)
         if wanted is not None:
             yield from check_possible(wanted)
         if not self._clock.known and any(message.ttl is not None for message in messages):
             self._clock.note((yield ops.server_time()))
-        for start in range(0, len(messages), settings.BATCH_LARGEST):
-            batch = messages[start : start + settings.BATCH_LARGEST]
-            lane = self._lanes.take()
-            try:
-                sent = yield from self._enqueue(batch, lane, retries)
-                sure = wanted or self.durability
-                if sure.waits:
-                    yield from confirm(self.keys, sure, lane.producer, lane.sequence)
-                ids += sent
-            except OutcomeUnknown as error:
-                raise OutcomeUnknown(str(error), tuple(message.id for message in batch), tuple(ids)) from None
-            finally:
-                self._lanes.give_back(lane)
-        return ids
+        with tracing.sending(self.keys.queue, messages):
+            if len(messages) <= settings.BATCH_LARGEST:
+                return (yield from self._send(messages, wanted, retries, ()))
+            ids: list[str] = []
+            for start in range(0, len(messages), settings.BATCH_LARGEST):
+                batch = messages[start : start + settings.BATCH_LARGEST]
+                ids += yield from self._send(batch, wanted, retries, ids)
+            return ids
+
+    def _send(
+        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, sent: Sequence[str]
+    ) -> Steps[list[str]]:
+        """One call of a script; `sent`: the ids of the batches before."""
+        lane = self._lanes.take()
+        now = self._clock.now()
+        ids: list[str] | None = None
+        try:
+            if not (self._limited or self.unknown or any(message.placed for message in batch)):
+                elements = [message.element(now) for message in batch]
+                push = ops.push(self.keys, elements, lane.producer, lane.sequence, now)
+                if (yield at_most(push, retries)):
+                    ids = [message.id for message in batch]
+                else:
+                    self._limited = True
+            if ids is None:
+                ids = yield from self._enqueue(batch, lane, retries)
+            sure = wanted or self.durability
+            if sure.waits:
+                yield from confirm(self.keys, sure, lane.producer, lane.sequence)
+            return ids
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), tuple(message.id for message in batch), tuple(sent)) from None
+        finally:
+            self._lanes.give_back(lane)
 
     def _enqueue(self, batch: Sequence[NewMessage], lane: Lane, retries: int | None) -> Steps[list[str]]:
         now = self._clock.now()
@@ -151,21 +166,27 @@ class QueueSteps:
 
     def introduced(self, default: bytes | None) -> None:
         self.durability = durability(default.decode()) if default else MEMORY
+        self._limited = False  # who sends next finds out
         self._announced_at = time.monotonic()
 
-    def prepared(self, body: Body | NewMessage, options: Mapping[str, Any], index: int | None = None) -> NewMessage:
+    def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
         """Check one message completely, before anything is sent; raises InvalidMessage or InvalidName."""
-        try:
-            return checked_message(body, options, self._max_body)
-        except (InvalidMessage, InvalidName) as error:
-            if index is None:
-                raise
-            raise InvalidMessage(f"message {index} of the call: {error}; nothing was enqueued", index) from None
+        return checked_size(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
 
     def prepared_many(self, bodies: Iterable[Body | NewMessage], options: Mapping[str, Any]) -> list[NewMessage]:
         if isinstance(bodies, (str, bytes, bytearray, dict)):
             raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
-        return [self.prepared(body, options, index) for index, body in enumerate(bodies)]
+        bodies = list(bodies)
+        alike = NewMessage(b"", **options)
+        made: list[NewMessage] = []
+        try:
+            for body, identity in zip(bodies, new_ids(len(bodies)), strict=True):
+                message = body if isinstance(body, NewMessage) else alike.like(body, identity)
+                made.append(checked_size(message, self._max_body))
+        except (InvalidMessage, InvalidName) as error:
+            index = len(made)
+            raise InvalidMessage(f"message {index} of the call: {error}; nothing was enqueued", index) from None
+        return made
 
     def stats(self) -> Steps[Stats]:
         consumers = yield ops.members(self.keys.consumers)
@@ -228,9 +249,8 @@ class QueueSteps:
         return (yield from ops.one(ops.cancel(self.keys, check_id(identity))))
 
 
-def checked_message(body: Body | NewMessage, options: Mapping[str, Any], max_body: int) -> NewMessage:
-    """The message, which nothing speaks against; raises InvalidMessage or InvalidName."""
-    message = body if isinstance(body, NewMessage) else NewMessage(body, **options)
+def checked_size(message: NewMessage, max_body: int) -> NewMessage:
+    """The message, if its body is not too large; raises InvalidMessage."""
     if len(message.body) > max_body:
         raise InvalidMessage(
             f"the body has {len(message.body)} bytes, the limit is {max_body}: "

@@ -31,6 +31,7 @@ Command = tuple[Any, ...]
 
 OLDEST_REDIS = (6, 2)
 _PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)  #: seconds between two tries; the last one repeats
+_FEW_KEYS = 20  #: of a script that are kept as the protocol has them
 _LARGE = 16 * 1024  #: bytes that cost more to copy than to send by themselves
 
 
@@ -73,6 +74,10 @@ def pack(commands: Iterable[Command]) -> list[bytes | memoryview]:
     for command in commands:
         count, head = len(command), len(pieces)
         pieces.append(b"")
+        if command[0] == "EVALSHA" and command[2] < _FEW_KEYS:  # they are mostly the same as the last time
+            fixed = 3 + command[2]
+            pieces.append(_bulks(command[:fixed]))
+            command = command[fixed:]
         for part in command:
             if type(part) is bytes:
                 pieces.append(b"$%d\r\n%b\r\n" % (len(part), part))
@@ -93,6 +98,11 @@ def _runs(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
             yield from run
         else:
             yield b"".join(run)
+
+
+@functools.lru_cache(maxsize=4096)
+def _bulks(parts: tuple[str | int, ...]) -> bytes:
+    return b"".join(_bulk(str(part)) for part in parts)
 
 
 @functools.lru_cache(maxsize=4096)  # mostly keys and names of scripts, the same in every call
@@ -135,8 +145,8 @@ def loading(request: Request) -> list[Command]:
 
 _READS = frozenset({
     "CLIENT", "CONFIG", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "INFO", "LINDEX", "LLEN",
-    "LRANGE", "MEMORY", "PING", "PTTL", "SCAN", "SMEMBERS", "SSCAN", "TIME", "TTL", "TYPE", "ZCARD", "ZCOUNT", "ZRANGE",
-    "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+    "LRANGE", "MEMORY", "MGET", "PING", "PTTL", "SCAN", "SMEMBERS", "SSCAN", "TIME", "TTL", "TYPE", "ZCARD", "ZCOUNT",
+    "ZRANGE", "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 })  # fmt: skip
 
 

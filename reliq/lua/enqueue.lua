@@ -3,31 +3,15 @@
 -- KEYS  1-10 places  11 delayed  12 index  13 producers  14.. dedup keys, in the order of their entries
 -- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
 --       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body
--- Returns now, where no message has options and the queue no limit; else
---         {'ok' | 'repeated', now, position, first id, position, first id ...}: the duplicates, by their position among
+-- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: the duplicates, by their position among
 --         the messages with options, or by -1 - position where the first one had another body; or {'full', now, length, max_length, unit}: nothing was enqueued.
 -- Refuses a full queue; a sequence this producer has used (answers 'repeated': the call was carried out before).
 -- uses: now, element, index, rounds, place, room, producers
-local producers, producer, sequence, plain = KEYS[13], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local q, delayed, index, producers = places(1), unpack(KEYS, 11, 13)
+local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_option = 4 + plain
 local now = now_ms()
 local repeated = carried_out(producers, producer, sequence)
-
-local function push_plain(messages)
-  for from = 4, first_option - 1, 1000 do
-    redis.call('LPUSH', messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))
-  end
-end
-
--- Most calls by far, and the time of each counts. LPUSH comes first: it refuses what is no list before anything is written.
-if first_option > #ARGV and not repeated and not limited(KEYS[10]) then
-  push_plain(KEYS[1])
-  remember(producers, producer, sequence, now)
-  redis.call('HINCRBY', KEYS[9], 'enqueued', plain)
-  return now
-end
-
-local q, delayed, index = places(1), KEYS[11], KEYS[12]
 
 -- Who is new, who a duplicate: of an earlier call, or of a message of this one.
 local answer, fresh, seen, dedup = {}, {}, {}, 13
@@ -64,7 +48,9 @@ end)
 if length then return {'full', now, length, most, unit} end
 
 remember(producers, producer, sequence, now)
-push_plain(q.messages)
+for from = 4, first_option - 1, 1000 do
+  redis.call('LPUSH', q.messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))
+end
 for _, entry in ipairs(fresh) do
   if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
   if entry.delay > 0 then

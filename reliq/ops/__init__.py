@@ -36,6 +36,7 @@ from reliq.ops.sending import (
     cycle_remove,
     enqueue,
     publish,
+    push,
 )
 from reliq.ops.staging import (
     Staged,
@@ -106,6 +107,7 @@ __all__ = [
     "promote",
     "publish",
     "purge",
+    "push",
     "question",
     "queue_names",
     "read_back",

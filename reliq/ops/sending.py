@@ -36,6 +36,15 @@ class Entry:
     digest: str = ""  #: of the body, to tell a duplicate from another message with the same key
 
 
+def push(keys: QueueKeys, elements: Sequence[bytes], producer: str, sequence: int, now: int) -> Op[bool]:
+    """New messages without options into a queue without limits; `now`: ms, the server's clock as far as it is known.
+
+    Answers whether they are there, now or from an earlier try; not where the queue has a limit: `enqueue` is to decide.
+    """
+    names = (keys.messages, keys.counters, keys.config, keys.producers)
+    return scripted("push", names, (producer, sequence, f"{sequence} {now}", *elements), bool)
+
+
 def enqueue(
     keys: QueueKeys, plain: Sequence[bytes], entries: Sequence[Entry] = (), producer: str = "", sequence: int = 0
 ) -> Op[Enqueued]:
@@ -53,8 +62,6 @@ def enqueue(
 
 
 def _read_enqueued(reply: Any) -> Enqueued:
-    if isinstance(reply, int):
-        return Enqueued("ok", reply, {})
     status, now, *rest = reply
     if status == b"full":
         return Enqueued("full", now, {}, *map(readable, rest))

@@ -40,7 +40,8 @@ def deaf(request, redis_server, url):
             reliq.Reliq(proxy.url, send_timeout=60) if sync else Blocking(aio.Reliq(proxy.url, send_timeout=60), runner)
         )
         app.subscribe("q", "#")
-        app.queue("q").send("first")
+        for body in ("first by enqueue", "then by push"):
+            app.queue("q").send(body)
         app.publish("any.key", "second")
         app.queue("q").prepare("third").commit()
         app.queue("q").purge()

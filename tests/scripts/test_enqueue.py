@@ -1,4 +1,4 @@
-"""enqueue: new messages enter the queue, all of a call or none of it."""
+"""enqueue and push: new messages enter the queue, all of a call or none of it."""
 
 import pytest
 
@@ -130,3 +130,48 @@ def test_a_key_that_was_written_without_a_digest_never_conflicts(world):
     world.redis.set(KEYS.dedup("k"), "a")
     answer = world.run(ops.enqueue(KEYS, [], [entry("b", dedup_key="k", digest="02")]))
     assert (answer.first_ids, answer.conflicts) == ({0: "a"}, frozenset())
+
+
+# --- push: the short way of messages without options into a queue without limits ---
+
+
+def test_push_does_the_same_in_less(world):
+    world.given(messages="a")
+    assert world.run(ops.push(KEYS, elements("b", "c"), "p", 7, 1_700_000_000_000)) is True
+    assert world.state() == {
+        "messages": "c b a", "counters": {"enqueued": 2}, "producers": {"p": "7 1700000000000"},
+    }  # fmt: skip
+
+
+def test_a_push_that_is_repeated_is_carried_out_once(world):
+    for _ in range(2):
+        assert world.run(ops.push(KEYS, elements("a"), "p", 7, 1)) is True
+    assert (world.state()["messages"], world.state()["counters"]) == ("a", {"enqueued": 1})
+
+
+@pytest.mark.parametrize("limit", ["max_length", "max_bytes"])
+def test_push_leaves_a_queue_with_a_limit_to_enqueue(world, limit):
+    world.given(config={limit: 10**9})
+    assert world.run(ops.push(KEYS, elements("a"), "p", 7, 1)) is False
+    assert world.state() == {"config": {limit: "1000000000"}}
+    assert world.run(ops.enqueue(KEYS, elements("a"), (), "p", 7)).status == "ok"
+
+
+def test_enqueue_knows_what_push_has_carried_out_and_the_other_way_round(world):
+    world.run(ops.push(KEYS, elements("a"), "p", 7, 1))
+    assert world.run(ops.enqueue(KEYS, elements("a"), (), "p", 7)).status == "repeated"
+    world.run(ops.enqueue(KEYS, elements("b"), (), "p", 8))
+    assert world.run(ops.push(KEYS, elements("b"), "p", 8, 1)) is True
+    assert world.state()["messages"] == "b a"
+
+
+def test_push_takes_thousands(world):
+    world.run(ops.push(KEYS, [element("a", nonce=number) for number in range(2500)], "p", 1, 1))
+    assert world.redis.llen(KEYS.messages) == 2500
+
+
+def test_push_refuses_a_foreign_key_before_anything_is_written(world):
+    world.redis.set(KEYS.messages, "x")
+    with pytest.raises(RedisUnsuitable, match="another type"):
+        world.run(ops.push(KEYS, elements("a"), "p", 1, 1))
+    assert world.state() == {"messages": b"x"}

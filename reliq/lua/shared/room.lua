@@ -1,9 +1,3 @@
--- Whether it is to be asked at all.
-local function limited(config)
-  local limits = redis.call('HMGET', config, 'max_length', 'max_bytes')
-  return limits[1] or limits[2]
-end
-
 -- Whether a queue has room for `more` messages, which have `bytes()` bytes. If not: how much it has, how much it may
 -- have, and of what. Bytes are those of Redis, by MEMORY USAGE: exact while a list or zset has at most 100 blocks, else
 -- estimated from the latest 100. A counter would be exact for longer, but nobody could keep it: BLMOVE moves messages too.
