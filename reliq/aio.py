@@ -122,7 +122,9 @@ class Queue:
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
             "key": key, "priority": priority,
         }  # fmt: skip
-        return await self._store.run(self._steps.send(self._steps.prepared(body, options), durability, retries))
+        message = self._steps.prepared(body, options)
+        (sent,) = await self._store.run(self._steps.send_many([message], durability, retries))
+        return sent
 
     async def send_many(
         self,

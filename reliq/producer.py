@@ -3,6 +3,7 @@
 import os
 import secrets
 import time
+import weakref
 from collections import deque
 
 
@@ -13,24 +14,18 @@ class Lane:
     then be taken for a repeat and be lost.
     """
 
-    __slots__ = ("_pid", "producer", "sequence")
+    __slots__ = ("producer", "sequence")
 
     def __init__(self) -> None:
         self.producer = secrets.token_hex(8)
         self.sequence = 0
-        self._pid = os.getpid()
-
-    @property
-    def inherited(self) -> bool:
-        """Whether it belongs to the process that forked this one."""
-        return self._pid != os.getpid()
 
 
 class Clock:
     """The Redis server's clock as far as a producer knows it: its own, and by how much that is behind."""
 
     def __init__(self) -> None:
-        self._ahead: float | None = None  #: ms
+        self._ahead: int | None = None  #: ms
 
     @property
     def known(self) -> bool:
@@ -38,11 +33,11 @@ class Clock:
 
     def now(self) -> int:
         """Ms since the epoch."""
-        return time.time_ns() // 1_000_000 + round(self._ahead or 0)
+        return time.time_ns() // 1_000_000 + (self._ahead or 0)
 
     def note(self, server: int) -> None:
         """The server has just said its time, in ms."""
-        self._ahead = server - time.time_ns() / 1e6
+        self._ahead = server - time.time_ns() // 1_000_000
 
 
 class Lanes:
@@ -51,16 +46,30 @@ class Lanes:
     def __init__(self) -> None:
         self.clock = Clock()
         self._free: deque[Lane] = deque()
+        _every.add(self)
 
     def take(self) -> Lane:
-        while True:
-            try:
-                lane = self._free.pop()
-            except IndexError:
-                lane = Lane()
-            if not lane.inherited:
-                lane.sequence += 1
-                return lane
+        try:
+            lane = self._free.pop()
+        except IndexError:
+            lane = Lane()
+        lane.sequence += 1
+        return lane
 
     def give_back(self, lane: Lane) -> None:
         self._free.append(lane)
+
+    def forget(self) -> None:
+        """They belong to the process that forked this one."""
+        self._free.clear()
+
+
+_every: "weakref.WeakSet[Lanes]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for lanes in _every:
+        lanes.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

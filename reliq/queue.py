@@ -72,10 +72,6 @@ class QueueSteps:
         self.cycle = CycleSteps(self.keys, lanes.clock)
         self.halves = PreparedSteps(self.keys, lanes)
 
-    def send(self, message: NewMessage, sure: str | None = None, retries: int | None = None) -> Steps[str]:
-        (identity,) = yield from self.send_many([message], sure, retries)
-        return identity
-
     def send_many(
         self, messages: Sequence[NewMessage], sure: str | None = None, retries: int | None = None
     ) -> Steps[list[str]]:
@@ -89,14 +85,12 @@ class QueueSteps:
             yield from check_possible(wanted)
         if not self._clock.known and any(message.ttl is not None for message in messages):
             self._clock.note((yield ops.server_time()))
+        ids: list[str] = []
         with tracing.sending(self.keys.queue, messages):
-            if len(messages) <= settings.BATCH_LARGEST:
-                return (yield from self._send(messages, wanted, retries, ()))
-            ids: list[str] = []
             for start in range(0, len(messages), settings.BATCH_LARGEST):
                 batch = messages[start : start + settings.BATCH_LARGEST]
                 ids += yield from self._send(batch, wanted, retries, ids)
-            return ids
+        return ids
 
     def _send(
         self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, sent: Sequence[str]
@@ -106,7 +100,7 @@ class QueueSteps:
         now = self._clock.now()
         ids: list[str] | None = None
         try:
-            if not (self._limited or self.unknown or any(message.placed for message in batch)):
+            if not (self._limited or self.unknown or [message for message in batch if message.placed]):
                 elements = [message.element(now) for message in batch]
                 push = ops.push(self.keys, elements, lane.producer, lane.sequence, now)
                 if (yield at_most(push, retries)):
@@ -337,7 +331,8 @@ class Queue:
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
             "key": key, "priority": priority,
         }  # fmt: skip
-        return self._store.run(self._steps.send(self._steps.prepared(body, options), durability, retries))
+        (sent,) = self._store.run(self._steps.send_many([self._steps.prepared(body, options)], durability, retries))
+        return sent
 
     def send_many(
         self,

@@ -2,17 +2,22 @@
 
 import datetime as dt
 import math
+import subprocess
+import sys
 import time
 import uuid
+from collections import Counter
 
 import pytest
 
 from reliq import InvalidMessage, InvalidName, InvalidSetting, NewMessage, QueueFull
+from reliq.keys import QueueKeys
+from reliq.message import Message
 from reliq.ops import command
 from reliq.queue import Config
 from reliq.store import Store
 from reliq_monitor import Monitor
-from tests.workers import eventually
+from tests.workers import ROOT, eventually
 
 
 def bodies(queue):
@@ -257,3 +262,27 @@ def test_a_message_shows_what_it_is(queue):
         message = consumer.claim(limit=2)[-1]
         with pytest.raises(InvalidMessage, match="not JSON"):
             message.json()
+
+
+FORKING = """
+import os, sys, reliq
+app = reliq.Reliq(sys.argv[1])
+queue = app.queue("q")
+queue.send_many(["before", "before"])
+child = os.fork()
+for _ in range(20):
+    queue.send("child" if child == 0 else "parent")
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_process_is_another_producer(url):
+    """With the sequence of its parent, either would take the other's sends for repeats of its own."""
+    subprocess.run([sys.executable, "-c", FORKING, url], check=True, cwd=ROOT, timeout=60)
+    store = Store(url)
+    assert store.call(command("HLEN", QueueKeys("q").producers)) == 2
+    elements = store.call(command("LRANGE", QueueKeys("q").messages, 0, -1))
+    store.close()
+    found = Counter(Message.decode("q", one).body for one in elements)
+    assert found == {b"before": 2, b"child": 20, b"parent": 20}
