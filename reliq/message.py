@@ -10,7 +10,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import msgspec
@@ -64,6 +64,7 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 _NO_EXTRA = Extra()
+_NO_HEADERS: dict[str, str] = {}
 PRIORITIES = ("high", "normal", "low")
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
@@ -358,6 +359,14 @@ class NewMessage:
             if extra == _NO_EXTRA:
                 extra = None
         return _encode((1, self.id, new_nonce(), 0, 0, False, now, self.headers, self.body, extra))
+
+
+def elements_of(ids: Sequence[str], bodies: Sequence[bytes], now: int) -> list[bytes]:
+    """The elements of messages that have nothing but an id and a body."""
+    return [
+        _encode((1, identity, new_nonce(), 0, 0, False, now, _NO_HEADERS, body, None))
+        for identity, body in zip(ids, bodies, strict=True)
+    ]
 
 
 def group_of(key: str) -> str:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliq import ops, settings, tracing
+from reliq.batch import Bare, checked, checked_many
 from reliq.consumer import Consumer
 from reliq.cycle import Cycle, CycleSteps
 from reliq.dead_letters import DeadLetters
 from reliq.durability import MEMORY, Durability, check_possible, confirm, durability
-from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
+from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.keys import QueueKeys
-from reliq.message import Body, Message, NewMessage, Undecodable, check_id, new_ids
+from reliq.message import Body, Message, NewMessage, Undecodable, check_id
 from reliq.ops import Steps, at_most
 from reliq.prepared import CHECK_AFTER, CHECKS, Care, Prepared, PreparedSteps
 from reliq.producer import Lane, Lanes
@@ -83,7 +84,8 @@ class QueueSteps:
         retries = settings.retries(retries)
         if wanted is not None:
             yield from check_possible(wanted)
-        if not self._clock.known and any(message.ttl is not None for message in messages):
+        expiring = not isinstance(messages, Bare) and [message for message in messages if message.ttl is not None]
+        if expiring and not self._clock.known:
             self._clock.note((yield ops.server_time()))
         ids: list[str] = []
         with tracing.sending(self.keys.queue, messages):
@@ -98,23 +100,19 @@ class QueueSteps:
         """One call of a script; `sent`: the ids of the batches before."""
         lane = self._lanes.take()
         now = self._clock.now()
-        ids: list[str] | None = None
+        ids = batch.ids if isinstance(batch, Bare) else [message.id for message in batch]
         try:
-            if not (self._limited or self.unknown or [message for message in batch if message.placed]):
-                elements = [message.element(now) for message in batch]
-                push = ops.push(self.keys, elements, lane.producer, lane.sequence, now)
-                if (yield at_most(push, retries)):
-                    ids = [message.id for message in batch]
-                else:
-                    self._limited = True
-            if ids is None:
+            if self._limited or self.unknown or not (elements := _unplaced(batch, now)):
+                ids = yield from self._enqueue(batch, lane, retries)
+            elif not (yield at_most(ops.push(self.keys, elements, lane.producer, lane.sequence, now), retries)):
+                self._limited = True
                 ids = yield from self._enqueue(batch, lane, retries)
             sure = wanted or self.durability
             if sure.waits:
                 yield from confirm(self.keys, sure, lane.producer, lane.sequence)
             return ids
         except OutcomeUnknown as error:
-            raise OutcomeUnknown(str(error), tuple(message.id for message in batch), tuple(sent)) from None
+            raise OutcomeUnknown(str(error), tuple(ids), tuple(sent)) from None
         finally:
             self._lanes.give_back(lane)
 
@@ -165,22 +163,10 @@ class QueueSteps:
 
     def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
         """Check one message completely, before anything is sent; raises InvalidMessage or InvalidName."""
-        return checked_size(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
+        return checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
 
-    def prepared_many(self, bodies: Iterable[Body | NewMessage], options: Mapping[str, Any]) -> list[NewMessage]:
-        if isinstance(bodies, (str, bytes, bytearray, dict)):
-            raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
-        bodies = list(bodies)
-        alike = NewMessage(b"", **options)
-        made: list[NewMessage] = []
-        try:
-            for body, identity in zip(bodies, new_ids(len(bodies)), strict=True):
-                message = body if isinstance(body, NewMessage) else alike.like(body, identity)
-                made.append(checked_size(message, self._max_body))
-        except (InvalidMessage, InvalidName) as error:
-            index = len(made)
-            raise InvalidMessage(f"message {index} of the call: {error}; nothing was enqueued", index) from None
-        return made
+    def prepared_many(self, bodies: Iterable[Body | NewMessage], options: Mapping[str, Any]) -> Sequence[NewMessage]:
+        return checked_many(bodies, options, self._max_body)
 
     def stats(self) -> Steps[Stats]:
         consumers = yield ops.members(self.keys.consumers)
@@ -243,14 +229,11 @@ class QueueSteps:
         return (yield from ops.one(ops.cancel(self.keys, check_id(identity))))
 
 
-def checked_size(message: NewMessage, max_body: int) -> NewMessage:
-    """The message, if its body is not too large; raises InvalidMessage."""
-    if len(message.body) > max_body:
-        raise InvalidMessage(
-            f"the body has {len(message.body)} bytes, the limit is {max_body}: "
-            "store it elsewhere and send a reference, or raise max_body"
-        )
-    return message
+def _unplaced(batch: Sequence[NewMessage], now: int) -> list[bytes]:
+    """The elements, if no script has to look at any of them."""
+    if isinstance(batch, Bare):
+        return batch.elements(now)
+    return [] if [message for message in batch if message.placed] else [message.element(now) for message in batch]
 
 
 def age_of_oldest(queue: str, elements: Iterable[bytes], now: int) -> float:

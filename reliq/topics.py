@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reliq import ops, settings, tracing
+from reliq.batch import checked
 from reliq.cluster import slot_of
 from reliq.durability import Durability, check_possible, confirm, durability
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
@@ -16,7 +17,7 @@ from reliq.keys import TOPICS, QueueKeys, check_name
 from reliq.message import Body, NewMessage
 from reliq.ops import Steps
 from reliq.producer import Lane, Lanes
-from reliq.queue import QueueSteps, checked_size
+from reliq.queue import QueueSteps
 from reliq.routing import Routes, check_pattern, check_routing_key
 from reliq.store import Store
 
@@ -54,7 +55,7 @@ class TopicSteps:
 
     def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
         """Check a message completely; raises InvalidMessage or InvalidName."""
-        message = checked_size(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
+        message = checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
         if message.dedup_key is not None:
             raise InvalidMessage("publish takes no dedup_key: each queue would have its own; send to one queue has it")
         return message
