@@ -22,8 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(Path(__file__).parent):
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(600))
-            for warning in ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"):
-                item.add_marker(pytest.mark.filterwarnings(warning))
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
 @pytest.fixture(scope="session")
