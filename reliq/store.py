@@ -55,6 +55,17 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)  # a child must never use a socket of its parent
 
 
+class Owed:
+    """The replies to commands that were sent together."""
+
+    __slots__ = ("count", "lost", "replies")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.replies: list[Any] | None = None
+        self.lost = False
+
+
 class Link:
     """One connection. Reconnects when it has to; every reconnect counts up `lives`."""
 
@@ -67,23 +78,22 @@ class Link:
         self.connected_at = 0.0  #: by time.monotonic()
         self.watching = False
         self.lives = 0
-        self._owed = 0  #: replies that were not read yet
+        self._owed: deque[Owed] = deque()  #: of what was sent, in this order
 
     def perform(self, request: Request) -> Any:
         """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
         if isinstance(request, Sleep):
             time.sleep(request.seconds)
             return None
-        self.begin(request)
-        return self.finish(request)
+        return self.finish(request, self.begin(request))
 
-    def begin(self, request: Request) -> None:
-        """Send it once; `finish` must be the next call. Raises Lost."""
-        self._send(commands_of(request))
+    def begin(self, request: Request) -> Any:
+        """Send it once, and answer a ticket for `finish`. Others may be begun and finished meanwhile. Raises Lost."""
+        return self._send(commands_of(request))
 
-    def finish(self, request: Request) -> Any:
+    def finish(self, request: Request, ticket: Any) -> Any:
         """Read the answer to what was begun. Raises as `perform`."""
-        replies = self._receive()
+        replies = self._receive(ticket)
         if unknown := unknown_scripts(replies):
             commands = commands_of(request)
             answers = self._exchange([*loading(request), *(commands[place] for place in unknown)])
@@ -94,29 +104,39 @@ class Link:
         return read(request, replies)
 
     def _exchange(self, commands: list[Command]) -> list[Any]:
-        self._send(commands)
-        return self._receive()
+        return self._receive(self._send(commands))
 
-    def _send(self, commands: list[Command]) -> None:
-        if self._owed:
-            self.close()  # an interrupt between send and answer: who asks now would read that answer
+    def _send(self, commands: list[Command]) -> Owed:
         connection = self._connected()
         packed = pack(commands)
-        self._owed = len(commands)
+        owed = Owed(len(commands))
+        self._owed.append(owed)
         try:
             connection.send_packed_command(packed)
         except connection_ended() as error:
             self.close()
             raise failed(error, sent=True) from None  # a write that fails half way may have delivered a whole command
-
-    def _receive(self) -> list[Any]:
-        try:
-            replies = [self._reply(self._connection) for _ in range(self._owed)]
-        except connection_ended() as error:
+        except BaseException:
             self.close()
-            raise failed(error, sent=True) from None
-        self._owed = 0
-        return replies
+            raise
+        return owed
+
+    def _receive(self, owed: Owed) -> list[Any]:
+        """Its replies; those that are owed before them are read on the way, and kept."""
+        while owed.replies is None:
+            if owed.lost:
+                raise Lost(sent=True, cause="ConnectionError")
+            first = self._owed[0]
+            try:
+                first.replies = [self._reply(self._connection) for _ in range(first.count)]
+            except connection_ended() as error:
+                self.close()
+                raise failed(error, sent=True) from None
+            except BaseException:
+                self.close()  # an interrupt: the next reader would read the rest of this answer
+                raise
+            self._owed.popleft()
+        return owed.replies
 
     @staticmethod
     def _reply(connection: Any) -> Any:
@@ -127,9 +147,10 @@ class Link:
 
     def _connected(self) -> Any:
         if self._generation != _generation:
-            self._connection, self._generation, self.watching, self._owed = None, _generation, False, 0
+            self._connection, self._generation = None, _generation
+            self._forget()
         now = time.monotonic()
-        if self._connection is not None and now - self._used_at > _IDLE and self._ended():
+        if self._connection is not None and not self._owed and now - self._used_at > _IDLE and self._ended():
             self.close()  # found out before a command is sent into the void
         self._used_at = now
         if self._connection is None:
@@ -170,9 +191,15 @@ class Link:
         self._name = name
         self.close()
 
-    def close(self) -> None:
+    def _forget(self) -> None:
+        """What was asked on this connection will never be answered."""
         self.watching = False
-        self._owed = 0
+        for owed in self._owed:
+            owed.lost = True
+        self._owed.clear()
+
+    def close(self) -> None:
+        self._forget()
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
@@ -184,25 +211,21 @@ class ClusterLink(Link):
     def __init__(self, store: "Store", name: str = "") -> None:
         super().__init__(store, name)
         self._links: dict[Node, Link] = {}
-        self._parts: list[Part] = []  #: of the request that was begun
-        self._begun = False  #: it was sent
 
-    def begin(self, request: Request) -> None:
+    def begin(self, request: Request) -> Any:
         """Send it, where one node has all of it; else `finish` does it all."""
         with self._learning():
-            self._parts = split(request, self._slots())
-            self._begun = len(self._parts) == 1 and self._parts[0].node is not ANY
-            if self._begun:
-                self._at(self._parts[0].node).begin(self._parts[0].request)
+            parts = split(request, self._slots())
+            whole = len(parts) == 1 and parts[0].node is not ANY
+            return parts, self._at(parts[0].node).begin(parts[0].request) if whole else None
 
-    def finish(self, request: Request) -> Any:
+    def finish(self, request: Request, ticket: Any) -> Any:
         """Read the answers, having sent each node its part."""
+        parts, begun = ticket
         with self._learning():
-            if self._begun:
-                answers = [self._at(part.node).finish(part.request) for part in self._parts]
-            else:
-                answers = [self._ask(part) for part in self._parts]
-            return merged(request, self._parts, answers)
+            if begun is not None:
+                return merged(request, parts, [self._at(parts[0].node).finish(parts[0].request, begun)])
+            return merged(request, parts, [self._ask(part) for part in parts])
 
     @contextmanager
     def _learning(self) -> Iterator[None]:
@@ -306,7 +329,7 @@ class Store(Server):
             return lambda: result
         failure: Exception | None = None
         try:
-            link.begin(request)
+            ticket = link.begin(request)
         except (Lost, Busy) as error:
             failure = error
 
@@ -314,7 +337,7 @@ class Store(Server):
             try:
                 if failure is not None:
                     raise failure
-                return link.finish(request)
+                return link.finish(request, ticket)
             except (Lost, Busy) as error:
                 return self._again(request, link, error, timeout)
 

@@ -95,8 +95,8 @@ class Loop(ABC):
         self._measurements = shared.measurements if handler.measured else None
         self._acks: deque[bytes] = deque()
         self._moves: deque[Move] = deque()
-        self._asked: Asked | None = None  #: an exchange that is under way on `_link`
-        self._collecting = threading.Lock()
+        self._asked: deque[Asked] = deque()  #: exchanges that are under way on `_link`
+        self._exchanging = threading.Lock()
 
     # --- the loop's own thread ---
 
@@ -139,20 +139,25 @@ class Loop(ABC):
     def _ask(self, limit: int) -> None:
         """Begin an exchange; `_collect` ends it."""
         acks, moves = self._take_outcomes()
-        with self._kept(acks, moves):
+        with self._exchanging, self._kept(acks, moves):
             steps = self.holdings.settle(acks, moves, limit)
-            self._asked = Asked(acks, moves, self._store.start(steps, self._link, timeout=0))
+            self._asked.append(Asked(acks, moves, self._store.start(steps, self._link, timeout=0)))
 
     def _collect(self) -> list[Message]:
-        """What was claimed by the exchange that is under way, if there is one: whoever comes first has it."""
-        with self._collecting:
-            asked, self._asked = self._asked, None
-            if asked is None:
+        """What the first exchange that is under way has claimed, if there is one: whoever comes first has it."""
+        with self._exchanging:
+            if not self._asked:
                 return []
+            asked = self._asked.popleft()
             with self._kept(asked.acks, asked.moves):
                 codes, messages = asked.answer()
         self._settled(asked.moves, codes[len(asked.acks) :])
         return messages
+
+    def _gather(self) -> None:
+        """End all exchanges that are under way."""
+        while self._asked:
+            self.unstarted.extend(self._collect())
 
     @contextlib.contextmanager
     def _kept(self, acks: list[bytes], moves: list[Move]) -> Iterator[None]:
@@ -226,8 +231,8 @@ class Loop(ABC):
                 if now - run.started > limit:
                     self._expire(run, limit)
         if now - self.progress_at > PATIENCE and (self.unstarted or self._acks or self._moves or self._asked):
-            if not self._collecting.locked():  # else the loop's own thread waits for Redis, and not for a handler
-                self.unstarted.extend(self._collect())
+            if not self._exchanging.locked():  # else the loop's own thread waits for Redis, and not for a handler
+                self._gather()
             self.relieve(link)
 
     def relieve(self, link: Link) -> None:
@@ -293,9 +298,11 @@ class Loop(ABC):
 class InlineLoop(Loop):
     """Runs its handler itself: the fast path for sync handlers with one thread, no pool in between.
 
-    Where handlers are quick and the queue is long, the next batch is asked for before this one runs: Redis and the
-    handlers work at the same time.
+    Where handlers are quick and the queue is long, the next batch is asked for before this one runs, and the one after
+    it before the answer is read: Redis and this process work at the same time.
     """
+
+    _flowing = False  #: the latest batch was as large as they get
 
     def _step(self) -> None:
         if not self._work(None):
@@ -314,10 +321,9 @@ class InlineLoop(Loop):
                 self.progress_at = time.monotonic()
                 self.unstarted.extend(messages)
             if self.stopping:
+                self._gather()
                 self.relieve(self._link)
                 return True
-            if len(messages) >= MOST:
-                self._ask(self._most_to_hold())
             started, runs = time.monotonic(), 0
             ran: list[Run] = []
             while self.unstarted and not self.stopping:
@@ -330,7 +336,7 @@ class InlineLoop(Loop):
                 runs += 1
                 if message.redelivered:
                     self._measure(ran)
-                    self.unstarted.extend(self._collect())
+                    self._gather()
                     self._exchange(0)  # settled before the next one starts: see reclaim
             if runs:
                 self.pace.note(time.monotonic() - started, runs)
@@ -338,7 +344,18 @@ class InlineLoop(Loop):
             return bool(messages)
 
     def _next_batch(self) -> list[Message]:
-        return self._collect() or self._exchange(0 if self.stopping else self._most_to_hold())
+        messages: list[Message] = []
+        flowing, self._flowing = self._flowing, False
+        if flowing and not self.stopping:
+            self._ask(self._most_to_hold())
+        while self._asked and not messages:
+            messages = self._collect()
+        if not messages:
+            messages = self._exchange(0 if self.stopping else self._most_to_hold())
+        self._flowing = len(messages) >= MOST
+        if self._flowing and not self._asked and not self.stopping:
+            self._ask(self._most_to_hold())
+        return messages
 
     def _measure(self, ran: list[Run]) -> None:
         """Each run ended when the next one started, the last one just now."""

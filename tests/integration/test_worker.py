@@ -396,6 +396,35 @@ def test_a_reply_that_is_lost_loses_no_message(app, redis_server, kind):
     assert len(handled) == 300, "a settle that is repeated runs nothing twice"
 
 
+def test_a_reply_that_is_lost_loses_none_of_what_was_asked_for_ahead(app, redis_server):
+    """Three batches are about at once: one runs, the answers to two are under way."""
+    handled, count = [], 0
+    app.handler("q")(lambda message: handled.append(message.json()))
+
+    def cut_every_twelfth(data):
+        nonlocal count
+        count += 1
+        return None if count % 12 == 0 else data
+
+    total = 40 * MOST
+    app.queue("q").send_many(range(total))
+    with Proxy(redis_server.port, reply=cut_every_twelfth) as proxy, working(app, url=proxy.url):
+        eventually(lambda: settled(app), timeout=60)
+    assert sorted(handled) == list(range(total)), "nothing is lost, and nothing runs twice"
+    assert counters(app)["acked"] == total
+
+
+def test_what_has_expired_dies_while_batches_are_under_way(app):
+    handled = []
+    app.handler("q")(lambda message: handled.append(message.json()))
+    queue = app.queue("q")
+    queue.send_many([reliq.NewMessage(number, ttl=0.001 if number % 100 == 7 else None) for number in range(5000)])
+    with working(app):
+        eventually(lambda: settled(app))
+    stats = queue.stats()
+    assert (len(handled), stats.dead, stats.counters["dead:expired"]) == (4950, 50, 50)
+
+
 def test_an_application_without_handlers_says_so(app):
     with pytest.raises(InvalidSetting, match="no handlers"):
         Worker(Store(app.url), app.handlers, Options())

@@ -169,6 +169,29 @@ def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next_one(store):
     assert store.call(command("PING"), link) == b"PONG"
 
 
+def test_what_is_under_way_on_one_link_is_answered_in_any_order(store):
+    link = store.link()
+    store.call(command("SCRIPT", "FLUSH"))  # one of them must be sent anew, with its script
+    first, second, third = (store.start(ops.one(op), link) for op in (
+        command("ECHO", "first"), ops.claim(KEYS, "nobody", 1.0, 1), command("ECHO", "third"),
+    ))  # fmt: skip
+    assert third() == b"third"
+    assert store.call(command("ECHO", "fourth"), link) == b"fourth"
+    assert second().status == "lost"
+    assert first() == b"first"
+
+
+def test_all_that_is_under_way_ends_with_its_connection(store):
+    link = store.link()
+    identity = store.call(command("CLIENT", "ID"), link)
+    pushes = [store.start(ops.one(command("BLPOP", "none", 5, repeatable=False)), link, timeout=0) for _ in range(2)]
+    store.call(command("CLIENT", "KILL", "ID", identity))
+    for push in pushes:
+        with pytest.raises(OutcomeUnknown):
+            push()
+    assert store.call(command("PING"), link) == b"PONG"
+
+
 def test_a_connection_that_ends_under_way_is_told_as_any_other(store):
     link = store.link()
     store.call(command("CLIENT", "SETNAME", "under-way"), link)
