@@ -94,7 +94,8 @@ class Holdings:
             yield ops.Sleep(min(timeout, 0.1))
             return (yield from self.claim(limit))
         yield from self._take(answer, moved)
-        yield from self._respect_pause()
+        if self._paused:
+            yield from self._respect_pause()
         return self._hand_out()
 
     def leave(self) -> Steps[None]:
@@ -137,19 +138,19 @@ class Holdings:
             yield from self._read_back()
             if not self._registered:
                 yield from self._be_ready()
-        yield from self._respect_pause()
-        yield from self._drop_removed()
+        if self._paused:
+            yield from self._respect_pause()
+        if self._members:
+            yield from self._drop_removed()
 
     def _respect_pause(self) -> Steps[None]:
         """Give back what a BLMOVE took from a paused queue."""
-        if self._paused and self._arrived:
+        if self._arrived:
             yield from self.settle((), [released(message) for message in self._arrived])
             self._arrived.clear()
 
     def _drop_removed(self) -> Steps[None]:
         """What was removed from its cycle while it was ready leaves the queue now."""
-        if not self._members:
-            return
         members = [message for message in self._arrived if message.in_cycle]
         still = yield ops.command("HMGET", self.keys.cycle, *(message.group for message in members))
         self._members = False
@@ -199,8 +200,10 @@ class Holdings:
             self._uncounted += 1
             self._sort([moved], answer.now)
         self._sort(answer.elements, answer.now)
-        yield from self._bury()
-        yield from self._drop_removed()
+        if self._dying:
+            yield from self._bury()
+        if self._members:
+            yield from self._drop_removed()
 
     def _sort(self, elements: Iterable[bytes], now: int) -> None:
         """The messages to be handled, and those that are to die: what does not decode, and what has expired."""

@@ -32,6 +32,7 @@ log = logging.getLogger("reliq.worker")
 PATIENCE = 0.05  #: seconds a message may wait behind running handlers before it is handed back to the others
 _PROBATION_PAUSE = 1.0  #: seconds a redelivered message stays away that this process may not start now
 _SHORT_BLOCK = 0.05  #: seconds of waiting for new messages while others still run
+_GATHERING = 0.001  #: seconds for more runs to end and be settled in the same call, while the pool has enough to do
 _RETRY_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  #: seconds while Redis is away
 
 Submit = Callable[[Callable[[], Any]], None]
@@ -307,7 +308,7 @@ class InlineLoop(Loop):
     def _step(self) -> None:
         if not self._work(None):
             # Outside of the turn, so that the loop of another queue can run its handler meanwhile.
-            messages = self._wait(self._most_to_hold(), self._block)
+            messages = self._wait(1, self._block)  # then the exchange that settles it claims the others
             if messages:
                 self.progress_at = time.monotonic()
                 self.unstarted.extend(messages)
@@ -396,6 +397,8 @@ class PooledLoop(Loop):
             self._start(self._wait(room, _SHORT_BLOCK))
         else:
             self._done.wait(_SHORT_BLOCK if room > 0 else settings.BLOCK)
+            if self.unstarted:
+                time.sleep(_GATHERING)
             self._done.clear()
 
     def _most_to_hold(self) -> int:
