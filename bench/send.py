@@ -1,6 +1,9 @@
-"""What the producer sequence costs: batches of 100 by the push script against a bare LPUSH of the same elements.
+"""What the producer sequence costs: ready-made batches of 100 by the push script, against a bare LPUSH of the same.
 
 python bench/send.py
+
+Bare is redis-py's `lpush`, as anybody would write it, and the LPUSH on reliq's own connection, which packs faster: what
+is left then is the script alone. The last line is the whole of `send_many`, which also makes the ids and elements.
 """
 
 import statistics
@@ -8,38 +11,45 @@ import time
 
 import redis
 
+import reliq
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
 from reliq.keys import QueueKeys
 from reliq.message import NewMessage
-from reliq.store import Store
 
-ROUNDS, BATCH, PRODUCERS = 3000, 100, 1000
+ROUNDS, BATCH, PRODUCERS = 2000, 100, 1000
 
 
 def main() -> None:
-    keys = QueueKeys("q")
-    batch = [NewMessage(b"x" * 200).element(0) for _ in range(BATCH)]
+    keys, bodies = QueueKeys("q"), ["x" * 200] * BATCH
+    batch = [NewMessage(body).element(0) for body in bodies]
     with EmbeddedRedis() as server, redis.Redis(port=server.port) as client:
-        store = Store(server.url)
-        bare, sequenced = [], []
-        for number in range(1, ROUNDS + 1):
-            for taken, op in (
-                (bare, ops.command("LPUSH", "bare", *batch)),
-                (sequenced, ops.push(keys, batch, "producer", number, 0)),
-            ):
+        app = reliq.Reliq(server.url)
+        store, queue = app.store, app.queue("q")
+        calls = {
+            "redis-py LPUSH": lambda number: client.lpush("bare", *batch),
+            "LPUSH by reliq": lambda number: store.call(ops.command("LPUSH", "bare", *batch)),
+            "push, sequence": lambda number: store.call(ops.push(keys, batch, "producer", number, 1_763_715_000_000)),
+            "send_many": lambda number: queue.send_many(bodies),
+        }
+        taken: dict[str, list[float]] = {name: [] for name in calls}
+        for number in range(1, ROUNDS + 1):  # in turns: the machine's other work falls on all
+            for name, call in calls.items():
                 began = time.perf_counter()
-                store.call(op)
-                taken.append(time.perf_counter() - began)
+                call(number)
+                taken[name].append(time.perf_counter() - began)
             if number % 100 == 0:
                 client.delete("bare", keys.messages)
-        left, right = statistics.median(bare), statistics.median(sequenced)
-        print(f"LPUSH of {BATCH}: {left * 1e6:.0f} us, push: {right * 1e6:.0f} us, {right / left - 1:+.0%}")
+        medians = {name: statistics.median(times) for name, times in taken.items()}
+        for name, median in medians.items():
+            than = [f"{median / medians[bare] - 1:+.0%} of {bare}" for bare in ("redis-py LPUSH", "LPUSH by reliq")]
+            print(f"{name:16} {median * 1e6:6.0f} us   {', '.join(than)}")
+        client.delete(keys.producers)
         for number in range(PRODUCERS):
             store.call(ops.push(keys, batch[:1], f"{number:016x}", 1, 1_763_715_000_000))
         size = client.memory_usage(keys.producers, samples=0)
-        print(f"{size / (PRODUCERS + 1):.0f} bytes a producer")
-        store.close()
+        print(f"{size / PRODUCERS:.0f} bytes a producer")
+        app.close()
 
 
 if __name__ == "__main__":
