@@ -6,6 +6,7 @@ Bare is redis-py's `lpush`, as anybody would write it, and the LPUSH on reliq's 
 is left then is the script alone. The last line is the whole of `send_many`, which also makes the ids and elements.
 """
 
+import itertools
 import statistics
 import time
 
@@ -25,18 +26,18 @@ def main() -> None:
     batch = [NewMessage(body).element(0) for body in bodies]
     with EmbeddedRedis() as server, redis.Redis(port=server.port) as client:
         app = reliq.Reliq(server.url)
-        store, queue = app.store, app.queue("q")
+        store, queue, sequence = app.store, app.queue("q"), itertools.count(1)
         calls = {
-            "redis-py LPUSH": lambda number: client.lpush("bare", *batch),
-            "LPUSH by reliq": lambda number: store.call(ops.command("LPUSH", "bare", *batch)),
-            "push, sequence": lambda number: store.call(ops.push(keys, batch, "producer", number, 1_763_715_000_000)),
-            "send_many": lambda number: queue.send_many(bodies),
+            "redis-py LPUSH": lambda: client.lpush("bare", *batch),
+            "LPUSH by reliq": lambda: store.call(ops.command("LPUSH", "bare", *batch)),
+            "push, sequence": lambda: store.call(ops.push(keys, batch, "producer", next(sequence), 1_763_715_000_000)),
+            "send_many": lambda: queue.send_many(bodies),
         }
         taken: dict[str, list[float]] = {name: [] for name in calls}
         for number in range(1, ROUNDS + 1):  # in turns: the machine's other work falls on all
             for name, call in calls.items():
                 began = time.perf_counter()
-                call(number)
+                call()
                 taken[name].append(time.perf_counter() - began)
             if number % 100 == 0:
                 client.delete("bare", keys.messages)

@@ -4,7 +4,6 @@ Shared with the watchdog, which relieves a loop whose handler takes long. What t
 whose single operations are atomic: whoever takes an item out has it alone.
 """
 
-import asyncio
 import contextlib
 import logging
 import threading
@@ -25,17 +24,12 @@ from reliq.ops import Move
 from reliq.outage import Outage
 from reliq.store import Link, Store
 from reliq.worker.outcome import after_error, after_return
-from reliq.worker.pace import MOST, Pace
+from reliq.worker.pace import Pace
 
 log = logging.getLogger("reliq.worker")
 
 PATIENCE = 0.05  #: seconds a message may wait behind running handlers before it is handed back to the others
-_PROBATION_PAUSE = 1.0  #: seconds a redelivered message stays away that this process may not start now
-_SHORT_BLOCK = 0.05  #: seconds of waiting for new messages while others still run
-_GATHERING = 0.001  #: seconds for more runs to end and be settled in the same call, while the pool has enough to do
 _RETRY_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  #: seconds while Redis is away
-
-Submit = Callable[[Callable[[], Any]], None]
 
 
 class Run:
@@ -63,6 +57,7 @@ class Shared:
     def __init__(self, measurements: Measurements | None = None) -> None:
         self.measurements = measurements  #: where runs are measured, if they are
         self.turn = threading.Lock()  #: with one thread, only one loop runs handlers at a time
+        self.takers = 0  #: loops that take turns
         self.probation = threading.Lock()  #: at most one redelivered message runs in a process: see reclaim
 
 
@@ -176,7 +171,7 @@ class Loop(ABC):
         return messages
 
     def _take_outcomes(self) -> tuple[list[bytes], list[Move]]:
-        return _drained(self._acks), _drained(self._moves)
+        return drained(self._acks), drained(self._moves)
 
     def _settled(self, moves: Sequence[Move], codes: str) -> None:
         for move, code in zip(moves, codes, strict=True):
@@ -238,7 +233,7 @@ class Loop(ABC):
 
     def relieve(self, link: Link) -> None:
         """Settle what is done and hand back what waits, while the loop's own thread is busy."""
-        waiting = [released(message) for message in _drained(self.unstarted) if not message.lost]
+        waiting = [released(message) for message in drained(self.unstarted) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
         if not acks and not moves:
@@ -296,191 +291,7 @@ class Loop(ABC):
                 yield element, Message.decode(self.handler.queue, element)
 
 
-class InlineLoop(Loop):
-    """Runs its handler itself: the fast path for sync handlers with one thread, no pool in between.
-
-    Where handlers are quick and the queue is long, the next batch is asked for before this one runs, and the one after
-    it before the answer is read: Redis and this process work at the same time.
-    """
-
-    _flowing = False  #: the latest batch was as large as they get
-
-    def _step(self) -> None:
-        if not self._work(None):
-            # Outside of the turn, so that the loop of another queue can run its handler meanwhile.
-            messages = self._wait(1, self._block)  # then the exchange that settles it claims the others
-            if messages:
-                self.progress_at = time.monotonic()
-                self.unstarted.extend(messages)
-                self._work(messages)
-
-    def _work(self, messages: list[Message] | None) -> bool:
-        """Run a batch, claiming it first if there is none; whether there was any."""
-        with self._shared.turn:
-            if messages is None:
-                messages = self._next_batch()
-                self.progress_at = time.monotonic()
-                self.unstarted.extend(messages)
-            if self.stopping:
-                self._gather()
-                self.relieve(self._link)
-                return True
-            started, runs = time.monotonic(), 0
-            ran: list[Run] = []
-            while self.unstarted and not self.stopping:
-                try:
-                    message = self.unstarted.popleft()
-                except IndexError:  # the watchdog was faster
-                    break
-                if run := self._perform(message):
-                    ran.append(run)
-                runs += 1
-                if message.redelivered:
-                    self._measure(ran)
-                    self._gather()
-                    self._exchange(0)  # settled before the next one starts: see reclaim
-            if runs:
-                self.pace.note(time.monotonic() - started, runs)
-                self._measure(ran)
-            return bool(messages)
-
-    def _next_batch(self) -> list[Message]:
-        messages: list[Message] = []
-        flowing, self._flowing = self._flowing, False
-        if flowing and not self.stopping:
-            self._ask(self._most_to_hold())
-        while self._asked and not messages:
-            messages = self._collect()
-        if not messages:
-            messages = self._exchange(0 if self.stopping else self._most_to_hold())
-        self._flowing = len(messages) >= MOST
-        if self._flowing and not self._asked and not self.stopping:
-            self._ask(self._most_to_hold())
-        return messages
-
-    def _measure(self, ran: list[Run]) -> None:
-        """Each run ended when the next one started, the last one just now."""
-        if self._measurements is not None and ran:
-            self._measurements.ran_in_turn(self.handler.queue, ran, time.monotonic(), self.holdings.clock_offset)
-        ran.clear()
-
-
-class PooledLoop(Loop):
-    """Starts its handler on a pool of threads or an event loop, and keeps the pool fed."""
-
-    def __init__(self, *arguments: Any, submit: Submit, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._submit = submit
-        self._suspects: deque[Message] = deque()  #: redelivered, waiting to run one at a time
-        self._suspect: Message | None = None  #: the one that runs, or has run and is not settled yet
-        self._ran: deque[tuple[Run, float]] = deque()  #: with the time of their end; not measured yet
-        self._done = threading.Event()
-
-    def _finished(self) -> bool:
-        return super()._finished() and not self._suspects
-
-    def _step(self) -> None:
-        if self.stopping:
-            self._suspects_back(0.0)
-            self._measure()
-            self.relieve(self._link)
-            self._release_probation()
-            self._done.wait(0.02)
-            self._done.clear()
-            return
-        room = self._most_to_hold() - len(self.running) - len(self.unstarted) - len(self._suspects)
-        if (messages := self._exchange(max(0, room))) or self._release_probation():
-            self._start(messages)
-        elif not self.running:
-            self._start(self._wait(self._most_to_hold(), self._block))
-        elif room > 0 and self._suspect is None and not self._done.is_set():
-            self._start(self._wait(room, _SHORT_BLOCK))
-        else:
-            self._done.wait(_SHORT_BLOCK if room > 0 else settings.BLOCK)
-            if self.unstarted:
-                time.sleep(_GATHERING)
-            self._done.clear()
-
-    def _most_to_hold(self) -> int:
-        """What the pace allows; but behind runs that take long nothing is to wait, the others shall have it."""
-        stuck = time.monotonic() - self.progress_at > PATIENCE
-        return self.pace.slots if stuck else super()._most_to_hold()
-
-    def _start(self, messages: Sequence[Message]) -> None:
-        if messages:
-            self.progress_at = time.monotonic()
-        run_next = self._run_next_async if self.handler.is_async else self._run_next
-        for message in messages:
-            if message.redelivered:
-                self._suspects.append(message)
-            else:
-                self.unstarted.append(message)
-                self._submit(run_next)
-        if self._suspects and self._suspect is None and self._shared.probation.acquire(blocking=False):
-            self._suspect = self._suspects.popleft()
-            # Ahead of the others, so that its place in the pool is the next one free.
-            self.unstarted.appendleft(self._suspect)
-            self._submit(run_next)
-
-    def _release_probation(self) -> bool:
-        """Let the next redelivered message start, if the one before is settled; whether there is one."""
-        if self._suspect is not None and self._suspect.element not in self.holdings.held:
-            self._suspect = None
-            self._shared.probation.release()
-        return bool(self._suspects) and self._suspect is None and not self._shared.probation.locked()
-
-    def watch(self, now: float, link: Link) -> None:
-        if now - self.progress_at > PATIENCE and self._suspects:
-            self._suspects_back(_PROBATION_PAUSE)
-        super().watch(now, link)
-
-    def _suspects_back(self, delay: float) -> None:
-        self._moves.extend(released(message, delay) for message in _drained(self._suspects) if not message.lost)
-
-    def _run_next(self) -> None:
-        try:
-            message = self.unstarted.popleft()
-        except IndexError:  # handed back meanwhile
-            return
-        if run := self._perform(message):
-            self._note(run)
-        self._done.set()
-
-    def _note(self, run: Run) -> None:
-        ended = time.monotonic()
-        self.pace.note(ended - run.started, 1)
-        if self._measurements is not None:
-            self._ran.append((run, ended))
-
-    def _exchange(self, limit: int) -> list[Message]:
-        self._measure()
-        return super()._exchange(limit)
-
-    def _measure(self) -> None:
-        if self._measurements is not None:
-            self._measurements.ran(self.handler.queue, _drained(self._ran), self.holdings.clock_offset)
-
-    async def _run_next_async(self) -> None:
-        try:
-            message = self.unstarted.popleft()
-        except IndexError:
-            return
-        if not message.lost:
-            run = self._begin(message)
-            task, loop = asyncio.current_task(), asyncio.get_running_loop()
-            if task is not None:
-                cancel = task.cancel
-                run.cancel = lambda: loop.call_soon_threadsafe(cancel)  # type: ignore[assignment]
-            try:
-                move = after_return(message, await self.handler.function(message))
-            except BaseException as error:  # a cancelled run was settled by whoever cancelled it: _end drops this
-                move = after_error(self.handler, message, error, self._owner)
-            self._end(message, move)
-            self._note(run)
-        self._done.set()
-
-
-def _drained(items: deque[Any]) -> list[Any]:
+def drained(items: deque[Any]) -> list[Any]:
     """Everything that is in it now; what another thread takes at the same time, it has alone."""
     taken = []
     while True:

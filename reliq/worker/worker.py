@@ -21,7 +21,9 @@ from reliq.outage import Outage
 from reliq.settings import Duration, seconds, whole
 from reliq.store import Store
 from reliq.worker.checks import Checks
-from reliq.worker.loop import InlineLoop, Loop, PooledLoop, Shared
+from reliq.worker.inline import InlineLoop
+from reliq.worker.loop import Loop, Shared
+from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.presence import Presence
 

@@ -1,0 +1,81 @@
+"""The loop of a worker with one thread: it runs its handler itself."""
+
+import time
+from typing import Any
+
+from reliq.message import Message
+from reliq.worker.loop import Loop, Run
+from reliq.worker.pace import MOST
+
+
+class InlineLoop(Loop):
+    """Runs its handler itself: the fast path for sync handlers with one thread, no pool in between.
+
+    Where handlers are quick and the queue is long, the next batch is asked for before this one runs, and the one after
+    it before the answer is read: Redis and this process work at the same time.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._shared.takers += 1
+        self._flowing = False  #: the latest batch was as large as they get
+
+    def _step(self) -> None:
+        if not self._work(None):
+            # Outside of the turn, so that the loop of another queue can run its handler meanwhile.
+            messages = self._wait(1, self._block)  # then the exchange that settles it claims the others
+            if messages:
+                self.progress_at = time.monotonic()
+                self.unstarted.extend(messages)
+                self._work(messages)
+
+    def _work(self, messages: list[Message] | None) -> bool:
+        """Run a batch, claiming it first if there is none; whether there was any."""
+        with self._shared.turn:
+            if messages is None:
+                messages = self._next_batch()
+                self.progress_at = time.monotonic()
+                self.unstarted.extend(messages)
+            if self.stopping:
+                self._gather()
+                self.relieve(self._link)
+                return True
+            started, runs = time.monotonic(), 0
+            ran: list[Run] = []
+            while self.unstarted and not self.stopping:
+                try:
+                    message = self.unstarted.popleft()
+                except IndexError:  # the watchdog was faster
+                    break
+                if run := self._perform(message):
+                    ran.append(run)
+                runs += 1
+                if message.redelivered:
+                    self._measure(ran)
+                    self._gather()
+                    self._exchange(0)  # settled before the next one starts: see reclaim
+            if runs:
+                self.pace.note(time.monotonic() - started, runs)
+                self._measure(ran)
+            return bool(messages)
+
+    def _next_batch(self) -> list[Message]:
+        messages: list[Message] = []
+        flowing, self._flowing = self._flowing, False
+        if flowing and not self.stopping:
+            self._ask(self._most_to_hold())
+        while self._asked and not messages:
+            messages = self._collect()
+        if not messages:
+            messages = self._exchange(0 if self.stopping else self._most_to_hold())
+        # Where loops take turns nothing is asked for ahead: it would wait here for the turn.
+        self._flowing = len(messages) >= MOST and self._shared.takers == 1
+        if self._flowing and not self._asked and not self.stopping:
+            self._ask(self._most_to_hold())
+        return messages
+
+    def _measure(self, ran: list[Run]) -> None:
+        """Each run ended when the next one started, the last one just now."""
+        if self._measurements is not None and ran:
+            self._measurements.ran_in_turn(self.handler.queue, ran, time.monotonic(), self.holdings.clock_offset)
+        ran.clear()
