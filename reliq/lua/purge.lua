@@ -11,6 +11,7 @@ local waiting = redis.call('ZPOPMIN', q.waiting, left) -- first: nothing is to c
 left, removed = left - #waiting / 2, removed + #waiting / 2
 
 local held = {}
+for at = 1, #waiting, 2 do held[#held + 1] = string.sub(waiting[at], 33) end
 for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do
   for _, element in ipairs(left > 0 and redis.call('RPOP', list, left) or {}) do
     held[#held + 1] = element

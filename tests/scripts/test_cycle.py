@@ -219,6 +219,14 @@ def test_purge_empties_the_cycle(world):
     assert places(world) == {}
 
 
+def test_purge_takes_a_member_whose_message_waits_out_of_the_cycle(world):
+    add(world, member("a", "ann"))
+    world.run(ops.cycle_remove(KEYS, [A]))
+    add(world, member("b", "ann"))
+    assert world.run(ops.purge(KEYS, 1)) == 1
+    assert places(world) == {"messages": "a", "active": {A: "a"}}
+
+
 def test_a_full_queue_takes_no_member(world):
     world.given(config={"max_length": 1})
     assert add(world, member("a", "ann"), member("b", "bob")).status == "full"
