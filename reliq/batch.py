@@ -47,7 +47,7 @@ def checked_many(
     bodies: Iterable[Body | NewMessage], options: Mapping[str, Any], max_body: int
 ) -> Sequence[NewMessage]:
     """All of them; raises InvalidMessage, which names the first that is not good."""
-    if isinstance(bodies, (str, bytes, bytearray, dict)):
+    if isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable):
         raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
     bodies = list(bodies)
     ids = new_ids(len(bodies))

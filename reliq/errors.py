@@ -8,6 +8,8 @@ message body: redis-py's own exceptions do, so they are translated in `store` an
 class ReliqError(Exception):
     """Above every error that reliq raises itself."""
 
+    sent: tuple[str, ...] = ()  #: of a send_many that failed half way: the ids that were enqueued before
+
 
 class InvalidName(ReliqError, ValueError):
     """A queue name, message id or routing key that the grammar refuses."""
@@ -33,7 +35,8 @@ class InvalidHandler(ReliqError, ValueError):
 
 
 class QueueFull(ReliqError):
-    """The queue is at its `max_length` or `max_bytes`, or Redis is at its `maxmemory`. Nothing was enqueued.
+    """The queue is at its `max_length` or `max_bytes`, or Redis is at its `maxmemory`. Nothing was enqueued; of a
+    `send_many` of more than 1,000, nothing but what `sent` has.
 
     `reached`: by queue, the id in those queues of a publish that took the message all the same. Empty but on a Redis
     Cluster, where only the queues of one hash slot are reached together.
@@ -63,13 +66,12 @@ class RedisUnsuitable(RedisUnavailable):
 class OutcomeUnknown(ReliqError):
     """The call was sent and no answer came: it may have been carried out, or not.
 
-    `ids` are the message ids of the call whose fate is unknown, `sent` the ids that were surely enqueued before.
+    `ids` are the message ids of the call whose fate is unknown; those that `sent` has were surely enqueued before.
     """
 
-    def __init__(self, text: str, ids: tuple[str, ...] = (), sent: tuple[str, ...] = ()) -> None:
+    def __init__(self, text: str, ids: tuple[str, ...] = ()) -> None:
         super().__init__(text)
         self.ids = ids
-        self.sent = sent
 
 
 class JobClosed(ReliqError):

@@ -15,7 +15,7 @@ from reliq.consumer import Consumer
 from reliq.cycle import Cycle, CycleSteps
 from reliq.dead_letters import DeadLetters
 from reliq.durability import MEMORY, Durability, check_possible, confirm, durability
-from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull
+from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull, ReliqError
 from reliq.keys import QueueKeys
 from reliq.message import Body, Message, NewMessage, Undecodable, check_id
 from reliq.ops import Steps, at_most
@@ -91,13 +91,18 @@ class QueueSteps:
         with tracing.sending(self.keys.queue, messages):
             for start in range(0, len(messages), settings.BATCH_LARGEST):
                 batch = messages[start : start + settings.BATCH_LARGEST]
-                ids += yield from self._send(batch, wanted, retries, ids)
+                try:
+                    ids += yield from self._send(batch, wanted, retries)
+                except ReliqError as error:
+                    if ids:
+                        error.sent = tuple(ids)
+                        before = f"the first {len(ids)} of the {len(messages)} messages of the call were enqueued"
+                        error.args = (f"{error}; {before}",)
+                    raise
         return ids
 
-    def _send(
-        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, sent: Sequence[str]
-    ) -> Steps[list[str]]:
-        """One call of a script; `sent`: the ids of the batches before."""
+    def _send(self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
+        """One call of a script."""
         lane = self._lanes.take()
         now = self._clock.now()
         ids = batch.ids if isinstance(batch, Bare) else [message.id for message in batch]
@@ -112,7 +117,7 @@ class QueueSteps:
                 yield from confirm(self.keys, sure, lane.producer, lane.sequence)
             return ids
         except OutcomeUnknown as error:
-            raise OutcomeUnknown(str(error), tuple(ids), tuple(sent)) from None
+            raise OutcomeUnknown(str(error), tuple(ids)) from None
         finally:
             self._lanes.give_back(lane)
 
@@ -332,7 +337,7 @@ class Queue:
         """Enqueue many, 1,000 a round trip, and answer their ids. Bodies, or NewMessages with options of their own.
 
         All are checked before the first is sent: InvalidMessage names the index, and nothing of the call is enqueued.
-        Otherwise raises as `send`; `OutcomeUnknown.sent` has the ids of the batches that were surely enqueued.
+        Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
         """
         options = {"delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         messages = self._steps.prepared_many(bodies, options)

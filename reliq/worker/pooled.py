@@ -14,7 +14,7 @@ from reliq.store import Link
 from reliq.worker.loop import PATIENCE, Loop, Run, drained
 from reliq.worker.outcome import after_error, after_return
 
-_PROBATION_PAUSE = 1.0  #: seconds a redelivered message stays away that this process may not start now
+_PROBATION_PAUSE = 0.25  #: seconds a redelivered message stays away that this process may not start now
 _SHORT_BLOCK = 0.05  #: seconds of waiting for new messages while others still run
 _GATHERING = 0.001  #: seconds for more runs to end and be settled in the same call, while the pool has enough to do
 

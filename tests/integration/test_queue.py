@@ -286,3 +286,19 @@ def test_a_forked_process_is_another_producer(url):
     store.close()
     found = Counter(Message.decode("q", one).body for one in elements)
     assert found == {b"before": 2, b"child": 20, b"parent": 20}
+
+
+def test_a_send_many_that_fails_half_way_says_what_was_enqueued(queue):
+    queue.configure(max_length=2500)
+    with pytest.raises(QueueFull, match="the first 2000 of the 7000 messages of the call were enqueued") as error:
+        queue.send_many(range(7000))
+    assert len(error.value.sent) == queue.stats().ready == 2000
+    with pytest.raises(QueueFull) as error:
+        queue.send_many(range(700))
+    assert error.value.sent == ()
+
+
+@pytest.mark.parametrize("bodies", [None, 5, "text", b"bytes", {"a": 1}])
+def test_send_many_takes_a_list(queue, bodies):
+    with pytest.raises(InvalidMessage, match="takes a list of bodies"):
+        queue.send_many(bodies)
