@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from reliq import settings
-from reliq.cluster import ANY, WATCHED, Node, Part, Slots, merged, split
+from reliq.cluster import ANY, Node, Part, Slots, merged, split
 from reliq.errors import RedisUnavailable, ReliqError
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
-from reliq.server import ClusterNode, Server
+from reliq.server import ClusterNode, Server, addressed
 from reliq.wire import (
     Busy,
     Command,
@@ -141,10 +141,7 @@ class AioClusterLink(AioLink):
         raise failure
 
     def _at(self, node: Node | None) -> AioLink:
-        if node is WATCHED:
-            node = next((one for one, link in self._links.items() if link.watching), next(iter(self._links)))
-        if node is None:
-            raise Busy("nobody has the slot")
+        node = addressed(node, self._links)
         if node not in self._links:
             self._links[node] = AioLink(ClusterNode(self._store, node), self._name)
         return self._links[node]

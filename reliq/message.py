@@ -276,7 +276,6 @@ class NewMessage:
     dedup_key: str | None = None
     window = 600.0  #: seconds
     in_cycle = False  #: its key is a member of a cycle
-    placed = False  #: it goes elsewhere than to the head of the ready messages, or may: the script must look at it
     duplicate = False  #: True once it was sent and an earlier message with its dedup_key stands for it
     conflict = False  #: True if that earlier message has another body: this one is nowhere
 
@@ -320,8 +319,6 @@ class NewMessage:
             self.priority = _check_priority(priority)
         if dedup_key is not None:
             self.dedup_key = _check_dedup_key(dedup_key)
-        if delay or key is not None or dedup_key is not None or priority != "normal":
-            self.placed = True
 
     def like(self, body: Body, identity: str) -> "NewMessage":
         """Another message with the same options; raises InvalidMessage."""
@@ -334,10 +331,10 @@ class NewMessage:
         other.id = identity
         return other
 
-    def deduplicate(self, key: str | None, window: float = 600.0) -> None:
-        """Give it this deduplication key, for `window` seconds, or none."""
-        self.dedup_key, self.window = key, window
-        self.placed = True
+    @property
+    def placed(self) -> bool:
+        """Whether it goes elsewhere than to the head of the ready messages, or may: a script must look at it."""
+        return bool(self.delay or self.key or self.dedup_key is not None) or self.priority != "normal"
 
     @property
     def digest(self) -> str:
@@ -347,7 +344,7 @@ class NewMessage:
     def element(self, now: int, routing_key: str = "") -> bytes:
         """Its element, sent at `now` (ms since the epoch, as near the Redis server's clock as is known)."""
         extra = None
-        if self.placed or self.ttl is not None or routing_key:
+        if self.ttl is not None or routing_key or self.key or self.priority != "normal":
             extra = Extra(
                 expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
                 routing_key=routing_key,
@@ -356,17 +353,12 @@ class NewMessage:
                 priority="" if self.priority == "normal" else self.priority,
                 group=group_of(self.key),
             )
-            if extra == _NO_EXTRA:
-                extra = None
-        return _encode((1, self.id, new_nonce(), 0, 0, False, now, self.headers, self.body, extra))
+        return _first_element(self.id, now, self.headers, self.body, extra)
 
 
 def elements_of(ids: Sequence[str], bodies: Sequence[bytes], now: int) -> list[bytes]:
     """The elements of messages that have nothing but an id and a body."""
-    return [
-        _encode((1, identity, new_nonce(), 0, 0, False, now, _NO_HEADERS, body, None))
-        for identity, body in zip(ids, bodies, strict=True)
-    ]
+    return [_first_element(identity, now, _NO_HEADERS, body, None) for identity, body in zip(ids, bodies, strict=True)]
 
 
 def group_of(key: str) -> str:

@@ -1,10 +1,10 @@
 """The producer's identity: how the enqueue script knows a call that it has already carried out."""
 
-import os
 import secrets
 import time
-import weakref
 from collections import deque
+
+from reliq import forks
 
 
 class Lane:
@@ -14,11 +14,12 @@ class Lane:
     then be taken for a repeat and be lost.
     """
 
-    __slots__ = ("producer", "sequence")
+    __slots__ = ("generation", "producer", "sequence")
 
     def __init__(self) -> None:
         self.producer = secrets.token_hex(8)
         self.sequence = 0
+        self.generation = forks.generation
 
 
 class Clock:
@@ -46,30 +47,16 @@ class Lanes:
     def __init__(self) -> None:
         self.clock = Clock()
         self._free: deque[Lane] = deque()
-        _every.add(self)
 
     def take(self) -> Lane:
-        try:
-            lane = self._free.pop()
-        except IndexError:
-            lane = Lane()
-        lane.sequence += 1
-        return lane
+        while True:
+            try:
+                lane = self._free.pop()
+            except IndexError:
+                lane = Lane()
+            if lane.generation == forks.generation:  # else it belongs to the process that forked this one
+                lane.sequence += 1
+                return lane
 
     def give_back(self, lane: Lane) -> None:
         self._free.append(lane)
-
-    def forget(self) -> None:
-        """They belong to the process that forked this one."""
-        self._free.clear()
-
-
-_every: "weakref.WeakSet[Lanes]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for lanes in _every:
-        lanes.forget()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -105,7 +105,7 @@ class QueueSteps:
         """One call of a script."""
         lane = self._lanes.take()
         now = self._clock.now()
-        ids = batch.ids if isinstance(batch, Bare) else [message.id for message in batch]
+        ids = _ids(batch)
         try:
             if self._limited or self.unknown or not (elements := _unplaced(batch, now)):
                 ids = yield from self._enqueue(batch, lane, retries)
@@ -123,10 +123,12 @@ class QueueSteps:
 
     def _enqueue(self, batch: Sequence[NewMessage], lane: Lane, retries: int | None) -> Steps[list[str]]:
         now = self._clock.now()
-        # Order within a call is kept, so one deduplication key in it makes all of them entries with options.
-        dedup = any(message.dedup_key is not None for message in batch)
-        with_options = [message for message in batch if dedup or message.placed]
-        plain = [] if dedup else [message.element(now) for message in batch if not message.placed]
+        with_options: list[NewMessage] = []
+        if not (plain := _unplaced(batch, now)):
+            # Order within a call is kept, so one deduplication key in it makes all of them entries with options.
+            dedup = any(message.dedup_key is not None for message in batch)
+            with_options = [message for message in batch if dedup or message.placed]
+            plain = [] if dedup else [message.element(now) for message in batch if not message.placed]
         entries = [
             ops.Entry(one.id, one.element(now), one.delay, one.dedup_key, one.window, one.digest)
             for one in with_options
@@ -145,7 +147,7 @@ class QueueSteps:
                 f"none of the {len(batch)} was enqueued"
             )
         if not answer.first_ids:
-            return [message.id for message in batch]
+            return _ids(batch)
         for position in answer.first_ids:
             with_options[position].duplicate = True
             with_options[position].conflict = position in answer.conflicts
@@ -232,6 +234,10 @@ class QueueSteps:
 
     def cancel(self, identity: str) -> Steps[bool]:
         return (yield from ops.one(ops.cancel(self.keys, check_id(identity))))
+
+
+def _ids(batch: Sequence[NewMessage]) -> list[str]:
+    return batch.ids if isinstance(batch, Bare) else [message.id for message in batch]
 
 
 def _unplaced(batch: Sequence[NewMessage], now: int) -> list[bytes]:

@@ -1,10 +1,10 @@
 """What a store knows of the server or cluster that it speaks to; the same for threads and for tasks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from reliq.cluster import Node, Slots
-from reliq.wire import Target
+from reliq.cluster import WATCHED, Node, Slots
+from reliq.wire import Busy, Target
 
 
 class Server:
@@ -55,3 +55,12 @@ class ClusterNode:
     def __init__(self, server: Server, node: Node) -> None:
         self.new_connection = server.connections_to(node)
         self.check_again = server.check_again
+
+
+def addressed(node: Node | None, links: Mapping[Node, Any]) -> Node:
+    """The node that a part of a request is for; raises Busy where nobody has its slot. `links`: those there are."""
+    if node is WATCHED:
+        return next((one for one, link in links.items() if link.watching), next(iter(links)))
+    if node is None:
+        raise Busy("nobody has the slot")
+    return node

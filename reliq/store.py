@@ -5,8 +5,6 @@ an LPUSH. Here a command is sent once; whether it may be sent again is the op's 
 answer comes, the caller is told which it is: `RedisUnavailable` = surely not carried out, `OutcomeUnknown` = maybe.
 """
 
-import itertools
-import os
 import threading
 import time
 from collections import deque
@@ -14,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from reliq import settings
-from reliq.cluster import ANY, WATCHED, Node, Part, Slots, merged, split
+from reliq import forks, settings
+from reliq.cluster import ANY, Node, Part, Slots, merged, split
 from reliq.errors import RedisUnavailable, ReliqError
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
-from reliq.server import ClusterNode, Server
+from reliq.server import ClusterNode, Server, addressed
 from reliq.wire import (
     Busy,
     Command,
@@ -43,17 +41,6 @@ Call = Callable[[Request, "Link", float | None], Any]
 
 _IDLE = 1.0  #: seconds after which a connection is looked at before it is used again
 
-_forks = itertools.count(1)
-_generation = 0
-
-
-def _after_fork() -> None:
-    global _generation
-    _generation = next(_forks)
-
-
-os.register_at_fork(after_in_child=_after_fork)  # a child must never use a socket of its parent
-
 
 class Owed:
     """The replies to commands that were sent together."""
@@ -73,7 +60,7 @@ class Link:
         self._store: Any = store
         self._name = name
         self._connection: Any = None
-        self._generation = _generation
+        self._generation = forks.generation
         self._used_at = 0.0
         self.connected_at = 0.0  #: by time.monotonic()
         self.watching = False
@@ -146,8 +133,8 @@ class Link:
             return error
 
     def _connected(self) -> Any:
-        if self._generation != _generation:
-            self._connection, self._generation = None, _generation
+        if self._generation != forks.generation:
+            self._connection, self._generation = None, forks.generation
             self._forget()
         now = time.monotonic()
         if self._connection is not None and not self._owed and now - self._used_at > _IDLE and self._ended():
@@ -255,10 +242,7 @@ class ClusterLink(Link):
         raise failure
 
     def _at(self, node: Node | None) -> Link:
-        if node is WATCHED:
-            node = next((one for one, link in self._links.items() if link.watching), next(iter(self._links)))
-        if node is None:
-            raise Busy("nobody has the slot")
+        node = addressed(node, self._links)
         if node not in self._links:
             self._links[node] = Link(ClusterNode(self._store, node), self._name)
         return self._links[node]

@@ -88,7 +88,7 @@ class OnlyOnce:
     def guard(self, message: NewMessage) -> None:
         """Make the enqueueing itself once only. A deduplication key of the message's own does so for its window."""
         if message.dedup_key is None:
-            message.deduplicate(f"idempotency {self._key}", REMEMBERED)
+            message.dedup_key, message.window = f"idempotency {self._key}", REMEMBERED
 
     def end(self, status: int, answer: bytes) -> Steps[None]:
         record = Record(self._fingerprint, status=status, answer=answer.decode())

@@ -42,11 +42,11 @@ def _forget_silent(groups: Sequence[Sequence[Home]], hash_of: Callable[[Home], s
     unread, forgotten = [(hash_of(home), b"0") for group in found for home in group], 0
     while unread:
         some, unread = unread[:TOGETHER], unread[TOGETHER:]
-        now, *pages = yield [
+        now, *replies = yield [
             ops.server_time(),
             *(ops.command("HSCAN", key, cursor, "COUNT", _PAGE) for key, cursor in some),
         ]
-        for (key, _), (cursor, reply) in zip(some, pages, strict=True):
+        for (key, _), (cursor, reply) in zip(some, replies, strict=True):
             pairs = zip(reply[::2], reply[1::2], strict=True)
             old = [name for name, value in pairs if int(value.split()[1]) < now - remembered * 1000]
             if old:

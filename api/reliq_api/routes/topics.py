@@ -65,7 +65,7 @@ async def publish(routing_key: schemas.RoutingKey, request: Request) -> Response
     mandatory = _flag(request, "mandatory")
     message = await read_message(request)
     if media_type(request) == cloudevents.EVENT or cloudevents.is_binary(fields(request)):
-        message.deduplicate(None)  # an event brings one along, unasked
+        message.dedup_key = None  # an event brings one along, unasked
     state = request.app.state
     check_size(message, state.settings.max_body)
     await state.pressure.check()
