@@ -2,6 +2,7 @@
 
 `once` makes a handler's work happen once: its row and the work commit together. `enqueue` writes a message as a row
 together with the business data; `relay` sends the rows. Killed anywhere, the relay sends none twice and forgets none.
+A row that its queue will never take is parked with the reason: `list_parked`, `retry_parked`, `outbox_counts`.
 """
 
 import json
@@ -10,6 +11,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
 from typing import Any
 
 from sqlalchemy import (
@@ -26,17 +29,20 @@ from sqlalchemy import (
     Table,
     Text,
     delete,
+    func,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from reliq import Message, NewMessage, Reliq, ReliqError
-from reliq.errors import InvalidSetting
+from reliq.batch import checked
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, QueueFull
 from reliq.keys import check_name
-from reliq.message import Body
+from reliq.logs import one_line
+from reliq.message import Body, cut
 from reliq.outage import Outage
-from reliq.settings import BATCH_LARGEST, Duration, seconds
+from reliq.settings import BATCH_LARGEST, BODY_LARGEST, Duration, seconds
 
 log = logging.getLogger("reliq.sql")
 
@@ -61,8 +67,24 @@ outbox = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
+#: Rows that the relay took out of the outbox because their queue will never take them as they are.
+parked = Table(
+    "reliq_outbox_parked",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("id", String(128), nullable=False),
+    Column("queue", String(128), nullable=False),
+    Column("headers", Text, nullable=False),
+    Column("delay", Float, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),  # ms since the epoch
+)
+
 #: How long Redis remembers a row that was sent, should the relay die before it deletes the row.
 _REMEMBERED = "7d"
+_PIECE_BYTES = 16 * 1024 * 1024  #: of bodies in one call to Redis, or one body that is larger
+_REASON_LARGEST = 1000  #: bytes
 
 
 def create_tables(connection: Connection | Engine) -> None:
@@ -76,23 +98,31 @@ def once(connection: Connection, message: Message) -> bool:
     False: a transaction that committed has handled it; do nothing more and return. A second worker with the same
     message waits until the first one's transaction is over.
     """
-    row = {"queue": message.queue, "id": message.id, "at": time.time_ns() // 1_000_000}
+    return _insert_new(connection, handled, {"queue": message.queue, "id": message.id, "at": _now_ms()})
+
+
+def _insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
+    """Insert the row unless its key is in the table; whether it was inserted."""
     insert: Any
     match connection.dialect.name:
         case "postgresql":
-            insert = postgresql.insert(handled)
+            insert = postgresql.insert(table)
         case "sqlite":
-            insert = sqlite.insert(handled)
+            insert = sqlite.insert(table)
         case other:
             raise InvalidSetting(f"the database is {other}: reliq.contrib.sql knows postgresql and sqlite")
     # RETURNING, because not every driver counts the rows of an insert.
-    written = connection.execute(insert.values(row).on_conflict_do_nothing().returning(handled.c.id))
+    written = connection.execute(insert.values(row).on_conflict_do_nothing().returning(table.c.id))
     return written.first() is not None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def forget(connection: Connection, older_than: Duration) -> int:
     """Delete the rows of messages that were handled before; how many. A message that comes later would run again."""
-    oldest = time.time_ns() // 1_000_000 - round(seconds(older_than, "older_than") * 1000)
+    oldest = _now_ms() - round(seconds(older_than, "older_than") * 1000)
     return connection.execute(delete(handled).where(handled.c.at < oldest)).rowcount
 
 
@@ -104,12 +134,14 @@ def enqueue(
     id: str | None = None,
     delay: Duration = 0,
     headers: Mapping[str, str] | None = None,
+    max_body: int = BODY_LARGEST,
 ) -> str:
     """Write a message into the outbox, in the caller's transaction, and answer its id. `relay` sends it afterwards.
 
-    `delay` counts from then. Raises InvalidMessage, InvalidName.
+    `delay` counts from then. `max_body`: that of the Reliq which the relay sends with. Refuses what its `send` would
+    refuse: raises InvalidMessage, InvalidName.
     """
-    message = NewMessage(body, id=id, delay=delay, headers=headers)
+    message = checked(NewMessage(body, id=id, delay=delay, headers=headers), max_body)
     row = {
         "id": message.id, "queue": check_name(queue), "headers": json.dumps(message.headers), "delay": message.delay,
         "body": message.body,
@@ -122,13 +154,14 @@ def relay(engine: Engine, app: Reliq, stopping: threading.Event, pause: Duration
     """Send what comes into the outbox, until `stopping`. One process is enough; a second one does no harm."""
     wait, outage = seconds(pause, "pause", shortest=0.01), Outage(log, "outbox")
     while not stopping.is_set():
+        one_pass = _Pass(engine, app)
         try:
-            sent = relay_once(engine, app)
+            one_pass.run(BATCH_LARGEST)
+            one_pass.raise_refusal()
             outage.over()
         except (ReliqError, SQLAlchemyError) as error:
-            sent = 0
             outage.failed(error if isinstance(error, ReliqError) else ReliqError(type(error).__name__))
-        if not sent:
+        if one_pass.done < BATCH_LARGEST:
             stopping.wait(wait)
 
 
@@ -136,26 +169,126 @@ def relay_once(engine: Engine, app: Reliq, limit: int = BATCH_LARGEST) -> int:
     """Send up to `limit` rows, oldest first, and delete them; how many.
 
     A row is sent with its id as deduplication key, so one that is sent again is no second message. A queue that
-    refuses (QueueFull) does not hold up the others; its error is raised when they are through.
+    refuses for now (QueueFull: it gets as many as fit) does not hold up the others; its error is raised when they are
+    through. A row that its queue will never take is parked.
     """
-    with engine.connect() as connection:
-        rows = connection.execute(select(outbox).order_by(outbox.c.number).limit(limit)).all()
-    by_queue: dict[str, list[Row[Any]]] = defaultdict(list)
-    for row in rows:
-        by_queue[row.queue].append(row)
-    refused: ReliqError | None = None
-    sent = 0
-    for queue, of_queue in by_queue.items():
-        try:
-            app.queue(queue).send_many([_message(row) for row in of_queue])
-        except ReliqError as error:
-            refused = error
-        else:
-            _delete(engine, of_queue)
-            sent += len(of_queue)
-    if refused is not None:
-        raise refused
-    return sent
+    one_pass = _Pass(engine, app)
+    one_pass.run(limit)
+    one_pass.raise_refusal()
+    return one_pass.sent
+
+
+class _Pass:
+    """One pass over the outbox: how many rows were sent and parked, and which queues refused for now."""
+
+    def __init__(self, engine: Engine, app: Reliq) -> None:
+        self._engine = engine
+        self._app = app
+        self._refused: dict[str, ReliqError] = {}
+        self.sent = 0
+        self.parked = 0
+
+    @property
+    def done(self) -> int:
+        """How many rows left the outbox."""
+        return self.sent + self.parked
+
+    def run(self, limit: int) -> None:
+        """Send or park up to `limit` rows; the queues that refuse are left out from then on."""
+        while self.done < limit and (rows := self._oldest(limit - self.done)):
+            by_queue: dict[str, list[Row[Any]]] = defaultdict(list)
+            for row in rows:
+                by_queue[row.queue].append(row)
+            for queue, of_queue in by_queue.items():
+                try:
+                    self._send(queue, of_queue)
+                except ReliqError as error:
+                    self._refused[queue] = error
+                except SQLAlchemyError as error:
+                    self._refused[queue] = ReliqError(f"queue {queue!r}: the database fails: {type(error).__name__}")
+
+    def raise_refusal(self) -> None:
+        """Raise the first refusal, which names its queue, if there was one."""
+        for error in self._refused.values():
+            others = len(self._refused) - 1
+            if others:
+                error.args = (f"{error}; {others} more queues refuse",)
+            raise error
+
+    def _oldest(self, limit: int) -> Sequence[Row[Any]]:
+        rows = select(outbox).where(outbox.c.queue.not_in(list(self._refused))).order_by(outbox.c.number).limit(limit)
+        with self._engine.connect() as connection:
+            return connection.execute(rows).all()
+
+    def _send(self, queue: str, rows: Sequence[Row[Any]]) -> None:
+        """Send the rows of one queue in order; of a queue that is nearly full, as many as fit."""
+        waiting = self._readable(rows)
+        most = len(waiting)
+        while waiting:
+            piece = waiting[: min(most, _within(_PIECE_BYTES, waiting))]
+            try:
+                self._app.queue(queue).send_many([message for _, message in piece])
+            except InvalidName as error:
+                self._park([(row, str(error)) for row, _ in waiting])
+                return
+            except InvalidMessage as error:
+                row, _ = waiting.pop(error.index or 0)
+                self._park([(row, str(error))])
+            except QueueFull as error:
+                most = len(piece) // 2
+                if not most:
+                    self._park_unless_it_may_fit(queue, *waiting.pop(0), error)
+                    most = 1
+            else:
+                self._settle(piece)
+                del waiting[: len(piece)]
+
+    def _readable(self, rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], NewMessage]]:
+        """The rows with their messages; parks what is no message, or one that is too large for this application."""
+        readable = []
+        for row in rows:
+            try:
+                readable.append((row, checked(_message(row), self._app.max_body)))
+            except (ReliqError, ValueError, TypeError) as error:
+                self._park([(row, str(error))])
+        return readable
+
+    def _park_unless_it_may_fit(self, queue: str, row: Row[Any], message: NewMessage, refusal: QueueFull) -> None:
+        """Park a message that is larger than all of its queue may be; raises the refusal for any other."""
+        max_bytes = self._app.queue(queue).config().max_bytes
+        size = len(message.element(0))
+        if max_bytes is None or size <= max_bytes:
+            raise refusal
+        self._park([(row, f"the message has {size} bytes, its queue may have {max_bytes} (max_bytes)")])
+
+    def _settle(self, piece: Sequence[tuple[Row[Any], NewMessage]]) -> None:
+        """Take rows that were sent out of the outbox."""
+        reason = f"within {_REMEMBERED} a message with this id and another body was sent: this one was not"
+        _delete(self._engine, [row for row, message in piece if not message.conflict])
+        conflicts = [(row, reason) for row, message in piece if message.conflict]
+        self.sent += len(piece) - len(conflicts)
+        self._park(conflicts)
+
+    def _park(self, rows: Sequence[tuple[Row[Any], str]]) -> None:
+        """Move rows aside, one by one. A database that refuses (the table is missing) holds up no other row."""
+        for row, text in rows:
+            reason = cut(one_line(text), _REASON_LARGEST)
+            log.error("outbox: parks queue=%s id=%s: %s", row.queue, row.id, reason)
+            try:
+                _move_aside(self._engine, row, reason)
+                self.parked += 1
+            except SQLAlchemyError as error:
+                cause = f"queue {row.queue!r}: message {row.id} cannot be parked: {type(error).__name__}"
+                self._refused[row.queue] = ReliqError(f"{cause}; run create_tables")
+
+
+_FIELDS = ("id", "queue", "headers", "delay", "body")
+
+
+def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:
+    """How many of the first messages have at most so many bytes together; at least one."""
+    sizes = accumulate(len(message.body) for _, message in waiting)
+    return max(1, sum(1 for _ in takewhile(lambda size: size <= most, sizes)))
 
 
 def _message(row: Row[Any]) -> NewMessage:
@@ -168,3 +301,66 @@ def _message(row: Row[Any]) -> NewMessage:
 def _delete(engine: Engine, rows: Sequence[Row[Any]]) -> None:
     with engine.begin() as connection:
         connection.execute(delete(outbox).where(outbox.c.number.in_([row.number for row in rows])))
+
+
+def _move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
+    """Move a row from the outbox to the parked ones; nothing, where another relay has taken it out."""
+    with engine.begin() as connection:
+        if connection.execute(delete(outbox).where(outbox.c.number == row.number)).rowcount:
+            fields = {name: getattr(row, name) for name in _FIELDS}
+            connection.execute(parked.insert().values(**fields, reason=reason, at=_now_ms()))
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A row of the outbox that its queue did not take."""
+
+    id: str
+    queue: str
+    reason: str
+    parked_at: int  #: ms since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxCounts:
+    """How many rows of one queue wait to be sent, and how many are parked."""
+
+    waiting: int = 0
+    parked: int = 0
+
+
+def outbox_counts(connection: Connection) -> dict[str, OutboxCounts]:
+    """Count what waits and what is parked, by queue: for a metric, and an alert on `parked`."""
+
+    def count(table: Table) -> dict[str, int]:
+        rows = connection.execute(select(table.c.queue, func.count()).group_by(table.c.queue))
+        return {row[0]: row[1] for row in rows}
+
+    waiting, aside = count(outbox), count(parked)
+    return {queue: OutboxCounts(waiting.get(queue, 0), aside.get(queue, 0)) for queue in sorted({*waiting, *aside})}
+
+
+def list_parked(connection: Connection, queue: str | None = None, limit: int = 100) -> list[Parked]:
+    """Read the rows that were parked, oldest first; of all queues, or of one."""
+    wanted = select(parked.c.id, parked.c.queue, parked.c.reason, parked.c.at).order_by(parked.c.number).limit(limit)
+    if queue is not None:
+        wanted = wanted.where(parked.c.queue == queue)
+    return [Parked(*row) for row in connection.execute(wanted)]
+
+
+def retry_parked(connection: Connection, queue: str | None = None, ids: Sequence[str] | None = None) -> int:
+    """Put parked rows back, behind all that waits, once their cause is gone; how many.
+
+    Of all queues or of one, all rows or those with these ids. A row whose id waits in the outbox stays parked.
+    """
+    wanted = select(parked).order_by(parked.c.number).with_for_update(skip_locked=True)
+    if queue is not None:
+        wanted = wanted.where(parked.c.queue == queue)
+    if ids is not None:
+        wanted = wanted.where(parked.c.id.in_(ids))
+    back = 0
+    for row in connection.execute(wanted).all():
+        if _insert_new(connection, outbox, {name: getattr(row, name) for name in _FIELDS}):
+            connection.execute(delete(parked).where(parked.c.number == row.number))
+            back += 1
+    return back

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 import reliq
 from reliq.contrib import sql
 from reliq.embedded import _free_port
-from reliq.errors import OutcomeUnknown, QueueFull
+from reliq.errors import InvalidMessage, InvalidName, OutcomeUnknown, QueueFull
 from reliq.message import Message
 from tests.workers import ROOT, eventually, working
 
@@ -130,7 +130,170 @@ def test_a_full_queue_keeps_its_rows_and_holds_up_no_other(engine, app):
             sql.enqueue(connection, queue, "x")
     with pytest.raises(QueueFull):
         sql.relay_once(engine, app)
-    assert (count(engine, sql.outbox), app.queue("other").stats().ready) == (2, 1)
+    assert (count(engine, sql.outbox), app.queue("other").stats().ready) == (1, 1)
+
+
+def write_row(engine, queue="q", body=b"x", headers="{}", delay=0.0, id=None):
+    """A row that something else than `enqueue` wrote, or an `enqueue` with other limits."""
+    row = {"id": id or reliq.message.new_id(), "queue": queue, "headers": headers, "delay": delay, "body": body}
+    with engine.begin() as connection:
+        connection.execute(sql.outbox.insert().values(row))
+    return row["id"]
+
+
+def read(engine, what, *arguments, **options):
+    with engine.begin() as connection:
+        return what(connection, *arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("queue", "body", "options", "error"),
+    [
+        ("q", b"x" * (256 * 1024 + 1), {}, InvalidMessage),
+        ("q", b"xyz", {"max_body": 2}, InvalidMessage),
+        ("q", float("nan"), {}, InvalidMessage),
+        ("q", "x", {"headers": {"a": "b" * 20_000}}, InvalidMessage),
+        ("q", "x", {"delay": "1000d"}, InvalidMessage),
+        ("q", "x", {"id": "a b"}, InvalidName),
+        ("no queue", "x", {}, InvalidName),
+    ],
+)
+def test_what_send_would_refuse_is_refused_before_a_row_is_written(engine, queue, body, options, error):
+    with engine.begin() as connection, pytest.raises(error):
+        sql.enqueue(connection, queue, body, **options)
+    assert count(engine, sql.outbox) == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"body": b"x" * (256 * 1024 + 1)}, "the limit is 262144"),
+        ({"headers": "no JSON"}, "Expecting value"),
+        ({"headers": '{"a": 1}'}, "headers must map texts to texts"),
+        ({"delay": -1.0}, "delay is -1.0"),
+        ({"queue": "no queue"}, "queue name 'no queue'"),
+        ({"id": "a b"}, "message id 'a b'"),
+    ],
+)
+def test_a_row_that_its_queue_refuses_is_parked_with_the_reason_and_holds_up_none(engine, app, row, reason, caplog):
+    bad = write_row(engine, **row)
+    good = write_row(engine)
+    assert sql.relay_once(engine, app) == 1
+    (parked,) = read(engine, sql.list_parked)
+    assert (parked.id, parked.queue, reason in parked.reason) == (bad, row.get("queue", "q"), True)
+    assert f"id={bad}" in caplog.text
+    assert (count(engine, sql.outbox), app.queue("q").stats().ready) == (0, 1)
+    assert read(engine, sql.outbox_counts) == {parked.queue: sql.OutboxCounts(0, 1)}
+    with app.queue("q").consumer() as consumer:
+        assert [one.id for one in consumer.claim(10)] == [good]
+
+
+def test_parked_rows_are_tried_again_when_their_cause_is_gone(engine, app):
+    larger = reliq.Reliq(app.url, max_body=1_000_000)
+    for number in range(2):
+        write_row(engine, body=b"x" * 300_000, id=f"large-{number}")
+    write_row(engine, queue="no queue", id="nameless")
+    assert sql.relay_once(engine, app) == 0
+    assert read(engine, sql.retry_parked, queue="other") == 0
+    assert read(engine, sql.retry_parked, ids=["large-0"]) == 1
+    assert read(engine, sql.retry_parked, queue="q") == 1
+    assert sql.relay_once(engine, larger) == 2
+    larger.close()
+    assert [parked.id for parked in read(engine, sql.list_parked)] == ["nameless"]
+    assert read(engine, sql.list_parked, queue="q") == []
+
+
+def test_a_parked_row_waits_for_the_one_with_its_id_that_is_in_the_outbox(engine, app):
+    write_row(engine, body=b"x" * 300_000, id="twice")
+    assert sql.relay_once(engine, app) == 0
+    write_row(engine, id="twice")
+    assert read(engine, sql.retry_parked) == 0
+    assert read(engine, sql.outbox_counts) == {"q": sql.OutboxCounts(1, 1)}
+
+
+def test_a_second_body_under_one_id_is_parked_and_not_taken_for_sent(engine, app):
+    write_row(engine, body=b"first", id="a")
+    assert sql.relay_once(engine, app) == 1
+    write_row(engine, body=b"second", id="a")
+    assert sql.relay_once(engine, app) == 0
+    (parked,) = read(engine, sql.list_parked)
+    assert "another body" in parked.reason
+
+
+def test_a_backlog_beyond_max_length_enters_piece_by_piece_and_in_order(engine, app):
+    queue = app.queue("q")
+    queue.configure(max_length=10)
+    with engine.begin() as connection:
+        ids = [sql.enqueue(connection, "q", number) for number in range(25)]
+    received = []
+    with queue.consumer() as consumer:
+        for fitted in (10, 10, 5):
+            sent = count(engine, sql.outbox)
+            if fitted == 10:
+                with pytest.raises(QueueFull):
+                    sql.relay_once(engine, app)
+            else:
+                sql.relay_once(engine, app)
+            assert sent - count(engine, sql.outbox) == fitted
+            received += [one.id for one in consumer.claim(100)]
+    assert received == ids
+
+
+def test_a_backlog_beyond_max_bytes_enters_piece_by_piece(engine, app):
+    queue = app.queue("q")
+    queue.configure(max_bytes=1024 * 1024)
+    with engine.begin() as connection:
+        for _ in range(10):
+            sql.enqueue(connection, "q", b"x" * 200_000)
+    with pytest.raises(QueueFull):
+        sql.relay_once(engine, app)
+    assert queue.stats().ready == 5
+    assert count(engine, sql.outbox) == 5
+
+
+def test_a_message_larger_than_its_queue_may_ever_be_is_parked(engine, app):
+    larger = reliq.Reliq(app.url, max_body=4 * 1024 * 1024)
+    larger.queue("q").configure(max_bytes=1024 * 1024)
+    write_row(engine, body=b"x" * 2 * 1024 * 1024)
+    write_row(engine)
+    assert sql.relay_once(engine, larger) == 1
+    larger.close()
+    (parked,) = read(engine, sql.list_parked)
+    assert "max_bytes" in parked.reason
+
+
+def test_a_full_queue_with_more_rows_than_a_call_takes_does_not_hold_up_the_others(engine, app):
+    app.queue("full").configure(max_length=1)
+    for queue in ["full"] * 30 + ["other"] * 5:
+        write_row(engine, queue=queue)
+    with pytest.raises(QueueFull, match="'full'"):
+        sql.relay_once(engine, app, limit=10)
+    assert read(engine, sql.outbox_counts) == {"full": sql.OutboxCounts(29, 0)}
+    assert app.queue("other").stats().ready == 5
+
+
+def test_bodies_that_are_too_large_for_one_call_go_in_several(engine, app, monkeypatch):
+    monkeypatch.setattr(sql, "_PIECE_BYTES", 250)
+    for _ in range(5):
+        write_row(engine, body=b"x" * 100)
+    sent = []
+    send_many = app.queue("q").send_many
+    monkeypatch.setattr(app.queue("q"), "send_many", lambda messages: sent.append(len(messages)) or send_many(messages))
+    assert sql.relay_once(engine, app) == 5
+    assert sent == [2, 2, 1]
+
+
+def test_without_the_table_of_parked_rows_a_bad_row_still_holds_up_none(engine, app):
+    """The application was upgraded, its database not yet."""
+    sql.parked.drop(engine)
+    write_row(engine, headers="no JSON")
+    write_row(engine)
+    with pytest.raises(reliq.ReliqError, match="create_tables"):
+        sql.relay_once(engine, app)
+    assert (count(engine, sql.outbox), app.queue("q").stats().ready) == (1, 1)
+    sql.create_tables(engine)
+    assert sql.relay_once(engine, app) == 0
+    assert read(engine, sql.outbox_counts) == {"q": sql.OutboxCounts(0, 1)}
 
 
 def test_an_unknown_outcome_keeps_its_rows(engine, app, monkeypatch):
