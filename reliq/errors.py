@@ -63,6 +63,10 @@ class RedisUnsuitable(RedisUnavailable):
     """Redis answers, but must not hold a queue: a replica, too old, evicting keys, or refusing our credentials."""
 
 
+class ForeignKey(RedisUnsuitable):
+    """A key of a queue is of another type: another application uses it. Nothing was changed."""
+
+
 class OutcomeUnknown(ReliqError):
     """The call was sent and no answer came: it may have been carried out, or not.
 

@@ -101,6 +101,14 @@ class QueueKeys(JobKeys):
             *self.places, self.delayed, self.dead, self.index, self.consumers, self.producers, self.jobs, self.epochs,
         )  # fmt: skip
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The type of each key that a reclaim writes to, as the command TYPE names it."""
+        lists = (self.messages, self.high, self.low, self.next_round)
+        zsets = (self.dead, self.waiting, self.rounds)
+        hashes = (self.counters, self.config, self.index, self.active, self.cycle)
+        return {**dict.fromkeys(lists, "list"), **dict.fromkeys(zsets, "zset"), **dict.fromkeys(hashes, "hash")}
+
     def processing(self, consumer: str) -> str:
         """List: what one consumer holds; newest at the head, oldest at the tail."""
         return f"{self._prefix}processing:{consumer}"

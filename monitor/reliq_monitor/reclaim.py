@@ -5,6 +5,7 @@ neither the list nor the lease has moved since they were read. Each goes back as
 compensation, for servers and proxies that do not honour WATCH, can remove nobody else's copy.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reliq import ops, settings
@@ -35,11 +36,12 @@ def reclaim(keys: QueueKeys, consumer: str, max_deliveries: int, known_dead: boo
     """
     processing, lease = keys.processing(consumer), keys.lease(consumer)
     yield Watch((processing, lease))
-    deadline, now, elements, length = yield [
+    deadline, now, elements, length, *kinds = yield [
         ops.command("GET", lease),
         ops.server_time(),
         ops.command("LRANGE", processing, -BATCH, -1),
         ops.command("LLEN", processing),
+        *map(ops.type_of, keys.kinds),
     ]
     if not known_dead and deadline is not None and int(deadline) > now:
         yield Transaction(())
@@ -48,6 +50,7 @@ def reclaim(keys: QueueKeys, consumer: str, max_deliveries: int, known_dead: boo
         yield Transaction(())
         return Reclaimed(emptied=True)
     returns = judge(keys.queue, elements, max_deliveries, alone=length == 1)
+    _check_types(keys, kinds, returns)
     try:
         replies = yield Transaction(_transaction(keys, consumer, returns, now))
     except QueueFull:
@@ -91,6 +94,14 @@ def judge(queue: str, elements: list[bytes], max_deliveries: int, alone: bool) -
             again = message.again(redelivered=True, deliveries=deliveries)
             returns.append(Return(element, "reclaimed", message.id, again))
     return returns
+
+
+def _check_types(keys: QueueKeys, kinds: Sequence[str], returns: list[Return]) -> None:
+    """Raise ForeignKey where a push of the transaction would fail: its removals would still be carried out."""
+    dying = any(one.counter != "reclaimed" for one in returns)
+    for (key, expected), kind in zip(keys.kinds.items(), kinds, strict=True):
+        if dying or key in (keys.messages, keys.counters):
+            ops.check_type(key, kind, expected)
 
 
 def _transaction(keys: QueueKeys, consumer: str, returns: list[Return], now: int) -> tuple[Op[int], ...]:

@@ -19,7 +19,7 @@ from reliq.ops.base import (
 )
 from reliq.ops.consuming import Claimed, Move, block, claim, end, forget, heartbeat, read_back, register, settle
 from reliq.ops.looking import due, existing
-from reliq.ops.monitoring import Return, advance_within, promote, reclaim_when_full
+from reliq.ops.monitoring import Return, advance_within, check_type, promote, reclaim_when_full, type_of
 from reliq.ops.operating import Counts, Revival, cancel, discard, purge, redrive, stats
 from reliq.ops.plain import allow, command, members, one, queue_names, read_hash, server_setting, server_time
 from reliq.ops.preparing import Accepted, Decided, Decision, ask, decide, prepare, question
@@ -85,6 +85,7 @@ __all__ = [
     "bind",
     "block",
     "cancel",
+    "check_type",
     "claim",
     "command",
     "commit",
@@ -126,4 +127,5 @@ __all__ = [
     "stage_enlist",
     "stage_open",
     "stats",
+    "type_of",
 ]

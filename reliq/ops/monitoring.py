@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from reliq.errors import ForeignKey
 from reliq.keys import QueueKeys
-from reliq.ops.base import Argument, Op, script_named, scripted
+from reliq.ops.base import Argument, Op, as_text, script_named, scripted
 
 
 def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
@@ -30,6 +31,20 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
     for one in returns:
         arguments += (one.element, one.counter, one.id, one.again)
     return scripted("reclaim", names, arguments)
+
+
+def type_of(key: str) -> Op[str]:
+    """The type of a key, "none" where it does not exist."""
+    return Op(("TYPE", key), as_text)
+
+
+def check_type(key: str, kind: str, expected: str) -> None:
+    """Raise ForeignKey where a key exists and has another type."""
+    if kind not in ("none", expected):
+        raise ForeignKey(
+            f"Redis key {key!r} is a {kind}, reliq needs a {expected} there: another application shares the prefix "
+            "reliq:. Rename or delete that key; nothing was changed"
+        )
 
 
 def advance_within(keys: QueueKeys, element: bytes) -> Op[int]:

@@ -3,6 +3,8 @@
 import pytest
 
 from reliq import ops
+from reliq.errors import ForeignKey, RedisUnsuitable
+from reliq.message import Extra, group_of
 from reliq.ops import Transaction
 from reliq.store import Store
 from reliq_monitor.reclaim import judge, reclaim, take_back
@@ -175,6 +177,43 @@ def test_bytes_that_are_no_element_go_to_the_dead_letters_raw(world):
 
     (raw,) = world.redis.zrange(KEYS.dead, 0, -1)
     assert Message.decode("q", raw).body == b"\xc1 no element"
+
+
+PLACES = ["high", "low", "waiting", "active", "cycle", "next_round", "rounds", "config"]
+
+
+def everything(world):
+    return {key: world.redis.dump(key) for key in world.redis.keys("*")}
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("name", ["messages", "counters", "dead", "index", *PLACES])
+def test_a_key_of_a_foreign_type_that_it_would_write_to_changes_nothing(world, name, full):
+    """Redis goes on with a MULTI after a push that failed: the removal in front of it would lose the message."""
+    extra = Extra(key="k", group=group_of("k"))
+    dying = element("b", deliveries=4, redelivered=True, extra=extra)
+    world.given(leases=OVER)
+    world.redis.rpush(KEYS.processing("w"), element("a"), dying)
+    world.redis.set(getattr(KEYS, name), "of another application")
+    if full:
+        world.fill()
+    before = everything(world)
+    with pytest.raises(RedisUnsuitable):
+        world.store.run(reclaim(KEYS, "w", 5))
+    assert everything(world) == before
+
+
+def test_the_error_names_the_key_its_type_and_what_to_do(world):
+    world.given(processing={"w": "a"}, leases=OVER)
+    world.redis.set(KEYS.messages, "of another application")
+    with pytest.raises(ForeignKey, match=r"'reliq:\{q\}:messages' is a string, reliq needs a list.*Rename or delete"):
+        world.store.run(reclaim(KEYS, "w", 5))
+
+
+def test_a_foreign_key_that_it_does_not_touch_holds_nothing_up(world):
+    world.given(processing={"w": "a"}, leases=OVER)
+    world.redis.set(KEYS.active, "of another application")
+    assert world.store.run(reclaim(KEYS, "w", 5)).returned == 1
 
 
 @pytest.mark.parametrize(
