@@ -10,6 +10,8 @@ local now = now_ms()
 local due, every = redis.call('ZSCORE', prepared, id), redis.call('HGET', half, 'every')
 redis.call('ZCARD', questions) -- wrong types are refused here, before the first write
 redis.call('ZCARD', dead)
+redis.call('HLEN', index)
+redis.call('HLEN', counters)
 if not due or tonumber(due) > now then return 'no' end
 redis.call('ZREM', prepared, id) -- a removal first: then it passes when memory is full
 if not every then return 'no' end -- Redis has lost it: the audit says so

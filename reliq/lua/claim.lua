@@ -8,6 +8,8 @@
 -- uses: now, element, rounds, renew, place, take
 local q, processing, lease, consumers = places(1), KEYS[11], KEYS[12], KEYS[13]
 local now = now_ms()
+redis.call('LLEN', processing) -- wrong types are refused here, before the first write
+redis.call('STRLEN', lease)
 if not renew(lease, now + ARGV[1]) then
   if redis.call('LLEN', processing) > 0 then redis.call('SADD', consumers, ARGV[3]) end
   return {'lost', now}

@@ -27,6 +27,8 @@ for _ = 1, count do -- what does not decode, and wrong types, are refused here, 
 end
 redis.call('LLEN', messages)
 redis.call('ZCARD', delayed)
+redis.call('HLEN', counters)
+redis.call('HLEN', index)
 redis.call('LTRIM', staged, 1, -1)
 for _, item in ipairs(later) do file(delayed, index, item[1], id_of(item[2]), item[2]) end
 if #ready > 0 then redis.call('LPUSH', messages, unpack(ready)) end

@@ -6,6 +6,8 @@
 -- Returns 1 or 0 a member: whether it was in the cycle
 -- uses: now, element, index, rounds, place
 local q, delayed, index = places(1), KEYS[11], KEYS[12]
+redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
+redis.call('HLEN', index)
 local answer, cancelled = {}, 0
 for at, group in ipairs(ARGV) do
   local entry = redis.call('HGET', q.cycle, group)

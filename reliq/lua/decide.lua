@@ -23,8 +23,9 @@ if decision == 'committed' and key then
   if not dedup then return {'key', key} end
   value = redis.call('GET', dedup)
 end
-redis.call('LLEN', q.messages) -- wrong types are refused here, before the first write
-redis.call('ZCARD', delayed)
+redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
+redis.call('HLEN', index)
+redis.call('HLEN', producers)
 redis.call('ZCARD', prepared)
 redis.call('ZCARD', questions)
 decided(prepared, questions, half, id, decision, remembered)

@@ -3,6 +3,8 @@
 -- KEYS  1 dead  2 counters  3 index
 -- ARGV  1 counter (purged_dead | trimmed), then for each letter: element, id
 -- Returns the number removed
+redis.call('HLEN', KEYS[2]) -- wrong types are refused here, before the first write
+redis.call('HLEN', KEYS[3])
 local removed = 0
 for at = 2, #ARGV, 2 do
   if redis.call('ZREM', KEYS[1], ARGV[at]) == 1 then

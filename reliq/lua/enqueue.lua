@@ -39,6 +39,7 @@ for at = first_option, #ARGV, 5 do
 end
 if repeated then return {'repeated', now, unpack(answer)} end
 
+redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local length, most, unit = refused(q, delayed, plain + #fresh, function()
   local size = 0
   for at = 4, first_option - 1 do size = size + #ARGV[at] end

@@ -4,6 +4,7 @@
 -- ARGV  1 consumer  2 '1' = the consumer itself is leaving, '0' = only if its lease is over
 -- Returns 1, or 0 when it still holds messages or lives
 -- uses: now
+redis.call('SCARD', KEYS[1]) -- a wrong type is refused here, before the first write
 if redis.call('LLEN', KEYS[2]) > 0 then return 0 end
 local deadline = redis.call('GET', KEYS[3])
 if ARGV[2] == '0' and deadline and tonumber(deadline) > now_ms() then return 0 end

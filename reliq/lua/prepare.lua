@@ -12,7 +12,7 @@ local q, delayed, producers, prepared, half = places(1), unpack(KEYS, 11, 14)
 local producer, sequence, id = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local now = now_ms()
 if carried_out(producers, producer, sequence) then return {'ok', now} end
-if redis.call('EXISTS', half) == 1 then return {'taken', now} end
+if redis.call('HLEN', half) > 0 then return {'taken', now} end
 local size = function() return #ARGV[7] end
 local length, most, unit = refused(q, delayed, 1 + redis.call('ZCARD', prepared), size)
 if length then return {'full', now, length, most, unit} end

@@ -6,7 +6,7 @@
 -- uses: now, element, rounds, place
 local q, delayed, index = places(1), KEYS[11], KEYS[12]
 local now = now_ms()
-redis.call('LLEN', q.messages) -- a wrong type is refused here, before the first write
+redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. string.format('%.0f', now + 1), 'LIMIT', 0, ARGV[1])
 if #due > 0 then
   local ids, plain = {}, {}

@@ -14,6 +14,7 @@ if carried_out(producers, producer, sequence) then return {'repeated', now} end
 local takers, passed = {}, {}
 for at = 2, #KEYS, QUEUE do
   local q, delayed, index = places(at), KEYS[at + 10], KEYS[at + 11]
+  redis.call('HLEN', index) -- a wrong type is refused here, before the first write
   local length, most, unit = refused(q, delayed, 1, function() return #element end)
   if not length then
     takers[#takers + 1] = {q, delayed, index}

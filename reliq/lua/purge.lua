@@ -5,6 +5,8 @@
 -- Returns the number removed; 0 = nothing is left
 -- uses: now, element, rounds, place
 local q, delayed, index = places(1), KEYS[11], KEYS[12]
+redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
+redis.call('HLEN', index)
 local left, removed = tonumber(ARGV[1]), 0
 
 local waiting = redis.call('ZPOPMIN', q.waiting, left) -- first: nothing is to come after those that hold a key

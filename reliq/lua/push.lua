@@ -9,6 +9,7 @@ local messages, counters, config, producers = unpack(KEYS)
 local limits = redis.call('HMGET', config, 'max_length', 'max_bytes')
 if limits[1] or limits[2] then return 0 end
 if carried_out(producers, ARGV[1], tonumber(ARGV[2])) then return 1 end
+redis.call('HLEN', counters) -- a wrong type is refused here, before the first write
 for from = 4, #ARGV, 1000 do -- the first write: it refuses what is no list
   redis.call('LPUSH', messages, unpack(ARGV, from, math.min(from + 999, #ARGV)))
 end

@@ -8,8 +8,6 @@
 local q, processing, lease, dead, index = places(1), unpack(KEYS, 11, 14)
 if (redis.call('GET', lease) or '') ~= ARGV[1] then return -1 end
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
-redis.call('LLEN', q.messages)
-redis.call('HLEN', q.counters)
 redis.call('ZCARD', dead)
 redis.call('HLEN', index)
 local now, taken = now_ms(), 0

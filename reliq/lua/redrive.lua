@@ -5,7 +5,7 @@
 -- Returns one number a letter: 1 = redriven, 0 = it was gone, or its member is in the cycle again without it
 -- uses: now, element, rounds, place
 local q, dead, index = places(1), KEYS[11], KEYS[12]
-redis.call('LLEN', q.messages) -- a wrong type is refused here, before the first write
+redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0
 for at = 1, #ARGV, 4 do
   local element, id, member, again = unpack(ARGV, at, at + 3)

@@ -10,19 +10,23 @@
 --         d = done, a = already (lease alive, not there: settled before), l = lost (lease gone); then what was claimed
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be drained.
 -- uses: now, element, index, rounds, renew, place, take
-local q, processing, lease, delayed, dead, index = places(1), unpack(KEYS, 11, 15)
+local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 11, 15)
 local limit, acks, moved = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local first_other = 5 + acks
 local now = now_ms()
 
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
+redis.call('STRLEN', lease)
+check_exits(q)
+if limit > 0 then redis.call('LLEN', q.messages) end
 if first_other <= #ARGV then
   redis.call('LLEN', q.messages)
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', dead)
+  redis.call('HLEN', index)
+  for at = 16, #KEYS do redis.call('STRLEN', KEYS[at]) end
 end
 
-local keyed = redis.call('EXISTS', q.active) == 1 -- else no message has a key, and none is asked for it
 local alive = ARGV[1] == '0' and redis.call('EXISTS', lease) == 1 or renew(lease, now + ARGV[1])
 local codes = {}
 
@@ -36,7 +40,7 @@ local acked = 0
 for at = 5, first_other - 1 do
   if removed(ARGV[at]) then
     acked = acked + 1
-    if keyed then gone(q, ARGV[at]) end
+    if q.keyed then gone(q, ARGV[at]) end
   end
 end
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
@@ -63,14 +67,14 @@ for at = first_other, #ARGV, 6 do
     elseif destination == 'tail' then
       redis.call('RPUSH', q.messages, again)
     elseif destination == 'delayed' then
-      if keyed and is_member(q, element) then leave_round(q, group_of(element)) end
+      if q.keyed and is_member(q, element) then leave_round(q, group_of(element)) end
       file(delayed, index, now + delay, id, again)
     else -- dead, gone, done
       if destination == 'dead' then
         file(dead, index, now, id, again)
         redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
       end
-      if keyed then gone(q, element) end
+      if q.keyed then gone(q, element) end
     end
     redis.call('HINCRBY', q.counters, counter, 1)
   end

@@ -6,7 +6,9 @@
 -- Whoever calls this for a committed job has rolled all of it forward: its approved parts are empty.
 local job, jobs, parts = KEYS[1], KEYS[2], KEYS[3]
 local state, run, remember = unpack(redis.call('HMGET', job, 'state', 'run', 'remember'))
-redis.call('ZCARD', jobs) -- a wrong type is refused here, before the first write
+redis.call('ZCARD', jobs) -- wrong types are refused here, before the first write
+redis.call('SCARD', parts)
+for at = 4, #KEYS do redis.call('LLEN', KEYS[at]) end
 if state == 'open' or (run or '') ~= ARGV[2] then return -1 end
 for at = 4, #KEYS do redis.call('UNLINK', KEYS[at]) end
 for at = 4, #ARGV do redis.call('SREM', parts, ARGV[at]) end

@@ -1,12 +1,34 @@
 -- Where a message goes, by its priority, its key, and whether it goes round. Needs `element` and `rounds` in front.
 
--- A queue's keys by name; they follow each other in KEYS, the first one at `at`.
-local function places(at)
+-- Refuse what a message that leaves may touch and that is of a foreign type, before the first write. Most queues have
+-- neither keys nor priorities: one EXISTS then stands for eight reads. `q.keyed`: a message holds a key; else no message
+-- has to be asked for its key.
+local function check_exits(q)
+  redis.call('HLEN', q.counters)
+  redis.call('HLEN', q.config)
+  q.keyed = false
+  if redis.call('EXISTS', q.high, q.low, q.next_round, q.waiting, q.rounds, q.active, q.cycle) == 0 then return end
+  for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do redis.call('LLEN', list) end
+  for _, zset in ipairs({q.waiting, q.rounds}) do redis.call('ZCARD', zset) end
+  redis.call('HLEN', q.cycle)
+  q.keyed = redis.call('HLEN', q.active) > 0
+end
+
+-- A queue's keys by name, unchecked; they follow each other in KEYS, the first one at `at`.
+local function named_places(at)
   return {
     messages = KEYS[at], high = KEYS[at + 1], low = KEYS[at + 2], waiting = KEYS[at + 3], active = KEYS[at + 4],
     cycle = KEYS[at + 5], next_round = KEYS[at + 6], rounds = KEYS[at + 7], counters = KEYS[at + 8],
     config = KEYS[at + 9],
   }
+end
+
+-- The same, each of the right type.
+local function places(at)
+  local q = named_places(at)
+  redis.call('LLEN', q.messages)
+  check_exits(q)
+  return q
 end
 
 -- Ready now. Where `messages` is empty everything goes there, whatever its priority: idle consumers wait on that list,

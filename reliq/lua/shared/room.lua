@@ -2,7 +2,7 @@
 -- have, and of what. Bytes are those of Redis, by MEMORY USAGE: exact while a list or zset has at most 100 blocks, else
 -- estimated from the latest 100. A counter would be exact for longer, but nobody could keep it: BLMOVE moves messages too.
 local function refused(q, delayed, more, bytes)
-  local length = redis.call('LLEN', q.messages) + redis.call('ZCARD', delayed) -- refuses wrong types before any write
+  local length = redis.call('LLEN', q.messages) + redis.call('ZCARD', delayed)
   local limits = redis.call('HMGET', q.config, 'max_length', 'max_bytes')
   local most, most_bytes = tonumber(limits[1]), tonumber(limits[2])
   if most then

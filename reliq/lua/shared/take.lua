@@ -32,7 +32,6 @@ local function take(q, processing, limit, policy)
   local prioritised, cyclic = policy[2], policy[3]
   local taken = {}
   if limit > 0 then
-    redis.call('LLEN', processing) -- a wrong type is refused here, before the first write
     if cyclic then open_round(q) end
     taken = prioritised and pop_by_priority(q, limit) or redis.call('RPOP', q.messages, limit) or {}
   end

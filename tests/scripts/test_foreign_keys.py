@@ -1,0 +1,149 @@
+"""A key of a foreign type: every script refuses it before it has written anything."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import reliq
+from reliq import ops
+from reliq.chunks import chunks_of
+from reliq.errors import RedisUnsuitable
+from reliq.keys import QueueKeys
+from reliq.message import group_of
+from reliq.ops import Entry, Member, Move, Return, Revival, Staged
+from reliq.store import Store
+from tests.state import HOUR, KEYS, World, element, elements, keyed
+
+DAY = 86_400.0
+OTHER = QueueKeys("other")
+PART, NEXT_PART = Staged(KEYS, "p"), Staged(KEYS, "n")
+ENTRY = Entry("n", keyed("n", "k"), 0.0, "dedup", 60.0, "digest")
+
+
+def settle() -> ops.Op:
+    moves = [
+        Move(keyed("a", "k"), "delayed", "retried", "a", keyed("a2", "k"), 60.0),
+        Move(element("b"), "done", "acked", "b", delay=60.0, mark=KEYS.done("b")),
+    ]
+    return ops.settle(KEYS, "w", 15.0, elements("c"), moves, limit=2)
+
+
+def reclaim() -> ops.Op:
+    return ops.reclaim_when_full(KEYS, "gone", "", [Return(keyed("y", "l"), "dead:decode", "y", element("y2"))])
+
+
+def stage() -> ops.Transaction:
+    return ops.stage(KEYS, "open", "r", DAY, NEXT_PART, 0, [b"chunk"])
+
+
+#: One call of each script, which uses every key that it is given.
+CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
+    "advance": lambda: ops.advance_within(KEYS, keyed("a", "k")),
+    "allow": lambda: ops.allow("key", 10.0, 1),
+    "announce": lambda: ops.announce("new"),
+    "ask": lambda: ops.ask(KEYS, "p", element("p2"), 60.0),
+    "bind": lambda: ops.bind("bind", ["q order.created"]),
+    "cancel": lambda: ops.cancel(KEYS, "d"),
+    "claim": lambda: ops.claim(KEYS, "w", 15.0, 3),
+    "commit": lambda: ops.commit(KEYS, "open", "r", b"manifest", 1, 60.0, "stream", 1),
+    "commit_roll": lambda: ops.commit_roll("j", PART),
+    "cycle_add": lambda: ops.cycle_add(KEYS, [Member("bob", group_of("bob"), "n", keyed("n", "bob", cycle=True))]),
+    "cycle_remove": lambda: ops.cycle_remove(KEYS, [group_of("ann")]),
+    "decide": lambda: ops.decide(KEYS, "p", "committed", 60.0, "producer", 1, KEYS.dedup("dedup")),
+    "discard": lambda: ops.discard(KEYS, [(element("x"), "x")], "purged_dead"),
+    "due": lambda: ops.due([KEYS], 60.0),
+    "enqueue": lambda: ops.enqueue(KEYS, elements("m"), [ENTRY], "producer", 1),
+    "forget": lambda: ops.forget(KEYS, "idle", leaving=True),
+    "heartbeat": lambda: ops.heartbeat(KEYS, "w", 15.0),
+    "prepare": lambda: ops.prepare(KEYS, ENTRY, 60.0, 3, "producer", 1),
+    "promote": lambda: ops.promote(KEYS, 10),
+    "publish": lambda: ops.publish([KEYS, OTHER], "n", keyed("n", "k"), 0.0, "producer", 1),
+    "purge": lambda: ops.purge(KEYS, 100),
+    "push": lambda: ops.push(KEYS, elements("n"), "producer", 1, 0),
+    "reclaim": reclaim,
+    "redrive": lambda: ops.redrive(KEYS, [Revival(element("x"), "x", element("x2"))]),
+    "register": lambda: ops.register(KEYS, "new", 15.0),
+    "settle": settle,
+    "stage": stage,
+    "stage_abort": lambda: ops.stage_abort(KEYS, "open", "r"),
+    "stage_apart": lambda: ops.stage_apart("open", NEXT_PART, 0, [b"chunk"], 60.0),
+    "stage_clear": lambda: ops.stage_clear(KEYS, "done", "r", 60.0, [PART]),
+    "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
+    "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
+    "stats": lambda: ops.stats(KEYS, ["w"]),
+}
+
+#: Keys that the call above leaves alone, so that it may pass: what is foreign there stays as it is.
+UNTOUCHED = {("claim", KEYS.consumers)}
+
+
+def keys_of(call: ops.Op | ops.Transaction) -> tuple[str, ...]:
+    script = call.ops[-1] if isinstance(call, ops.Transaction) else call
+    return script.command[3 : 3 + script.command[2]]
+
+
+CASES = [(name, key) for name, call in CALLS.items() for key in keys_of(call())]
+
+
+def test_every_script_is_called():
+    scripts = {path.stem for path in (Path(reliq.__file__).parent / "lua").glob("*.lua")}
+    assert set(CALLS) == scripts - {"existing"}  # EXISTS takes any type, and nothing is changed
+
+
+def a_queue_with_everything(world: World) -> None:
+    """Every key of the queue exists, and every message that a call names is where the call expects it."""
+    entries = [Entry(name, keyed(name, "k"), 0.0, None, 0.0) for name in ("a", "e")]  # e waits for a
+    world.run(ops.enqueue(KEYS, elements("b", "c"), entries))
+    world.given(leases={"w": HOUR}, delayed={"d": -1000}, dead={"x": 0})
+    world.run(ops.claim(KEYS, "w", 15.0, 3))
+    prior = [Entry(name, keyed(name, name, priority="high"), 0.0, None, 0.0) for name in ("f", "g")]
+    world.run(ops.enqueue(KEYS, elements("h"), prior))
+    world.redis.lpush(KEYS.low, element("l"))
+    world.run(ops.cycle_add(KEYS, [Member("ann", group_of("ann"), "i", keyed("i", "ann", cycle=True))]))
+    world.redis.lpush(KEYS.next_round, element("r"))
+    world.run(ops.prepare(KEYS, Entry("p", keyed("p", "k"), 0.0, "dedup", 60.0, "digest"), 60.0, 3, "z", 1))
+    world.redis.zadd(KEYS.prepared, {"p": 1})
+    (chunk,) = chunks_of(elements("s"))
+    for job in ("open", "done"):
+        world.run(ops.stage_open(KEYS, job, "r", DAY))
+    world.run(ops.stage(KEYS, "j", "r", DAY, PART, 0, [chunk.head + chunk.frames]))
+    world.run(ops.stage_abort(KEYS, "done", "r"))
+    world.redis.sadd(KEYS.consumers, "gone")  # without a lease
+    world.redis.lpush(KEYS.processing("gone"), keyed("y", "l"))
+
+
+def everything(world: World) -> dict[bytes, bytes]:
+    return {key: world.redis.dump(key) for key in world.redis.keys("*")}
+
+
+@pytest.fixture
+def full(world: World) -> World:
+    a_queue_with_everything(world)
+    return world
+
+
+@pytest.mark.parametrize(("name", "key"), CASES)
+def test_a_key_of_a_foreign_type_is_refused_before_the_first_write(full, name, key):
+    full.redis.delete(key)
+    full.redis.xadd(key, {"a": "stream"})
+    before = everything(full)
+    if (name, key) in UNTOUCHED:
+        run(full.store, CALLS[name]())
+        assert everything(full)[key.encode()] == before[key.encode()]
+        return
+    with pytest.raises(RedisUnsuitable, match="another type"):
+        run(full.store, CALLS[name]())
+    assert everything(full) == before
+
+
+def run(store: Store, call: ops.Op | ops.Transaction) -> None:
+    def steps() -> ops.Steps[None]:
+        yield call
+
+    store.run(steps())
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_without_a_foreign_key_the_same_calls_pass(full, name):
+    run(full.store, CALLS[name]())
