@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from reliq import settings
+from reliq import forks, settings
 from reliq.cluster import ANY, Node, Part, Slots, merged, split
 from reliq.errors import RedisUnavailable, ReliqError
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
@@ -31,6 +31,8 @@ from reliq.wire import (
 T = TypeVar("T")
 AioCall = Callable[[Request, "AioLink", float | None], Awaitable[Any]]
 
+_of_parents: list[Any] = []  # connections that closing, or being collected, would take from the parent's selector
+
 
 class AioLink:
     """One asyncio connection; the same contract as Link."""
@@ -39,6 +41,7 @@ class AioLink:
         self._store: Any = store
         self._name = name
         self._connection: Any = None
+        self._mark = forks.mark()
         self.watching = False
         self.lives = 0
 
@@ -84,6 +87,7 @@ class AioLink:
             return error
 
     async def _connected(self) -> Any:
+        self._leave_to_parent()
         if self._connection is None:
             connection = self._store.new_connection()
             try:
@@ -99,7 +103,16 @@ class AioLink:
                 await self._exchange([("CLIENT", "SETNAME", self._name)])
         return self._connection
 
+    def _leave_to_parent(self) -> None:
+        """In a forked child: let go of the parent's connection without a word to its event loop, which both share."""
+        mark = forks.mark()
+        if self._mark != mark:
+            if self._connection is not None:
+                _of_parents.append(self._connection)
+            self._connection, self._mark, self.watching = None, mark, False
+
     async def close(self) -> None:
+        self._leave_to_parent()
         self.watching = False
         if self._connection is not None:
             connection, self._connection = self._connection, None
@@ -175,7 +188,6 @@ class AioStore(Server):
         self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
     ) -> None:
         super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
-        self._checking = asyncio.Lock()
         self._idle: deque[AioLink] = deque()
 
     async def run(self, steps: Steps[T], link: AioLink | None = None, timeout: float | None = None) -> T:
@@ -196,11 +208,9 @@ class AioStore(Server):
 
     async def _check(self, link: AioLink, timeout: float | None) -> None:
         """Refuse a server that must not hold a queue, before anybody's first call."""
-        async with self._checking:
-            if not self._checked:
-                check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
-                await self._drive(check, link, timeout, self._send)
-                self._checked = True
+        check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
+        await self._drive(check, link, timeout, self._send)
+        self._checked = True
 
     async def _send(self, request: Request, link: AioLink, timeout: float | None) -> Any:
         try:

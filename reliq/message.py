@@ -6,7 +6,6 @@ nonce, so that no two copies of a message are ever equal bytes and an LREM remov
 
 import hashlib
 import json
-import os
 import random
 import re
 import time
@@ -15,7 +14,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from reliq import settings
+from reliq import forks, settings
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 
 Body = bytes | bytearray | memoryview | str | dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
@@ -70,18 +69,21 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
 
 # Our own generator: a user who seeds `random` must not get the ids of another process, nor a forked child its parent's.
+# `forks.mark()` in front of each use sees to the child.
 _random = random.Random()
-os.register_at_fork(after_in_child=_random.seed)
+forks.in_every_child(_random.seed)
 
 
 def new_id() -> str:
     """A UUIDv7 (RFC 9562) with 72 random bits: sortable by the millisecond it was made in."""
+    forks.mark()
     now, bits = f"{time.time_ns() // 1_000_000:012x}", f"{_random.getrandbits(72):018x}"
     return f"{now[:8]}-{now[8:]}-7{bits[:3]}-8{bits[3:6]}-{bits[6:]}"
 
 
 def new_ids(count: int) -> list[str]:
     """So many of them, in a third of the time."""
+    forks.mark()
     now, bits = f"{time.time_ns() // 1_000_000:012x}", _random.randbytes(9 * count).hex()
     head = f"{now[:8]}-{now[8:]}-7"
     return [
@@ -92,6 +94,7 @@ def new_ids(count: int) -> list[str]:
 
 def new_nonce() -> int:
     """64 random bits that make one push of a message unlike every other."""
+    forks.mark()
     return _random.getrandbits(64)
 
 
@@ -238,7 +241,8 @@ def wrapped(raw: bytes) -> tuple[str, bytes]:
 
 
 def _first_element(identity: str, now: int, headers: dict[str, str], body: bytes, extra: Extra | None) -> bytes:
-    return _encode((1, identity, new_nonce(), 0, 0, False, now, headers, body, extra))  # an Envelope, only faster
+    nonce = _random.getrandbits(64)  # its callers have asked for `forks.mark()`, once for all of them
+    return _encode((1, identity, nonce, 0, 0, False, now, headers, body, extra))  # an Envelope, only faster
 
 
 def cut(text: str, largest: int = settings.ERROR_LARGEST) -> str:
@@ -343,6 +347,7 @@ class NewMessage:
 
     def element(self, now: int, routing_key: str = "") -> bytes:
         """Its element, sent at `now` (ms since the epoch, as near the Redis server's clock as is known)."""
+        forks.mark()
         extra = None
         if self.ttl is not None or routing_key or self.key or self.priority != "normal":
             extra = Extra(
@@ -358,6 +363,7 @@ class NewMessage:
 
 def elements_of(ids: Sequence[str], bodies: Sequence[bytes], now: int) -> list[bytes]:
     """The elements of messages that have nothing but an id and a body."""
+    forks.mark()
     return [_first_element(identity, now, _NO_HEADERS, body, None) for identity, body in zip(ids, bodies, strict=True)]
 
 

@@ -14,12 +14,12 @@ class Lane:
     then be taken for a repeat and be lost.
     """
 
-    __slots__ = ("generation", "producer", "sequence")
+    __slots__ = ("mark", "producer", "sequence")
 
     def __init__(self) -> None:
         self.producer = secrets.token_hex(8)
         self.sequence = 0
-        self.generation = forks.generation
+        self.mark = forks.mark()
 
 
 class Clock:
@@ -54,7 +54,7 @@ class Lanes:
                 lane = self._free.pop()
             except IndexError:
                 lane = Lane()
-            if lane.generation == forks.generation:  # else it belongs to the process that forked this one
+            if lane.mark == forks.mark():  # else it belongs to the process that forked this one
                 lane.sequence += 1
                 return lane
 

@@ -5,7 +5,6 @@ an LPUSH. Here a command is sent once; whether it may be sent again is the op's 
 answer comes, the caller is told which it is: `RedisUnavailable` = surely not carried out, `OutcomeUnknown` = maybe.
 """
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -60,7 +59,7 @@ class Link:
         self._store: Any = store
         self._name = name
         self._connection: Any = None
-        self._generation = forks.generation
+        self._mark = forks.mark()
         self._used_at = 0.0
         self.connected_at = 0.0  #: by time.monotonic()
         self.watching = False
@@ -133,8 +132,9 @@ class Link:
             return error
 
     def _connected(self) -> Any:
-        if self._generation != forks.generation:
-            self._connection, self._generation = None, forks.generation
+        mark = forks.mark()
+        if self._mark != mark:
+            self._connection, self._mark = None, mark  # the socket is the parent's
             self._forget()
         now = time.monotonic()
         if self._connection is not None and not self._owed and now - self._used_at > _IDLE and self._ended():
@@ -286,7 +286,6 @@ class Store(Server):
     ) -> None:
         """`connect` makes a redis-py connection; given by tests that bring a server of their own."""
         super().__init__(url, aio=False, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
-        self._checking = threading.Lock()
         self._idle: deque[Link] = deque()
 
     def run(self, steps: Steps[T], link: Link | None = None, timeout: float | None = None) -> T:
@@ -338,11 +337,9 @@ class Store(Server):
 
     def _check(self, link: Link, timeout: float | None) -> None:
         """Refuse a server that must not hold a queue, before anybody's first call."""
-        with self._checking:
-            if not self._checked:
-                check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
-                self._drive(check, link, timeout, self._send)
-                self._checked = True
+        check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
+        self._drive(check, link, timeout, self._send)
+        self._checked = True
 
     def _send(self, request: Request, link: Link, timeout: float | None) -> Any:
         try:
