@@ -110,7 +110,7 @@ class Application:
         """
 
         def bind(hook: DeadHook) -> DeadHook:
-            self.handlers.dead_hooks.append((queue, hook))
+            self.handlers.add_dead_hook(queue, hook)
             return hook
 
         return bind

@@ -19,7 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status: 0 done, 1 failed, 2 wrong usage."""
     options = _parser().parse_args(arguments)
     level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
-    logs.configure(level, as_json=getattr(options, "log_json", False))
+    as_json, tracebacks = getattr(options, "log_json", False), getattr(options, "tracebacks", False)
+    logs.configure(level, as_json, tracebacks)
     try:
         _trace_if_asked_to()
         status: int = options.run(options)

@@ -31,7 +31,7 @@ class InvalidSetting(ReliqError, ValueError):
 
 
 class InvalidHandler(ReliqError, ValueError):
-    """A handler that cannot be registered: two for one queue, or something that is not a function."""
+    """A handler that cannot be registered: a second one of its queue, or a function that cannot take a message."""
 
 
 class QueueFull(ReliqError):

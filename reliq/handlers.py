@@ -1,10 +1,10 @@
 """What a user's code says about its messages: handlers, their policies, and the outcomes they raise or return."""
 
 import inspect
-import logging
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any
 
 from reliq.backoff import Backoff, exponential
@@ -13,8 +13,6 @@ from reliq.keys import check_name, instance_queue
 from reliq.message import Message
 from reliq.routing import check_pattern
 from reliq.settings import Duration, seconds
-
-log = logging.getLogger("reliq.worker")
 
 HandlerFunction = Callable[[Message], Any]
 DeadHook = Callable[[Message], Any]
@@ -98,8 +96,7 @@ class Broadcast:
         return Handler(queue, self.function, Policy(self._give_up), self.time_limit, self.is_async, measured=False)
 
     def _give_up(self, failures: int, error: BaseException) -> None:
-        """No retry. It is logged here: its dead letter goes with the instance."""
-        log.error("the handler of broadcast %s failed", self.pattern, exc_info=error)
+        """No retry."""
 
 
 class Handlers:
@@ -125,8 +122,7 @@ class Handlers:
     ) -> Handler:
         """Register it; raises InvalidHandler for a second handler of one queue and for what is not a function."""
         check_name(queue)
-        if not callable(function):
-            raise InvalidHandler(f"the handler of {queue!r} is {function!r}, not a function")
+        _check_callable(function, f"the handler of queue {queue!r}", "the message")
         if queue in self._by_queue:
             first = self._by_queue[queue].function
             raise InvalidHandler(
@@ -134,8 +130,7 @@ class Handlers:
                 "one queue has one handler; use a second queue, or a topic with two subscriptions"
             )
         backoff = exponential() if retry is None else retry
-        if not callable(backoff):
-            raise InvalidHandler(f"retry of {queue!r} is {retry!r}: give reliq.fixed(...) or a function")
+        _check_callable(backoff, f"retry of queue {queue!r}", "the number of failures", "the error")
         if not isinstance(once, (bool, str)) or once == "":
             raise InvalidHandler(f"once of {queue!r} is {once!r}: True, or the name of a header")
         handler = Handler(
@@ -152,8 +147,7 @@ class Handlers:
 
     def add_broadcast(self, pattern: str, function: HandlerFunction, time_limit: Duration | None) -> None:
         """Register it; raises InvalidHandler for what is not a function."""
-        if not callable(function):
-            raise InvalidHandler(f"the handler of the broadcast {pattern!r} is {function!r}, not a function")
+        _check_callable(function, f"the handler of broadcast {pattern!r}", "the message")
         limit = None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001)
         # A part of a queue's name. The number keeps two functions of one name apart.
         name = re.sub(r"[^A-Za-z0-9]+", "-", _name(function)).strip("-")[-60:].strip("-")
@@ -163,12 +157,19 @@ class Handlers:
     def add_check(self, queue: str, function: HandlerFunction) -> None:
         """Register it; raises InvalidHandler for a second one of a queue and for what is not a function."""
         check_name(queue)
-        if not callable(function):
-            raise InvalidHandler(f"the check-back of {queue!r} is {function!r}, not a function")
+        _check_callable(function, f"the check-back of queue {queue!r}", "the message")
         if queue in self.checks:
             first = _name(self.checks[queue])
             raise InvalidHandler(f"queue {queue!r} has two check-backs, {first} and {_name(function)}")
         self.checks[queue] = function
+
+    def add_dead_hook(self, queue: str | None, hook: DeadHook) -> None:
+        """Register it; raises InvalidHandler for what cannot be called with a message, and for an async function."""
+        name = "on_dead" if queue is None else f"on_dead of queue {check_name(queue)!r}"
+        _check_callable(hook, name, "the message")
+        if _is_async(hook):
+            raise InvalidHandler(f"{name} is {_name(hook)}, an async function, which is never awaited here: use def")
+        self.dead_hooks.append((queue, hook))
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._by_queue.values())
@@ -181,6 +182,36 @@ class Handlers:
     def hooks_of(self, queue: str) -> list[DeadHook]:
         """What to call when a message of this queue dies."""
         return [hook for of, hook in self.dead_hooks if of is None or of == queue]
+
+
+def refuse_coroutine(result: object) -> None:
+    """Raise TypeError for a handler's result that shows that the handler has not run."""
+    if isinstance(result, CoroutineType):
+        result.close()
+        raise TypeError("the handler returned a coroutine that is never awaited: make the handler an async def")
+
+
+def _check_callable(function: object, what: str, *arguments: str) -> None:
+    """Raise InvalidHandler unless a call with these arguments, by position, runs the function."""
+    if not callable(function):
+        raise InvalidHandler(f"{what} is {function!r}, which is not a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidHandler(f"{what} is {_name(function)}, a generator: a call runs none of it; remove its yield")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions have none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        given = " and ".join(arguments)
+        raise InvalidHandler(
+            f"{what} is {_name(function)}{signature}, which cannot be called with {given}: {error}; "
+            f"it must take exactly {_COUNTS[len(arguments)]}"
+        ) from None
+
+
+_COUNTS = {1: "one positional argument", 2: "two positional arguments"}
 
 
 def _errors(value: type[BaseException] | Errors, what: str) -> Errors:

@@ -12,18 +12,30 @@ from datetime import UTC, datetime
 from typing import Any
 
 _AS_JSON = "RELIQ_LOG_JSON"
+_TRACEBACKS = "RELIQ_LOG_TRACEBACKS"
 _PASSWORD = re.compile(r"(?<=//)[^\s\"']*@")  # of a URL: //user:password@
 _PLACEHOLDER = re.compile(r"(?:(\w+)=)?%(?:%|[-#0 +]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def configure(level: int, as_json: bool) -> None:
-    """Send this process's log to standard error; as JSON also when RELIQ_LOG_JSON is 1, for the children's sake."""
+def configure(level: int, as_json: bool, tracebacks: bool = False) -> None:
+    """Send this process's log to standard error.
+
+    The environment carries the choices to child processes: JSON is also written when RELIQ_LOG_JSON is 1, and
+    tracebacks of failures when RELIQ_LOG_TRACEBACKS is 1.
+    """
     if as_json:
         os.environ[_AS_JSON] = "1"
+    if tracebacks:
+        os.environ[_TRACEBACKS] = "1"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if os.environ.get(_AS_JSON) == "1" else Lines())
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def tracebacks_wanted() -> bool:
+    """Whether the line of a failure that is tried again has the traceback."""
+    return os.environ.get(_TRACEBACKS) == "1"
 
 
 def one_line(text: str) -> str:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq import ops
-from reliq.handlers import Again, Handler, HandlerFunction
+from reliq.errors import ReliqError
+from reliq.handlers import Again, Handler, HandlerFunction, refuse_coroutine
 from reliq.keys import QueueKeys
 from reliq.message import Message
 from reliq.ops import Move
+from reliq.outage import Outage
 from reliq.store import Store
 
 log = logging.getLogger("reliq.worker")
@@ -30,13 +32,37 @@ class Finished:
         return Move(message.element, "done", "acked", message.id, delay=self.window, mark=self.mark)
 
 
+class MarkUnknown(Exception):
+    """The look-up of the mark failed, so the handler was not run: not its failure."""
+
+
+_looking_up: set[bytes] = set()  #: elements of messages whose mark is being read
+
+
+def looks_up(message: Message) -> bool:
+    """Whether its handler has not begun, because Redis has not answered yet whether it was handled before."""
+    return message.element in _looking_up
+
+
 def guarded(handler: Handler, store: Store) -> HandlerFunction:
     """The handler's function, run only for messages that have no mark."""
     function, keys = handler.function, QueueKeys(handler.queue)
+    outage = Outage(log, f"queue={handler.queue} looking up what was handled before")
 
     def begun(message: Message) -> Finished | None:
         mark = keys.done(_identity(handler, message))
-        if not store.call(ops.command("EXISTS", mark)):
+        _looking_up.add(message.element)
+        try:
+            handled = store.call(ops.command("EXISTS", mark))
+        except ReliqError as error:
+            outage.failed(error)
+            raise MarkUnknown(str(error)) from None
+        finally:
+            _looking_up.discard(message.element)
+        outage.over()
+        if message.lost:  # meanwhile it was released
+            raise MarkUnknown("the answer came too late")
+        if not handled:
             return Finished(mark, handler.once_for)
         log.info("repeat queue=%s id=%s: it was handled before", handler.queue, message.id)
         return None
@@ -59,4 +85,5 @@ def _identity(handler: Handler, message: Message) -> str:
 
 
 def _outcome(result: object, finished: Finished) -> object:
+    refuse_coroutine(result)
     return result if isinstance(result, Again) else finished

@@ -47,6 +47,7 @@ def add_to(commands: Any) -> None:
     )
     metrics_options(one)
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
+    one.add_argument("--tracebacks", action="store_true", help="log a failure that is tried again with its traceback")
     logging_options(one)
 
     one = command(commands, "monitor", monitor, "return what vanished workers held, make delayed messages ready")

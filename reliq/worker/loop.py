@@ -23,6 +23,7 @@ from reliq.observe import Measurements
 from reliq.ops import Move
 from reliq.outage import Outage
 from reliq.store import Link, Store
+from reliq.worker.failures import failures
 from reliq.worker.outcome import after_error, after_return
 from reliq.worker.pace import Pace
 
@@ -183,12 +184,13 @@ class Loop(ABC):
         """Tell the application of messages that this worker has put into the dead letters."""
         while self.holdings.buried:
             move = self.holdings.buried.pop()
-            log.info("dead queue=%s id=%s reason=%s", self.handler.queue, move.id, move.counter.partition(":")[2])
+            failures.died(self.handler.queue, move)
             for hook in self._hooks:
                 try:
                     hook(Message.decode(self.handler.queue, move.again))
-                except BaseException:  # also sys.exit(): the worker lives on
-                    log.exception("on_dead of queue=%s raised", self.handler.queue)
+                except BaseException as error:  # also sys.exit(): the worker lives on
+                    kind = ("on_dead", self.handler.queue, type(error).__qualname__)
+                    failures.write(logging.ERROR, kind, "on_dead of queue=%s raised", self.handler.queue, error=error)
 
     # --- running a message, on whatever thread ---
 

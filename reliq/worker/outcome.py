@@ -3,19 +3,23 @@
 import logging
 import traceback
 
-from reliq.consumer import buried, failure_now, retried
-from reliq.handlers import Again, Dead, Handler, Policy, Retry
+from reliq.consumer import buried, failure_now, released, retried
+from reliq.errors import TimeLimitExceeded
+from reliq.handlers import Again, Dead, Handler, Policy, Retry, refuse_coroutine
 from reliq.message import Message
-from reliq.once import Finished
+from reliq.once import Finished, MarkUnknown, looks_up
 from reliq.ops import Move
-
-log = logging.getLogger("reliq.worker")
+from reliq.worker.failures import failures
 
 _WHEN_POLICY_FAILS = 60.0  #: seconds; a back-off that raises must not cost the message
+_WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until a message is tried again whose mark could not be read
 
 
 def after_return(message: Message, result: object) -> Move | None:
     """None: ack. A handler that returns Again puts its message back; one that runs once leaves a mark."""
+    if result is None:
+        return None
+    refuse_coroutine(result)
     if isinstance(result, Finished):
         return result.move(message)
     if not isinstance(result, Again):
@@ -28,21 +32,31 @@ def after_return(message: Message, result: object) -> Move | None:
 
 
 def after_error(handler: Handler, message: Message, error: BaseException, worker: str) -> Move:
-    """Tried again later, or a dead letter, as the handler's policy says."""
+    """Tried again later, or a dead letter, as the handler's policy says; released if the handler never began.
+
+    Logs a failure that is tried again. A death is logged once it is settled.
+    """
+    if isinstance(error, MarkUnknown) or (isinstance(error, TimeLimitExceeded) and looks_up(message)):
+        return released(message, _WHEN_MARK_IS_UNKNOWN)
     failure = failure_now(worker, _class_name(error), _text(error))
     if handler.policy.rejects(error):
         return buried(message, failure, "rejected")
     delay = _delay(handler.policy, message, error)
     if delay is None:
         return buried(message, failure, "max_failures")
+    if not message.lost:  # else the failure does not count: others have the message, or its time limit was logged
+        failures.failed(message, failure, error, delay)
     return retried(message, failure, delay)
 
 
 def _delay(policy: Policy, message: Message, error: BaseException) -> float | None:
     try:
         return policy.delay(message.failures + 1, error)
-    except BaseException:  # also sys.exit(): it must cost neither the message nor the worker
-        log.exception("the back-off of queue=%s raised; the message waits %g s", message.queue, _WHEN_POLICY_FAILS)
+    except BaseException as raised:  # also sys.exit(): it must cost neither the message nor the worker
+        failures.write(
+            logging.ERROR, ("back-off", message.queue, _class_name(raised)),
+            "the back-off of queue=%s raised; the message waits %g s", message.queue, _WHEN_POLICY_FAILS, error=raised,
+        )  # fmt: skip
         return _WHEN_POLICY_FAILS
 
 
@@ -53,6 +67,7 @@ def _class_name(error: BaseException) -> str:
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error) if isinstance(error, (Retry, Dead)) else "".join(traceback.format_exception(error))
+        deliberate = isinstance(error, (Retry, Dead)) and error.__cause__ is None
+        return str(error) if deliberate else "".join(traceback.format_exception(error))
     except BaseException:  # an exception whose own __str__ raises
         return _class_name(error)

@@ -21,6 +21,7 @@ from reliq.outage import Outage
 from reliq.settings import Duration, seconds, whole
 from reliq.store import Store
 from reliq.worker.checks import Checks
+from reliq.worker.failures import failures
 from reliq.worker.inline import InlineLoop
 from reliq.worker.loop import Loop, Shared
 from reliq.worker.pooled import PooledLoop
@@ -60,6 +61,7 @@ class Watchdog(threading.Thread):
     def run(self) -> None:
         outage = Outage(log, "watchdog")
         while not self._stopping.wait(_WATCH_EVERY):
+            failures.flush()
             for loop in self._loops:
                 try:
                     loop.watch(time.monotonic(), self._link)
@@ -187,6 +189,7 @@ class Worker:
         self._threads.close()
         if self._asyncio is not None:
             self._asyncio.close()
+        failures.flush(everything=True)
         log.info("stopped worker=%s", self._owner)
         return 1 if self._crashed else 0
 

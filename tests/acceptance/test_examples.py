@@ -10,13 +10,13 @@ from tests.workers import ROOT
 
 
 @pytest.mark.parametrize(
-    ("example", "last"),
+    ("example", "last", "logged"),
     [
-        (["pubsub.py"], "redriven 1, dead 0, welcomed 3 of 3"),
-        (["polling.py", "1"], "rounds; 2000 accounts"),
+        (["pubsub.py"], "redriven 1, dead 0, welcomed 3 of 3", ["failed", "failed", "failed", "dead"]),
+        (["polling.py", "1"], "rounds; 2000 accounts", []),
     ],
 )
-def test_an_example(example, last, tmp_path):
+def test_an_example(example, last, logged, tmp_path):
     paths = os.pathsep.join(str(ROOT / folder) for folder in ("", "monitor", "api"))
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / example[0], *example[1:]],
@@ -24,4 +24,5 @@ def test_an_example(example, last, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip().endswith(last)
-    assert done.stderr == ""
+    events = [line.partition(" reliq.worker ")[2].split()[0] for line in done.stderr.splitlines() if "queue=" in line]
+    assert events == logged, done.stderr

@@ -1,5 +1,6 @@
 """A handler with `once`: what was handled is not handled again, whatever happens to the message."""
 
+import functools
 import threading
 
 import pytest
@@ -8,6 +9,7 @@ import redis
 import reliq
 from reliq.errors import InvalidHandler
 from reliq.keys import QueueKeys
+from reliq.store import Store
 from tests.proxy import Proxy
 from tests.workers import eventually, working
 
@@ -35,7 +37,7 @@ def bind(app, kind, function, **options):
         def handle(message):
             return function(message)
 
-    app.handler("q", retry=reliq.fixed(0, limit=5), **options)(handle)
+    app.handler("q", **{"retry": reliq.fixed(0, limit=5), **options})(handle)
 
 
 def workings(app, kind, **options):
@@ -147,3 +149,47 @@ def test_without_once_nothing_is_marked(app, client):
 def test_what_is_neither_true_nor_a_header_is_refused(app, once):
     with pytest.raises(InvalidHandler, match="once of 'q'"):
         app.handler("q", once=once)(print)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The worker's calls give up after 0.2 s instead of 5."""
+    monkeypatch.setattr("tests.workers.Store", functools.partial(Store, timeout=0.2))
+
+
+def without_marks(redis_server, away):
+    """Redis, with every connection cut that asks for a mark while `away` is not empty."""
+
+    def request(data):
+        if not (away and b"EXISTS" in data and b":done:" in data):
+            return data
+        away.append(data)
+        return None
+
+    return Proxy(redis_server.port, request=request)
+
+
+def test_an_outage_during_the_look_up_is_not_the_handlers_failure(app, kind, redis_server, impatient):
+    handled, away = [], ["away"]
+    bind(app, kind, lambda message: handled.append(message.failures), once=True, retry=lambda failures, error: None)
+    app.queue("q").send("x")
+    with without_marks(redis_server, away) as proxy, workings(app, kind, url=proxy.url, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("released"))
+        away.clear()
+        eventually(lambda: handled)
+        eventually(lambda: drained(app))
+    stats = app.queue("q").stats()
+    assert (handled, stats.dead, stats.counters["acked"], stats.counters.get("retried")) == ([0], 0, 1, None)
+
+
+def test_the_look_up_does_not_count_towards_the_time_limit(app, kind, redis_server):
+    handled, away = [], ["away"]
+    bind(app, kind, handled.append, once=True, time_limit=0.1, retry=lambda failures, error: None)
+    app.queue("q").send("x")
+    with without_marks(redis_server, away) as proxy, workings(app, kind, url=proxy.url, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("released"))
+        away.clear()
+        eventually(lambda: handled)
+        eventually(lambda: drained(app))
+    stats = app.queue("q").stats()
+    assert (len(handled), stats.dead, stats.counters["acked"]) == (1, 0, 1)

@@ -1,0 +1,122 @@
+"""The log of failing handlers: a line for each failure and each death, limited per queue and error class.
+
+A storm of failures must not fill the disk: of one kind, `LINES` lines are written in `WINDOW` seconds; the others are
+counted, and one line at the end of the window says how many were left out.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reliq import logs
+from reliq.message import Failure, Message, cut
+from reliq.ops import Move
+
+log = logging.getLogger("reliq.worker")
+
+LINES = 10  #: lines of one kind that are written in a window
+WINDOW = 60.0  #: seconds
+_MAX_KINDS = 1000  #: error classes that are told apart; further ones share one window per queue
+_MAX_TEXT = 300  #: bytes of an error's text in a line; a traceback is as long as the message's history keeps it
+_FLUSH_EVERY = 1.0  #: seconds
+
+
+@dataclass(slots=True)
+class _Window:
+    began: float
+    written: int = 0
+    left_out: int = 0
+
+
+Kind = tuple[str, str, str]  #: event, queue, error class
+
+
+class FailureLog:
+    """Writes the lines of one process. Any thread may use it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._windows: dict[Kind, _Window] = {}
+        self._flushed_at = clock()
+
+    def failed(self, message: Message, failure: Failure, error: BaseException, delay: float) -> None:
+        """A handler raised, and its message is tried again after `delay` seconds."""
+        queue, failures = message.queue, message.failures + 1
+        template = "failed queue=%s id=%s failures=%d retry_in_seconds=%.1f error_class=%s error=%s"
+        values = [queue, message.id, failures, delay, failure.error_class, _text(error)]
+        if logs.tracebacks_wanted() or log.isEnabledFor(logging.DEBUG):
+            template += " exception=%s"
+            values.append(failure.text)
+        self.write(logging.WARNING, ("failed", queue, failure.error_class), template, *values)
+
+    def died(self, queue: str, move: Move) -> None:
+        """A message is in the dead letters now, because of the last of its failures if it had any."""
+        letter = Message.decode(queue, move.again)
+        last = letter.errors[-1] if letter.errors else None
+        template, values = "dead queue=%s id=%s reason=%s failures=%d", [queue, move.id, letter.reason, letter.failures]
+        if last is not None:
+            template += " error_class=%s error=%s exception=%s"
+            values += [last.error_class, _last_line(last), last.text]
+        level = logging.WARNING if letter.reason == "expired" else logging.ERROR
+        self.write(level, ("dead", queue, last.error_class if last else letter.reason), template, *values)
+
+    def write(self, level: int, kind: Kind, template: str, *values: object, error: BaseException | None = None) -> None:
+        """Log the line, unless the limit of its kind is reached: then it is counted."""
+        with self._lock:
+            window = self._window(kind)
+            allowed = window.written < LINES
+            window.written += allowed
+            window.left_out += not allowed
+            first_left_out = window.left_out == 1 and not allowed
+        if allowed:
+            log.log(level, template, *values, exc_info=error)
+        elif first_left_out:
+            log.warning(
+                "%s queue=%s error_class=%s: further lines of this kind are counted and not written for up to %g s",
+                *kind, WINDOW,
+            )  # fmt: skip
+
+    def _window(self, kind: Kind) -> _Window:
+        if kind not in self._windows and len(self._windows) >= _MAX_KINDS:
+            kind = (kind[0], kind[1], "(other)")
+        window = self._windows.get(kind)
+        if window is not None and self._clock() - window.began >= WINDOW:
+            self._summarize(kind, self._windows.pop(kind))
+            window = None
+        if window is None:
+            window = self._windows[kind] = _Window(self._clock())
+        return window
+
+    def flush(self, everything: bool = False) -> None:
+        """Say how many lines were left out in the windows that are over, or in every one."""
+        now = self._clock()
+        if not everything and now - self._flushed_at < _FLUSH_EVERY:
+            return
+        with self._lock:
+            self._flushed_at = now
+            over = [kind for kind, one in self._windows.items() if everything or now - one.began >= WINDOW]
+            for kind in over:
+                self._summarize(kind, self._windows.pop(kind))
+
+    def _summarize(self, kind: Kind, window: _Window) -> None:
+        if window.left_out:
+            template = "%s queue=%s error_class=%s left_out=%d: so many further lines in %.0f s were not written"
+            log.warning(template, *kind, window.left_out, self._clock() - window.began)
+
+
+def _last_line(failure: Failure) -> str:
+    line = failure.text.strip().rpartition("\n")[2]
+    return cut(line.removeprefix(f"{failure.error_class}: "), _MAX_TEXT)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return cut(str(error), _MAX_TEXT)
+    except BaseException:  # an exception whose own __str__ raises
+        return "(its text cannot be read)"
+
+
+failures = FailureLog()  #: of this process
