@@ -117,6 +117,10 @@ class QueueKeys(JobKeys):
         """String: the consumer's deadline, ms of the Redis server's clock."""
         return f"{self._prefix}lease:{consumer}"
 
+    def settled(self, lease: str) -> str:
+        """String: this lease over HTTP ended because all its messages were settled; kept for a minute."""
+        return f"{self._prefix}settled:{lease}"
+
     def idempotency(self, key: str) -> str:
         """String: what the HTTP service answered to the first request with this Idempotency-Key."""
         return f"{self._prefix}idempotency:{hashlib.sha256(key.encode()).hexdigest()}"

@@ -102,16 +102,22 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
             moves.append(_move(Message.decode(keys.queue, element), lease, outcome))
         places[outcome.verb != "ack"].append(place)
     if not acks and not moves:
-        alive = yield ops.command("EXISTS", keys.lease(lease))
-        return ["already" if alive else "lost"] * len(outcomes)
+        return ["already" if (yield _known(keys, lease)) else "lost"] * len(outcomes)
     request: list[ops.Op[Any]] = [ops.settle(keys, lease, 0, acks, moves)]
     if elements.empty:
-        request += _end(keys, lease)
+        request.append(_finish(keys, lease))
     answer: ops.Claimed = (yield request)[0]
     codes = ["lost" if answer.status == "lost" else "already"] * len(outcomes)
     for place, code in zip(places[0] + places[1], answer.codes, strict=True):
         codes[place] = CODES[code]
+    if "lost" in codes and (yield _known(keys, lease)):  # another request has just settled the last of it
+        return ["already" if code == "lost" else code for code in codes]
     return codes
+
+
+def _known(keys: QueueKeys, lease: str) -> ops.Op[int]:
+    """Whether the lease lives, or ended because everything was settled."""
+    return ops.command("EXISTS", keys.lease(lease), keys.settled(lease))
 
 
 def _read_back(keys: QueueKeys, lease: str) -> Steps[Elements]:
@@ -125,12 +131,8 @@ def _read_back(keys: QueueKeys, lease: str) -> Steps[Elements]:
     return Elements(pairs, others=len(held) - len(pairs))
 
 
-def _end(keys: QueueKeys, lease: str) -> list[ops.Op[int]]:
-    """It holds nothing any more. Its deadline stays a while, so that a repeat of the settle is told the truth."""
-    return [
-        ops.command("SREM", keys.consumers, lease),
-        ops.command("PEXPIRE", keys.lease(lease), ops.milliseconds(_SETTLED_REMEMBERED)),
-    ]
+def _finish(keys: QueueKeys, lease: str) -> ops.Op[bool]:
+    return ops.finish(keys, lease, _SETTLED_REMEMBERED)
 
 
 def _move(message: Message, lease: str, outcome: Outcome) -> Move:
@@ -147,6 +149,6 @@ def _move(message: Message, lease: str, outcome: Outcome) -> Move:
 def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[bool]:
     """Whether there was something to extend: the lease lives and holds messages."""
     alive, held = yield [ops.heartbeat(keys, lease, seconds), ops.command("LLEN", keys.processing(lease))]
-    if alive and not held:  # all settled: let it end as it would have
-        yield _end(keys, lease)
+    if alive and not held:
+        yield _finish(keys, lease)
     return bool(alive and held)

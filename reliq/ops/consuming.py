@@ -99,3 +99,9 @@ def read_back(keys: QueueKeys, consumer: str) -> Op[list[bytes]]:
 def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:
     names = (keys.consumers, keys.processing(consumer), keys.lease(consumer))
     return scripted("forget", names, (consumer, int(leaving)), bool)
+
+
+def finish(keys: QueueKeys, lease: str, remembered: float) -> Op[bool]:
+    """End a lease over HTTP that holds nothing, and note for `remembered` seconds that it was settled."""
+    names = (keys.consumers, keys.processing(lease), keys.lease(lease), keys.settled(lease))
+    return scripted("finish", names, (lease, milliseconds(remembered)), bool)

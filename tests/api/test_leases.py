@@ -2,8 +2,10 @@
 
 import pytest
 
+from reliq import ops
 from reliq.keys import QueueKeys, new_owner
 from reliq.ops import command
+from reliq_api.leases import Outcome, settle
 from reliq_monitor import Monitor
 from tests.api.serving import own_process, problem, serving
 from tests.workers import eventually
@@ -154,7 +156,66 @@ def test_a_settled_lease_cannot_be_extended_and_leaves_no_key_for_ever(post, app
     lease, ids = leased(post)
     post(f"leases/{lease}/settle", {"ack": ids})
     assert problem(post(f"leases/{lease}/extend", {"lease": 3600})) == (409, "lease_lost")
-    assert 0 < app.store.call(command("PTTL", QueueKeys(orders.name).lease(lease))) <= 60_000
+    keys = QueueKeys(orders.name)
+    assert app.store.call(command("EXISTS", keys.lease(lease))) == 0
+    assert 0 < app.store.call(command("PTTL", keys.settled(lease))) <= 60_000
+
+
+# --- a claim that Redis carries out later than anybody expects --------------------------------------------------------
+
+
+def late_claim(app, keys, lease):
+    """What a poll sends, from a connection that was believed dead."""
+    app.store.call([ops.block(keys, lease, 0.01), ops.claim(keys, lease, 15.0, 5)])
+
+
+def test_what_a_late_claim_brings_to_a_living_lease_outlives_its_end(post, app, orders):
+    keys = QueueKeys(orders.name)
+    orders.send("known")
+    lease, ids = leased(post)
+    late = orders.send("late")
+    late_claim(app, keys, lease)
+    assert codes(post(f"leases/{lease}/settle", {"ack": ids})) == {ids[0]: "done"}
+    expire(app, orders.name, lease)
+    assert Monitor(app.store).scan().reclaimed == 1
+    assert leased(post)[1] == [late]
+
+
+@pytest.mark.parametrize("ended_by", ["settle", "extend"])
+def test_what_a_late_claim_brings_to_a_settled_lease_is_found(post, app, orders, ended_by):
+    keys = QueueKeys(orders.name)
+    orders.send("known")
+    lease, ids = leased(post)
+    if ended_by == "settle":
+        post(f"leases/{lease}/settle", {"ack": ids})
+    else:
+        app.store.call(command("DEL", keys.processing(lease)))
+        assert problem(post(f"leases/{lease}/extend")) == (409, "lease_lost")
+    late = orders.send("late")
+    app.store.call(ops.claim(keys, lease, 15.0, 5))
+    assert (orders.stats().ready, orders.stats().processing) == (1, 0)
+    late_claim(app, keys, lease)
+    assert Monitor(app.store).scan().reclaimed == 1
+    assert leased(post)[1] == [late]
+
+
+def test_two_requests_settle_the_last_message_at_once(post, app, orders):
+    orders.send("x")
+    lease, ids = leased(post)
+    keys = QueueKeys(orders.name)
+    steps = [settle(keys, lease, [Outcome("ack", ids[0])], None) for _ in range(2)]
+    held = app.store.call(next(steps[0])), app.store.call(next(steps[1]))
+    requests = [one.send(elements) for one, elements in zip(steps, held, strict=True)]
+    results = [finished(app, one, request) for one, request in zip(steps, requests, strict=True)]
+    assert results == [["done"], ["already"]]
+
+
+def finished(app, steps, request):
+    try:
+        while True:
+            request = steps.send(app.store.call(request))
+    except StopIteration as stop:
+        return stop.value
 
 
 def test_a_poison_message_ends_in_the_dead_letters(post, orders):
