@@ -8,6 +8,7 @@ import time
 
 from reliq import ops
 from reliq.aiostore import AioStore
+from reliq.errors import OutcomeUnknown, RedisUnavailable
 from reliq_api.problems import Problem
 
 _SHARE = 0.1  #: of a second's worth that is taken at once
@@ -31,7 +32,10 @@ class Allowance:
             if self._used():  # who came before has asked for us too
                 return
             if time.monotonic() >= self._none_before:
-                taken, wait = await store.run(ops.one(ops.allow(key, rate, max(1, int(rate * _SHARE)))))
+                try:
+                    taken, wait = await store.run(ops.one(ops.allow(key, rate, max(1, int(rate * _SHARE)))))
+                except OutcomeUnknown as error:  # of this call only: the request itself was not begun
+                    raise RedisUnavailable(str(error)) from None
                 now = time.monotonic()
                 self._left, self._until, self._none_before = taken, now + _KEPT, now + wait / 1000
             if self._used():

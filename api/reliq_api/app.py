@@ -13,6 +13,7 @@ from reliq.observe import Measurements
 from reliq.store import Store
 from reliq_api import docs, problems, ui
 from reliq_api.auth import Guard
+from reliq_api.background import Background
 from reliq_api.leases import Remembered
 from reliq_api.polls import Polls
 from reliq_api.pressure import Pressure
@@ -35,15 +36,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         queues = _application(settings)
         app.state.reliq = queues
-        app.state.guard = Guard(queues)
-        app.state.pressure = Pressure(queues, settings.memory_watermark)
+        app.state.background = background = Background()
+        app.state.guard = Guard(queues, background)
+        app.state.pressure = Pressure(queues, settings.memory_watermark, background)
         store = Store(queues.url, allow_eviction=queues.allow_eviction)
         app.state.measurements = Measurements()
         app.state.exporter = Exporter(store, [app.state.measurements])
-        app.state.sends = Sends(queues)
-        app.state.polls = Polls(queues.store)
+        app.state.sends = Sends(queues, background)
+        app.state.polls = Polls(queues.store, background)
         app.state.remembered = Remembered()
-        async with queues:
+        async with queues, background:
             yield
         store.close()
 

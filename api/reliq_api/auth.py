@@ -12,6 +12,7 @@ from fastapi import Request
 from reliq import aio
 from reliq.keys import check_name
 from reliq_api.allowance import Allowance
+from reliq_api.background import Background
 from reliq_api.keyring import ApiKey, judged, read_all
 from reliq_api.problems import Problem
 from reliq_api.refreshed import Refreshed
@@ -48,8 +49,8 @@ class Access:
 class Guard:
     """Judges requests by the keys in Redis."""
 
-    def __init__(self, reliq: aio.Reliq) -> None:
-        self._keys = Refreshed(lambda: reliq.store.run(read_all()), _KEYS_EVERY)
+    def __init__(self, reliq: aio.Reliq, background: Background) -> None:
+        self._keys = Refreshed("API keys", lambda: reliq.store.run(read_all()), _KEYS_EVERY, background)
         self._store = reliq.store
         self._allowances: dict[str, Allowance] = {}
 

@@ -15,6 +15,7 @@ from reliq.consumer import Holdings
 from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.keys import QueueKeys, new_owner
 from reliq.message import Message
+from reliq_api.background import Background
 
 log = logging.getLogger("reliq.api")
 
@@ -42,8 +43,9 @@ class Poll:
 class Polls:
     """All polls of this process."""
 
-    def __init__(self, store: AioStore) -> None:
+    def __init__(self, store: AioStore, background: Background) -> None:
         self._store = store
+        self._background = background
         self._pollers: dict[str, Poller] = {}
         self.draining = False
 
@@ -60,7 +62,7 @@ class Polls:
         if self.draining:
             return []
         if queue not in self._pollers:
-            self._pollers[queue] = Poller(self._store, lambda: self._pollers.pop(queue))
+            self._pollers[queue] = Poller(self._store, self._background, self._forget)
         return await self._pollers[queue].wait(poll, gone)
 
     async def _claim(self, poll: Poll) -> list[Message]:
@@ -73,6 +75,11 @@ class Polls:
             await self._store.run(holdings.leave())
         return messages
 
+    def _forget(self, poller: "Poller") -> None:
+        for queue, one in list(self._pollers.items()):
+            if one is poller:
+                del self._pollers[queue]
+
     def drain(self) -> None:
         """Answer every poll now: the service stops."""
         self.draining = True
@@ -83,18 +90,21 @@ class Polls:
 class Poller:
     """Those who wait for one queue, in the order they came. Lives as long as there are any."""
 
-    def __init__(self, store: AioStore, ended: Callable[[], object]) -> None:
+    def __init__(self, store: AioStore, background: Background, ended: Callable[["Poller"], object]) -> None:
         self._store = store
+        self._background = background
         self._ended = ended
         self._waiting: deque[Poll] = deque()
         self._served: Poll | None = None  #: for whom the connection blocks
-        self._task: asyncio.Task[None] | None = None
+        self._started = False
 
     async def wait(self, poll: Poll, gone: Gone) -> list[Message]:
         self._waiting.append(poll)
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
+        if not self._started:
+            self._started = True
+            self._background.start("polling", self._run)
         listener = asyncio.create_task(gone())
+        listener.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             await asyncio.wait((poll.answer, listener), timeout=poll.left, return_when=asyncio.FIRST_COMPLETED)
             poll.gone = listener.done()
@@ -118,15 +128,18 @@ class Poller:
         self._waiting = deque(poll for poll in self._waiting if poll is self._served)
 
     async def _run(self) -> None:
+        """Serve one poll after the other. After a failure, which was answered to its poll, it is called again."""
         link = self._store.link()
         try:
             while self._waiting:
                 self._served = poll = self._waiting[0]
-                await self._serve(poll, link)
+                try:
+                    await self._serve(poll, link)
+                except BaseException as error:
+                    self._answer(poll, [], OutcomeUnknown(f"the poll was broken off: {type(error).__name__}"))
+                    raise
+            self._ended(self)  # before anything is awaited: who comes now begins another poller
         finally:
-            self._ended()  # before anything is awaited: who comes now begins another poller
-            for poll in self._waiting:
-                poll.answer.cancel()
             await link.close()
 
     async def _serve(self, poll: Poll, link: AioLink) -> None:
@@ -147,6 +160,9 @@ class Poller:
                 await self._store.run(poll.holdings.leave(), link, timeout=0)
             except ReliqError as failure:
                 log.warning("queue=%s a poll left without saying so: %s", poll.holdings.keys.queue, failure)
+        self._answer(poll, messages, error)
+
+    def _answer(self, poll: Poll, messages: list[Message], error: ReliqError | None) -> None:
         self._waiting.remove(poll)
         self._served = None
         if poll.answer.done():  # cancelled with its request

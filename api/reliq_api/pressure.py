@@ -5,6 +5,7 @@ from reliq.doctor import examine
 from reliq.errors import RedisUnsuitable
 from reliq.ops import Steps
 from reliq.wire import check_server, server_info
+from reliq_api.background import Background
 from reliq_api.problems import Problem
 from reliq_api.refreshed import Refreshed
 
@@ -14,9 +15,9 @@ _EVERY = 1.0
 class Pressure:
     """The share of its memory that Redis uses."""
 
-    def __init__(self, reliq: aio.Reliq, watermark: float) -> None:
+    def __init__(self, reliq: aio.Reliq, watermark: float, background: Background) -> None:
         self._watermark = watermark
-        self._share = Refreshed(lambda: reliq.store.run(used_share()), _EVERY)
+        self._share = Refreshed("memory of Redis", lambda: reliq.store.run(used_share()), _EVERY, background)
 
     async def check(self) -> None:
         """Raise Problem when nothing more should be enqueued."""
@@ -43,7 +44,7 @@ def hindrances(reliq: aio.Reliq) -> Steps[list[str]]:
 
     Not that it is full: it drains only through consumers, and some of them come here.
     """
-    yield from check_server(reliq.store.where, reliq.allow_eviction)
+    yield from check_server(reliq.store.where, reliq.allow_eviction, cluster=reliq.store.sharded)
     report = yield from examine()
     passed = ("memory", "eviction") if reliq.allow_eviction else ("memory",)
     failures = (one for one in report.findings if one.level == "failure" and one.subject not in passed)

@@ -1,11 +1,15 @@
 """A value that lives in Redis and is asked for at every request: kept here, and fetched anew behind the requests."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from reliq.errors import RedisUnavailable, ReliqError
+from reliq_api.background import Background
+
+log = logging.getLogger("reliq.api")
 
 T = TypeVar("T")
 
@@ -13,7 +17,9 @@ T = TypeVar("T")
 class Refreshed(Generic[T]):
     """A value at most twice `every` seconds old. Who asks often never waits: it is fetched ahead of its end."""
 
-    def __init__(self, fetch: Callable[[], Awaitable[T]], every: float) -> None:
+    def __init__(self, name: str, fetch: Callable[[], Awaitable[T]], every: float, background: Background) -> None:
+        self._name = name
+        self._background = background
         self._fetch = fetch
         self._every = every
         self._known: tuple[T, float] | None = None
@@ -43,7 +49,12 @@ class Refreshed(Generic[T]):
         try:
             value = await self._fetch()
             self._known = value, time.monotonic()
+            self._background.mark(self._name, failed=False)
         except ReliqError as error:
             self._error = error
+        except Exception as error:
+            self._error = RedisUnavailable(f"the {self._name} could not be read: {type(error).__name__}")
+            log.exception("the %s could not be read from Redis", self._name)
+            self._background.mark(self._name, failed=True)
         finally:
             self._fetching = None

@@ -9,6 +9,7 @@ from reliq import aio
 from reliq.errors import OutcomeUnknown, QueueFull, ReliqError
 from reliq.message import NewMessage
 from reliq.settings import BATCH_LARGEST
+from reliq_api.background import Background
 
 _BYTES_MOST = 1024 * 1024  #: of bodies in one call
 
@@ -18,8 +19,9 @@ Waiting = tuple[NewMessage, asyncio.Future[str]]
 class Sends:
     """The single enqueues of this process."""
 
-    def __init__(self, reliq: aio.Reliq) -> None:
+    def __init__(self, reliq: aio.Reliq, background: Background) -> None:
         self._reliq = reliq
+        self._background = background
         self._queues: dict[str, QueueSends] = {}
 
     async def send(self, queue: str, message: NewMessage, durability: str | None = None) -> str:
@@ -28,18 +30,18 @@ class Sends:
             return await self._reliq.queue(queue).send(message, durability=durability)
         sends = self._queues.get(queue)
         if sends is None:
-            sends = self._queues[queue] = QueueSends(self._reliq.queue(queue))
+            sends = self._queues[queue] = QueueSends(self._reliq.queue(queue), self._background)
         return await sends.send(message)
 
 
 class QueueSends:
     """Those of one queue: at most one call under way."""
 
-    def __init__(self, queue: aio.Queue) -> None:
+    def __init__(self, queue: aio.Queue, background: Background) -> None:
         self._queue = queue
+        self._background = background
         self._waiting: list[Waiting] = []
-        self._busy = False
-        self._task: asyncio.Task[None] | None = None
+        self._busy = False  #: a call is under way, or a task that sends what waits
 
     async def send(self, message: NewMessage) -> str:
         if self._busy:
@@ -51,7 +53,7 @@ class QueueSends:
             return await self._queue.send(message)
         finally:
             if self._waiting:
-                self._task = asyncio.create_task(self._send_waiting())
+                self._background.start("sending", self._send_waiting)
             else:
                 self._busy = False
 
@@ -81,6 +83,9 @@ class QueueSends:
             _fail(batch, error)
         except ReliqError as error:
             _fail(batch, error)
+        except BaseException as error:
+            _fail(batch, OutcomeUnknown(f"the call was broken off: {type(error).__name__}"))
+            raise
         else:
             for (_, answer), identity in zip(batch, ids, strict=True):
                 if not answer.done():

@@ -1,10 +1,16 @@
 """The store of a service: however many requests run at once, Redis sees a bounded number of connections."""
 
 import asyncio
-from typing import TypeVar
+import logging
+from typing import Any, TypeVar
 
 from reliq.aiostore import AioLink, AioStore
-from reliq.ops import Steps
+from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.ops import Request, Steps
+from reliq.outage import Outage
+from reliq.wire import only_reads
+
+log = logging.getLogger("reliq.api")
 
 T = TypeVar("T")
 
@@ -15,9 +21,29 @@ class BoundedStore(AioStore):
     def __init__(self, url: str, connections: int, *, allow_eviction: bool, timeout: float) -> None:
         super().__init__(url, allow_eviction=allow_eviction, timeout=timeout)
         self._free = asyncio.Semaphore(connections)
+        self._unforeseen = Outage(log, "an exception that no call to Redis should raise")
 
     async def run(self, steps: Steps[T], link: AioLink | None = None, timeout: float | None = None) -> T:
         if link is not None:
             return await super().run(steps, link, timeout)
         async with self._free:
             return await super().run(steps, None, timeout)
+
+    async def call(self, request: Request, link: AioLink, timeout: float | None = None) -> Any:
+        """Run one request. Whatever its connection raises becomes a ReliqError: the steps can deal with that."""
+        try:
+            return await super().call(request, link, timeout)
+        except ReliqError:
+            raise
+        except Exception as error:
+            await self._drop(link)
+            self._unforeseen.failed(error)
+            kind = RedisUnavailable if only_reads(request) else OutcomeUnknown
+            raise kind(f"no answer from Redis at {self.where}: {type(error).__name__}") from error
+
+    @staticmethod
+    async def _drop(link: AioLink) -> None:
+        try:
+            await link.close()
+        except Exception as error:  # noqa: BLE001  it was forgotten before it could fail to close
+            log.debug("a connection failed to close: %r", error)

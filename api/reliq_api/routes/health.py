@@ -1,5 +1,7 @@
 """Whether the process lives, and whether it can serve. No key is needed: a load balancer has none."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 
 from reliq.errors import RedisUnsuitable, ReliqError
@@ -11,8 +13,22 @@ from reliq_api.problems import Problem
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", summary="The process lives", response_model=schemas.Health)
-async def healthz() -> schemas.Health:
+_FAILURES: dict[int | str, Any] = {503: failures("not_ready")[503]}
+
+
+def _check_tasks(request: Request) -> None:
+    if down := request.app.state.background.down:
+        raise Problem("not_ready", f"failed, and starting again: {', '.join(down)}; the log of the service says more")
+
+
+@router.get(
+    "/healthz",
+    summary="The process lives, and every task behind the requests runs",
+    response_model=schemas.Health,
+    responses=_FAILURES,
+)
+async def healthz(request: Request) -> schemas.Health:
+    _check_tasks(request)
     return schemas.Health(status="ok")
 
 
@@ -20,12 +36,13 @@ async def healthz() -> schemas.Health:
     "/readyz",
     summary="Redis is there, and nothing of what `reliq doctor` calls a failure forbids to keep queues in it",
     response_model=schemas.Health,
-    responses={503: failures("not_ready")[503]},
+    responses=_FAILURES,
 )
 async def readyz(request: Request) -> schemas.Health:
     state = request.app.state
     if state.polls.draining:
         raise Problem("not_ready", "the service is stopping")
+    _check_tasks(request)
     store = state.reliq.store
     try:
         found = await store.run(hindrances(state.reliq), timeout=0)

@@ -5,6 +5,7 @@ or back in its queue.
 """
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from reliq.dead_letters import Redriven
 from reliq.errors import ReliqError
 from reliq_api.problems import of_error
 from reliq_api.ui.search import Search
+
+log = logging.getLogger("reliq.api.ui")
 
 RUNNING_LARGEST = 4
 KEPT = 50  #: that are over and can still be looked at
@@ -105,6 +108,9 @@ async def _run(redrive: Redrive, queue: Queue) -> None:
         redrive.state = "done"
     except ReliqError as error:
         redrive.state, redrive.note = "failed", of_error(error).detail
+    except Exception:
+        log.exception("a redrive of queue %s failed", queue.name)
+        redrive.state, redrive.note = "failed", "The redrive failed; the log of the service says more."
     redrive.ended = time.monotonic()
 
 
