@@ -4,6 +4,7 @@ import asyncio
 
 from reliq import NewMessage, OutcomeUnknown, QueueFull, aio
 from reliq.embedded import EmbeddedRedis
+from reliq_api.background import Background
 from reliq_api.sends import Sends
 from tests.proxy import Proxy
 
@@ -12,8 +13,8 @@ def send_all(url, queue, messages, **options):
     """Send them at the same time; the answers, errors among them."""
 
     async def scene():
-        async with aio.Reliq(url, **options) as reliq:
-            sends = Sends(reliq)
+        async with aio.Reliq(url, **options) as reliq, Background() as background:
+            sends = Sends(reliq, background)
             return await asyncio.gather(*(sends.send(queue, one) for one in messages), return_exceptions=True)
 
     return asyncio.run(scene())
@@ -76,8 +77,8 @@ def test_large_bodies_go_in_calls_of_a_megabyte(url, orders):
 
 def test_it_goes_on_after_a_failure():
     async def scene(server):
-        async with aio.Reliq(server.url, send_timeout=0.1) as reliq:
-            sends = Sends(reliq)
+        async with aio.Reliq(server.url, send_timeout=0.1) as reliq, Background() as background:
+            sends = Sends(reliq, background)
             await sends.send("orders", NewMessage(1))
             server.stop()
             three = (sends.send("orders", NewMessage(2)) for _ in range(3))
