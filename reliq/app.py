@@ -15,12 +15,14 @@ from reliq.routing import check_pattern
 from reliq.settings import Duration, whole
 from reliq.store import Store
 from reliq.topics import Topics, TopicSteps
+from reliq.url import dereferenced
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def url_from_environment(url: str | None) -> str:
-    return url or os.environ.get("RELIQ_URL") or settings.DEFAULT_URL
+    """The URL, else that of RELIQ_URL; either may be a reference, `env:NAME` or `file:/path`."""
+    return dereferenced(url or os.environ.get("RELIQ_URL") or settings.DEFAULT_URL)
 
 
 def eviction_allowed(allow: bool | None) -> bool:
@@ -120,9 +122,10 @@ class Reliq(Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or
-    redis+cluster://host:port,host:port; default RELIQ_URL, else redis://localhost:6379/0. `allow_eviction`: work with a
-    Redis that may evict keys, that is lose queues. `max_body`: bytes a message body may have. Nothing connects before
-    the first call that needs Redis; that call raises RedisUnavailable or RedisUnsuitable.
+    redis+cluster://host:port,host:port; or a reference to it, env:NAME or file:/path; default RELIQ_URL, else
+    redis://localhost:6379/0. `allow_eviction`: work with a Redis that may evict keys, that is lose queues. `max_body`:
+    bytes a message body may have. Nothing connects before the first call that needs Redis; that call raises
+    RedisUnavailable or RedisUnsuitable.
     """
 
     def __init__(

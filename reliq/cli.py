@@ -12,6 +12,7 @@ from reliq import logs
 from reliq.commands import bench, chaos, dead, insight, messages, services, topics
 from reliq.commands.common import BAD_USAGE, command
 from reliq.errors import InvalidSetting, ReliqError
+from reliq.url import redacted
 from reliq_api.cli import add_to as add_api
 
 
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.run(options)
         return status
     except ReliqError as error:
-        print(f"reliq: {error}", file=sys.stderr)
+        print(f"reliq: {redacted(str(error))}", file=sys.stderr)
         return BAD_USAGE if isinstance(error, ValueError) else 1
     except KeyboardInterrupt:
         return 130
@@ -49,8 +50,15 @@ def entry() -> NoReturn:
     sys.exit(main())
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints have no password of a URL; its commands' parsers are of the same class."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(redacted(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="reliq",
         description="A reliable message queue on Redis lists.",
         epilog="Every command takes --url, or RELIQ_URL from the environment. `reliq COMMAND --help` says more.",

@@ -11,9 +11,10 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from reliq.url import redacted
+
 _AS_JSON = "RELIQ_LOG_JSON"
 _TRACEBACKS = "RELIQ_LOG_TRACEBACKS"
-_PASSWORD = re.compile(r"(?<=//)[^\s\"']*@")  # of a URL: //user:password@
 _PLACEHOLDER = re.compile(r"(?:(\w+)=)?%(?:%|[-#0 +]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -40,7 +41,7 @@ def tracebacks_wanted() -> bool:
 
 def one_line(text: str) -> str:
     """The text without passwords, its line breaks and other control characters written as escapes."""
-    without = _PASSWORD.sub("", text)
+    without = redacted(text)
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), without)
 
 
@@ -68,10 +69,10 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": _PASSWORD.sub("", record.getMessage()),
+            "message": redacted(record.getMessage()),
         }
         if record.exc_info:
-            entry["exception"] = _PASSWORD.sub("", self.formatException(record.exc_info))
+            entry["exception"] = redacted(self.formatException(record.exc_info))
         return json.dumps(entry, default=str)
 
 
@@ -86,4 +87,4 @@ def fields(record: logging.LogRecord) -> dict[str, str | int | float | bool | No
 
 
 def _plain(value: object) -> str | int | float | bool | None:
-    return value if isinstance(value, (int, float)) or value is None else _PASSWORD.sub("", str(value))
+    return value if isinstance(value, (int, float)) or value is None else redacted(str(value))

@@ -12,12 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from reliq import settings
 from reliq.cluster import Node, Slots
 from reliq.errors import (
-    InvalidSetting,
     OutcomeUnknown,
     QueueFull,
     RedisUnavailable,
@@ -25,6 +23,7 @@ from reliq.errors import (
     ReliqError,
 )
 from reliq.ops import Op, Packed, Request, Sleep, Steps, Transaction, Watch
+from reliq.url import read_url
 
 T = TypeVar("T")
 Command = tuple[Any, ...]
@@ -198,7 +197,8 @@ _PASSING = {
     "ASK": "its slots are moving",
 }
 _LASTING = {
-    "NOAUTH": "it needs a password: put it into the URL, redis://:password@host",
+    "NOAUTH": "it needs a password, or another one: put it into the URL, redis://:password@host, "
+    "with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25",
     "NOPERM": "the user of the URL lacks a permission (ACL) that reliq needs",
     "WRONGTYPE": "a key under reliq: is of another type: the prefix is shared with another application",
 }
@@ -310,17 +310,11 @@ class Target:
     """Where the URL leads: how to make a connection there, sync or asyncio."""
 
     def __init__(self, url: str) -> None:
-        self.where = _without_password(url)
-        scheme = urlsplit(url).scheme
-        if scheme not in _SCHEMES:
-            raise InvalidSetting(
-                f"Redis URL {self.where!r}: use redis://, rediss:// (TLS), unix://, "
-                "redis+sentinel://host:port/service/db or redis+cluster://host:port,host:port"
-            )
-        self._url = url
-        self.seeds = _nodes(url) if scheme.endswith("+cluster") else []  #: of a cluster: where its nodes are asked for
+        self._url = read_url(url)
+        self.where = self._url.shown  #: the URL without its secrets, for errors and logs
+        #: of a cluster: where its nodes are asked for
+        self.seeds: list[Node] = self._url.hosts(6379) if self._url.kind == "cluster" else []
         self.sentinels: list[Any] = []  #: redis-py's clients that ask for the master; to be closed at the end
-        self._sentinel = scheme.endswith("+sentinel")
 
     def factory(self, aio: bool, node: Node | None = None) -> Callable[[], Any]:
         """What makes one more connection, not yet connected; `node`: to this node of a cluster."""
@@ -329,53 +323,36 @@ class Target:
             "retry": retry,
             "socket_timeout": settings.BLOCK + settings.SOCKET_MARGIN,
             "socket_connect_timeout": settings.SOCKET_MARGIN,
-            "socket_keepalive": True,
             "protocol": 2,
             "max_connections": 2**31,  # we only have it make connections: it counts every one that it ever made
+            "db": self._url.database,
+            **self._url.login,
         }
-        if urlsplit(self._url).scheme == "unix":
-            del options["socket_keepalive"]
-        try:
-            pool = self._sentinel_pool(module, options) if self._sentinel else None
-            pool = pool or module.ConnectionPool.from_url(self._url_of(node or next(iter(self.seeds), None)), **options)
-        except (ValueError, TypeError) as error:
-            raise InvalidSetting(f"Redis URL {self.where!r}: {error}") from None
+        if self._url.scheme != "unix":
+            options["socket_keepalive"] = True
+        if self._url.scheme == "rediss":
+            options |= self._url.tls
+        if self._url.kind == "sentinel":
+            pool = self._sentinel_pool(module, options)
+        else:
+            pool = module.ConnectionPool(**options, **self._address(module, node))
         make: Callable[[], Any] = pool.make_connection
         return make
 
-    def _url_of(self, node: Node | None) -> str:
-        if node is None:
-            return self._url
-        parts = urlsplit(self._url)
-        login, at, _ = parts.netloc.rpartition("@")
-        return f"{parts.scheme.removesuffix('+cluster')}://{login}{at}{node[0]}:{node[1]}/0"
+    def _address(self, module: Any, node: Node | None) -> dict[str, Any]:
+        if self._url.scheme == "unix":
+            return {"connection_class": module.UnixDomainSocketConnection, "path": self._url.path}
+        host, port = node or self._url.hosts(6379)[0]
+        kind = module.SSLConnection if self._url.scheme == "rediss" else module.Connection
+        return {"connection_class": kind, "host": host, "port": port}
 
     def _sentinel_pool(self, module: Any, options: dict[str, Any]) -> Any:
-        parts = urlsplit(self._url)
-        service, _, database = parts.path.strip("/").partition("/")
-        if not service:
-            raise ValueError("name the service: redis+sentinel://host:26379,host:26379/mymaster/0")
-        hosts = _nodes(self._url, default=26379)
-        login = {"username": parts.username or None, "password": parts.password} if parts.password else {}
-        if parts.scheme == "rediss+sentinel":
-            login["ssl"] = True  # type: ignore[assignment]
-        sentinel = module.sentinel.Sentinel(hosts, sentinel_kwargs={"socket_timeout": settings.SOCKET_MARGIN})
+        if self._url.scheme == "rediss":
+            options["ssl"] = True
+        asking = {"socket_timeout": settings.SOCKET_MARGIN, **self._url.sentinel_login}
+        sentinel = module.sentinel.Sentinel(self._url.hosts(26379), sentinel_kwargs=asking)
         self.sentinels = sentinel.sentinels
-        return sentinel.master_for(service, db=int(database or 0), **options, **login).connection_pool
-
-
-_SCHEMES = (
-    "redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster",
-)  # fmt: skip
-
-
-def _nodes(url: str, default: int = 6379) -> list[Node]:
-    """The hosts and ports that a URL lists."""
-    nodes = [node.rpartition(":") for node in urlsplit(url).netloc.rpartition("@")[2].split(",")]
-    try:
-        return [(host or port, int(port) if host else default) for host, _, port in nodes]
-    except ValueError:
-        raise InvalidSetting(f"Redis URL {_without_password(url)!r}: a port is no number") from None
+        return sentinel.master_for(self._url.path.partition("/")[0], **options).connection_pool
 
 
 def _redis(aio: bool) -> tuple[Any, Any]:
@@ -385,10 +362,6 @@ def _redis(aio: bool) -> tuple[Any, Any]:
 
     retry: Any = redis.asyncio.retry.Retry if aio else redis.retry.Retry
     return (redis.asyncio if aio else redis), retry(NoBackoff(), 0)
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"//[^@/]*@", "//", url) if isinstance(url, str) else repr(url)
 
 
 def _out_of_tries(where: str, lost: Lost | None, busy: str, ever_sent: bool) -> ReliqError:

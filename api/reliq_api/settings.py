@@ -1,6 +1,6 @@
 """What `reliq api` can be told; read once, at the edge."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reliq import settings as core
 
@@ -9,7 +9,9 @@ from reliq import settings as core
 class Settings:
     """The service's settings."""
 
-    url: str | None = None  #: the Redis server; None = RELIQ_URL, else redis://localhost:6379/0
+    url: str | None = field(
+        default=None, repr=False
+    )  #: the Redis server; None = RELIQ_URL, else redis://localhost:6379/0
     host: str = "127.0.0.1"
     port: int = 8080
     allow_eviction: bool | None = None

@@ -27,7 +27,10 @@ def command(
     parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
     parser.set_defaults(run=run)
     parser.add_argument(
-        "--url", metavar="URL", help="the Redis server (default: RELIQ_URL, else redis://localhost:6379/0)"
+        "--url",
+        metavar="URL",
+        help="the Redis server, or env:NAME or file:/path where its URL is (default: RELIQ_URL, else "
+        "redis://localhost:6379/0)",
     )
     if queue:
         parser.add_argument("queue", help="the queue's name")

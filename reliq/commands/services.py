@@ -15,7 +15,7 @@ from typing import Any
 
 import reliq
 from reliq import settings
-from reliq.app import Application
+from reliq.app import Application, url_from_environment
 from reliq.commands.common import BAD_USAGE, command, logging_options, metrics_options, stop_event, store_of
 from reliq.errors import RedisUnavailable, RedisUnsuitable
 from reliq.observe import Measurements
@@ -78,13 +78,15 @@ def worker(options: argparse.Namespace) -> int:
     from reliq.worker.supervisor import Supervisor
 
     if options.url:
-        os.environ["RELIQ_URL"] = options.url
+        os.environ["RELIQ_URL"] = url_from_environment(options.url)
+        options.url = "env:RELIQ_URL"  # the children's command lines have no password
     app = _load(options.app)
     if app is None:
         return BAD_USAGE
-    store = Store(options.url or app.url, allow_eviction=app.allow_eviction)
+    url = url_from_environment(options.url or app.url)
+    store = Store(url, allow_eviction=app.allow_eviction)
     if options.url and isinstance(app, reliq.Reliq):
-        app.store.redirect(options.url)
+        app.store.redirect(url)
     work = Options(options.threads, options.concurrency, options.lease, options.grace)
     metering = Metering(app.handlers, work, options.processes)
     monitor = _monitor_beside(store, metering.own) if options.monitor else None

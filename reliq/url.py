@@ -1,0 +1,187 @@
+"""The one place where a Redis URL is read: where it leads, its secrets, and the text that may be shown of it.
+
+Whatever is shown is made of the parts that were understood to be scheme, hosts and path. A URL that is not understood
+is not shown at all: what would be its host may be half of a password.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from reliq.errors import InvalidSetting
+
+_FORMS = "use redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or redis+cluster://host:port,host:port"
+_ESCAPES = "write / as %2F, ? as %3F, # as %23, @ as %40, : as %3A and % as %25 in a user name or password"
+
+_URL = re.compile(r"(rediss?|unix|rediss?\+(?:sentinel|cluster))://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?", re.DOTALL)
+_NODE = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[\w.-]*)(?::([0-9]{1,5}))?")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+_TLS = {
+    "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_cert_reqs", "ssl_check_hostname",
+}  # fmt: skip
+_LOGIN = {"username", "password", "sentinel_username", "sentinel_password"}
+_OPTIONS = {*_LOGIN, *_TLS, "db"}
+
+Node = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RedisUrl:
+    """A Redis URL taken apart, percent-escapes decoded. Its repr has no secret."""
+
+    shown: str  #: scheme, hosts and path: what errors and pages may have of it
+    scheme: str = field(repr=False)  #: redis, rediss or unix
+    kind: str = field(repr=False)  #: "", sentinel or cluster
+    nodes: tuple[tuple[str, int | None], ...] = field(repr=False)
+    path: str = field(repr=False)  #: without the slashes around it; of unix://, the whole
+    username: str | None = field(repr=False)
+    password: str | None = field(repr=False)
+    sentinel_login: dict[str, str] = field(repr=False)  #: username and password of the sentinels themselves
+    tls: dict[str, str | bool] = field(repr=False)  #: redis-py's options of that name
+    database: int = field(repr=False)
+
+    def hosts(self, port: int) -> list[Node]:
+        """The hosts that the URL lists; `port`: of those without one."""
+        return [(host or "localhost", port if given is None else given) for host, given in self.nodes]
+
+    @property
+    def login(self) -> dict[str, str]:
+        """The user name and password for Redis, as redis-py names them; what the URL lacks is left out."""
+        given = {"username": self.username, "password": self.password}
+        return {name: value for name, value in given.items() if value}
+
+
+_REFERENCE = re.compile(r"(env|file|conf):(?!//)(.+)", re.DOTALL)
+
+
+def dereferenced(text: str, conf: Mapping[str, str] | None = None) -> str:
+    """The URL that a reference stands for: `env:NAME`, `file:/path`, and with `conf` also `conf:name`; else the text.
+
+    So a command line, a manifest or a plan has the reference, and not the secret. Raises InvalidSetting.
+    """
+    found = _REFERENCE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None or (found[1] == "conf" and conf is None):
+        return text
+    kind, name = found.groups()
+    if kind == "file":
+        return _content(name)
+    url = os.environ.get(name) if kind == "env" else (conf or {}).get(name)
+    if not url:
+        what = "environment variable" if kind == "env" else "Spark configuration entry"
+        raise InvalidSetting(f"the Redis URL shall come from {text.strip()}: there is no such {what}, or it is empty")
+    return url
+
+
+def _content(path: str) -> str:
+    problem = "it is empty"
+    try:
+        if text := Path(path).read_text("utf-8").strip():
+            return text
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
+    except UnicodeDecodeError:
+        problem = "it is no UTF-8"
+    raise InvalidSetting(f"the Redis URL shall come from file:{path}: {problem}")
+
+
+def read_url(text: object) -> RedisUrl:
+    """Take a Redis URL apart; raises InvalidSetting, which never quotes what may be a secret."""
+    if not isinstance(text, str):
+        raise InvalidSetting(f"Redis URL of type {type(text).__name__}: give a text; {_FORMS}")
+    found = _URL.fullmatch(text.strip())
+    if found is None:
+        raise InvalidSetting(f"Redis URL (not shown, it may have a password) with a scheme that reliq lacks: {_FORMS}")
+    full_scheme, authority, path, query, fragment = found.groups()
+    if fragment or "@" in path or "@" in (query or ""):
+        raise _unreadable(full_scheme, f"it has a # in it, or an @ behind its first / or ?: {_ESCAPES}")
+    if _BAD_ESCAPE.search(authority + (query or "")):
+        raise _unreadable(full_scheme, f"it has a % that begins no escape: {_ESCAPES}")
+    if _CONTROL.search(text.strip()):
+        raise _unreadable(full_scheme, "it has a line break or another control character")
+    login, _, hosts = authority.rpartition("@")
+    return _assembled(full_scheme, login, hosts, path, _options(full_scheme, query))
+
+
+def _assembled(full_scheme: str, login: str, hosts: str, path: str, options: dict[str, str]) -> RedisUrl:
+    scheme, _, kind = full_scheme.partition("+")
+    nodes = _nodes(full_scheme, hosts)
+    username, _, password = login.partition(":")
+    inside = unquote(path) if scheme == "unix" else unquote(path).strip("/")
+    return RedisUrl(
+        shown=f"{full_scheme}://{hosts}{path}",
+        scheme=scheme,
+        kind=kind,
+        nodes=nodes,
+        path=inside,
+        username=unquote(username) or options.get("username"),
+        password=unquote(password) or options.get("password"),
+        sentinel_login={name: options[f"sentinel_{name}"] for name in _LOGIN if f"sentinel_{name}" in options},
+        tls={name: _tls_value(name, value) for name, value in options.items() if name in _TLS},
+        database=_database(full_scheme, kind, inside, options),
+    )
+
+
+def _nodes(full_scheme: str, hosts: str) -> tuple[tuple[str, int | None], ...]:
+    found = [_NODE.fullmatch(node) for node in hosts.split(",")]
+    several = full_scheme.partition("+")[2] != ""
+    ports = [int(node[2]) for node in found if node is not None and node[2]]
+    if None in found or max(ports, default=0) > 65535 or (len(found) > 1 and not several):
+        raise _unreadable(
+            full_scheme, f"a host is no name or a port is no number, or the password is not escaped: {_ESCAPES}"
+        )
+    return tuple((node[1].strip("[]"), int(node[2]) if node[2] else None) for node in found if node is not None)
+
+
+def _options(full_scheme: str, query: str | None) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in (query or "").split("&") if pair]
+    options = {name: unquote(value) for name, _, value in pairs}
+    if not options.keys() <= _OPTIONS:
+        known = f"an option that is none of {', '.join(sorted(_OPTIONS))}"
+        raise _unreadable(full_scheme, f"it has {known}, or a ? that is not escaped: {_ESCAPES}")
+    return options
+
+
+def _database(full_scheme: str, kind: str, path: str, options: dict[str, str]) -> int:
+    """The database's number: in the path, behind the sentinels' service, or the option `db`. A cluster has only 0."""
+    in_path = {"": "" if full_scheme == "unix" else path, "sentinel": path.partition("/")[2], "cluster": ""}[kind]
+    number = in_path or options.get("db") or "0"
+    if not (number.isascii() and number.isdecimal()):
+        raise _unreadable(full_scheme, "its database is no number: redis://host:6379/0")
+    if kind == "sentinel" and not path.partition("/")[0]:
+        raise _unreadable(full_scheme, "name the service: redis+sentinel://host:26379,host:26379/mymaster/0")
+    return int(number)
+
+
+def _tls_value(name: str, value: str) -> str | bool:
+    return value.lower() not in ("0", "f", "false", "n", "no") if name == "ssl_check_hostname" else value
+
+
+def _unreadable(full_scheme: str, problem: str) -> InvalidSetting:
+    return InvalidSetting(f"Redis URL {full_scheme}://... (not shown, it may have a password): {problem}")
+
+
+# --- texts that may have a URL in them -------------------------------------------------------------------------------
+
+_OF_REDIS = re.compile(r"\b(rediss?|unix)(\+(?:sentinel|cluster))?://(?:[^\s\"']*[^\s\"'.,:;)\]}>])?")
+_LOGIN_OF_ANY = re.compile(r"(?<=//)[^\s\"']*@")  # //user:password@, of a database for instance
+_IN_QUERY = re.compile(r"(?i)([?&][a-z_]*(?:password|passwd|secret|token)=)[^&\s\"']*")
+
+
+def redacted(text: str) -> str:
+    """The text without the passwords of URLs in it."""
+    if "//" not in text:
+        return text
+    text = _OF_REDIS.sub(_shown, text)
+    return _IN_QUERY.sub(r"\1***", _LOGIN_OF_ANY.sub("", text))
+
+
+def _shown(found: re.Match[str]) -> str:
+    try:
+        return read_url(found[0]).shown
+    except InvalidSetting:
+        return f"{found[1]}{found[2] or ''}://..."
