@@ -96,7 +96,7 @@ def fill_dead(app: reliq.Reliq, queue: reliq.Queue, count: int) -> list[str]:
 
 
 def died(message: Message):
-    from reliq.consumer import buried, failure_now
+    from reliq.holdings import buried, failure_now
 
     return buried(message, failure_now("bench", "ValueError", "no such order"), "rejected")
 

@@ -1,6 +1,7 @@
 """The same names for asyncio: `from reliq.aio import Reliq`, and `await` in front of what talks to Redis."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -9,12 +10,14 @@ from typing import Any, Self
 from reliq import ops, settings
 from reliq.aiostore import AioStore
 from reliq.app import Application
-from reliq.consumer import Holdings, buried, checked_lease, failure_now, lease_lost, released, retried, settleable
+from reliq.consumer import checked_lease, lease_lost, settleable
 from reliq.cycle import CycleSteps
 from reliq.dead_letters import DeadLetter, DeadLetterSteps, Filter, Page, Progress, Redriven, checked_redrive, unwatched
 from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
+from reliq.holdings import Holdings, buried, failure_now, released, retried
 from reliq.keys import QueueKeys, connection_name, new_owner
 from reliq.message import Body, Message, NewMessage
+from reliq.moment import Moment
 from reliq.ops import Move
 from reliq.prepared import CHECK_AFTER, CHECKS, AioPrepared, Care
 from reliq.queue import Config, QueueSteps, Stats
@@ -279,9 +282,13 @@ class Consumer:
         self._owner = new_owner()
         self._holdings = Holdings(keys, self._owner, self.lease)
         self._link = store.link(connection_name(self._owner))
+        self._link.on_connect = self._holdings.connected
+        self._beats = store.link(connection_name(self._owner))  # named as well: a monitor must see that it lives
         self._beating: asyncio.Task[None] | None = None
+        self._claiming: set[asyncio.Task[list[Message]]] = set()
         self._closed = False
         self._lock = asyncio.Lock()
+        self._beat_lock = asyncio.Lock()
 
     @property
     def id(self) -> str:
@@ -302,6 +309,7 @@ class Consumer:
             if self._beating is not None:
                 self._beating.cancel()
             await self._link.close()
+            await self._beats.close()
 
     async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
         if self._closed:
@@ -312,26 +320,39 @@ class Consumer:
         while not messages and (left := until - time.monotonic()) > 0.001:
             timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
             messages = await self._run(lambda timeout=timeout: self._holdings.wait(limit, timeout))  # type: ignore[misc]
-        return messages
+        if messages and self._holdings.trusted_until.passed():  # suspended on the way: they may be others' by now
+            await self.heartbeat()
+        return [message for message in messages if not message.lost]
 
     async def _run(self, steps: Callable[[], ops.Steps[list[Message]]]) -> list[Message]:
-        """Shielded: a claim that is cancelled half way would leave messages that nobody knows of."""
+        """Run a claim in a task of its own: cancelled half way, it would leave messages that no one knows.
 
-        async def locked() -> list[Message]:
-            async with self._lock:
-                try:
-                    return await self._store.run(steps(), self._link)
-                except OutcomeUnknown:  # the second try reads back what the first one moved
-                    return await self._store.run(steps(), self._link)
-
-        task = asyncio.ensure_future(locked())
+        Where the caller is cancelled, however often, the claim goes on, and releases what it brings.
+        """
+        task = asyncio.ensure_future(self._locked(steps))
+        self._claiming.add(task)  # the event loop itself holds its tasks only weakly
+        task.add_done_callback(self._claiming.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            messages = await task
-            if messages:
-                await self.release(*messages)
+            late = asyncio.ensure_future(self._release(task))
+            self._claiming.add(late)
+            late.add_done_callback(self._claiming.discard)
+            await asyncio.shield(late)  # a second cancellation ends this waiting, and not the release
             raise
+
+    async def _release(self, claim: "asyncio.Task[list[Message]]") -> list[Message]:
+        """Give back what a claim brings whose caller is gone; what cannot be given back now is with the context."""
+        with contextlib.suppress(ReliqError):
+            await self.release(*await claim)
+        return []
+
+    async def _locked(self, steps: Callable[[], ops.Steps[list[Message]]]) -> list[Message]:
+        async with self._lock:
+            try:
+                return await self._store.run(steps(), self._link)
+            except OutcomeUnknown:  # the second try reads back what the first one moved
+                return await self._store.run(steps(), self._link)
 
     async def ack(self, *messages: Message) -> None:
         await self._settle(messages)
@@ -350,13 +371,18 @@ class Consumer:
     async def heartbeat(self) -> bool:
         if not self._holdings.alive:
             return False
-        consumer = self.id
-        alive = await self._store.run(ops.one(ops.heartbeat(self._holdings.keys, consumer, self.lease)))
-        if not alive and consumer == self.id:
+        async with self._beat_lock:
+            consumer, sent_at = self.id, Moment.now()
+            alive: bool = await self._store.call(ops.heartbeat(self._holdings.keys, consumer, self.lease), self._beats)
+        if alive:
+            self._holdings.renewed(sent_at)
+        elif consumer == self.id:
             self._holdings.end_life()
         return alive
 
     async def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
+        if not messages:
+            return
         acks, moves = settleable(self._holdings, messages, move)
         async with self._lock:
             codes, _ = await self._store.run(self._holdings.settle(acks, moves), self._link)
@@ -369,6 +395,6 @@ class Consumer:
             try:
                 await self.heartbeat()
             except ReliqError:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(settings.RECONNECT_PAUSE)
             else:
-                await asyncio.sleep(self.lease / settings.HEARTBEATS_PER_LEASE)
+                await self._beats.wait_closed(self.lease / settings.HEARTBEATS_PER_LEASE)

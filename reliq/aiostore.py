@@ -1,6 +1,7 @@
 """Runs ops against Redis for the tasks of an event loop: the same contract as `store`, by the same rules."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -8,6 +9,7 @@ from typing import Any, TypeVar
 from reliq import forks, settings
 from reliq.cluster import ANY, Node, Part, Slots, merged, split
 from reliq.errors import RedisUnavailable, ReliqError
+from reliq.introduction import Identity, introduced, introduction
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
 from reliq.server import ClusterNode, Server, addressed
 from reliq.wire import (
@@ -29,6 +31,8 @@ from reliq.wire import (
 )
 
 T = TypeVar("T")
+_LOOK_EVERY = 0.2  #: seconds between two looks at a connection that should stay open
+
 AioCall = Callable[[Request, "AioLink", float | None], Awaitable[Any]]
 
 _of_parents: list[Any] = []  # connections that closing, or being collected, would take from the parent's selector
@@ -44,12 +48,17 @@ class AioLink:
         self._mark = forks.mark()
         self.watching = False
         self.lives = 0
+        self.named = False  #: the server knows its name
+        self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
+        self._identity: Identity | None = None  #: of the latest connection, also when it is lost
 
     async def perform(self, request: Request) -> Any:
         """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
         if isinstance(request, Sleep):
             await asyncio.sleep(request.seconds)
             return None
+        if self.connected and self.ended:
+            await self.close()  # found out before a command is sent into the void
         commands = commands_of(request)
         replies = await self._exchange(commands)
         if unknown := unknown_scripts(replies):
@@ -100,7 +109,9 @@ class AioLink:
             if self.lives > 1:
                 self._store.check_again()
             if self._name:
-                await self._exchange([("CLIENT", "SETNAME", self._name)])
+                await self._introduce()
+            if self.on_connect is not None:
+                self.on_connect(self.named)
         return self._connection
 
     def _leave_to_parent(self) -> None:
@@ -109,7 +120,39 @@ class AioLink:
         if self._mark != mark:
             if self._connection is not None:
                 _of_parents.append(self._connection)
-            self._connection, self._mark, self.watching = None, mark, False
+            self._connection, self._identity = None, None  # the parent's is not to be ended
+            self._mark, self.watching, self.named = mark, False, False
+
+    async def _introduce(self) -> None:
+        """Name the new connection, and have the server end the one before it."""
+        try:
+            replies = await self._exchange(introduction(self._name, self._identity))
+            self.named, self._identity = introduced(replies, self.named)
+        except Lost as error:
+            raise Lost(sent=False, cause=error.cause) from None  # the caller's request has not been sent yet
+        except Busy:
+            await self.close()
+            raise
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has closed the connection meanwhile. Looks at what the event loop knows: costs no call."""
+        reader, writer = self._connection._reader, self._connection._writer  # noqa: SLF001  redis-py tells no other way
+        if reader is None or writer is None:
+            return True
+        return bool(reader.at_eof() or reader.exception() is not None or writer.transport.is_closing())
+
+    async def wait_closed(self, timeout: float) -> bool:
+        """Wait until the server closes the connection, at most `timeout` seconds; True when it has."""
+        until = time.monotonic() + timeout
+        while not (ended := self.connected and self.ended) and (left := until - time.monotonic()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(min(left, _LOOK_EVERY))  # the event loop tells no other way
+        return ended
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection; it may have ended."""
+        return self._connection is not None
 
     async def close(self) -> None:
         self._leave_to_parent()
@@ -156,7 +199,8 @@ class AioClusterLink(AioLink):
     def _at(self, node: Node | None) -> AioLink:
         node = addressed(node, self._links)
         if node not in self._links:
-            self._links[node] = AioLink(ClusterNode(self._store, node), self._name)
+            link = self._links[node] = AioLink(ClusterNode(self._store, node), self._name)
+            link.on_connect = self.on_connect
         return self._links[node]
 
     async def _slots(self) -> Slots:
@@ -174,6 +218,14 @@ class AioClusterLink(AioLink):
                 raise failure
         found: Slots = self._store.slots
         return found
+
+    @property
+    def connected(self) -> bool:
+        return any(link.connected for link in self._links.values())
+
+    @property
+    def ended(self) -> bool:
+        return any(link.connected and link.ended for link in self._links.values())
 
     async def close(self) -> None:
         await super().close()
@@ -234,7 +286,7 @@ class AioStore(Server):
             while True:
                 try:
                     answer = await call(request, link, timeout)
-                except ReliqError as error:
+                except BaseException as error:  # noqa: BLE001  a cancellation too: the steps must know that there is no answer
                     request = steps.throw(error)
                 else:
                     request = steps.send(answer)
@@ -242,6 +294,7 @@ class AioStore(Server):
             result: T = stop.value
             return result
         finally:
+            steps.close()
             if link.watching:
                 await link.close()
 

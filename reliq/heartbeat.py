@@ -7,23 +7,24 @@ from collections.abc import Callable, Sequence
 from reliq import ops, settings
 from reliq.errors import ReliqError
 from reliq.keys import QueueKeys, connection_name
+from reliq.moment import Moment
 from reliq.outage import Outage
 from reliq.store import Store
 
 log = logging.getLogger("reliq.heartbeat")
 
-_RECONNECT_PAUSE = 0.1  #: shorter than two scans of a monitor, which takes a missing connection for a death
-
 
 class Lease:
     """One consumer's lease, as its heartbeat needs to know it."""
 
-    __slots__ = ("consumer", "keys", "length")
+    __slots__ = ("consumer", "keys", "length", "renewed")
 
-    def __init__(self, keys: QueueKeys, consumer: str, length: float) -> None:
+    def __init__(self, keys: QueueKeys, consumer: str, length: float, renewed: Callable[[Moment], object] = id) -> None:
+        """`renewed` is told when each renewal that Redis confirmed was sent."""
         self.keys = keys
         self.consumer = consumer
         self.length = length
+        self.renewed = renewed
 
 
 class Heartbeat(threading.Thread):
@@ -57,8 +58,11 @@ class Heartbeat(threading.Thread):
             self._store.call(ops.command("PING"), self._link, timeout=0)
             return
         beats = [ops.heartbeat(lease.keys, lease.consumer, lease.length) for lease in leases]
+        sent_at = Moment.now()
         for lease, alive in zip(leases, self._store.call(beats, self._link, timeout=0), strict=True):
-            if not alive:
+            if alive:
+                lease.renewed(sent_at)
+            else:
                 self._lost(lease)
 
     def run(self) -> None:
@@ -67,7 +71,7 @@ class Heartbeat(threading.Thread):
                 self.beat()
             except ReliqError as error:
                 self._outage.failed(error)
-                self._stopping.wait(_RECONNECT_PAUSE)
+                self._stopping.wait(settings.RECONNECT_PAUSE)
             else:
                 self._outage.over()
                 self._link.wait_closed(self._interval)

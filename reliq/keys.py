@@ -161,6 +161,11 @@ def next_life(consumer: str) -> str:
     return f"{owner}.{int(life or 0) + 1}"
 
 
+def unconnected(consumer: str) -> str:
+    """The id of a consumer that could not name its connections: only its lease decides whether it lives."""
+    return _UNCONNECTED + consumer[1:] if is_connected(consumer) else consumer
+
+
 def connection_name(consumer: str) -> str:
     """What a consumer's connections are called in CLIENT LIST."""
     return "reliq:" + owner_of(consumer)
@@ -181,7 +186,13 @@ def instance_of(queue: str) -> str | None:
 
 
 def owner_of(consumer: str) -> str:
+    """The id of the process that holds a consumer's messages."""
     return consumer.partition(".")[0]
+
+
+def belongs_to(consumer: str, owner: str) -> bool:
+    """Whether a consumer is of this process, also where its connections could not be named."""
+    return owner_of(consumer)[1:] == owner[1:]
 
 
 def is_connected(consumer: str) -> bool:

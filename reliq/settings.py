@@ -13,6 +13,7 @@ LEASE_SHORTEST = 1.0
 LEASE_LONGEST = 12 * 3600.0
 HEARTBEATS_PER_LEASE = 3  #: two heartbeats may be missed
 BLOCK = 1.0  #: seconds an idle consumer waits in Redis; bounds shutdown and half-open connections
+RECONNECT_PAUSE = 0.1  #: seconds; well below the time after which a missing connection is taken for a death
 SOCKET_MARGIN = 3.0  #: seconds a reply may take beyond the time its command blocks
 SEND_TIMEOUT = 5.0  #: seconds in which a producer repeats a call whose reply was lost
 DURABLE_WITHIN = 3.0  #: seconds a send waits for disks or replicas; appendfsync everysec takes up to two

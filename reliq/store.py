@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from reliq import forks, settings
 from reliq.cluster import ANY, Node, Part, Slots, merged, split
 from reliq.errors import RedisUnavailable, ReliqError
+from reliq.introduction import Identity, introduced, introduction
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
 from reliq.server import ClusterNode, Server, addressed
 from reliq.wire import (
@@ -64,6 +65,9 @@ class Link:
         self.connected_at = 0.0  #: by time.monotonic()
         self.watching = False
         self.lives = 0
+        self.named = False  #: the server knows its name
+        self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
+        self._identity: Identity | None = None  #: of the latest connection, also when it is lost
         self._owed: deque[Owed] = deque()  #: of what was sent, in this order
 
     def perform(self, request: Request) -> Any:
@@ -135,6 +139,7 @@ class Link:
         mark = forks.mark()
         if self._mark != mark:
             self._connection, self._mark = None, mark  # the socket is the parent's
+            self._identity, self.named = None, False  # and is not to be ended
             self._forget()
         now = time.monotonic()
         if self._connection is not None and not self._owed and now - self._used_at > _IDLE and self._ended():
@@ -153,8 +158,21 @@ class Link:
             if self.lives > 1:
                 self._store.check_again()
             if self._name:
-                self._exchange([("CLIENT", "SETNAME", self._name)])  # where CLIENT is refused, the lease alone decides
+                self._introduce()
+            if self.on_connect is not None:
+                self.on_connect(self.named)
         return self._connection
+
+    def _introduce(self) -> None:
+        """Name the new connection, and have the server end the one before it."""
+        try:
+            replies = self._exchange(introduction(self._name, self._identity))
+            self.named, self._identity = introduced(replies, self.named)
+        except Lost as error:
+            raise Lost(sent=False, cause=error.cause) from None  # the caller's request has not been sent yet
+        except Busy:
+            self.close()
+            raise
 
     def _ended(self) -> bool:
         """Whether the server has closed the connection meanwhile, or said what nobody asked for."""
@@ -173,10 +191,6 @@ class Link:
             self.close()
             return True
         return False
-
-    def rename(self, name: str) -> None:
-        self._name = name
-        self.close()
 
     def _forget(self) -> None:
         """What was asked on this connection will never be answered."""
@@ -244,7 +258,8 @@ class ClusterLink(Link):
     def _at(self, node: Node | None) -> Link:
         node = addressed(node, self._links)
         if node not in self._links:
-            self._links[node] = Link(ClusterNode(self._store, node), self._name)
+            link = self._links[node] = Link(ClusterNode(self._store, node), self._name)
+            link.on_connect = self.on_connect
         return self._links[node]
 
     def _slots(self) -> Slots:
@@ -267,10 +282,6 @@ class ClusterLink(Link):
         for link in list(self._links.values())[:1]:
             return link.wait_closed(timeout)
         return super().wait_closed(timeout)
-
-    def rename(self, name: str) -> None:
-        super().rename(name)
-        self._links.clear()
 
     def close(self) -> None:
         super().close()
@@ -371,7 +382,7 @@ class Store(Server):
             while True:
                 try:
                     answer = ask(request, link, timeout)
-                except ReliqError as error:
+                except BaseException as error:  # noqa: BLE001  an interrupt too: the steps must know that there is no answer
                     request = steps.throw(error)
                 else:
                     request = steps.send(answer)
@@ -380,6 +391,7 @@ class Store(Server):
             result: T = stop.value
             return result
         finally:
+            steps.close()
             if link.watching:
                 link.close()
 

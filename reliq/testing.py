@@ -14,8 +14,8 @@ import asyncio
 from typing import TypeVar
 
 from reliq.app import Reliq
-from reliq.consumer import Holdings
 from reliq.handlers import Handler
+from reliq.holdings import Holdings
 from reliq.keys import QueueKeys, new_owner
 from reliq.message import Message
 from reliq.once import guarded
@@ -50,7 +50,7 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
 
 
 def _run_one(app: Reliq, handler: Handler) -> bool:
-    consumer = Holdings(QueueKeys(handler.queue), new_owner(), lease=60)
+    consumer = Holdings(QueueKeys(handler.queue), new_owner(connected=False), lease=60)
     messages = app.store.run(consumer.claim(1))
     for message in messages:
         move = _outcome(app, handler, message, consumer.consumer)

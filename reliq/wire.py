@@ -246,6 +246,11 @@ def _translated(error: Exception) -> Exception:
     return ReliqError(f"Redis answered an error reliq does not expect: {type(error).__name__} {code}".rstrip())
 
 
+def refuses_for_now(error: Exception) -> bool:
+    """Whether the server will let the same command pass later."""
+    return isinstance(_translated(error), Busy)
+
+
 def failed(error: Exception, sent: bool) -> Exception:
     """For an error that ended the connection. redis-py counts some answers of the server among those."""
     errors = redis_errors()

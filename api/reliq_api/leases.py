@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from reliq import ops
 from reliq.backoff import exponential
-from reliq.consumer import buried, failure_now, released, retried
 from reliq.handlers import Policy, Retry
+from reliq.holdings import buried, failure_now, released, retried
 from reliq.keys import QueueKeys
 from reliq.message import Message, Undecodable
 from reliq.ops import Move, Steps

@@ -11,8 +11,8 @@ from typing import Any
 
 from reliq import settings
 from reliq.aiostore import AioLink, AioStore
-from reliq.consumer import Holdings
 from reliq.errors import OutcomeUnknown, ReliqError
+from reliq.holdings import Holdings
 from reliq.keys import QueueKeys, new_owner
 from reliq.message import Message
 from reliq_api.background import Background

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from reliq import ops, settings
 from reliq.errors import QueueFull
-from reliq.keys import QueueKeys, owner_of
+from reliq.keys import QueueKeys, belongs_to
 from reliq.message import Message, Undecodable, wrapped
 from reliq.ops import Op, Return, Steps, Transaction, Watch
 
@@ -183,7 +183,7 @@ def take_back_owner(owner: str) -> Steps[dict[str, int]]:
     returned: dict[str, int] = {}
     for keys, consumers in zip(every, members, strict=True):
         for consumer in consumers:
-            if owner_of(consumer) == owner:
+            if belongs_to(consumer, owner):
                 result = yield from take_back(keys, consumer, known_dead=True)
                 returned[keys.queue] = returned.get(keys.queue, 0) + result.returned + result.died
     return returned

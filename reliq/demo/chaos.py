@@ -17,7 +17,7 @@ from reliq.demo.own_queue import remove_queue
 from reliq.demo.processes import WorkerProcess, stop_all, terminated_as_interrupted
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import ReliqError
-from reliq.keys import QueueKeys, owner_of
+from reliq.keys import QueueKeys, belongs_to, owner_of
 from reliq.message import Message
 from reliq.progress import Progress
 from reliq_monitor import MonitorThread
@@ -146,7 +146,7 @@ class _Chaos:
 
     def _fault(self, worker: WorkerProcess) -> Fault:
         every = self._app.store.call(ops.members(self._keys.consumers))
-        consumers = [one for one in every if owner_of(one) == worker.owner]
+        consumers = [one for one in every if belongs_to(one, worker.owner)]
         return Fault(worker, time.monotonic(), consumers, sum(self._lengths(consumers)))
 
     def _lengths(self, consumers: Sequence[str]) -> list[int]:

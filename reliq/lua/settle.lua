@@ -1,7 +1,8 @@
 -- settle: take messages out of processing for good or for elsewhere, and claim the next ones in the same step.
 --
 -- KEYS  1-10 places  11 processing  12 lease  13 delayed  14 dead  15 index  16.. marks, in the order of the messages done
--- ARGV  1 lease ms (0 = leave the lease as it is)  2 n to claim  3 n acks  4 n moved here by BLMOVE and not counted yet  5.. elements to ack,
+-- ARGV  1 lease ms (0 = leave the lease as it is)  2 n to claim  3 n acks  4 positions, among all that follow, of those
+--       that BLMOVE moved here, which counts nothing  5.. elements to ack,
 --       then for each other message: element, destination, counter, delay ms, id, new element
 --       destinations: head | tail (of the ready ones), delayed, dead, gone, done (gone, and a mark is left for delay ms,
 --       also by a consumer that does not hold the message any more: it was handled, and must not be handled again),
@@ -11,7 +12,7 @@
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be drained.
 -- uses: now, element, index, rounds, renew, place, take
 local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 11, 15)
-local limit, acks, moved = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local limit, acks = tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_other = 5 + acks
 local now = now_ms()
 
@@ -80,6 +81,10 @@ for at = first_other, #ARGV, 6 do
   end
 end
 
+local moved = 0
+for position in string.gmatch(ARGV[4], '%d+') do
+  if codes[tonumber(position)] == 'd' then moved = moved + 1 end
+end
 if moved > 0 then redis.call('HINCRBY', q.counters, 'claimed', moved) end
 codes = table.concat(codes)
 if not alive then return {'lost', now, codes} end

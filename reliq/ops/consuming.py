@@ -1,6 +1,6 @@
 """A consumer: its life, its claims, and what becomes of the messages it holds."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -59,14 +59,20 @@ def settle(
     acks: Sequence[bytes],
     moves: Sequence[Move] = (),
     limit: int = 0,
-    uncounted: int = 0,
+    uncounted: Collection[bytes] = (),
 ) -> Op[Claimed]:
-    """Ack, move the others, and claim up to `limit` next ones. Repeatable as long as it claims nothing."""
+    """Ack, move the others, and claim up to `limit` next ones. Repeatable as long as it claims nothing.
+
+    `uncounted`: elements that BLMOVE has moved here, which counts nothing: they count as claimed when they leave.
+    """
     names = (
         *keys.places, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.index,
         *(move.mark for move in moves if move.mark),
     )  # fmt: skip
-    arguments: list[Argument] = [milliseconds(lease), limit, len(acks), uncounted, *acks]
+    arguments: list[Argument] = [milliseconds(lease), limit, len(acks), "", *acks]
+    if uncounted:
+        every = (*acks, *(move.element for move in moves))
+        arguments[3] = " ".join(str(position) for position, element in enumerate(every, 1) if element in uncounted)
     for move in moves:
         delay = milliseconds(move.delay)
         arguments += (move.element, move.destination, move.counter, delay, move.id, move.again)

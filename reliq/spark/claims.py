@@ -6,8 +6,8 @@ The list does not change between the claim and the ack, so a batch that is run a
 from collections.abc import Sequence
 
 from reliq import ops
-from reliq.consumer import undecodable
 from reliq.errors import OutcomeUnknown
+from reliq.holdings import undecodable
 from reliq.keys import QueueKeys
 from reliq.message import Message, Undecodable
 from reliq.ops import Move, Steps

@@ -1,11 +1,15 @@
 """The loop of a worker with one thread: it runs its handler itself."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from reliq.message import Message
 from reliq.worker.loop import Loop, Run
 from reliq.worker.pace import MOST
+
+_TURN_LOOK = 0.5  #: seconds between two looks at the lease while another queue's handler has the turn
 
 
 class InlineLoop(Loop):
@@ -21,6 +25,7 @@ class InlineLoop(Loop):
         self._flowing = False  #: the latest batch was as large as they get
 
     def _step(self) -> None:
+        self._be_registered()  # before its turn: what is broadcast meanwhile must find its queue
         if not self._work(None):
             # Outside of the turn, so that the loop of another queue can run its handler meanwhile.
             messages = self._wait(1, self._block)  # then the exchange that settles it claims the others
@@ -31,7 +36,7 @@ class InlineLoop(Loop):
 
     def _work(self, messages: list[Message] | None) -> bool:
         """Run a batch, claiming it first if there is none; whether there was any."""
-        with self._shared.turn:
+        with self._turn():
             if messages is None:
                 messages = self._next_batch()
                 self.progress_at = time.monotonic()
@@ -59,10 +64,24 @@ class InlineLoop(Loop):
                 self._measure(ran)
             return bool(messages)
 
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The turn to run handlers; while others have it, this consumer stays registered."""
+        while not self._shared.turn.acquire(timeout=_TURN_LOOK):
+            self._be_registered()
+        try:
+            yield
+        finally:
+            self._shared.turn.release()
+
+    def _be_registered(self) -> None:
+        if not self.holdings.alive and not self.stopping:
+            self._store.run(self.holdings.be_registered(), self._link, timeout=0)
+
     def _next_batch(self) -> list[Message]:
         messages: list[Message] = []
         flowing, self._flowing = self._flowing, False
-        if flowing and not self.stopping:
+        if flowing and not self.stopping and not self.holdings.to_be_verified:
             self._ask(self._most_to_hold())
         while self._asked and not messages:
             messages = self._collect()
@@ -70,7 +89,7 @@ class InlineLoop(Loop):
             messages = self._exchange(0 if self.stopping else self._most_to_hold())
         # Where loops take turns nothing is asked for ahead: it would wait here for the turn.
         self._flowing = len(messages) >= MOST and self._shared.takers == 1
-        if self._flowing and not self._asked and not self.stopping:
+        if self._flowing and not self._asked and not self.stopping and not self.holdings.to_be_verified:
             self._ask(self._most_to_hold())
         return messages
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from reliq import ops, settings
-from reliq.consumer import Holdings, released
 from reliq.errors import ReliqError, TimeLimitExceeded
 from reliq.handlers import DeadHook, Handler
+from reliq.holdings import Holdings, released
 from reliq.keys import QueueKeys, connection_name
 from reliq.message import Message, Undecodable
+from reliq.moment import Moment
 from reliq.observe import Measurements
 from reliq.ops import Move
 from reliq.outage import Outage
@@ -86,6 +87,7 @@ class Loop(ABC):
         self.progress_at = time.monotonic()  #: when a message was last taken or started
         self._store = store
         self._link = store.link(connection_name(owner))
+        self._link.on_connect = self.holdings.connected
         self._hooks = hooks
         self._owner = owner
         self._shared = shared
@@ -94,13 +96,15 @@ class Loop(ABC):
         self._moves: deque[Move] = deque()
         self._asked: deque[Asked] = deque()  #: exchanges that are under way on `_link`
         self._exchanging = threading.Lock()
+        self._relieving = threading.Lock()  #: held while the watchdog settles what is this loop's
+        self._left = False  #: the consumer's life is over
 
     # --- the loop's own thread ---
 
     def run(self) -> None:
         """Work until `stopping`, then hand back what is not started, finish what runs, and leave."""
         failures, outage = 0, Outage(log, f"queue={self.handler.queue}")
-        while not (self.stopping and not self.running and self._finished()):
+        while not (self.stopping and self._leave()):
             try:
                 self._step()
                 failures = 0
@@ -111,11 +115,22 @@ class Loop(ABC):
                 failures += 1
                 if self.stopping and failures > len(_RETRY_PAUSES):
                     break
-        try:
-            self._store.run(self.holdings.leave(), self._link)
-        except ReliqError as error:
-            log.warning("queue=%s left without saying so: %s", self.handler.queue, error)
         self._link.close()
+
+    def _leave(self) -> bool:
+        """Hand back what is still held and end the consumer's life, if there is nothing left to settle.
+
+        Not while the watchdog settles: what it has taken out would be handed back, and run again.
+        """
+        with self._relieving:
+            if not self._finished():
+                return False
+            self._left = True
+            try:
+                self._store.run(self.holdings.leave(), self._link)
+            except ReliqError as error:
+                log.warning("queue=%s left without saying so: %s", self.handler.queue, error)
+            return True
 
     @abstractmethod
     def _step(self) -> None:
@@ -126,7 +141,8 @@ class Loop(ABC):
         return self.pace.slots if self.holdings.cyclic else self.pace.limit()
 
     def _finished(self) -> bool:
-        return not (self._acks or self._moves or self.unstarted or self._asked)
+        """Whether nothing is on its way: looked at in the order in which messages go, so that none is overlooked."""
+        return not (self.unstarted or self.running or self._acks or self._moves or self._asked)
 
     def _exchange(self, limit: int) -> list[Message]:
         """Settle what is done, and claim up to `limit`."""
@@ -200,7 +216,9 @@ class Loop(ABC):
         return run
 
     def _perform(self, message: Message) -> Run | None:
-        """Run the handler and note the outcome, unless somebody has settled the message meanwhile."""
+        """Run the handler and note the outcome, unless the message was settled meanwhile."""
+        if self.holdings.trusted_until.passed():
+            self._renew(message)
         if message.lost:
             return None
         run = self._begin(message)
@@ -210,6 +228,25 @@ class Loop(ABC):
             move = after_error(self.handler, message, error, self._owner)
         self._end(message, move)
         return run
+
+    def _renew(self, message: Message) -> None:
+        """Renew the lease before the message starts: this process may have been suspended for longer than it lasts.
+
+        A message whose lease cannot be confirmed is not started; it goes back to the queue.
+        """
+        keys, consumer = self.holdings.keys, self.holdings.consumer
+        sent_at = Moment.now()
+        try:
+            alive = self._store.call(ops.heartbeat(keys, consumer, self.holdings.lease), timeout=0)
+        except ReliqError as error:
+            log.warning("queue=%s id=%s not started: its lease is not certain: %s", keys.queue, message.id, error)
+            self._moves.append(released(message))
+            message.lost = True
+            return
+        if alive:
+            self.holdings.renewed(sent_at)
+        elif consumer == self.holdings.consumer:
+            self.lost()
 
     def _end(self, message: Message, move: Move | None) -> None:
         if self.running.pop(message.element, None) is None:
@@ -223,6 +260,14 @@ class Loop(ABC):
 
     def watch(self, now: float, link: Link) -> None:
         """Relieve a loop that got stuck behind slow handlers, and end runs that exceed their time limit."""
+        if self._relieving.acquire(blocking=False):
+            try:
+                if not self._left:
+                    self._look(now, link)
+            finally:
+                self._relieving.release()
+
+    def _look(self, now: float, link: Link) -> None:
         limit = self.handler.time_limit
         if limit is not None:
             for run in list(self.running.values()):
@@ -240,12 +285,9 @@ class Loop(ABC):
         moves += waiting
         if not acks and not moves:
             return
-        holdings = self.holdings
-        op = ops.settle(holdings.keys, holdings.consumer, holdings.lease, acks, moves)
         with self._kept(acks, moves):
-            answer = self._store.call(op, link, timeout=0)
-        for element in (*acks, *(move.element for move in moves)):
-            holdings.held.pop(element, None)
+            answer = self._store.call(self.holdings.settle_op(acks, moves), link, timeout=0)
+        self.holdings.note_settled([*acks, *(move.element for move in moves)])
         self._settled(moves, answer.codes[len(acks) :])
 
     def _expire(self, run: Run, limit: float) -> None:
@@ -278,9 +320,11 @@ class Loop(ABC):
         for run in list(self.running.values()):
             if self.running.pop(run.message.element, None) is not None:
                 self._abandon(run)
+        if not self._exchanging.locked():
+            self._gather()  # what is under way may settle messages that would be handed back
         keys, consumer = self.holdings.keys, self.holdings.consumer
         acks, moves = self._take_outcomes()
-        self._store.call([ops.settle(keys, consumer, self.holdings.lease, acks, moves), ops.end(keys, consumer)], link)
+        self._store.call([self.holdings.settle_op(acks, moves), ops.end(keys, consumer)], link)
         returned = [
             Move(element, "tail", "released", again=message.again())
             for element, message in self._decoded(self._store.call(ops.read_back(keys, consumer), link))

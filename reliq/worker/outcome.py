@@ -3,9 +3,9 @@
 import logging
 import traceback
 
-from reliq.consumer import buried, failure_now, released, retried
 from reliq.errors import TimeLimitExceeded
 from reliq.handlers import Again, Dead, Handler, Policy, Retry, refuse_coroutine
+from reliq.holdings import buried, failure_now, released, retried
 from reliq.message import Message
 from reliq.once import Finished, MarkUnknown, looks_up
 from reliq.ops import Move

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reliq import settings
-from reliq.consumer import released
+from reliq.holdings import released
 from reliq.message import Message
 from reliq.store import Link
 from reliq.worker.loop import PATIENCE, Loop, Run, drained
@@ -30,10 +30,11 @@ class PooledLoop(Loop):
         self._suspects: deque[Message] = deque()  #: redelivered, waiting to run one at a time
         self._suspect: Message | None = None  #: the one that runs, or has run and is not settled yet
         self._ran: deque[tuple[Run, float]] = deque()  #: with the time of their end; not measured yet
+        self._at_work: set[object] = set()  #: pool tasks between taking a message and noting its outcome
         self._done = threading.Event()
 
     def _finished(self) -> bool:
-        return super()._finished() and not self._suspects
+        return not (self._suspects or self.unstarted or self._at_work) and super()._finished()
 
     def _step(self) -> None:
         if self.stopping:
@@ -85,22 +86,37 @@ class PooledLoop(Loop):
             self._shared.probation.release()
         return bool(self._suspects) and self._suspect is None and not self._shared.probation.locked()
 
-    def watch(self, now: float, link: Link) -> None:
+    def _look(self, now: float, link: Link) -> None:
         if now - self.progress_at > PATIENCE and self._suspects:
             self._suspects_back(_PROBATION_PAUSE)
-        super().watch(now, link)
+        super()._look(now, link)
 
     def _suspects_back(self, delay: float) -> None:
         self._moves.extend(released(message, delay) for message in drained(self._suspects) if not message.lost)
 
     def _run_next(self) -> None:
+        task = self._begin_task()
         try:
-            message = self.unstarted.popleft()
-        except IndexError:  # handed back meanwhile
-            return
-        if run := self._perform(message):
-            self._note(run)
+            if (message := self._next_unstarted()) and (run := self._perform(message)):
+                self._note(run)
+        finally:
+            self._end_task(task)
+
+    def _begin_task(self) -> object:
+        task = object()
+        self._at_work.add(task)
+        return task
+
+    def _end_task(self, task: object) -> None:
+        self._at_work.discard(task)
         self._done.set()
+
+    def _next_unstarted(self) -> Message | None:
+        """The next message to start; None where the watchdog handed it back."""
+        try:
+            return self.unstarted.popleft()
+        except IndexError:
+            return None
 
     def _note(self, run: Run) -> None:
         ended = time.monotonic()
@@ -117,20 +133,26 @@ class PooledLoop(Loop):
             self._measurements.ran(self.handler.queue, drained(self._ran), self.holdings.clock_offset)
 
     async def _run_next_async(self) -> None:
+        task = self._begin_task()
         try:
-            message = self.unstarted.popleft()
-        except IndexError:
+            if message := self._next_unstarted():
+                await self._perform_async(message)
+        finally:
+            self._end_task(task)
+
+    async def _perform_async(self, message: Message) -> None:
+        if self.holdings.trusted_until.passed():
+            await asyncio.to_thread(self._renew, message)
+        if message.lost:
             return
-        if not message.lost:
-            run = self._begin(message)
-            task, loop = asyncio.current_task(), asyncio.get_running_loop()
-            if task is not None:
-                cancel = task.cancel
-                run.cancel = lambda: loop.call_soon_threadsafe(cancel)  # type: ignore[assignment]
-            try:
-                move = after_return(message, await self.handler.function(message))
-            except BaseException as error:  # a cancelled run was settled by whoever cancelled it: _end drops this
-                move = after_error(self.handler, message, error, self._owner)
-            self._end(message, move)
-            self._note(run)
-        self._done.set()
+        run = self._begin(message)
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        if task is not None:
+            cancel = task.cancel
+            run.cancel = lambda: loop.call_soon_threadsafe(cancel)  # type: ignore[assignment]
+        try:
+            move = after_return(message, await self.handler.function(message))
+        except BaseException as error:  # a cancelled run was settled by whoever cancelled it: _end drops this
+            move = after_error(self.handler, message, error, self._owner)
+        self._end(message, move)
+        self._note(run)

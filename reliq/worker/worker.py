@@ -31,6 +31,7 @@ from reliq.worker.presence import Presence
 log = logging.getLogger("reliq.worker")
 
 _WATCH_EVERY = 0.025
+_WATCHDOG_ENDS = 10.0  #: seconds; a socket's timeout, and some more
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,9 @@ class Watchdog(threading.Thread):
         self._link.close()
 
     def stop(self) -> None:
+        """Stop, and wait until what it settles just now is settled."""
         self._stopping.set()
+        self.join(timeout=_WATCHDOG_ENDS)
 
 
 class Worker:
@@ -194,6 +197,7 @@ class Worker:
         return 1 if self._crashed else 0
 
     def _hand_back(self) -> None:
+        self._watchdog.stop()  # first: what it settles must not be handed back
         link = self._store.link(connection_name(self._owner))
         for loop, thread in zip(self._loops, self._threads_of_loops, strict=True):
             if thread.is_alive():
@@ -206,7 +210,7 @@ class Worker:
 
     def _leases(self) -> list[Lease]:
         holdings = [loop.holdings for loop in self._loops if loop.holdings.alive]
-        return [Lease(one.keys, one.consumer, one.lease) for one in holdings]
+        return [Lease(one.keys, one.consumer, one.lease, one.renewed) for one in holdings]
 
     def _lost(self, lease: Lease) -> None:
         for loop in self._loops:

@@ -7,7 +7,7 @@ import os
 import time
 
 import reliq
-from reliq.consumer import Holdings
+from reliq.holdings import Holdings
 from reliq.message import Message
 
 app = reliq.Reliq()

@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from reliq.consumer import Holdings
+from reliq.holdings import Holdings
 from reliq.keys import QueueKeys, new_owner
 from reliq.store import Store
 from tests.workers import eventually, working

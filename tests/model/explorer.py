@@ -13,8 +13,8 @@ from typing import Any
 
 import redis
 
-from reliq.consumer import Holdings
 from reliq.errors import OutcomeUnknown
+from reliq.holdings import Holdings
 from reliq.message import Message
 from reliq.ops import Claimed, Op, Request, Transaction, Watch, command
 from reliq.store import Link, Store

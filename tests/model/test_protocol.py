@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from reliq import ops
-from reliq.consumer import Holdings
 from reliq.errors import OutcomeUnknown
+from reliq.holdings import Holdings
 from reliq.ops import Op, Transaction
 from reliq_monitor.reclaim import take_back
 from tests.model.explorer import Explorer, State, Violation, show

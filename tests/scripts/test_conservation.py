@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from reliq import ops
-from reliq.consumer import failure_now, released, retried
 from reliq.embedded import EmbeddedRedis
+from reliq.holdings import failure_now, released, retried
 from reliq.keys import QueueKeys
 from reliq.message import Message, NewMessage, group_of
 from reliq.ops import Entry, Member, Move, Revival
@@ -87,7 +87,6 @@ class Queue(RuleBasedStateMachine):
         """The BLMOVE of an idle consumer, and the claim behind it."""
         moved, answer = self.store.call([ops.block(KEYS, consumer, 0.01), ops.claim(KEYS, consumer, 1000.0, 0)])
         self.note([moved, *answer.elements])
-        self.run(ops.settle(KEYS, consumer, 1000.0, (), uncounted=1))
 
     def note(self, elements):
         for message in (Message.decode("q", one) for one in elements):

@@ -184,3 +184,12 @@ def test_each_message_done_has_its_own_mark(world):
     settle(world, moves=[done("a"), move("c", "tail", "released"), other])
     assert world.redis.pttl(MARK) > 59_000
     assert 0 < world.redis.pttl(KEYS.done("ib")) <= 5_000
+
+
+def test_what_blmove_moved_counts_as_claimed_once_with_its_settlement(world):
+    """A settle whose reply was lost is sent again: it counts nothing twice."""
+    world.given(leases={"w": HOUR}, processing={"w": "a b c"})
+    dead = Move(element("c"), "dead", "dead:rejected", "c", element("c2"))
+    call = ops.settle(KEYS, "w", 15.0, elements("a", "b"), [dead], uncounted={element("b"), element("c")})
+    assert [world.run(call).codes for _ in range(2)] == ["ddd", "aaa"]
+    assert world.state()["counters"]["claimed"] == 2

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from reliq.consumer import buried, failure_now
+from reliq.holdings import buried, failure_now
 from reliq.logs import JsonLines
 from reliq.message import Message, NewMessage
 from reliq.worker.failures import LINES, WINDOW, FailureLog

@@ -3,8 +3,8 @@
 import pytest
 
 from reliq import ops
-from reliq.consumer import Holdings
 from reliq.errors import OutcomeUnknown, RedisUnavailable
+from reliq.holdings import Holdings
 from reliq.message import NewMessage
 from reliq.ops import Sleep, command
 from reliq.store import Store

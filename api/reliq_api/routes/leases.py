@@ -2,7 +2,7 @@
 
 from fastapi import Request, Response
 
-from reliq.consumer import released
+from reliq.holdings import released
 from reliq.keys import QueueKeys
 from reliq.message import Message
 from reliq.settings import BATCH_LARGEST

@@ -1,0 +1,28 @@
+"""Time that passes while a process or its machine is suspended, too."""
+
+import math
+import time
+from typing import NamedTuple, Self
+
+
+class Moment(NamedTuple):
+    """A point in time by two clocks, in seconds: either of them may stand still during a suspension."""
+
+    monotonic: float
+    wall: float
+
+    @classmethod
+    def now(cls) -> Self:
+        return cls(time.monotonic(), time.time())
+
+    @classmethod
+    def never(cls) -> Self:
+        """A point that has passed at any time."""
+        return cls(-math.inf, -math.inf)
+
+    def after(self, seconds: float) -> Self:
+        return self._replace(monotonic=self.monotonic + seconds, wall=self.wall + seconds)
+
+    def passed(self) -> bool:
+        """Whether one of the clocks says so."""
+        return time.monotonic() > self.monotonic or time.time() > self.wall
