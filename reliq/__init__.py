@@ -5,6 +5,7 @@ from reliq.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
 from reliq.consumer import Consumer
 from reliq.cycle import Cycle
 from reliq.dead_letters import DeadLetter, DeadLetters
+from reliq.delayed import Delayed, DelayedMessage, DelayedPage
 from reliq.errors import (
     DurabilityUnavailable,
     InvalidHandler,
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Again", "Backoff", "Binding", "Config", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetters",
+    "Delayed", "DelayedMessage", "DelayedPage",
     "DurabilityUnavailable", "Failure", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting",
     "JobClosed", "LeaseLost", "Message", "NewMessage", "OutcomeUnknown", "Prepared", "PreparedClosed", "Queue",
     "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Stats", "TimeLimitExceeded",

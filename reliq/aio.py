@@ -13,6 +13,7 @@ from reliq.app import Application
 from reliq.consumer import checked_lease, lease_lost, settleable
 from reliq.cycle import CycleSteps
 from reliq.dead_letters import DeadLetter, DeadLetterSteps, Filter, Page, Progress, Redriven, checked_redrive, unwatched
+from reliq.delayed import AioDelayed
 from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
 from reliq.holdings import Holdings, buried, failure_now, released, retried
 from reliq.keys import QueueKeys, connection_name, new_owner
@@ -104,6 +105,7 @@ class Queue:
         self._steps = steps
         self.name = steps.keys.queue
         self.dead = DeadLetters(store, steps.keys)
+        self.delayed = AioDelayed(store, steps.keys)
         self.cycle = Cycle(store, steps.cycle)
 
     async def send(

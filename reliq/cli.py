@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import reliq
 from reliq import logs
-from reliq.commands import bench, chaos, dead, insight, messages, services, topics
+from reliq.commands import bench, chaos, dead, delayed, insight, messages, services, topics
 from reliq.commands.common import BAD_USAGE, command
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.url import redacted
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"reliq {reliq.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for part in (services, messages, topics, dead, insight, chaos, bench):
+    for part in (services, messages, topics, delayed, dead, insight, chaos, bench):
         part.add_to(commands)
     _spark(commands.add_parser("spark", help="data into queues, dead letters into data, by Spark"))
     add_api(commands, command)

@@ -161,7 +161,8 @@ def unwatched(matched: int) -> None:
 _CURSOR = re.compile(r"(-?\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?):(\d{1,9})", re.ASCII)
 
 
-def _read_cursor(cursor: str) -> tuple[str, int]:
+def read_cursor(cursor: str) -> tuple[str, int]:
+    """Return the score and the number of messages of that score to skip; raises InvalidSetting."""
     found = _CURSOR.fullmatch(cursor)
     if found is None:
         raise InvalidSetting(f"after is {cursor!r}: give the `next` of the page before")
@@ -181,7 +182,7 @@ class DeadLetterSteps:
         oldest, latest = wanted.scores(now)
         skip = 0
         if cursor is not None:
-            latest, skip = _read_cursor(cursor)
+            latest, skip = read_cursor(cursor)
         letters: list[DeadLetter] = []
         step = max(_STEP_LEAST, min(_PAGE, limit))  # bodies may be large: not many more than are wanted
         while True:

@@ -14,6 +14,7 @@ from reliq.batch import Bare, checked, checked_many
 from reliq.consumer import Consumer
 from reliq.cycle import Cycle, CycleSteps
 from reliq.dead_letters import DeadLetters
+from reliq.delayed import Delayed
 from reliq.durability import MEMORY, Durability, check_possible, confirm, durability
 from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull, ReliqError
 from reliq.keys import QueueKeys
@@ -296,6 +297,7 @@ class Queue:
         self._steps = steps
         self.name = steps.keys.queue
         self.dead = DeadLetters(store, steps.keys)
+        self.delayed = Delayed(store, steps.keys)
         self.cycle = Cycle(store, steps.cycle)
 
     def send(

@@ -5,6 +5,7 @@ import inspect
 from typing import Any
 
 from reliq import aio
+from reliq.delayed import AioDelayed
 from reliq.prepared import AioPrepared
 
 
@@ -28,7 +29,8 @@ class Blocking:
     def _wrapped(self, value: Any) -> Any:
         if inspect.iscoroutine(value):
             return self._wrapped(self._runner.run(value))
-        if isinstance(value, (aio.Queue, aio.DeadLetters, aio.Consumer, aio.Topics, aio.Cycle, AioPrepared)):
+        faces = (aio.Queue, aio.DeadLetters, aio.Consumer, aio.Topics, aio.Cycle, AioPrepared, AioDelayed)
+        if isinstance(value, faces):
             return Blocking(value, self._runner)
         if callable(value):
             return lambda *arguments, **options: self._wrapped(value(*arguments, **options))

@@ -17,7 +17,7 @@ from reliq_api.background import Background
 from reliq_api.leases import Remembered
 from reliq_api.polls import Polls
 from reliq_api.pressure import Pressure
-from reliq_api.routes import dead, health, leases, messages, metrics, queues, topics
+from reliq_api.routes import dead, delayed, health, leases, messages, metrics, queues, topics
 from reliq_api.sends import Sends
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
@@ -61,7 +61,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.include_router(topics.publishing)
-    for module in (messages, topics, leases, queues, dead, health, metrics):
+    for module in (messages, topics, leases, queues, delayed, dead, health, metrics):
         app.include_router(module.router)
     problems.install(app)
     docs.install(app)

@@ -11,6 +11,7 @@ from typing import Any
 
 import reliq
 from reliq.app import eviction_allowed, url_from_environment
+from reliq.message import Failure
 from reliq.store import Store
 
 BAD_USAGE = 2  #: exit status
@@ -90,7 +91,19 @@ def pair(text: str, what: str = "--header") -> tuple[str, str]:
 
 
 def utc(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return the time as ISO 8601, or a text that says that there is no such time."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):  # an element may hold any number
+        return "(impossible time)"
+
+
+def error_line(failure: Failure | None) -> str:
+    """Return an error's class and the last line of its text, as printable ASCII; empty without an error."""
+    if failure is None:
+        return ""
+    line = failure.text.strip().rpartition("\n")[2].removeprefix(f"{failure.error_class}: ")
+    return f"{failure.error_class}: {line}"[:90].encode("unicode_escape").decode()
 
 
 def stop_event() -> threading.Event:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from reliq.commands.common import app_of, command, confirmed, header, pair, say, utc
+from reliq.commands.common import app_of, command, confirmed, error_line, header, pair, say, utc
 from reliq.dead_letters import REASONS, DeadLetter
 from reliq.progress import Progress
 
@@ -56,9 +56,8 @@ def dead_list(options: argparse.Namespace) -> int:
         print(json.dumps({"letters": [letter.summary() for letter in page], "next": page.next}))
         return 0
     for letter in page:
-        last = letter.last_error
-        text = f"{last.error_class}: {last.text.strip().rpartition(chr(10))[2]}" if last else ""
-        print(f"{letter.id}  {utc(letter.died_at)}  {letter.reason:14} failures={letter.failures}  {text[:90]!a}")
+        error = error_line(letter.last_error)
+        print(f"{letter.id}  {utc(letter.died_at)}  {letter.reason:14} failures={letter.failures}  {error}")
     if page.next:
         print(f"more: --after {page.next}")
     return 0

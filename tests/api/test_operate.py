@@ -102,6 +102,19 @@ def test_dead_letters_are_listed_a_page_at_a_time(call, letters):
     assert [one["id"] for one in call("GET", "/dead?reason=expired").json()["letters"]] == ["expired"]
 
 
+def test_delayed_messages_are_listed_with_their_last_error(call, orders):
+    retry = orders.send("bad")
+    with orders.consumer() as consumer:
+        consumer.retry(consumer.claim()[0], "1h", "no such order")
+    later = orders.send("later", delay="2h")
+    first = call("GET", "/delayed?limit=1").json()
+    second = call("GET", f"/delayed?after={first['next']}").json()
+    assert [one["id"] for one in first["messages"] + second["messages"]] == [retry, later]
+    found = first["messages"][0]
+    assert (found["failures"], found["error_class"], found["error"]) == (1, "Retry", "no such order")
+    assert [one["id"] for one in call("GET", "/delayed?failed=true").json()["messages"]] == [retry]
+
+
 def test_one_dead_letter_with_its_body_and_its_errors(call, letters):
     letter = call("GET", f"/dead/{letters[0]}").json()
     assert (letter["reason"], letter["body"], letter["encoding"]) == ("rejected", "bad", "text")

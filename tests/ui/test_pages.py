@@ -77,6 +77,18 @@ def test_a_queue_has_its_consumers_policy_counters_and_next_messages(app, client
     assert "0 6 B second" in text
 
 
+def test_what_waits_for_a_retry_is_shown_with_its_last_error(app, client):
+    queue = app.queue("orders")
+    assert "Waiting for a retry" not in client.get("/queues/orders").text
+    queue.send("first", delay="1m")
+    identity = queue.send("bad")
+    with queue.consumer() as consumer:
+        consumer.retry(consumer.claim()[0], "1h", "no such <order>")
+    answer = client.get("/queues/orders")
+    assert re.search(rf"{identity} in 59 min \d+ s 1 (0|<1|\d+) s ago Retry no such <order>", text_of(answer))
+    assert "<order>" not in answer.text
+
+
 def test_what_a_producer_pushed_by_hand_is_shown_too(app, client):
     app.queue("orders").send(1)
     app.store.run(ops.one(ops.command("RPUSH", QueueKeys("orders").messages, b"\x00raw")))

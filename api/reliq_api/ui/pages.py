@@ -81,6 +81,7 @@ async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m"
         config=await found.config(),
         holders=await store.run(reading.holders(name)),
         upcoming=await store.run(reading.next_messages(name)) if may_operate else None,
+        retries=await store.run(reading.retries(name)) if may_operate else None,
         plots=_plots(sampler_of(request).histories.get(name) or History(), span),
         span=span,
         spans=list(SPANS),

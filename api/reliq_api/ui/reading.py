@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from reliq import ops
 from reliq.dead_letters import DeadLetterSteps, Filter
+from reliq.delayed import DelayedMessage, delayed_page
 from reliq.keys import QUEUES, QueueKeys, is_connected
 from reliq.message import Message, Undecodable
 from reliq.ops import Steps
@@ -15,6 +16,8 @@ from reliq.ops import Steps
 CONSUMERS_LARGEST = 100
 NEXT_LARGEST = 10
 TALLY_LARGEST = 1000
+RETRIES_LARGEST = 10
+RETRIES_LOOKED_AT = 50  #: of the delayed messages that are due first
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,12 @@ def _next(queue: str, element: bytes) -> Next:
         return Next("", len(element), 0, 0, 0, element[:200])
     body = message.body
     return Next(message.id, len(body), message.enqueued_at, message.failures, message.deliveries, body[:200])
+
+
+def retries(queue: str) -> Steps[list[DelayedMessage]]:
+    """The messages that wait for a retry, among the delayed ones that are due first."""
+    page = yield from delayed_page(QueueKeys(queue), RETRIES_LOOKED_AT, None, failed=False)
+    return [message for message in page if message.failures][:RETRIES_LARGEST]
 
 
 def tally(queue: str) -> Steps[Tally]:

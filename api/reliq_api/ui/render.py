@@ -60,6 +60,12 @@ def ago(milliseconds: int) -> str:
     return f"{duration(max(0.0, time.time() - milliseconds / 1000))} ago"
 
 
+def until(milliseconds: int) -> str:
+    """How long from now, or that the time is there."""
+    left = milliseconds / 1000 - time.time()
+    return f"in {duration(left)}" if left > 0 else "due"
+
+
 def utc(milliseconds: int) -> str:
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -98,7 +104,7 @@ _environment = Environment(
 _environment.filters |= {
     "ago": ago, "compact": compact, "duration": duration, "gist": gist, "in_unit": in_unit, "plural": plural,
     "rate": rate, "segment": lambda text: quote(text, safe=""), "short_class": short_class, "shown": shown,
-    "size": size, "utc": utc,
+    "size": size, "until": until, "utc": utc,
 }  # fmt: skip
 
 NOTICES = {
