@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from reliq import ops
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.keys import QueueKeys
 from reliq.message import Failure, Message, Undecodable, check_id, wrapped
 from reliq.ops import Revival, Steps
-from reliq.settings import Duration, seconds, whole
+from reliq.settings import TIME_LARGEST, Duration, seconds, whole
 from reliq.store import Store
 
 REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided")
 _PAGE = 500
 _STEP_LEAST = 50
+_PAGE_BYTES = 64 * 1024 * 1024  #: that one page has at most, as far as Redis can estimate it
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small steps, so that it is even
 _SAMPLE = 20  #: letters redriven before their share that died again says anything
 
@@ -36,7 +37,7 @@ class DeadLetter(Message):
     def read(cls, queue: str, element: bytes, score: bytes) -> "DeadLetter":
         letter = cls.decode(queue, element)
         letter.score = score.decode()
-        letter.died_at = int(float(score))
+        letter.died_at = int(min(max(0.0, float(score)), TIME_LARGEST))  # by hand, any score is possible
         return letter
 
     @property
@@ -158,7 +159,7 @@ def unwatched(matched: int) -> None:
     """The progress that nobody looks at."""
 
 
-_CURSOR = re.compile(r"(-?\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?):(\d{1,9})", re.ASCII)
+_CURSOR = re.compile(r"(-?(?:inf|\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)):(\d{1,9})", re.ASCII)
 
 
 def read_cursor(cursor: str) -> tuple[str, int]:
@@ -184,7 +185,8 @@ class DeadLetterSteps:
         if cursor is not None:
             latest, skip = read_cursor(cursor)
         letters: list[DeadLetter] = []
-        step = max(_STEP_LEAST, min(_PAGE, limit))  # bodies may be large: not many more than are wanted
+        # Bodies may be large: not many more than are wanted, nor more than fit into memory.
+        step = min(max(_STEP_LEAST, min(_PAGE, limit)), (yield from self._fitting()))
         while True:
             command = ("ZREVRANGEBYSCORE", self.keys.dead, latest, oldest, "WITHSCORES", "LIMIT", skip, step)
             reply = yield ops.command(*command)
@@ -198,6 +200,18 @@ class DeadLetterSteps:
                         return Page(letters, f"{latest}:{skip}")
             if len(found) < step:
                 return Page(letters, None)
+
+    def _fitting(self) -> Steps[int]:
+        """How many letters of the average size one reply may have."""
+        try:
+            count, used = yield [ops.command("ZCARD", self.keys.dead), ops.command("MEMORY", "USAGE", self.keys.dead)]
+        except RedisUnsuitable:  # the user of the URL may not
+            return _PAGE
+        except RedisUnavailable:
+            raise
+        except ReliqError:  # the server has no such command
+            return _PAGE
+        return max(1, _PAGE_BYTES * count // used) if used else _PAGE
 
     def get(self, identity: str) -> Steps[DeadLetter | None]:
         """The letter with this id, found through the index; None when it is not dead."""

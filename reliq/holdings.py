@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from reliq import ops
 from reliq.errors import QueueFull
 from reliq.keys import QueueKeys, is_connected, next_life, unconnected
-from reliq.message import Failure, Message, Undecodable, cut, wrapped
+from reliq.message import Failure, Message, Undecodable, cut, undecodable_letter
 from reliq.moment import Moment
 from reliq.ops import Move, Steps
 
@@ -325,7 +325,7 @@ class Holdings:
 
 def undecodable(element: bytes) -> Move:
     """To the dead letters, raw."""
-    identity, again = wrapped(element)
+    identity, again = undecodable_letter(element)
     return Move(element, "dead", "dead:decode", identity, again)
 
 

@@ -10,7 +10,7 @@ import random
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 
@@ -20,12 +20,19 @@ from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 Body = bytes | bytearray | memoryview | str | dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
 
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
+# An element is input: any client of Redis may have written it. What is outside of these ranges does not decode.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=settings.COUNT_LARGEST)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=settings.TIME_LARGEST)]
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+_Key = Annotated[str, msgspec.Meta(max_length=settings.KEY_LARGEST)]
+_Priority = Annotated[str, msgspec.Meta(pattern=r"^(high|normal|low)?\Z")]
+_Group = Annotated[str, msgspec.Meta(max_length=16)]
 
 
 class Failure(msgspec.Struct, omit_defaults=True, frozen=True):
     """One failure of a message, as its history keeps it."""
 
-    at: int  #: ms since the epoch, the worker's clock
+    at: _Time  #: ms since the epoch, the worker's clock
     worker: str
     error_class: str
     text: str
@@ -37,26 +44,26 @@ class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
     The last two are at the very end of the element, where a script finds them without decoding it.
     """
 
-    expires_at: int = 0  #: ms since the epoch; 0 = never
+    expires_at: _Time = 0  #: ms since the epoch; 0 = never
     routing_key: str = ""
     reason: str = ""  #: why it is a dead letter
     errors: tuple[Failure, ...] = ()
-    key: str = ""  #: messages with one key are handled in order, one at a time
+    key: _Key = ""  #: messages with one key are handled in order, one at a time
     cycle: bool = False  #: its key is a member of the queue's cycle
-    priority: str = ""  #: high or low
-    group: str = ""  #: the key's digest
+    priority: _Priority = ""
+    group: _Group = ""  #: the key's digest
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The array of the wire format, field by field."""
 
     version: Literal[1]
-    id: str
-    nonce: int
-    deliveries: int
-    failures: int
+    id: _Id
+    nonce: Annotated[int, msgspec.Meta(ge=0)]
+    deliveries: _Count
+    failures: _Count
     redelivered: bool
-    enqueued_at: int
+    enqueued_at: _Time
     headers: dict[str, str]
     body: bytes
     extra: Extra | None = None
@@ -117,10 +124,19 @@ class Message:
     @classmethod
     def decode(cls, queue: str, element: bytes) -> Self:
         """Read an element; raises Undecodable."""
+        if len(element) > settings.ELEMENT_LARGEST:
+            raise Undecodable(f"it has {len(element)} bytes, the limit is {settings.ELEMENT_LARGEST}")
         try:
-            return cls(queue, element, _decode(element))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            envelope = _decode(element)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as error:
             raise Undecodable(str(error)) from None
+        if _ID.fullmatch(envelope.id) is None:
+            raise Undecodable("its id is not printable ASCII")
+        # Scripts find the id by its place: array, version and id begin with MessagePack's short forms.
+        size, head = len(envelope.id), element[2]
+        if element[0] > 0x9F or not (head == 0xD9 or (head == 0xA0 + size and size < 32)):
+            raise Undecodable("its id is not where scripts look for it")
+        return cls(queue, element, envelope)
 
     @property
     def id(self) -> str:
@@ -213,7 +229,7 @@ class Message:
         extra = self._envelope.extra or _NO_EXTRA
         errors = _capped((*extra.errors, failure))
         return self.again(
-            failures=self.failures + charged,
+            failures=min(self.failures + charged, settings.COUNT_LARGEST),
             extra=msgspec.structs.replace(extra, errors=errors, reason=reason),
         )
 
@@ -238,6 +254,11 @@ def wrapped(raw: bytes) -> tuple[str, bytes]:
     """A dead letter around bytes that do not decode: its new id, and its element with the raw bytes as the body."""
     identity = new_id()
     return identity, _first_element(identity, time.time_ns() // 1_000_000, {}, raw, Extra(reason="decode"))
+
+
+def undecodable_letter(raw: bytes) -> tuple[str, bytes]:
+    """The dead letter to store for bytes that do not decode, and its id; they stay bare where wrapping is too large."""
+    return (new_id(), raw) if len(raw) > settings.ELEMENT_LARGEST else wrapped(raw)
 
 
 def _first_element(identity: str, now: int, headers: dict[str, str], body: bytes, extra: Extra | None) -> bytes:

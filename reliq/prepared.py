@@ -9,6 +9,7 @@ The first decision stands, whoever makes it. It is remembered for a while, so th
 repeated, and one that comes too late is told.
 """
 
+import contextlib
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -17,7 +18,7 @@ from reliq import ops, settings, tracing
 from reliq.durability import MEMORY, check_possible, confirm, durability
 from reliq.errors import InvalidMessage, OutcomeUnknown, PreparedClosed, QueueFull, ReliqError
 from reliq.keys import QueueKeys
-from reliq.message import Message, NewMessage, Undecodable, check_id, wrapped
+from reliq.message import Message, NewMessage, Undecodable, check_id, undecodable_letter
 from reliq.ops import Decision, Steps, at_most
 from reliq.producer import Lanes
 from reliq.settings import Duration
@@ -146,7 +147,9 @@ class PreparedSteps:
         """Take one of the messages that somebody shall decide about; None when there is none."""
         while (identity := (yield ops.question(self._keys))) is not None:
             element = yield ops.command("HGET", self._keys.half(identity), "element")
-            if element is not None:  # else it was decided meanwhile
+            if element is None:  # it was decided meanwhile
+                continue
+            with contextlib.suppress(Undecodable):  # nobody can decide about it: it dies of too many questions
                 return Message.decode(self._keys.queue, element)
         return None
 
@@ -182,7 +185,7 @@ def _letter(queue: str, element: bytes | None) -> bytes:
     try:
         return Message.decode(queue, element).buried("undecided")
     except Undecodable:
-        return wrapped(element)[1]
+        return undecodable_letter(element)[1]
 
 
 def overdue(keys: QueueKeys, now: int) -> ops.Op[list[bytes]]:

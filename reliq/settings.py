@@ -21,6 +21,9 @@ SCAN_INTERVAL = 0.5  #: seconds between two looks of the monitor
 GRACE = 25.0  #: seconds a worker finishes what it runs after SIGTERM; Kubernetes kills after 30
 
 BODY_LARGEST = 256 * 1024  #: bytes
+ELEMENT_LARGEST = 256 * 1024 * 1024  #: bytes; Redis takes no argument above 512 MB, and a retry sends a message twice
+COUNT_LARGEST = 1_000_000_000  #: deliveries and failures an element may state
+TIME_LARGEST = 253_402_300_799_999  #: ms since the epoch: the last one of the year 9999
 HEADERS_LARGEST = 16 * 1024  #: bytes, names and values together
 KEY_LARGEST = 512  #: bytes of the key that orders a message
 DELAY_LONGEST = 366 * 86_400.0

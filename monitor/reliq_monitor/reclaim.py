@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from reliq import ops, settings
 from reliq.errors import QueueFull
 from reliq.keys import QueueKeys, belongs_to
-from reliq.message import Message, Undecodable, wrapped
+from reliq.message import Message, Undecodable, undecodable_letter
 from reliq.ops import Op, Return, Steps, Transaction, Watch
 
 BATCH = 100  #: messages in one transaction
@@ -81,12 +81,12 @@ def judge(queue: str, elements: list[bytes], max_deliveries: int, alone: bool) -
         try:
             message = Message.decode(queue, element)
         except Undecodable:
-            identity, again = wrapped(element)
+            identity, again = undecodable_letter(element)
             returns.append(Return(element, "dead:decode", identity, again))
             continue
         charged = alone or (message.redelivered and not suspect_found)
         suspect_found = suspect_found or message.redelivered
-        deliveries = message.deliveries + charged
+        deliveries = min(message.deliveries + charged, settings.COUNT_LARGEST)
         if charged and deliveries >= max_deliveries:
             again = message.buried("max_deliveries", deliveries)
             returns.append(Return(element, "dead:max_deliveries", message.id, again, message.group))
@@ -117,7 +117,7 @@ def _transaction(keys: QueueKeys, consumer: str, returns: list[Return], now: int
     for one in returns:
         if one.counter != "reclaimed":
             commands.append(ops.command("HSET", keys.index, one.id, now))
-        if one.group:
+        if one.group or one.counter == "dead:decode":  # a script may have read a key in what does not decode
             commands.append(ops.advance_within(keys, one.element))
     commands.append(ops.command("DEL", keys.lease(consumer)))
     return tuple(commands)
