@@ -1,5 +1,6 @@
 """reliq: a reliable message queue on Redis lists."""
 
+from reliq import startup  # noqa: F401  the first import: signals are handled while the others run
 from reliq.app import Reliq
 from reliq.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
 from reliq.consumer import Consumer

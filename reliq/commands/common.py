@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import reliq
+from reliq import startup
 from reliq.app import eviction_allowed, url_from_environment
 from reliq.message import Failure
 from reliq.store import Store
@@ -107,8 +107,7 @@ def error_line(failure: Failure | None) -> str:
 
 
 def stop_event() -> threading.Event:
-    """Set by SIGTERM and SIGINT."""
+    """Return an event that SIGTERM and SIGINT set."""
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    startup.take_over(stopping.set)
     return stopping

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import reliq
-from reliq import settings
+from reliq import settings, startup
 from reliq.app import Application, url_from_environment
 from reliq.commands.common import BAD_USAGE, command, logging_options, metrics_options, stop_event, store_of
 from reliq.errors import RedisUnavailable, RedisUnsuitable
@@ -83,6 +83,8 @@ def worker(options: argparse.Namespace) -> int:
     app = _load(options.app)
     if app is None:
         return BAD_USAGE
+    if startup.note_only():
+        return 0
     url = url_from_environment(options.url or app.url)
     store = Store(url, allow_eviction=app.allow_eviction)
     if options.url and isinstance(app, reliq.Reliq):
@@ -138,7 +140,8 @@ def _stop_with_parent(stop: Callable[[], None]) -> None:
     """Our standard input is a pipe that our parent holds open: when it ends, the parent is gone."""
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
         stop()
 
     threading.Thread(target=wait, name="reliq-parent", daemon=True).start()

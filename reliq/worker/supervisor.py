@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from reliq import startup
 from reliq.keys import new_owner
 
 log = logging.getLogger("reliq.supervisor")
@@ -30,7 +31,8 @@ class Child:
         self.started_at = self.seen_at = time.monotonic()
         environment = {**os.environ, OWNER: self.owner, PLACE: str(place)}
         # A session of its own: a Ctrl-C in the terminal reaches only the parent, which passes it on.
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+        with startup.signals_held_back():
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
 
     def poll(self) -> int | None:
         """Its exit status, None while it runs."""
@@ -79,8 +81,8 @@ class Supervisor:
         self._wake.set()
 
     def stop_on_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop())
+        """Stop on SIGTERM and SIGINT, also on one that came before."""
+        startup.take_over(self.stop)
 
     def _look_after(self, place: int) -> int:
         child = self._children[place]

@@ -2,13 +2,12 @@
 
 import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reliq import settings, tracing
+from reliq import settings, startup, tracing
 from reliq.consumer import checked_lease
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.handlers import Handler, Handlers
@@ -128,6 +127,8 @@ class Worker:
         """Work until `stop`; the exit status: 0, or 1 when Redis is unsuitable or a loop crashed."""
         if not self._redis_is_suitable():
             return 1
+        if self._stops:
+            return 0
         self._presence.keep()
         self._heartbeat.start()
         self._watchdog.start()
@@ -148,9 +149,8 @@ class Worker:
         self._wake.set()
 
     def stop_on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop())
+        """Stop on SIGTERM and SIGINT, also on one that came before."""
+        startup.take_over(self.stop)
 
     def _redis_is_suitable(self) -> bool:
         """Wait for Redis if it is away; False, with the reason logged, if it must not be used."""

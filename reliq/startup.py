@@ -1,0 +1,76 @@
+"""Signals while a service starts: SIGTERM and SIGINT end `reliq worker` in order, whatever it is importing.
+
+`reliq` imports this module before all others. Until a service has handlers of its own, a signal ends the process with
+status 0: it holds no message yet. In a program that only imports `reliq` nothing is changed.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+
+SERVICES = ("worker", "monitor", "api", "dev")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Start:
+    """The state of the process's start."""
+
+    requested = False  #: a signal has come
+    exits = True  #: a signal ends the process at once
+
+
+def is_service(arguments: Sequence[str], interpreter_arguments: Sequence[str]) -> bool:
+    """Whether these are the arguments of a service: `sys.argv` and `sys.orig_argv` when `reliq` is imported."""
+    if arguments[1:2] and arguments[1] not in SERVICES:
+        return False
+    if arguments[:1] == ["-m"]:  # Python is importing the package, to run its __main__
+        given = list(interpreter_arguments)
+        return any(given[at : at + 2] == ["-m", "reliq"] for at in range(len(given))) and len(arguments) > 1
+    return len(arguments) > 1 and arguments[0].rpartition(os.sep)[2] == "reliq"
+
+
+def begin() -> None:
+    """Handle the signals from now on; those that a supervisor has held back arrive now."""
+    for number in _SIGNALS:
+        signal.signal(number, _handle)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    _Start.requested = True
+    if _Start.exits:
+        raise SystemExit(0)
+
+
+def note_only() -> bool:
+    """From now on a signal is only noted, for `take_over`; whether one has come that did not end the process.
+
+    Code that swallows SystemExit, in an application's module, leaves such a one.
+    """
+    _Start.exits = False
+    return _Start.requested
+
+
+def take_over(stop: Callable[[], None]) -> None:
+    """Have the signals call `stop`; at once, if one has been noted."""
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: stop())
+    if _Start.requested:
+        stop()
+
+
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Start a `reliq` process in this context: a SIGTERM waits until it can handle it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+if is_service(sys.argv, sys.orig_argv):
+    begin()
