@@ -19,7 +19,7 @@ for at = 1, #ARGV, 4 do
   local new = redis.call('HSETNX', q.cycle, group, id .. ' ' .. member)
   answer[#answer + 1] = new
   if new == 1 then
-    place(q, id, element) -- behind an earlier message of a member who was removed, which goes when that ends
+    enter(q, element) -- behind an earlier message of a member who was removed, which goes when that ends
     enqueued = enqueued + 1
   end
 end

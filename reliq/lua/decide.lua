@@ -46,6 +46,6 @@ if key then redis.call('SET', dedup, id .. ' ' .. digest, 'PX', window) end
 if tonumber(delay) > 0 then
   file(delayed, index, now + delay, id, element)
 else
-  place(q, id, element)
+  enter(q, element)
 end
 return {decision, id}

@@ -57,7 +57,7 @@ for _, entry in ipairs(fresh) do
   if entry.delay > 0 then
     file(delayed, index, now + entry.delay, entry.id, entry.element)
   else
-    place(q, entry.id, entry.element)
+    enter(q, entry.element)
   end
 end
 if plain + #fresh > 0 then redis.call('HINCRBY', q.counters, 'enqueued', plain + #fresh) end

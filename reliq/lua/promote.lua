@@ -15,7 +15,7 @@ if #due > 0 then
   for at, element in ipairs(due) do
     local group = group_of(element)
     if group or priority_of(element) then
-      place(q, ids[at], element)
+      place(q, element)
     else
       plain[#plain + 1] = element
     end

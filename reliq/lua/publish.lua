@@ -32,7 +32,7 @@ for _, taker in ipairs(takers) do
   if delay > 0 then
     file(delayed, index, now + delay, id, element)
   else
-    place(q, id, element)
+    enter(q, element)
   end
   redis.call('HINCRBY', q.counters, 'enqueued', 1)
 end

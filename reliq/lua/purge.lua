@@ -12,8 +12,8 @@ local left, removed = tonumber(ARGV[1]), 0
 local waiting = redis.call('ZPOPMIN', q.waiting, left) -- first: nothing is to come after those that hold a key
 left, removed = left - #waiting / 2, removed + #waiting / 2
 
+for at = 1, #waiting, 2 do leave_cycle(q, string.sub(waiting[at], 33)) end -- none of them holds its key
 local held = {}
-for at = 1, #waiting, 2 do held[#held + 1] = string.sub(waiting[at], 33) end
 for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do
   for _, element in ipairs(left > 0 and redis.call('RPOP', list, left) or {}) do
     held[#held + 1] = element

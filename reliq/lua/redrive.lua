@@ -17,7 +17,7 @@ for at = 1, #ARGV, 4 do
       replaced = replaced + 1
     else
       if member ~= '' then redis.call('HSET', q.cycle, group, id .. ' ' .. member) end
-      place(q, id, again)
+      enter(q, again)
       moved = 1
     end
   end

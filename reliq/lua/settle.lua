@@ -64,7 +64,7 @@ for at = first_other, #ARGV, 6 do
       end
     end
     if destination == 'head' then
-      place(q, id, again)
+      place(q, again)
     elseif destination == 'tail' then
       redis.call('RPUSH', q.messages, again)
     elseif destination == 'delayed' then

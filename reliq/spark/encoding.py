@@ -22,6 +22,7 @@ Field: TypeAlias = np.ndarray | bytes  #: the same, where all have as many bytes
 
 _CRLF = b"\r\n"
 _NO_HEADERS = b"\x80"
+_NO_EXTRA = b"\xc0"  #: nil: all ten fields are written, so that no element ends with a body
 _IS_8 = b"\xcf"  #: an integer of eight bytes follows
 
 
@@ -32,12 +33,12 @@ def frames(ids: Sequence[Piece], bodies: pa.Array, headers: Piece | None, extras
     """
     count, identity = len(bodies), _lengths(*ids)
     inside: list[Piece] = [
-        _records(count, _CRLF, b"\x99\x01\xd9" if extras is None else b"\x9a\x01\xd9", identity.astype("u1")),
+        _records(count, _CRLF, b"\x9a\x01\xd9", identity.astype("u1")),
         *ids,
         _records(count, *_new(count), *([_NO_HEADERS, *_body(bodies)] if headers is None else [])),
         *([] if headers is None else [headers, _records(count, *_body(bodies))]),
         bodies,
-        *([] if extras is None else [extras]),
+        _NO_EXTRA if extras is None else extras,
     ]
     return _joined(b"$", _decimals(_lengths(*inside) - len(_CRLF)), *inside, _CRLF)
 

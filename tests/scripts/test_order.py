@@ -3,7 +3,7 @@
 import pytest
 
 from reliq import ops
-from reliq.message import group_of
+from reliq.message import group_of, wrapped
 from reliq.ops import Entry, Move, Revival
 from reliq_monitor.reclaim import take_back
 from tests.state import HOUR, KEYS, keyed
@@ -159,6 +159,51 @@ def test_a_pushed_element_with_a_key_is_no_part_of_the_order(line):
     line.run(ops.claim(KEYS, "w", 15.0, 10))
     line.run(ops.settle(KEYS, "w", 15.0, [keyed("z", "k")]))
     assert places(line) == {"processing:w": "x a", "waiting": "b c", "active": {K: "a", L: "x"}}
+
+
+def test_one_id_sent_twice_with_one_key_runs_one_after_the_other(line):
+    send(line, "a")
+    assert places(line) == {"messages": "x", "processing:w": "a", "waiting": "b c a", "active": {K: "a", L: "x"}}
+    for name in "abc":
+        line.run(ops.settle(KEYS, "w", 15.0, [keyed(name, "k")], limit=10))
+    assert places(line) == {"processing:w": "a x", "active": {K: "a", L: "x"}}
+
+
+def test_a_letter_waits_behind_a_message_of_its_id(line):
+    line.given(dead={"q": 0})
+    line.redis.zadd(KEYS.dead, {keyed("a4", "k"): 1})
+    line.run(ops.redrive(KEYS, [Revival(keyed("a4", "k"), "a", keyed("a5", "k"))]))
+    assert (places(line)["waiting"], places(line)["messages"]) == ("b c a5", "x")
+
+
+def test_a_purge_of_what_waits_does_not_free_the_key_for_a_message_of_its_id(line):
+    line.run(ops.purge(KEYS, 2))
+    send(line, "a")
+    line.run(ops.purge(KEYS, 1))
+    assert places(line) == {"messages": "x", "processing:w": "a", "active": {K: "a", L: "x"}}
+
+
+FUTURE = b"\x9a\x02" + keyed("f", "k")[2:]  #: of a later version: it does not decode, and scripts see its key
+
+
+def test_a_redriven_letter_that_does_not_decode_keeps_its_key_no_longer_than_it_lives(world):
+    _, letter = wrapped(FUTURE)
+    world.redis.zadd(KEYS.dead, {letter: 1})
+    world.given(leases={"w": HOUR})
+    world.run(ops.redrive(KEYS, [Revival(letter, "wrapper", FUTURE)]))
+    world.run(ops.claim(KEYS, "w", 15.0, 1))
+    world.run(ops.settle(KEYS, "w", 15.0, [FUTURE]))
+    send(world, "a")
+    assert places(world) == {"messages": "a", "active": {K: "a"}}
+
+
+def test_a_death_by_decode_found_by_the_monitor_frees_the_key(line):
+    line.redis.delete(KEYS.processing("w"), KEYS.waiting)
+    line.redis.lpush(KEYS.processing("w"), FUTURE)
+    line.redis.hset(KEYS.active, K, "f")
+    line.redis.set(KEYS.lease("w"), 1)
+    line.store.run(take_back(KEYS, "w"))
+    assert line.state()["active"] == {L: "x"}
 
 
 def test_the_waiting_are_counted_as_ready_and_by_themselves(line):

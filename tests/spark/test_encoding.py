@@ -46,6 +46,12 @@ def test_no_two_elements_are_equal():
     assert len({message.element for message in found}) == 1000
 
 
+def test_an_element_never_ends_with_a_body_that_reads_as_a_key():
+    body = b"\xa5group\xb0" + b"0" * 16
+    (message,) = rows_of({"value": [body]})
+    assert (message.body, message.group, message.element[:1], message.element[-1:]) == (body, "", b"\x9a", b"\xc0")
+
+
 def test_a_slice_of_a_batch_is_encoded_alone():
     whole = pa.RecordBatch.from_pydict({"value": [f"{number}" for number in range(10)]})
     rows = Rows("job-0", 0, 100, Targets("q"))

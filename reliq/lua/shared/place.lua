@@ -41,15 +41,21 @@ local function make_ready(q, element)
   redis.call('HSET', q.config, 'prioritised', 1)
 end
 
--- Ready if it holds its key, has none, or the key is free; else behind those that wait for it. What waits for all keys
--- lies in one zset, in the order of its members: group, then turn, then the element.
-local function place(q, id, element)
+-- A message that is new here: ready if it has no key or the key is free; else behind those that wait for it, also when
+-- a message with the same id holds the key. What waits for all keys lies in one zset, in the order of its members: group,
+-- then turn, then the element.
+local function enter(q, element)
   local group = group_of(element)
-  if not group or redis.call('HSETNX', q.active, group, id) == 1 or redis.call('HGET', q.active, group) == id then
-    return make_ready(q, element)
-  end
+  if not group or redis.call('HSETNX', q.active, group, id_of(element)) == 1 then return make_ready(q, element) end
   local turn = redis.call('HINCRBY', q.counters, 'ordered', 1)
   redis.call('ZADD', q.waiting, 0, group .. string.format('%016.0f', turn) .. element)
+end
+
+-- A message that comes back: ready if it still holds its key.
+local function place(q, element)
+  local group = group_of(element)
+  if group and redis.call('HGET', q.active, group) == id_of(element) then return make_ready(q, element) end
+  enter(q, element)
 end
 
 -- The key goes to the message that waits longest for it, which is ready now. False where none waits.
@@ -63,15 +69,19 @@ local function pass_on(q, group)
   return true
 end
 
+-- A message has left the queue: if it went round for a member, the member has left the cycle.
+local function leave_cycle(q, element)
+  if not is_member(q, element) then return end
+  redis.call('HDEL', q.cycle, group_of(element))
+  leave_round(q, group_of(element))
+end
+
 -- A message has left the queue: the next one of its key is ready, or its key is free. It may be one without a key, and one
 -- that does not hold it, so this may be repeated.
 local function gone(q, element)
   local group = group_of(element)
   if not group then return end
-  if is_member(q, element) then
-    redis.call('HDEL', q.cycle, group)
-    leave_round(q, group)
-  end
+  leave_cycle(q, element)
   if redis.call('HGET', q.active, group) == id_of(element) and not pass_on(q, group) then
     redis.call('HDEL', q.active, group)
   end
