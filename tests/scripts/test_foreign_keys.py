@@ -54,6 +54,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "discard": lambda: ops.discard(KEYS, [(element("x"), "x")], "purged_dead"),
     "due": lambda: ops.due([KEYS], 60.0),
     "enqueue": lambda: ops.enqueue(KEYS, elements("m"), [ENTRY], "producer", 1),
+    "finish": lambda: ops.finish(KEYS, "idle", 60.0),
     "forget": lambda: ops.forget(KEYS, "idle", leaving=True),
     "heartbeat": lambda: ops.heartbeat(KEYS, "w", 15.0),
     "prepare": lambda: ops.prepare(KEYS, ENTRY, 60.0, 3, "producer", 1),
