@@ -59,6 +59,11 @@ class RedisUrl:
 _REFERENCE = re.compile(r"(env|file|conf):(?!//)(.+)", re.DOTALL)
 
 
+def is_reference(text: str) -> bool:
+    """Whether the text says where a Redis URL is, instead of being one."""
+    return _REFERENCE.fullmatch(text.strip()) is not None
+
+
 def dereferenced(text: str, conf: Mapping[str, str] | None = None) -> str:
     """The URL that a reference stands for: `env:NAME`, `file:/path`, and with `conf` also `conf:name`; else the text.
 

@@ -1,7 +1,5 @@
 """What the profile `spark` of docker-compose.yml runs: a thousand rows become messages of the queue `orders`."""
 
-import os
-
 from pyspark.sql import SparkSession
 
 import reliq.spark
@@ -9,5 +7,5 @@ import reliq.spark
 spark = SparkSession.builder.appName("reliq").getOrCreate()
 reliq.spark.register(spark)
 rows = spark.range(1000).selectExpr("to_json(struct(id AS order)) AS value")
-rows.write.format("reliq").option("url", os.environ["RELIQ_URL"]).option("queue", "orders").mode("append").save()
+rows.write.format("reliq").option("connection", "env:RELIQ_URL").option("queue", "orders").mode("append").save()
 spark.stop()

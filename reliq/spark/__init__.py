@@ -14,18 +14,21 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     """Teach a Spark session the format "reliq".
 
     `url`: the Redis server of reads and writes that name none; else `spark.reliq.secret.url` of the session, else
-    RELIQ_URL.
-    Given here it is no option of a DataFrame, so that no plan, log or page of Spark ever has it.
+    RELIQ_URL. It may be a reference: `env:NAME`, `file:/path`. Given here it is no option of a DataFrame, so that no
+    plan, log or page of Spark ever has it. `conf:NAME` of the option `connection` refers to the session's settings that
+    begin with `spark.reliq.`, as they are now.
     Raises InvalidSetting where PySpark is missing or too old.
     """
     check_pyspark()
     from reliq.spark.source import ReliqDataSource
 
-    url = url or spark.conf.get("spark.reliq.secret.url", None)
+    conf = {name: value for name, value in spark.conf.getAll.items() if name.startswith("spark.reliq.")}
+    url = url or conf.get("spark.reliq.secret.url")
     source: type[ReliqDataSource] = ReliqDataSource
-    if url:
+    if url or conf:
         # A class of its own, so that Spark sends it to its planners by value, with the URL in it.
-        source = type("RegisteredDataSource", (ReliqDataSource,), {"default_url": url, "__module__": "__main__"})
+        given = {"default_url": url, "conf": conf, "__module__": "__main__"}
+        source = type("RegisteredDataSource", (ReliqDataSource,), given)
     spark.dataSource.register(source)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 

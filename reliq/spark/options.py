@@ -12,6 +12,7 @@ from reliq.keys import QueueKeys
 from reliq.message import check_headers
 from reliq.store import Store
 from reliq.tracing import is_traceparent
+from reliq.url import dereferenced, is_reference
 
 State = Literal["ready", "delayed", "dead"]
 
@@ -21,10 +22,11 @@ MAX_MESSAGES = 10_000  #: of a micro-batch
 ROWS_PER_PARTITION = 50_000
 STREAM_ROWS_PER_PARTITION = 5_000
 
-_COMMON = ("url", "queue", "allowEviction")
+_COMMON = ("connection", "url", "queue", "allowEviction")
 _WRITE = (*_COMMON, "job", "timeLimit", "maxBody", "mandatory", "traceparent", "tracestate")
 _READ = (*_COMMON, "state", "numPartitions")
 _STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
+_REFERENCES = "write env:RELIQ_URL, file:/run/secrets/redis or conf:spark.reliq.secret.url"
 _SPARKS_OWN = {"checkpointlocation", "queryname"}
 
 
@@ -68,11 +70,15 @@ class StreamOptions:
 
 
 class Given:
-    """The options of one source or sink, as Spark hands them over; `url` is the default that `register` was given."""
+    """The options of one source or sink, as Spark hands them over.
 
-    def __init__(self, options: Mapping[str, str], url: str | None) -> None:
+    `url`: the default that `register` was given. `conf`: the session's settings that `conf:` may refer to.
+    """
+
+    def __init__(self, options: Mapping[str, str], url: str | None, conf: Mapping[str, str] = {}) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
         self._url = url
+        self._conf = conf
 
     def write(self) -> WriteOptions:
         self._check(_WRITE)
@@ -112,8 +118,20 @@ class Given:
                 raise InvalidSetting(f"there is no option {name!r} here; the options are {', '.join(known)}{hint}")
 
     def _connection(self) -> Connection:
-        allow = eviction_allowed(self._flag("allowEviction"))
-        return Connection(url_from_environment(self._options.get("url") or self._url), allow)
+        return Connection(self._where(), eviction_allowed(self._flag("allowEviction")))
+
+    def _where(self) -> str:
+        """The Redis URL: what `connection` refers to, else `url` itself, else the default."""
+        reference, url = self._options.get("connection"), self._options.get("url")
+        if reference is None:
+            return dereferenced(url or url_from_environment(self._url), self._conf)
+        if url is not None:
+            raise InvalidSetting("the options connection and url are both given: leave url out")
+        if not is_reference(reference):
+            raise InvalidSetting(
+                f"option connection (not shown, it may have a password) is no reference: {_REFERENCES}"
+            )
+        return dereferenced(reference, self._conf)
 
     def _keys(self) -> QueueKeys:
         if "queue" not in self._options:

@@ -1,6 +1,6 @@
 """The data source that Spark knows as "reliq"."""
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import ClassVar
 
 import pyspark
@@ -21,8 +21,8 @@ from reliq.spark.options import Given
 class ReliqDataSource(DataSource):
     """Messages of a Redis server's queues. Everything it is given is checked here, on the driver.
 
-    Options: `queue`; `url` (better given to `register`, or in RELIQ_URL: no plan and no log then has the password);
-    `allowEviction`.
+    Options: `queue`; `connection`, where the URL of the Redis server is: `env:NAME`, `file:/path` or `conf:NAME`, read
+    on the driver (`url`, the URL itself, is for one without a password); `allowEviction`.
 
     Write: columns `value`, and if you like `id`, `key`, `headers`, `delay_ms`; without the option `queue` also `queue`
     or `topic`, which say where each row goes. `job`: a name under which the same rows are never written twice.
@@ -35,10 +35,11 @@ class ReliqDataSource(DataSource):
     """
 
     default_url: ClassVar[str | None] = None
+    conf: ClassVar[Mapping[str, str]] = {}  #: the session's settings of reliq, as `register` found them
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._given = Given(dict(options), self.default_url)
+        self._given = Given(dict(options), self.default_url, self.conf)
 
     @classmethod
     def name(cls) -> str:

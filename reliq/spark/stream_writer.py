@@ -10,7 +10,7 @@ from reliq import staging
 from reliq.errors import InvalidSetting
 from reliq.spark.options import WriteOptions
 from reliq.spark.targets import targets
-from reliq.spark.writer import Staged, check_write, commit, stage_rows, task
+from reliq.spark.writer import Staged, check_write, commit, count_unroutable, stage_rows, task
 from reliq.staging import Job, new_token
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         job, query = self._job_of(staged[0]), staged[0].stream
         store = self._options.connection.store()
         try:
-            commit(store, job, staged, query, batchId)
+            if any(one.parts for one in staged):
+                commit(store, job, staged, query, batchId)
+            else:  # no row went anywhere, so no task has opened the job
+                count_unroutable(store, job, staged)
             store.run(staging.abort_others(job, f"{query}."))
         finally:
             store.close()

@@ -79,16 +79,22 @@ def commit(store: Store, job: Job, every: Sequence[Staged], stream: str = "", ep
     answer = store.run(staging.commit(job, parts, stream, epoch))
     if answer == "repeated":
         return
-    unroutable = sum(staged.unroutable for staged in every)
-    if answer == "committed" and unroutable:
-        log.warning("job %s: no queue is bound to the topic of %d rows; they went nowhere", job.name, unroutable)
-        store.call(ops.command("HINCRBY", TOPICS, "unroutable", unroutable, repeatable=False))
+    if answer == "committed":
+        count_unroutable(store, job, every)
     try:
         with ThreadPoolExecutor(_ROLLERS) as rollers:
             list(rollers.map(lambda some: store.run(staging.roll_parts(job, some)), _shares(parts)))
         store.run(staging.roll_forward(job))
     except ReliqError as error:
         log.warning("job %s is committed, a monitor will make the rest of it visible: %s", job.name, error)
+
+
+def count_unroutable(store: Store, job: Job, every: Sequence[Staged]) -> None:
+    """Log and count the rows that no queue was bound for."""
+    unroutable = sum(staged.unroutable for staged in every)
+    if unroutable:
+        log.warning("job %s: no queue is bound to the topic of %d rows; they went nowhere", job.name, unroutable)
+        store.call(ops.command("HINCRBY", TOPICS, "unroutable", unroutable, repeatable=False))
 
 
 def _shares(parts: Sequence[Part]) -> list[Sequence[Part]]:

@@ -84,6 +84,14 @@ def test_every_micro_batch_is_written_once(spark, orders, app, folders):
     assert staged(app) == []
 
 
+def test_a_micro_batch_without_a_row_does_not_end_the_query(spark, orders, app, folders):
+    put(folders / "in", "f0", range(10))
+    put(folders / "in", "f1", range(10, 20))
+    late = rows_of(spark, folders / "in").where("get_json_object(value, '$.order') > 10")
+    run(to_reliq(late), folders)
+    assert orders_in(orders) == list(range(11, 20))
+
+
 def test_a_micro_batch_that_is_replayed_adds_nothing(spark, orders, app, folders):
     put(folders / "in", "f0", range(10))
     run(to_reliq(rows_of(spark, folders / "in")), folders)
