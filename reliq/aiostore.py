@@ -1,22 +1,25 @@
 """Runs ops against Redis for the tasks of an event loop: the same contract as `store`, by the same rules."""
 
 import asyncio
+import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from reliq import forks, settings
 from reliq.cluster import ANY, Node, Part, Slots, merged, split
-from reliq.errors import RedisUnavailable, ReliqError
+from reliq.errors import QueueFull, RedisUnavailable, ReliqError
 from reliq.introduction import Identity, introduced, introduction
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
+from reliq.retry import Patience
 from reliq.server import ClusterNode, Server, addressed
 from reliq.wire import (
     Busy,
     Command,
     Lost,
-    Patience,
+    carried_out,
+    carried_out_in_part,
     check_server,
     cluster_slots,
     commands_of,
@@ -24,9 +27,11 @@ from reliq.wire import (
     failed,
     loading,
     no_cluster,
+    only_reads,
     pack,
     read,
     redis_errors,
+    repeatable,
     unknown_scripts,
 )
 
@@ -46,7 +51,8 @@ class AioLink:
         self._name = name
         self._connection: Any = None
         self._mark = forks.mark()
-        self.watching = False
+        self._epoch = store.epoch
+        self.watching = False  #: until the transaction, also when the connection is lost: the steps must begin again
         self.lives = 0
         self.named = False  #: the server knows its name
         self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
@@ -59,31 +65,57 @@ class AioLink:
             return None
         if self.connected and self.ended:
             await self.close()  # found out before a command is sent into the void
-        commands = commands_of(request)
-        replies = await self._exchange(commands)
+        if isinstance(request, Watch):
+            self.watching = False
+        replies = await self._exchange(commands_of(request))
         if unknown := unknown_scripts(replies):
-            answers = await self._exchange([*loading(request), *(commands[place] for place in unknown)])
-            for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
-                replies[place] = answer
+            await self._load(request, replies, unknown)
+        watched = self.watching
         if isinstance(request, (Watch, Transaction)):
             self.watching = isinstance(request, Watch)
-        return read(request, replies)
+        try:
+            return read(request, replies)
+        except Busy as refusal:
+            self.watching = watched  # a transaction that was refused has ended the watch: it cannot be repeated alone
+            if refusal.elsewhere:
+                await self._depart()
+            raise
+
+    async def _load(self, request: Request, replies: list[Any], unknown: list[int]) -> None:
+        """Load the scripts that the server did not know, and run them now."""
+        commands = commands_of(request)
+        try:
+            answers = await self._exchange([*loading(request), *(commands[place] for place in unknown)])
+        except Lost as error:
+            error.sent = error.sent or carried_out(request, replies)
+            raise
+        for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
+            replies[place] = answer
+
+    async def _depart(self) -> None:
+        """Leave a server that is no master any more, and have the other links of the store look where that is."""
+        self._store.depart(self._epoch)
+        await self.close()
+
+    async def release(self) -> None:
+        """End a run of steps: what it watched is watched no more."""
+        if self.watching:
+            await self.close()
+            self.watching = False
 
     async def _exchange(self, commands: list[Command]) -> list[Any]:
         task = asyncio.current_task()
         cancelled = task.cancelling() if task else 0
         connection = await self._connected()
-        sent = False
+        packed = pack(commands)
         try:
-            packed = pack(commands)
-            sent = True
             await connection.send_packed_command(packed)
             if task and task.cancelling() > cancelled:
                 raise asyncio.CancelledError  # noqa: TRY301  redis-py sends by wait_for, which forgets it in Python 3.11
             return [await self._reply(connection) for _ in commands]
-        except connection_ended() as error:
+        except connection_ended(aio=True) as error:
             await self.close()
-            raise failed(error, sent) from None
+            raise failed(error, sent=True) from None
         except BaseException:
             await self.close()  # cancelled between send and answer: the next reader would read this answer
             raise
@@ -97,11 +129,16 @@ class AioLink:
 
     async def _connected(self) -> Any:
         self._leave_to_parent()
+        if self._epoch != self._store.epoch:
+            await self.close()
         if self._connection is None:
+            if self.watching:
+                raise Lost(sent=False, cause="the connection that watched is gone")
+            self._epoch = self._store.epoch
             connection = self._store.new_connection()
             try:
                 await connection.connect()
-            except (redis_errors().RedisError, OSError) as error:
+            except (redis_errors().RedisError, *connection_ended(aio=True)) as error:
                 await connection.disconnect(nowait=True)
                 raise failed(error, sent=False) from None
             self._connection = connection
@@ -156,10 +193,10 @@ class AioLink:
 
     async def close(self) -> None:
         self._leave_to_parent()
-        self.watching = False
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            await connection.disconnect(nowait=True)
+            with contextlib.suppress(*connection_ended(aio=True)):
+                await connection.disconnect(nowait=True)
 
 
 class AioClusterLink(AioLink):
@@ -173,15 +210,33 @@ class AioClusterLink(AioLink):
         """Send each node its part, and read the answers."""
         if isinstance(request, Sleep):
             return await super().perform(request)
+        if isinstance(request, Watch):
+            await self.release()
         try:
             parts = split(request, await self._slots())
-            return merged(request, parts, [await self._ask(part) for part in parts])
+            return merged(request, parts, await self._ask_all(parts))
         except (Lost, Busy):
             self._store.learn(None)  # somebody else may have them now
             raise
         finally:
             self.watching = any(link.watching for link in self._links.values())
             self.lives = sum(link.lives for link in self._links.values())
+
+    async def _ask_all(self, parts: Sequence[Part]) -> list[Any]:
+        answers: list[Any] = []
+        changed = False
+        for part in parts:
+            try:
+                answers.append(await self._ask(part))
+            except (Lost, Busy) as error:
+                error.sent = error.sent or changed
+                raise
+            except QueueFull:
+                if changed and all(repeatable(one.request) for one in parts):
+                    raise carried_out_in_part() from None
+                raise
+            changed = changed or not only_reads(part.request)
+        return answers
 
     async def _ask(self, part: Part) -> Any:
         if part.node is not ANY:
@@ -227,6 +282,12 @@ class AioClusterLink(AioLink):
     def ended(self) -> bool:
         return any(link.connected and link.ended for link in self._links.values())
 
+    async def release(self) -> None:
+        """End a run of steps, on every node."""
+        for link in self._links.values():
+            await link.release()
+        self.watching = False
+
     async def close(self) -> None:
         await super().close()
         for link in self._links.values():
@@ -261,7 +322,7 @@ class AioStore(Server):
     async def _check(self, link: AioLink, timeout: float | None) -> None:
         """Refuse a server that must not hold a queue, before anybody's first call."""
         check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
-        await self._drive(check, link, timeout, self._send)
+        await self._step(check, link, timeout, self._send)
         self._checked = True
 
     async def _send(self, request: Request, link: AioLink, timeout: float | None) -> Any:
@@ -270,7 +331,7 @@ class AioStore(Server):
         except (Lost, Busy) as failure:
             return await self._again(request, link, failure, timeout)
 
-    async def _again(self, request: Request, link: AioLink, failure: Exception, timeout: float | None) -> Any:
+    async def _again(self, request: Request, link: AioLink, failure: Lost | Busy, timeout: float | None) -> Any:
         patience = Patience(request, self.where, self.timeout if timeout is None else timeout, link.watching)
         while True:
             await asyncio.sleep(patience.after(failure))
@@ -278,8 +339,16 @@ class AioStore(Server):
                 return await link.perform(request)
             except (Lost, Busy) as again:
                 failure = again
+            except ReliqError as error:
+                raise patience.refused(error) from None
 
-    async def _drive(self, steps: Steps[T], link: AioLink, timeout: float | None, call: AioCall | None = None) -> T:
+    async def _drive(self, steps: Steps[T], link: AioLink, timeout: float | None) -> T:
+        try:
+            return await self._step(steps, link, timeout)
+        finally:
+            await link.release()
+
+    async def _step(self, steps: Steps[T], link: AioLink, timeout: float | None, call: AioCall | None = None) -> T:
         call = call or self.call
         try:
             request = next(steps)
@@ -295,8 +364,6 @@ class AioStore(Server):
             return result
         finally:
             steps.close()
-            if link.watching:
-                await link.close()
 
     def link(self, name: str = "") -> AioLink:
         """A connection of one's own; `name` is what CLIENT LIST shows."""

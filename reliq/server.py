@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reliq.cluster import WATCHED, Node, Slots
+from reliq.cluster import ANY, WATCHED, Node, Slots
 from reliq.wire import Busy, Target
 
 
@@ -22,6 +22,7 @@ class Server:
         self.where = target.where
         self.new_connection = connect or target.factory(aio=self._aio)
         self._trusted = self._checked = connect is not None
+        self.epoch = 0  #: counts up when the connections there are lead to the wrong server
         self.slots: Slots | None = None  #: of a cluster
         self._nodes: list[Node] = []
 
@@ -44,6 +45,11 @@ class Server:
         if slots is not None:
             self._nodes = slots.nodes
 
+    def depart(self, epoch: int) -> None:
+        """Have every connection of that epoch made anew, its address resolved again: the master is elsewhere."""
+        if epoch == self.epoch:
+            self.epoch += 1
+
     def check_again(self) -> None:
         """A connection was made anew: it may lead to another server, or to one with other settings."""
         self._checked = self._trusted
@@ -52,15 +58,26 @@ class Server:
 class ClusterNode:
     """One node of a cluster, as its links know it."""
 
+    epoch = 0
+
     def __init__(self, server: Server, node: Node) -> None:
         self.new_connection = server.connections_to(node)
         self.check_again = server.check_again
 
+    def depart(self, epoch: int) -> None:
+        """Nothing: who has the node's slots now is asked for instead."""
+
 
 def addressed(node: Node | None, links: Mapping[Node, Any]) -> Node:
-    """The node that a part of a request is for; raises Busy where nobody has its slot. `links`: those there are."""
+    """The node that a part of a request is for. `links`: those there are.
+
+    Raises Busy where nobody has its slot, and where it has moved from the node that watches its keys.
+    """
+    watching = next((one for one, link in links.items() if link.watching), None)
     if node is WATCHED:
-        return next((one for one, link in links.items() if link.watching), next(iter(links)))
+        return watching or next(iter(links))
     if node is None:
         raise Busy("nobody has the slot")
+    if watching not in (None, ANY, node):
+        raise Busy("its slots have moved")
     return node

@@ -7,22 +7,24 @@ answer comes, the caller is told which it is: `RedisUnavailable` = surely not ca
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from reliq import forks, settings
 from reliq.cluster import ANY, Node, Part, Slots, merged, split
-from reliq.errors import RedisUnavailable, ReliqError
+from reliq.errors import QueueFull, RedisUnavailable, ReliqError
 from reliq.introduction import Identity, introduced, introduction
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
+from reliq.retry import Patience
 from reliq.server import ClusterNode, Server, addressed
 from reliq.wire import (
     Busy,
     Command,
     Lost,
-    Patience,
     Target,
+    carried_out,
+    carried_out_in_part,
     check_server,
     cluster_slots,
     commands_of,
@@ -30,9 +32,11 @@ from reliq.wire import (
     failed,
     loading,
     no_cluster,
+    only_reads,
     pack,
     read,
     redis_errors,
+    repeatable,
     unknown_scripts,
 )
 
@@ -63,7 +67,8 @@ class Link:
         self._mark = forks.mark()
         self._used_at = 0.0
         self.connected_at = 0.0  #: by time.monotonic()
-        self.watching = False
+        self._epoch = store.epoch
+        self.watching = False  #: until the transaction, also when the connection is lost: the steps must begin again
         self.lives = 0
         self.named = False  #: the server knows its name
         self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
@@ -79,19 +84,47 @@ class Link:
 
     def begin(self, request: Request) -> Any:
         """Send it once, and answer a ticket for `finish`. Others may be begun and finished meanwhile. Raises Lost."""
+        if isinstance(request, Watch):
+            self.watching = False
         return self._send(commands_of(request))
 
     def finish(self, request: Request, ticket: Any) -> Any:
         """Read the answer to what was begun. Raises as `perform`."""
         replies = self._receive(ticket)
         if unknown := unknown_scripts(replies):
-            commands = commands_of(request)
-            answers = self._exchange([*loading(request), *(commands[place] for place in unknown)])
-            for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
-                replies[place] = answer
+            self._load(request, replies, unknown)
+        watched = self.watching
         if isinstance(request, (Watch, Transaction)):
             self.watching = isinstance(request, Watch)
-        return read(request, replies)
+        try:
+            return read(request, replies)
+        except Busy as refusal:
+            self.watching = watched  # a transaction that was refused has ended the watch: it cannot be repeated alone
+            if refusal.elsewhere:
+                self._depart()
+            raise
+
+    def _load(self, request: Request, replies: list[Any], unknown: list[int]) -> None:
+        """Load the scripts that the server did not know, and run them now."""
+        commands = commands_of(request)
+        try:
+            answers = self._exchange([*loading(request), *(commands[place] for place in unknown)])
+        except Lost as error:
+            error.sent = error.sent or carried_out(request, replies)
+            raise
+        for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
+            replies[place] = answer
+
+    def _depart(self) -> None:
+        """Leave a server that is no master any more, and have the other links of the store look where that is."""
+        self._store.depart(self._epoch)
+        self.close()
+
+    def release(self) -> None:
+        """End a run of steps: what it watched is watched no more."""
+        if self.watching:
+            self.close()
+            self.watching = False
 
     def _exchange(self, commands: list[Command]) -> list[Any]:
         return self._receive(self._send(commands))
@@ -141,11 +174,16 @@ class Link:
             self._connection, self._mark = None, mark  # the socket is the parent's
             self._identity, self.named = None, False  # and is not to be ended
             self._forget()
+        if self._epoch != self._store.epoch and not self._owed:
+            self.close()
         now = time.monotonic()
         if self._connection is not None and not self._owed and now - self._used_at > _IDLE and self._ended():
             self.close()  # found out before a command is sent into the void
         self._used_at = now
         if self._connection is None:
+            if self.watching:
+                raise Lost(sent=False, cause="the connection that watched is gone")
+            self._epoch = self._store.epoch
             connection = self._store.new_connection()
             try:
                 connection.connect()
@@ -194,7 +232,6 @@ class Link:
 
     def _forget(self) -> None:
         """What was asked on this connection will never be answered."""
-        self.watching = False
         for owed in self._owed:
             owed.lost = True
         self._owed.clear()
@@ -215,6 +252,8 @@ class ClusterLink(Link):
 
     def begin(self, request: Request) -> Any:
         """Send it, where one node has all of it; else `finish` does it all."""
+        if isinstance(request, Watch):
+            self.release()
         with self._learning():
             parts = split(request, self._slots())
             whole = len(parts) == 1 and parts[0].node is not ANY
@@ -226,7 +265,21 @@ class ClusterLink(Link):
         with self._learning():
             if begun is not None:
                 return merged(request, parts, [self._at(parts[0].node).finish(parts[0].request, begun)])
-            return merged(request, parts, [self._ask(part) for part in parts])
+            return merged(request, parts, list(self._ask_all(parts)))
+
+    def _ask_all(self, parts: Sequence[Part]) -> Iterator[Any]:
+        changed = False
+        for part in parts:
+            try:
+                yield self._ask(part)
+            except (Lost, Busy) as error:
+                error.sent = error.sent or changed
+                raise
+            except QueueFull:
+                if changed and all(repeatable(one.request) for one in parts):
+                    raise carried_out_in_part() from None
+                raise
+            changed = changed or not only_reads(part.request)
 
     @contextmanager
     def _learning(self) -> Iterator[None]:
@@ -283,6 +336,12 @@ class ClusterLink(Link):
             return link.wait_closed(timeout)
         return super().wait_closed(timeout)
 
+    def release(self) -> None:
+        """End a run of steps, on every node."""
+        for link in self._links.values():
+            link.release()
+        self.watching = False
+
     def close(self) -> None:
         super().close()
         for link in self._links.values():
@@ -321,7 +380,7 @@ class Store(Server):
         except StopIteration as stop:
             result: T = stop.value
             return lambda: result
-        failure: Exception | None = None
+        failure: Lost | Busy | None = None
         try:
             ticket = link.begin(request)
         except (Lost, Busy) as error:
@@ -349,7 +408,7 @@ class Store(Server):
     def _check(self, link: Link, timeout: float | None) -> None:
         """Refuse a server that must not hold a queue, before anybody's first call."""
         check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
-        self._drive(check, link, timeout, self._send)
+        self._step(check, link, timeout, self._send)
         self._checked = True
 
     def _send(self, request: Request, link: Link, timeout: float | None) -> Any:
@@ -358,7 +417,7 @@ class Store(Server):
         except (Lost, Busy) as failure:
             return self._again(request, link, failure, timeout)
 
-    def _again(self, request: Request, link: Link, failure: Exception, timeout: float | None) -> Any:
+    def _again(self, request: Request, link: Link, failure: Lost | Busy, timeout: float | None) -> Any:
         patience = Patience(request, self.where, self.timeout if timeout is None else timeout, link.watching)
         while True:
             time.sleep(patience.after(failure))
@@ -366,8 +425,18 @@ class Store(Server):
                 return link.perform(request)
             except (Lost, Busy) as again:
                 failure = again
+            except ReliqError as error:
+                raise patience.refused(error) from None
 
     def _drive(
+        self, steps: Steps[T], link: Link, timeout: float | None, under_way: tuple[Request, Call] | None = None
+    ) -> T:
+        try:
+            return self._step(steps, link, timeout, under_way=under_way)
+        finally:
+            link.release()
+
+    def _step(
         self,
         steps: Steps[T],
         link: Link,
@@ -392,8 +461,6 @@ class Store(Server):
             return result
         finally:
             steps.close()
-            if link.watching:
-                link.close()
 
     @contextmanager
     def borrow(self) -> Iterator[Link]:

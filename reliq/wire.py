@@ -8,8 +8,7 @@ import functools
 import itertools
 import math
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -18,7 +17,6 @@ from reliq.cluster import Node, Slots
 from reliq.errors import (
     OutcomeUnknown,
     QueueFull,
-    RedisUnavailable,
     RedisUnsuitable,
     ReliqError,
 )
@@ -29,7 +27,6 @@ T = TypeVar("T")
 Command = tuple[Any, ...]
 
 OLDEST_REDIS = (6, 2)
-_PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)  #: seconds between two tries; the last one repeats
 _FEW_KEYS = 20  #: of a script that are kept as the protocol has them
 _LARGE = 16 * 1024  #: bytes that cost more to copy than to send by themselves
 
@@ -44,7 +41,16 @@ class Lost(Exception):
 
 
 class Busy(Exception):
-    """The server refused for now, and did nothing: it is loading, failing over, or its replicas are away."""
+    """The server refused for now: it is loading, failing over, or its replicas are away.
+
+    `sent`: it refused a part of the request, and carried out another one. `elsewhere`: what is asked for is, or will
+    be, on another server; the same name may lead to that one by now.
+    """
+
+    def __init__(self, cause: str, elsewhere: bool = False) -> None:
+        super().__init__(cause)
+        self.sent = False
+        self.elsewhere = elsewhere
 
 
 # --- what both kinds share -------------------------------------------------------------------------------------------
@@ -114,7 +120,7 @@ def read(request: Request, replies: list[Any]) -> Any:
     """The result of a request from its replies; raises the first error among them, translated."""
     for reply in replies:
         if isinstance(reply, Exception):
-            raise _translated(reply)
+            raise _refused(request, replies, _translated(reply))
     match request:
         case Op():
             return request.read(replies[0])
@@ -136,6 +142,27 @@ def read(request: Request, replies: list[Any]) -> Any:
             return [op.read(reply) for op, reply in zip(request, replies, strict=True)]
 
 
+def _refused(request: Request, replies: list[Any], error: Exception) -> Exception:
+    """The error for one refused command of a request, which may have been carried out in part."""
+    if carried_out(request, replies):
+        if isinstance(error, Busy):
+            error.sent = True
+        elif isinstance(error, QueueFull) and repeatable(request):
+            return carried_out_in_part()
+    return error
+
+
+def carried_out_in_part() -> OutcomeUnknown:
+    return OutcomeUnknown("Redis carried out a part of the call, and is too full for the rest")
+
+
+def carried_out(request: Request, replies: Sequence[Any]) -> bool:
+    """Whether any op of a list changed something, by the replies to all of them."""
+    if isinstance(request, (Op, Watch, Transaction, Sleep)):
+        return False
+    return any(_changes(op) and not isinstance(reply, Exception) for op, reply in zip(request, replies, strict=True))
+
+
 def loading(request: Request) -> list[Command]:
     """The commands that load every script of a request."""
     scripts = {op.script for op in _ops(request) if op.script is not None}
@@ -145,7 +172,7 @@ def loading(request: Request) -> list[Command]:
 _READS = frozenset({
     "CLIENT", "CONFIG", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "INFO", "LINDEX", "LLEN",
     "LRANGE", "MEMORY", "MGET", "PING", "PTTL", "SCAN", "SMEMBERS", "SSCAN", "TIME", "TTL", "TYPE", "ZCARD", "ZCOUNT",
-    "ZRANGE", "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+    "WAIT", "WAITAOF", "ZRANGE", "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 })  # fmt: skip
 
 
@@ -163,7 +190,12 @@ def _ops(request: Request) -> tuple[Op[Any], ...]:
 
 def only_reads(request: Request) -> bool:
     """Whether it changes nothing: then no answer means no more than that there is none."""
-    return all(op.script is None and op.command[0] in _READS for op in _ops(request))
+    return not any(_changes(op) for op in _ops(request))
+
+
+def _changes(op: Op[Any]) -> bool:
+    """Whether it may change what a caller asks for: that a queue's name is known is of no consequence."""
+    return op.command[0] not in _READS if op.script is None else op.script.name != "announce"
 
 
 def repeatable(request: Request) -> bool:
@@ -196,6 +228,7 @@ _PASSING = {
     "MOVED": "its slots have moved",
     "ASK": "its slots are moving",
 }
+_ELSEWHERE = frozenset({"READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED"})
 _LASTING = {
     "NOAUTH": "it needs a password, or another one: put it into the URL, redis://:password@host, "
     "with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25",
@@ -227,10 +260,11 @@ def redis_errors() -> ModuleType:
     return exceptions
 
 
-def connection_ended() -> tuple[type[Exception], ...]:
-    """What says that a connection is of no more use."""
+def connection_ended(aio: bool = False) -> tuple[type[Exception], ...]:
+    """What says that a connection is of no more use. An event loop says it with a RuntimeError, too."""
     errors = redis_errors()
-    return (errors.ConnectionError, errors.TimeoutError, OSError)
+    ended = (errors.ConnectionError, errors.TimeoutError, errors.InvalidResponse, OSError, EOFError)
+    return (*ended, RuntimeError) if aio else ended
 
 
 def _translated(error: Exception) -> Exception:
@@ -240,7 +274,7 @@ def _translated(error: Exception) -> Exception:
     if code == "OOM":
         return QueueFull("Redis is at its maxmemory and refused; nothing was changed")
     if code in _PASSING:
-        return Busy(_PASSING[code])
+        return Busy(_PASSING[code], code in _ELSEWHERE)
     if code in _LASTING:
         return RedisUnsuitable(f"Redis refuses: {_LASTING[code]}")
     return ReliqError(f"Redis answered an error reliq does not expect: {type(error).__name__} {code}".rstrip())
@@ -369,41 +403,6 @@ def _redis(aio: bool) -> tuple[Any, Any]:
     return (redis.asyncio if aio else redis), retry(NoBackoff(), 0)
 
 
-def _out_of_tries(where: str, lost: Lost | None, busy: str, ever_sent: bool) -> ReliqError:
-    if busy:
-        return RedisUnavailable(f"Redis at {where} refuses for now: {busy}")
-    if ever_sent:
-        return OutcomeUnknown(f"no answer from Redis at {where}: the call may have been carried out, or not")
-    return RedisUnavailable(f"Redis at {where} cannot be reached ({lost.cause if lost else 'no connection'})")
-
-
 def most_retries(request: Request) -> float:
     """How often it may be tried again at most; infinity: as often as there is time."""
     return min((op.retries for op in _ops(request) if op.retries is not None), default=math.inf)
-
-
-class Patience:
-    """How a call that fails is tried again: pauses that grow, until its time is over, or its retries are."""
-
-    def __init__(self, request: Request, where: str, timeout: float, watching: bool) -> None:
-        self._where = where
-        self._until = time.monotonic() + timeout
-        self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
-        self._may_repeat = not watching and repeatable(request)
-        self._retries = most_retries(request)
-        # Once keys are watched nothing is repeated: on the next connection the watch is gone.
-        self._watching = watching
-        self._reads = only_reads(request)
-        self._sent = False
-
-    def after(self, failure: Exception) -> float:
-        """Seconds to wait before the next try; raises when there is to be none."""
-        lost = failure if isinstance(failure, Lost) else None
-        self._sent = self._sent or (lost is not None and lost.sent and not self._reads)
-        pause = next(self._pauses)
-        hopeless = self._watching or (self._sent and not self._may_repeat) or self._retries <= 0
-        self._retries -= 1
-        if hopeless or time.monotonic() + pause > self._until:
-            busy = "" if lost is not None else str(failure)
-            raise _out_of_tries(self._where, lost, busy, self._sent)
-        return pause
