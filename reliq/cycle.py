@@ -6,17 +6,18 @@ from reliq import ops, settings
 from reliq.errors import InvalidMessage, QueueFull
 from reliq.keys import QueueKeys
 from reliq.message import NewMessage, check_key, group_of
-from reliq.ops import Member, Steps
-from reliq.producer import Clock
+from reliq.ops import Entered, Member, Steps
+from reliq.producer import Lanes
 from reliq.store import Store
 
 
 class CycleSteps:
     """What can be done to a cycle, without the doing."""
 
-    def __init__(self, keys: QueueKeys, clock: Clock) -> None:
+    def __init__(self, keys: QueueKeys, lanes: Lanes) -> None:
         self._keys = keys
-        self._clock = clock
+        self._lanes = lanes
+        self._clock = lanes.clock
 
     def add(self, members: Sequence[str]) -> Steps[int]:
         """How many of them were new."""
@@ -24,13 +25,21 @@ class CycleSteps:
         entrants = [self._entrant(member) for member in dict.fromkeys(_checked(members))]
         yield ops.announce(self._keys.queue)
         for start in range(0, len(entrants), settings.BATCH_LARGEST):
-            answer = yield ops.cycle_add(self._keys, entrants[start : start + settings.BATCH_LARGEST])
+            answer = yield from self._add(entrants[start : start + settings.BATCH_LARGEST])
             self._clock.note(answer.now)
             if answer.status == "full":
                 length, most, unit = answer.rest
                 raise QueueFull(f"queue {self._keys.queue!r} holds {length} of at most {most} {unit}; {new} entered")
             new += sum(answer.rest)
         return new
+
+    def _add(self, entrants: Sequence[Member]) -> Steps[Entered]:
+        """One call of the script."""
+        lane = self._lanes.take()
+        try:
+            return (yield from ops.one(ops.cycle_add(self._keys, entrants, lane.producer, lane.sequence)))
+        finally:
+            self._lanes.give_back(lane)
 
     def _entrant(self, member: str) -> Member:
         message = NewMessage(member, key=member)

@@ -71,7 +71,7 @@ class QueueSteps:
         self._limited = False  #: it has a max_length or max_bytes, as last seen
         self.durability = MEMORY  #: of the queue's sends that do not say, as last read
         self._clock = lanes.clock
-        self.cycle = CycleSteps(self.keys, lanes.clock)
+        self.cycle = CycleSteps(self.keys, lanes)
         self.halves = PreparedSteps(self.keys, lanes)
 
     def send_many(
@@ -201,7 +201,9 @@ class QueueSteps:
         return _read_config((yield ops.read_hash(self.keys.config)))
 
     def configure(self, changes: Mapping[str, Any]) -> Steps[Config]:
-        """Set the fields given; None returns one to its default. Raises InvalidSetting."""
+        """Set the fields given; None returns one to its default. Raises InvalidSetting, and changes nothing then."""
+        for name in changes:
+            _check_setting(name)
         if changes.get("durability") is not None:
             yield from check_possible(durability(changes["durability"]))
         if changes.get("max_bytes") is not None:  # a server that has no MEMORY says so here, and not at the first send
@@ -272,6 +274,15 @@ def _read_config(values: Mapping[str, str]) -> Config:
     )
 
 
+_SETTINGS = ("max_length", "max_bytes", "max_deliveries", "dead_max_age", "dead_max_count", "durability")
+
+
+def _check_setting(name: str) -> None:
+    """Refuse what is no setting, also when it is only reset: the hash has fields of reliq's own (`round`)."""
+    if name not in _SETTINGS:
+        raise InvalidSetting(f"a queue has no setting {name!r}; it has {', '.join(_SETTINGS)}")
+
+
 def _checked_config(name: str, value: Any) -> int | float | str:
     match name:
         case "max_length" | "dead_max_count":
@@ -282,11 +293,8 @@ def _checked_config(name: str, value: Any) -> int | float | str:
             return whole(value, name, 1, 10_000)
         case "dead_max_age":
             return settings.seconds(value, name, shortest=1.0)
-        case "durability":
-            return durability(value).name
         case _:
-            known = "max_length, max_bytes, max_deliveries, dead_max_age, dead_max_count, durability"
-            raise InvalidSetting(f"a queue has no setting {name!r}; it has {known}")
+            return durability(value).name
 
 
 class Queue:

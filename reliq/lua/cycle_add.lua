@@ -1,20 +1,31 @@
 -- cycle_add: members enter the cycle, each with one message; those who are in it stay as they are.
 --
--- KEYS  1-10 places  11 delayed
--- ARGV  for each member: member, group, id, element
--- Returns {'ok', now, 1 or 0 a member: whether it is new}, or {'full', now, length, max_length, unit}: nobody entered
--- uses: now, element, rounds, place, room
-local q, delayed = places(1), KEYS[11]
+-- KEYS  1-10 places  11 delayed  12 producers
+-- ARGV  1 producer ('' = none)  2 sequence, then for each member: member, group, id, element
+-- Returns {'ok', now, 1 or 0 a member: whether it is new}, or {'full', now, length, max_length, unit}: no member entered
+-- A call that was carried out before changes nothing, so that one which arrives late brings back no member that was
+--         removed meanwhile. It answers 1 for the members that are there with its message.
+-- uses: now, element, rounds, place, room, producers
+local q, delayed, producers = places(1), KEYS[11], KEYS[12]
+local producer, sequence = ARGV[1], tonumber(ARGV[2])
 local now = now_ms()
-local length, most, unit = refused(q, delayed, #ARGV / 4, function()
+local answer, enqueued = {}, 0
+if carried_out(producers, producer, sequence) then
+  for at = 3, #ARGV, 4 do
+    local entry = redis.call('HGET', q.cycle, ARGV[at + 1]) or ''
+    answer[#answer + 1] = string.match(entry, '^%S*') == ARGV[at + 2] and 1 or 0
+  end
+  return {'ok', now, unpack(answer)}
+end
+local length, most, unit = refused(q, delayed, (#ARGV - 2) / 4, function()
   local size = 0
-  for at = 4, #ARGV, 4 do size = size + #ARGV[at] end
+  for at = 6, #ARGV, 4 do size = size + #ARGV[at] end
   return size
 end)
 if length then return {'full', now, length, most, unit} end
-local answer, enqueued = {}, 0
+remember(producers, producer, sequence, now)
 redis.call('HSETNX', q.config, 'round', 1)
-for at = 1, #ARGV, 4 do
+for at = 3, #ARGV, 4 do
   local member, group, id, element = unpack(ARGV, at, at + 3)
   local new = redis.call('HSETNX', q.cycle, group, id .. ' ' .. member)
   answer[#answer + 1] = new

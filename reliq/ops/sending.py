@@ -124,9 +124,12 @@ class Entered:
     rest: list[Any]
 
 
-def cycle_add(keys: QueueKeys, members: Sequence[Member]) -> Op[Entered]:
-    arguments = [part for one in members for part in (one.member, one.group, one.id, one.element)]
-    names = (*keys.places, keys.delayed)
+def cycle_add(keys: QueueKeys, members: Sequence[Member], producer: str = "", sequence: int = 0) -> Op[Entered]:
+    """With a producer's sequence, a call that arrives again or late is known and brings no removed member back."""
+    arguments: list[Argument] = [producer, sequence]
+    for one in members:
+        arguments += (one.member, one.group, one.id, one.element)
+    names = (*keys.places, keys.delayed, keys.producers)
     return scripted(
         "cycle_add",
         names,

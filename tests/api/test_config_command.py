@@ -16,7 +16,9 @@ def test_a_policy_is_shown_and_changed(url, app):
     assert "max_bytes        -" in reliq(url, "config", "orders", "max_bytes=").stdout
 
 
-@pytest.mark.parametrize("change", ["max_bytes=5", "max_bytes=x", "unknown=1", "max_bytes", "durability=sure"])
+@pytest.mark.parametrize(
+    "change", ["max_bytes=5", "max_bytes=x", "unknown=1", "round=", "prioritised=", "max_bytes", "durability=sure"]
+)
 def test_what_makes_no_sense_changes_nothing(url, app, change):
     refused = reliq(url, "config", "orders", "max_length=5", change)
     assert refused.returncode == 2

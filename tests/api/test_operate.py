@@ -70,6 +70,9 @@ def test_the_policy_is_changed_field_by_field(call, orders):
         {"max_deliveries": 10**6},
         {"paused": True},
         {"x": 1},
+        {"x": None},
+        {"round": None},
+        {"prioritised": None},
     ],
 )
 def test_a_policy_that_makes_no_sense_changes_nothing(call, orders, changes):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from reliq import Again, InvalidMessage, QueueFull, Retry, fixed
+from reliq import Again, InvalidMessage, InvalidSetting, QueueFull, Retry, fixed
 from tests.workers import eventually, working
 
 
@@ -30,6 +30,19 @@ def test_a_removed_member_is_not_visited(queue):
             found += [(message.key, message.body) for message in messages]
     assert found == [("bob", b"bob")]
     eventually(lambda: queue.stats().counters["cancelled"] == 2)
+
+
+def test_no_setting_of_reliqs_own_can_be_reset(queue):
+    """Without its round a cycle would lose its members, without `prioritised` a queue what is urgent."""
+    queue.cycle.add("ann")
+    queue.send("x", priority="low")
+    for name in ("round", "prioritised", "round_held", "version", "paused", "overflow", "unknown"):
+        for value in (None, 1):
+            with pytest.raises(InvalidSetting, match=f"no setting '{name}'"):
+                queue.configure(max_length=5, **{name: value})
+    assert queue.config().max_length is None
+    with queue.consumer() as consumer:
+        assert {message.body for message in consumer.claim(limit=3)} == {b"ann", b"x"}
 
 
 def test_bad_members_are_refused(queue):

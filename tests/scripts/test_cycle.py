@@ -48,6 +48,24 @@ def test_members_enter_once(world):
     }  # fmt: skip
 
 
+def test_an_entry_that_arrives_late_brings_no_removed_member_back(world):
+    late = ops.cycle_add(KEYS, [member("a", "ann"), member("b", "bob")], "producer", 7)
+    assert world.run(late).rest == [1, 1]
+    assert world.run(late).rest == [1, 1]
+    world.run(ops.cycle_remove(KEYS, [A]))
+    before = world.state()
+    assert world.run(late).rest == [0, 1]
+    assert world.state() == before
+
+
+def test_a_member_is_not_lost_where_an_earlier_version_let_the_round_be_removed(world):
+    add(world, member("a", "ann"), member("b", "bob"))
+    visited(world)
+    world.redis.hdel(KEYS.config, "round")
+    again(world, "a", "ann")
+    assert (places(world)["next_round"], world.state()["config"]) == ("a2", {"round": "1"})
+
+
 def test_a_visited_member_waits_for_the_next_round(world):
     add(world, member("a", "ann"), member("b", "bob"))
     visited(world)

@@ -11,8 +11,9 @@ from reliq.chunks import chunks_of
 from reliq.errors import RedisUnsuitable
 from reliq.keys import QueueKeys
 from reliq.message import group_of
-from reliq.ops import Entry, Member, Move, Return, Revival, Staged
+from reliq.ops import Entry, Move, Return, Revival, Staged
 from reliq.store import Store
+from tests.scripts.test_cycle import member
 from tests.state import HOUR, KEYS, World, element, elements, keyed
 
 DAY = 86_400.0
@@ -48,7 +49,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "claim": lambda: ops.claim(KEYS, "w", 15.0, 3),
     "commit": lambda: ops.commit(KEYS, "open", "r", b"manifest", 1, 60.0, "stream", 1),
     "commit_roll": lambda: ops.commit_roll("j", PART),
-    "cycle_add": lambda: ops.cycle_add(KEYS, [Member("bob", group_of("bob"), "n", keyed("n", "bob", cycle=True))]),
+    "cycle_add": lambda: ops.cycle_add(KEYS, [member("n", "bob")], "producer", 1),
     "cycle_remove": lambda: ops.cycle_remove(KEYS, [group_of("ann")]),
     "decide": lambda: ops.decide(KEYS, "p", "committed", 60.0, "producer", 1, KEYS.dedup("dedup")),
     "discard": lambda: ops.discard(KEYS, [(element("x"), "x")], "purged_dead"),
@@ -101,7 +102,7 @@ def a_queue_with_everything(world: World) -> None:
     prior = [Entry(name, keyed(name, name, priority="high"), 0.0, None, 0.0) for name in ("f", "g")]
     world.run(ops.enqueue(KEYS, elements("h"), prior))
     world.redis.lpush(KEYS.low, element("l"))
-    world.run(ops.cycle_add(KEYS, [Member("ann", group_of("ann"), "i", keyed("i", "ann", cycle=True))]))
+    world.run(ops.cycle_add(KEYS, [member("i", "ann")]))
     world.redis.lpush(KEYS.next_round, element("r"))
     world.run(ops.prepare(KEYS, Entry("p", keyed("p", "k"), 0.0, "dedup", 60.0, "digest"), 60.0, 3, "z", 1))
     world.redis.zadd(KEYS.prepared, {"p": 1})

@@ -35,6 +35,10 @@ end
 -- A member is ready: for the next round if he was visited in this one, else for this one.
 local function join_round(q, element)
   local group, round = group_of(element), tonumber(redis.call('HGET', q.config, 'round'))
+  if not round then -- an earlier version let `configure` remove it
+    round = 1
+    redis.call('HSET', q.config, 'round', round)
+  end
   if redis.call('ZSCORE', q.rounds, group) then
     redis.call('ZADD', q.rounds, round + 1, group)
     redis.call('LPUSH', q.next_round, element)
