@@ -72,7 +72,7 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         admin.queue("round").cycle.add("ann")
         admin.queue("q").prepare("asked", timeout="1s")
         with monitoring(admin.url), working(app, threads=2):
-            eventually(lambda: {"fine", "async", "a", "b", "asked"} <= set(done))
+            eventually(lambda: {"fine", "async", "a", "b", "asked"} <= set(done), what=str(done))
             eventually(lambda: admin.publish("config.new", 1) and "heard" in done)
         with working(app):
             admin.queue("q").send("inline")
@@ -144,7 +144,7 @@ def operator(url: str, admin: reliq.Reliq) -> None:
         ("stats",), ("stats", "q"), ("config", "q"), ("config", "q", "max_length=100"), ("pause", "q"), ("resume", "q"),
         ("cancel", "q", "later"), ("topics", "bind", "q", "order.*"), ("topics", "list"), ("topics", "test", "order.a"),
         ("topics", "unbind", "q", "order.*"), ("dead", "list", "q"), ("delayed", "list", "q"), ("audit",),
-        ("dead", "redrive", "q", "--limit", "1", "--yes"), ("dead", "purge", "q", "--all", "--yes"), ("doctor",),
+        ("dead", "redrive", "q", "--limit", "1"), ("dead", "purge", "q", "--all", "--yes"), ("doctor",),
         ("purge", "q", "--yes"), ("keys", "create", "x", "--scope", "enqueue", "--queue", "*"), ("keys", "list"),
         ("audit", "--repair"),
     ):  # fmt: skip
@@ -170,8 +170,10 @@ def api(url: str, admin: reliq.Reliq) -> None:
         answered("POST", f"/v1/queues/q/leases/{lease['lease']}/settle", json=settle)
         answered("POST", "/v1/queues/empty/leases", json={"limit": 3, "wait": 1})
         answered("PATCH", "/v1/queues/q", json={"max_length": 100})
-        for call in ("pause", "resume", "dead/redrive", "purge", "dead/purge"):
-            answered("POST", f"/v1/queues/q/{call}", json={"confirm": "q"} if "purge" in call else {})
+        for call, body in {
+            "pause": {}, "resume": {}, "dead/redrive": {}, "purge": {"confirm": "q"}, "dead/purge": {"all": True},
+        }.items():  # fmt: skip
+            answered("POST", f"/v1/queues/q/{call}", json=body)
         for page in (
             "/v1/queues",
             "/v1/queues/q",

@@ -7,7 +7,7 @@ import sys
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import reliq
@@ -76,6 +76,7 @@ def told(url: str) -> str:
     return "\n".join(texts)
 
 
+@settings(deadline=None)
 @given(password=PASSWORDS, form=st.sampled_from(ESCAPED + BROKEN), raw=st.booleans())
 @example(password="12/34@567", form="redis://user:{}@example.test/0", raw=True)
 @example(password="p?db=45678", form="redis://user:{}@example.test/0", raw=True)
@@ -86,6 +87,7 @@ def test_no_password_is_in_an_error_or_a_repr(password, form, raw):
     assert not [piece for piece in pieces(password) if piece in text], text
 
 
+@settings(deadline=None)
 @given(PASSWORDS, st.sampled_from(ESCAPED))
 def test_an_escaped_password_is_read_as_it_was(password, form):
     url = read_url(form.format(quote(password, safe="")))
