@@ -1,6 +1,7 @@
 """The command line: the one place that puts library, worker, monitor and HTTP service together."""
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -18,6 +19,8 @@ from reliq_api.cli import add_to as add_api
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status: 0 done, 1 failed, 2 wrong usage."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a character is shown its escape
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
     as_json, tracebacks = getattr(options, "log_json", False), getattr(options, "tracebacks", False)
@@ -25,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _trace_if_asked_to()
         status: int = options.run(options)
+        sys.stdout.flush()  # here, and not when Python ends: the reader may be gone
         return status
     except ReliqError as error:
         print(f"reliq: {redacted(str(error))}", file=sys.stderr)

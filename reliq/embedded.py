@@ -83,7 +83,10 @@ class EmbeddedRedis:
     def start(self) -> Self:
         """Start it, or start it again on the same port; raises RedisUnavailable when it does not come up."""
         server = find_server()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RedisUnavailable(f"the folder {self.folder} of the embedded Redis cannot be made: {error}") from None
         self.port = self.port or _free_port()
         command = [
             server, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder.resolve()),

@@ -56,6 +56,7 @@ class RedisUrl:
         return {name: value for name, value in given.items() if value}
 
 
+_MAX_FILE_BYTES = 16 * 1024  #: of a file that has a URL
 _REFERENCE = re.compile(r"(env|file|conf):(?!//)(.+)", re.DOTALL)
 
 
@@ -85,7 +86,12 @@ def dereferenced(text: str, conf: Mapping[str, str] | None = None) -> str:
 def _content(path: str) -> str:
     problem = "it is empty"
     try:
-        if text := Path(path).read_text("utf-8").strip():
+        with Path(path).open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+        text = data.decode().strip()
+        if len(data) > _MAX_FILE_BYTES:
+            problem = f"it is larger than {_MAX_FILE_BYTES} bytes"
+        elif text:
             return text
     except OSError as error:
         problem = error.strerror or type(error).__name__

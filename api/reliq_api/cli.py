@@ -11,6 +11,7 @@ from typing import Any
 
 from reliq.app import eviction_allowed, url_from_environment
 from reliq.errors import InvalidSetting, RedisUnavailable
+from reliq.settings import seconds, whole
 from reliq.store import Store
 from reliq_api import keyring
 from reliq_api.settings import Settings
@@ -55,9 +56,14 @@ def add_to(commands: Any, command: Add) -> None:
 
 def api(options: argparse.Namespace) -> int:
     """Run the service until SIGTERM."""
-    from reliq_api.auth import is_loopback
-    from reliq_api.server import serve
+    try:
+        from reliq_api.auth import is_loopback
+        from reliq_api.server import serve
+    except ModuleNotFoundError as error:
+        raise InvalidSetting(f"`reliq api` needs {error.name}: pip install 'reliq-queue[api]'") from None
 
+    whole(options.port, "port", 0, 65_535)
+    seconds(options.grace, "grace", 0, 3600)
     settings = replace(
         Settings(), url=options.url, host=options.host, port=options.port, grace=options.grace,
         access_log=options.access_log,
@@ -118,7 +124,7 @@ def _described(key: keyring.ApiKey) -> dict[str, Any]:
 def revoke(options: argparse.Namespace) -> int:
     """Exit 1 when there was no such key."""
     identity = options.id.partition(".")[0]
-    revoked = _store(options).run(keyring.revoke(identity))
+    revoked = identity.isascii() and _store(options).run(keyring.revoke(identity))
     if options.json:
         print(json.dumps({"id": identity, "revoked": revoked}))
     else:

@@ -11,7 +11,12 @@ from reliq.commands.common import command
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     one = command(
-        commands, "chaos", chaos, "kill and pause workers while they handle messages: is anything lost?", json_too=True
+        commands,
+        "chaos",
+        chaos,
+        "kill and pause workers while they handle messages: is anything lost?",
+        json_too=True,
+        url_default="an embedded one",
     )
     one.add_argument("--messages", type=int, default=10_000, metavar="N", help="how many are sent (default 10000)")
     one.add_argument("--workers", type=int, default=4, metavar="N", help="worker processes (default 4)")

@@ -24,15 +24,12 @@ def command(
     help: str,
     queue: bool = False,
     json_too: bool = False,
+    url_default: str = "RELIQ_URL, else redis://localhost:6379/0",
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
     parser.set_defaults(run=run)
-    parser.add_argument(
-        "--url",
-        metavar="URL",
-        help="the Redis server, or env:NAME or file:/path where its URL is (default: RELIQ_URL, else "
-        "redis://localhost:6379/0)",
-    )
+    where = f"the Redis server, or env:NAME or file:/path where its URL is (default: {url_default})"
+    parser.add_argument("--url", metavar="URL", help=where)
     if queue:
         parser.add_argument("queue", help="the queue's name")
     if json_too:

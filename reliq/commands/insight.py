@@ -4,6 +4,7 @@ import argparse
 import json
 from typing import Any
 
+from reliq import settings
 from reliq.app import url_from_environment
 from reliq.commands.common import command, stop_event, store_of
 from reliq.errors import RedisUnavailable
@@ -70,4 +71,5 @@ def top(options: argparse.Namespace) -> int:
     """Show the queues live, until Ctrl-C."""
     from reliq.top import watch
 
-    return watch(store_of(options), options.interval, options.once, stop_event())
+    interval = settings.seconds(options.interval, "interval", shortest=0.1, longest=3600)
+    return watch(store_of(options), interval, options.once, stop_event())

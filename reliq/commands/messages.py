@@ -2,11 +2,12 @@
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from typing import Any
 
+import reliq
 from reliq.commands.common import app_of, command, confirmed, header, pair, say
+from reliq.commands.stdin import read_batches, read_body
 
 
 def add_to(commands: Any) -> None:
@@ -48,18 +49,36 @@ def send(options: argparse.Namespace) -> int:
     queue = app_of(options).queue(options.queue)
     headers = dict(pair(one) for one in options.header)
     if options.lines:
-        lines = sys.stdin.buffer.read().splitlines()
-        ids = queue.send_many(
-            lines, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key, priority=options.priority
-        )
-        print(json.dumps(ids) if options.json else f"{len(ids)} sent")
-        return 0
-    body = sys.stdin.buffer.read() if options.body in (None, "-") else options.body
+        if options.body is not None:
+            raise reliq.InvalidSetting("give either a body or --lines, which reads standard input")
+        return _send_lines(options, queue, headers)
+    body = read_body() if options.body in (None, "-") else options.body
     identity = queue.send(
         body, id=options.id, delay=options.delay, headers=headers, dedup_key=options.dedup_key, ttl=options.ttl,
         key=options.key, priority=options.priority,
     )  # fmt: skip
     print(json.dumps({"id": identity}) if options.json else identity)
+    return 0
+
+
+def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[str, str]) -> int:
+    """Send batch by batch, so that an endless pipe takes no memory; an error says how many lines were sent before."""
+    sent = 0
+    if options.json:
+        print("[", end="")
+    try:
+        for lines in read_batches():
+            ids = queue.send_many(
+                lines, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key, priority=options.priority
+            )
+            if options.json:
+                print(", " if sent else "", json.dumps(ids)[1:-1], sep="", end="")
+            sent += len(ids)
+    except reliq.ReliqError as error:
+        error.args = (f"{error}; {sent} lines were sent before",)
+        raise
+    finally:
+        print("]" if options.json else f"{sent} sent")
     return 0
 
 

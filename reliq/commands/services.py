@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 import reliq
@@ -66,7 +66,13 @@ def add_to(commands: Any) -> None:
     one.add_argument("--port", type=int, default=0, help="port of 127.0.0.1 (default: a free one)")
     one.set_defaults(quiet=True)
 
-    one = command(commands, "demo", demo, "see messages survive kill -9, on the standard library's own files")
+    one = command(
+        commands,
+        "demo",
+        demo,
+        "see messages survive kill -9, on the standard library's own files",
+        url_default="an embedded one",
+    )
     one.add_argument("--files", type=int, default=0, metavar="N", help="at most this many files (default: all)")
     one.set_defaults(quiet=True)
 
@@ -77,6 +83,7 @@ def worker(options: argparse.Namespace) -> int:
     from reliq.worker import Options
     from reliq.worker.supervisor import Supervisor
 
+    settings.whole(options.processes, "processes", 1, 1000)
     if options.url:
         os.environ["RELIQ_URL"] = url_from_environment(options.url)
         options.url = "env:RELIQ_URL"  # the children's command lines have no password
@@ -150,12 +157,20 @@ def _stop_with_parent(stop: Callable[[], None]) -> None:
 def _load(target: str) -> Application | None:
     """The application named MODULE:ATTRIBUTE; None, with the reason printed, when there is none."""
     module_name, _, attribute = target.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
+        print(
+            f"reliq: {target!r} is not MODULE:APP: write a module as in `import`, e.g. shop.tasks:app", file=sys.stderr
+        )
+        return None
     if "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         module = _imported(module_name)
-    except Exception:  # noqa: BLE001  a user's module may raise anything
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001  a user's module may raise anything
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+            print(f"reliq: there is no module {error.name!r}, neither in {Path.cwd()} nor installed", file=sys.stderr)
+            return None
+        traceback.print_exception(error.with_traceback(_without_importing(error.__traceback__)))
         print(f"reliq: cannot import {module_name!r}, see above", file=sys.stderr)
         return None
     app = getattr(module, attribute or "app", None)
@@ -167,6 +182,15 @@ def _load(target: str) -> Application | None:
         print(f"reliq: {target} has no handlers: decorate a function with @app.handler(queue)", file=sys.stderr)
         return None
     return app
+
+
+def _without_importing(frames: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of this module and of Python's import in front of those of the application."""
+    while frames is not None and (
+        frames.tb_frame.f_code.co_filename == __file__ or "importlib" in frames.tb_frame.f_code.co_filename
+    ):
+        frames = frames.tb_next
+    return frames
 
 
 def _imported(name: str) -> ModuleType:
@@ -204,9 +228,10 @@ def monitor(options: argparse.Namespace) -> int:
     from reliq.metering import exporter_class
     from reliq_monitor import Monitor
 
+    interval = settings.seconds(options.interval, "interval", shortest=0.01, longest=60)
     stopping = stop_event()
     store, measurements = store_of(options), Measurements()
-    running = Monitor(store, options.interval, measurements)
+    running = Monitor(store, interval, measurements)
     if options.metrics_port is not None:
         exporter_class()(store, [measurements], monitor=running).serve(options.metrics_port, options.metrics_host)
     logging.getLogger("reliq.monitor").info("monitor started")
@@ -219,6 +244,7 @@ def dev(options: argparse.Namespace) -> int:
     from reliq.embedded import EmbeddedRedis, data_folder
     from reliq_monitor import Monitor
 
+    settings.whole(options.port, "port", 0, 65_535)
     stopping = stop_event()
     with EmbeddedRedis(options.data or data_folder(), port=options.port) as server:
         print(f"Redis    {server.url}   (data in {server.folder})")
@@ -231,4 +257,4 @@ def demo(options: argparse.Namespace) -> int:
     """Send a message for every file of the standard library, and kill workers half way."""
     from reliq.demo.run import run
 
-    return run(options.url, files=options.files)
+    return run(options.url, files=settings.whole(options.files, "files", 0, 1_000_000))

@@ -2,10 +2,10 @@
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from reliq.commands.common import app_of, command, header, pair, say
+from reliq.commands.stdin import read_body
 
 
 def add_to(commands: Any) -> None:
@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
 
 
 def publish(options: argparse.Namespace) -> int:
-    body = sys.stdin.buffer.read() if options.body in (None, "-") else options.body
+    body = read_body() if options.body in (None, "-") else options.body
     headers = dict(pair(one) for one in options.header)
     sent = app_of(options).publish(
         options.routing_key, body, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key,
