@@ -101,7 +101,7 @@ class Batch:
                 continue
             if len(self._results) == self._most:
                 await self._flush()
-                raise self._stopped(Problem("batch_too_large", f"a batch has at most {self._most} messages"))
+                raise self.stopped(Problem("batch_too_large", f"a batch has at most {self._most} messages"))
             try:
                 message = self._read(text, self._inherited)
                 check_size(message, self._largest)
@@ -124,7 +124,7 @@ class Batch:
         """Enqueue the rest; raises Problem when any message of the batch was refused."""
         await self._flush()
         if self._refused:
-            raise self._stopped(Problem("batch_incomplete", f"{self._refused} of {len(self._results)} were refused"))
+            raise self.stopped(Problem("batch_incomplete", f"{self._refused} of {len(self._results)} were refused"))
 
     async def _flush(self) -> None:
         if not self._pending:
@@ -136,17 +136,21 @@ class Batch:
             ids = await self._queue.send_many(pending, durability=self._durability)
         except (ReliqError, Problem) as error:
             problem = error if isinstance(error, Problem) else of_error(error)
-            for message, place in zip(pending, places, strict=True):
-                self._refused += 1
-                self._results[place] = Raw(encode({"status": "refused", "code": problem.code, "id": message.id}))
-            raise self._stopped(problem) from None
+            self._pending, self._places = pending, places
+            raise self.stopped(problem) from None
         for message, identity, place in zip(pending, ids, places, strict=True):
             self._results[place] = _result(identity, message)
         duplicates = sum(message.duplicate for message in pending)
         self._deduplicated += duplicates
         self._enqueued += len(pending) - duplicates
 
-    def _stopped(self, problem: Problem) -> Problem:
+    def stopped(self, problem: Problem) -> Problem:
+        """Have the problem say what became of each message that was read; those not sent yet will not be."""
+        pending, places = self._pending, self._places
+        self._pending, self._places = [], []
+        for message, place in zip(pending, places, strict=True):
+            self._refused += 1
+            self._results[place] = Raw(encode({"status": "refused", "code": problem.code, "id": message.id}))
         problem.extra.update(self.summary())
         return problem
 

@@ -66,6 +66,7 @@ CODES = {
     "internal_error": Kind(500, "A fault of the service"),
     "redis_unavailable": Kind(503, "Redis is away", retry_after=1),
     "memory_pressure": Kind(503, "Redis is nearly full", retry_after=5),
+    "overloaded": Kind(503, "The service has too much to do", retry_after=1),
     "not_ready": Kind(503, "The service cannot serve", retry_after=1),
     "outcome_unknown": Kind(504, "No answer from Redis"),
 }

@@ -25,15 +25,20 @@ _ONE_VALUE = frozenset(
 _BRACKETS = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
 
 
+def break_off(scope: Scope, problem: Problem) -> None:
+    """Have a request that waits for its body raise this instead: the bytes that came are not HTTP."""
+    scope["reliq.broken"] = problem
+
+
 class BoundedRequest(Request):
     """A request whose body cannot be larger, slower or deeper than allowed."""
 
-    def __init__(self, scope: Scope, receive: Receive, largest: int, patience: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, largest: int, patience: float, stream_time: float = 0.0) -> None:
+        """`patience`: seconds of silence; a body has twice that in all, one that is large `stream_time`."""
         super().__init__(scope, receive)
         self._largest = largest
         self._patience = patience
-        # A stream may take its time. Anything else that comes a byte at a time only holds a connection.
-        total = 2 * patience if largest <= REQUEST_LARGEST else float("inf")
+        total = 2 * patience if largest <= REQUEST_LARGEST else stream_time
         self._until = asyncio.get_running_loop().time() + total
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
@@ -61,6 +66,9 @@ class BoundedRequest(Request):
             raise Problem(
                 "request_timeout", f"the body did not come: {self._patience:g} s of silence, or slow"
             ) from None
+        broken: Problem | None = self.scope.get("reliq.broken")
+        if broken is not None:
+            raise broken
         if message["type"] == "http.disconnect":
             raise Problem("request_timeout", "the client went away before its body had come")
         return message

@@ -26,7 +26,8 @@ class Call(APIRoute):
         async def answer(request: Request) -> Response:
             check_headers(request.scope)
             state = request.app.state
-            bounded = BoundedRequest(request.scope, request.receive, largest, state.settings.body_timeout)
+            limits = state.settings.body_timeout, state.settings.stream_timeout
+            bounded = BoundedRequest(request.scope, request.receive, largest, *limits)
             bounded.state.access = await state.guard.admit(bounded, scope)
             return await handle(bounded)
 

@@ -30,7 +30,12 @@ class Server(uvicorn.Server):
 
 def server_of(settings: Settings) -> Server:
     app = create_app(settings)
-    protocol = type("Protocol", (BoundedProtocol,), {"header_timeout": settings.header_timeout})
+    limits = {
+        "header_timeout": settings.header_timeout,
+        "write_timeout": settings.write_timeout,
+        "connections_most": settings.clients,
+    }
+    protocol = type("Protocol", (BoundedProtocol,), limits)
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -42,7 +47,7 @@ def server_of(settings: Settings) -> Server:
         log_config=None,
         access_log=settings.access_log,
         server_header=False,
-        timeout_keep_alive=30,
+        timeout_keep_alive=settings.keep_alive,  # type: ignore[arg-type]
         timeout_graceful_shutdown=round(settings.grace),
     )
     return Server(config, app)

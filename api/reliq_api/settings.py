@@ -23,4 +23,8 @@ class Settings:
     access_log: bool = False
     grace: float = 25.0  #: seconds running calls have after SIGTERM
     header_timeout: float = 10.0  #: seconds a client has to send its headers
-    body_timeout: float = 30.0  #: seconds a client may be silent while it sends its body
+    body_timeout: float = 30.0  #: seconds a client may be silent while it sends its body, which has twice that in all
+    stream_timeout: float = 3600.0  #: seconds that the body of a batch may take in all
+    keep_alive: float = 30.0  #: seconds a connection is kept on which no request comes
+    write_timeout: float = 30.0  #: seconds in which a client may read nothing of its answer
+    clients: int = 10_000  #: connections of clients; those above are refused

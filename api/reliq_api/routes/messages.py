@@ -121,7 +121,10 @@ async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
     read, chunks = reader_of(request)
     queued = state.reliq.queue(queue)
     batch = Batch(queued, state.pressure, state.settings, read, trace(fields(request)), durability_of(request))
-    async for texts in chunks:
-        await batch.add(texts)
+    try:
+        async for texts in chunks:
+            await batch.add(texts)
+    except Problem as problem:  # the body ended too early, or was none: what came before it may be enqueued
+        raise problem if "results" in problem.extra else batch.stopped(problem) from None
     await batch.flush()
     return _answer(200, encode(batch.summary()))
