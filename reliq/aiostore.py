@@ -18,6 +18,7 @@ from reliq.wire import (
     Busy,
     Command,
     Lost,
+    asked_elsewhere,
     carried_out,
     carried_out_in_part,
     check_server,
@@ -57,6 +58,7 @@ class AioLink:
         self.named = False  #: the server knows its name
         self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
         self._identity: Identity | None = None  #: of the latest connection, also when it is lost
+        self.follow: Callable[[Node, Request, int], Awaitable[Any]] | None = None  #: in a cluster, to where a key moves
 
     async def perform(self, request: Request) -> Any:
         """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
@@ -70,6 +72,9 @@ class AioLink:
         replies = await self._exchange(commands_of(request))
         if unknown := unknown_scripts(replies):
             await self._load(request, replies, unknown)
+        if self.follow is not None and (moving := asked_elsewhere(request, replies)):
+            for place, node in moving:
+                replies[place] = await self.follow(node, request, place)
         watched = self.watching
         if isinstance(request, (Watch, Transaction)):
             self.watching = isinstance(request, Watch)
@@ -91,6 +96,18 @@ class AioLink:
             raise
         for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
             replies[place] = answer
+
+    async def ask(self, request: Request, place: int) -> Any:
+        """Run one command of a request on the node that its key is moving to."""
+        asking = [("ASKING",), commands_of(request)[place]]
+        try:
+            _, reply = await self._exchange(asking)
+            if unknown_scripts([reply]):
+                *_, reply = await self._exchange([*loading(request), *asking])
+        except Lost as error:
+            error.sent = True  # of the request, another part
+            raise
+        return reply
 
     async def _depart(self) -> None:
         """Leave a server that is no master any more, and have the other links of the store look where that is."""
@@ -256,6 +273,7 @@ class AioClusterLink(AioLink):
         if node not in self._links:
             link = self._links[node] = AioLink(ClusterNode(self._store, node), self._name)
             link.on_connect = self.on_connect
+            link.follow = lambda node, request, place: self._at(node).ask(request, place)
         return self._links[node]
 
     async def _slots(self) -> Slots:

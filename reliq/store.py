@@ -23,6 +23,7 @@ from reliq.wire import (
     Command,
     Lost,
     Target,
+    asked_elsewhere,
     carried_out,
     carried_out_in_part,
     check_server,
@@ -73,6 +74,7 @@ class Link:
         self.named = False  #: the server knows its name
         self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
         self._identity: Identity | None = None  #: of the latest connection, also when it is lost
+        self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster, to where a key is moving
         self._owed: deque[Owed] = deque()  #: of what was sent, in this order
 
     def perform(self, request: Request) -> Any:
@@ -93,6 +95,9 @@ class Link:
         replies = self._receive(ticket)
         if unknown := unknown_scripts(replies):
             self._load(request, replies, unknown)
+        if self.follow is not None and (moving := asked_elsewhere(request, replies)):
+            for place, node in moving:
+                replies[place] = self.follow(node, request, place)
         watched = self.watching
         if isinstance(request, (Watch, Transaction)):
             self.watching = isinstance(request, Watch)
@@ -114,6 +119,18 @@ class Link:
             raise
         for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
             replies[place] = answer
+
+    def ask(self, request: Request, place: int) -> Any:
+        """Run one command of a request on the node that its key is moving to."""
+        asking = [("ASKING",), commands_of(request)[place]]
+        try:
+            _, reply = self._exchange(asking)
+            if unknown_scripts([reply]):
+                *_, reply = self._exchange([*loading(request), *asking])
+        except Lost as error:
+            error.sent = True  # of the request, another part
+            raise
+        return reply
 
     def _depart(self) -> None:
         """Leave a server that is no master any more, and have the other links of the store look where that is."""
@@ -313,6 +330,7 @@ class ClusterLink(Link):
         if node not in self._links:
             link = self._links[node] = Link(ClusterNode(self._store, node), self._name)
             link.on_connect = self.on_connect
+            link.follow = lambda node, request, place: self._at(node).ask(request, place)
         return self._links[node]
 
     def _slots(self) -> Slots:

@@ -210,6 +210,17 @@ def unknown_scripts(replies: list[Any]) -> list[int]:
     return [place for place, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
 
 
+def asked_elsewhere(request: Request, replies: list[Any]) -> list[tuple[int, Node]]:
+    """Where the server says that a key is on its way to another node: its place, and that node, to be asked once.
+
+    Of scripts only: what else is in a list may speak of its own connection, as WAIT does.
+    """
+    if isinstance(request, (Watch, Transaction)) or any(op.script is None for op in _ops(request)):
+        return []
+    asked = [(place, reply) for place, reply in enumerate(replies) if type(reply).__name__ == "AskError"]
+    return [(place, (reply.host, reply.port)) for place, reply in asked]
+
+
 # Redis names its errors by their first word; an error raised inside a script may carry it further on.
 _CODES = re.compile(
     r"\b(OOM|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|MISCONF|BUSY|UNBLOCKED|NOAUTH|NOPERM|WRONGTYPE"

@@ -11,6 +11,6 @@ local full = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)
 local taken = math.min(wanted, math.floor((kept - (full - now)) / interval + 0.000001))
 if taken < 1 then return {0, math.ceil(full + interval - kept - now)} end
 full = full + taken * interval
-redis.call('DEL', KEYS[1]) -- a removal first: then it passes when memory is full
+redis.call('PERSIST', KEYS[1]) -- a write that a full Redis lets pass: then it lets the next one pass, too
 redis.call('SET', KEYS[1], string.format('%.3f', full), 'PX', math.ceil(full - now) + 1000)
 return {taken, 0}

@@ -10,11 +10,13 @@ import redis
 
 import reliq
 from reliq import QueueFull, RedisUnavailable, RedisUnsuitable, Retry, aio, fixed, ops
+from reliq.aiostore import AioStore
 from reliq.cluster import slot_of
 from reliq.embedded import EmbeddedRedis
 from reliq.keys import QUEUES as QUEUES_KEY
 from reliq.keys import QueueKeys, new_owner
 from reliq.overview import every_queue, read_queues
+from reliq.store import Store
 from reliq_monitor import Monitor
 from reliq_monitor.audit import audit, balanced
 from tests.workers import eventually, working
@@ -196,6 +198,57 @@ def test_slots_that_move_are_followed(app, nodes):
             client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", owners[owner])
         for client in clients:
             client.close()
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+def test_a_lease_is_renewed_while_its_slot_is_moved(app, nodes, cluster_url, face):
+    """The slot of `moving` goes to the next node: the lease is renewed before, between and after."""
+    keys, owner = QueueKeys("moving"), new_owner()
+    app.store.call(ops.register(keys, owner, 15.0))
+    slot = slot_of("moving")
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(redis.Redis(port=server.port)) for server in nodes]
+        runner = stack.enter_context(asyncio.Runner())
+        renew = renewing(face, cluster_url, runner, keys, owner, stack)
+        ids = [client.execute_command("CLUSTER", "MYID") for client in clients]
+        source = next(place for place, client in enumerate(clients) if _serves(client, slot))
+        heir = (source + 1) % 3
+        clients[heir].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
+        clients[source].execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[heir])
+        try:
+            assert renew()
+            assert age(clients[source], keys.lease(owner)) < 1000
+            lease = keys.lease(owner)
+            clients[source].execute_command("MIGRATE", "127.0.0.1", nodes[heir].port, lease, 0, 1000)
+            with pytest.raises(redis.exceptions.AskError):
+                clients[source].execute_command("GET", lease)
+            assert renew()
+            clients[source].execute_command("MIGRATE", "127.0.0.1", nodes[heir].port, keys.consumers, 0, 1000)
+            for client in (clients[heir], *clients):
+                client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[heir])
+            assert age(clients[heir], lease) < 1000
+            assert renew()
+        finally:
+            clients[heir].flushall()
+            for client in (clients[source], *clients):
+                client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[source])
+
+
+def renewing(face, cluster_url, runner, keys, owner, stack):
+    """A function that renews the lease once, by a store of the face."""
+    beat = ops.heartbeat(keys, owner, 15.0)
+    if face == "sync":
+        store = stack.enter_context(contextlib.closing(Store(cluster_url)))
+        return lambda: store.call([beat])[0]
+    store = AioStore(cluster_url)
+    stack.callback(lambda: runner.run(store.close()))
+    return lambda: runner.run(store.run(ops.one(beat)))
+
+
+def age(client, lease):
+    """Ms since the lease was renewed for 15 s."""
+    seconds, micros = client.time()
+    return seconds * 1000 + micros // 1000 + 15_000 - int(client.get(lease))
 
 
 def _serves(client, slot):

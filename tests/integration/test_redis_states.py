@@ -11,7 +11,8 @@ import pytest
 import reliq
 from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable
 from reliq.embedded import EmbeddedRedis, find_server
-from reliq.ops import command
+from reliq.keys import QueueKeys, new_owner
+from reliq.ops import command, heartbeat, register
 from reliq.store import Store
 from reliq.wire import unsuitable
 from tests.proxy import Proxy
@@ -148,6 +149,23 @@ def test_a_full_server_takes_no_message_but_gives_those_it_has(server, anew):
             consumer.ack(*messages[2:])
     stats = queue.stats()
     assert (stats.ready, stats.processing, stats.delayed, stats.dead) == (0, 0, 20, 20)
+
+
+def test_a_full_server_registers_consumers_and_renews_their_leases(server):
+    store, keys, owner = Store(server.url), QueueKeys("q"), new_owner()
+    configure(server, "maxmemory", "1mb")
+    try:
+        with pytest.raises(QueueFull):
+            store.call(command("SET", "key", "x" * 1_000_000))
+        store.call(register(keys, owner, 15.0))
+        before = int(store.call(command("GET", keys.lease(owner))))
+        assert store.call(heartbeat(keys, owner, 60.0))
+        assert int(store.call(command("GET", keys.lease(owner)))) > before + 40_000
+        assert store.call(command("PTTL", keys.lease(owner))) == -1
+        assert not store.call(heartbeat(keys, new_owner(), 60.0))
+    finally:
+        configure(server, "maxmemory", "0")
+        store.close()
 
 
 def test_a_worker_drains_a_full_server_though_it_had_been_idle(server):
