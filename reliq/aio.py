@@ -16,7 +16,7 @@ from reliq.dead_letters import DeadLetter, DeadLetterSteps, Filter, Page, Progre
 from reliq.delayed import AioDelayed
 from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
 from reliq.holdings import Holdings, buried, failure_now, released, retried
-from reliq.keys import QueueKeys, connection_name, new_owner
+from reliq.keys import QueueKeys, check_name, connection_name, instance_of, new_owner
 from reliq.message import Body, Message, NewMessage
 from reliq.moment import Moment
 from reliq.ops import Move
@@ -45,11 +45,16 @@ class Reliq(Application):
         self._queues: dict[str, Queue] = {}
         self.topics = Topics(self.store, self._topics)
 
-    def queue(self, name: str) -> "Queue":
-        """The queue of this name; it exists from its first message on. Raises InvalidName."""
+    def queue(self, name: str, *, of_broadcast: bool = False) -> "Queue":
+        """The queue of this name; it exists from its first message on. Raises InvalidName.
+
+        `of_broadcast`: also the queue of a running instance, to look at it; it goes with the instance.
+        """
         queue = self._queues.get(name) if isinstance(name, str) else None
         if queue is None:
-            queue = self._queues[name] = Queue(self.store, self._steps_of(name))
+            queue = Queue(self.store, self._steps_of(name if of_broadcast else check_name(name)))
+            if not of_broadcast:
+                self._queues[name] = queue
         return queue
 
     async def publish(
@@ -80,9 +85,10 @@ class Reliq(Application):
         """End it; what the queue has got, it keeps. Whether there was something to end."""
         return await self.store.run(self._topics.unbind(queue, *patterns))
 
-    async def queues(self) -> list[str]:
-        """The names of all queues this server has seen."""
-        return await self.store.run(ops.one(ops.queue_names()))
+    async def queues(self, *, of_broadcasts: bool = False) -> list[str]:
+        """The names of all queues this server has seen; those of running instances only if asked for."""
+        names = await self.store.run(ops.one(ops.queue_names()))
+        return names if of_broadcasts else [name for name in names if instance_of(name) is None]
 
     async def close(self) -> None:
         """Close the idle connections."""

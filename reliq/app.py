@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from reliq import ops, settings
 from reliq.backoff import Backoff
 from reliq.handlers import DeadHook, Errors, Handlers
-from reliq.keys import check_name
+from reliq.keys import check_name, instance_of
 from reliq.message import Body, NewMessage
 from reliq.producer import Lanes
 from reliq.queue import Queue, QueueSteps
@@ -144,11 +144,16 @@ class Reliq(Application):
         self._queues: dict[str, Queue] = {}
         self.topics = Topics(self.store, self._topics)
 
-    def queue(self, name: str) -> Queue:
-        """The queue of this name; it exists from its first message on. Raises InvalidName."""
+    def queue(self, name: str, *, of_broadcast: bool = False) -> Queue:
+        """The queue of this name; it exists from its first message on. Raises InvalidName.
+
+        `of_broadcast`: also the queue of a running instance, to look at it; it goes with the instance.
+        """
         queue = self._queues.get(name) if isinstance(name, str) else None
         if queue is None:
-            queue = self._queues[name] = Queue(self.store, self._steps_of(name))
+            queue = Queue(self.store, self._steps_of(name if of_broadcast else check_name(name)))
+            if not of_broadcast:
+                self._queues[name] = queue
         return queue
 
     def publish(
@@ -188,10 +193,10 @@ class Reliq(Application):
         """End it; what the queue has got, it keeps. Whether there was something to end."""
         return self.store.run(self._topics.unbind(queue, *patterns))
 
-    def queues(self) -> list[str]:
-        """The names of all queues this server has seen."""
+    def queues(self, *, of_broadcasts: bool = False) -> list[str]:
+        """The names of all queues this server has seen; those of running instances only if asked for."""
         names: list[str] = self.store.call(ops.queue_names())
-        return names
+        return names if of_broadcasts else [name for name in names if instance_of(name) is None]
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -25,7 +25,20 @@ def is_name(queue: object) -> bool:
 
 
 def check_name(queue: object) -> str:
-    """The name itself; raises InvalidName."""
+    """Return the name of a queue that a user gives; raises InvalidName.
+
+    The queue of a running instance is refused: a monitor removes it with all that it holds when the instance is gone.
+    """
+    name = check_grammar(queue)
+    if instance_of(name) is not None:
+        raise InvalidName(
+            f"queue name {name!r}: @broadcast. and the id of a process belongs to a broadcast; choose another name"
+        )
+    return name
+
+
+def check_grammar(queue: object) -> str:
+    """Return the name of any queue, those of broadcasts too; raises InvalidName."""
     if not isinstance(queue, str) or not is_name(queue):
         raise InvalidName(
             f"queue name {queue!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -, the first of them a letter or a digit"
@@ -64,7 +77,7 @@ class QueueKeys(JobKeys):
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
-        super().__init__(check_name(queue))
+        super().__init__(check_grammar(queue))
         self.queue = queue
         prefix = self._prefix
         self.messages = prefix + "messages"  #: list: ready, pushed at the head, taken from the tail
@@ -176,7 +189,7 @@ _INSTANCE = re.compile(r".+@broadcast\.([a-z][0-9a-f]{20})")
 
 def instance_queue(name: str, owner: str) -> str:
     """The queue in which one running instance gets what is broadcast; its name says whose it is."""
-    return check_name(f"{name}@broadcast.{owner}")
+    return check_grammar(f"{name}@broadcast.{owner}")
 
 
 def instance_of(queue: str) -> str | None:

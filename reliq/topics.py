@@ -13,7 +13,7 @@ from reliq.batch import checked
 from reliq.cluster import slot_of
 from reliq.durability import Durability, check_possible, confirm, durability
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
-from reliq.keys import TOPICS, QueueKeys, check_name
+from reliq.keys import TOPICS, QueueKeys, check_grammar, check_name
 from reliq.message import Body, NewMessage
 from reliq.ops import Steps
 from reliq.producer import Lane, Lanes
@@ -156,7 +156,7 @@ class TopicSteps:
         return sorted(_bindings((yield ops.read_hash(TOPICS))))
 
     def bind(self, queue: str, *patterns: str) -> Steps[bool]:
-        bindings = _fields(queue, patterns)
+        bindings = _fields(check_name(queue), patterns)
         _, changed = yield [ops.announce(queue), ops.bind("bind", bindings)]
         self._looked_at = float("-inf")
         return bool(changed)
@@ -206,7 +206,7 @@ def _bindings(found: Mapping[str, str]) -> list[Binding]:
 def _fields(queue: str, patterns: Sequence[str]) -> list[str]:
     if not patterns:
         raise InvalidMessage(f"no pattern for {queue!r}: give one, such as order.created.*")
-    return [f"{check_name(queue)} {check_pattern(pattern)}" for pattern in patterns]
+    return [f"{check_grammar(queue)} {check_pattern(pattern)}" for pattern in patterns]
 
 
 class Topics:

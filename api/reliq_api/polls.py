@@ -13,7 +13,7 @@ from reliq import settings
 from reliq.aiostore import AioLink, AioStore
 from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.holdings import Holdings
-from reliq.keys import QueueKeys, new_owner
+from reliq.keys import QueueKeys, check_name, new_owner
 from reliq.message import Message
 from reliq_api.background import Background
 
@@ -29,7 +29,7 @@ class Poll:
     """One request for messages."""
 
     def __init__(self, queue: str, limit: int, lease: float, wait: float) -> None:
-        self.holdings = Holdings(QueueKeys(queue), new_owner(connected=False), lease)
+        self.holdings = Holdings(QueueKeys(check_name(queue)), new_owner(connected=False), lease)
         self.limit = limit
         self.until = time.monotonic() + wait
         self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()

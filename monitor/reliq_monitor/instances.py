@@ -13,7 +13,10 @@ _GRACE = 3.0  #: seconds; producers use bindings unasked for half a second, and 
 
 
 class Instances:
-    """Remembers since when an instance's queue has had no consumer."""
+    """Remembers since when an instance's queue has had no consumer.
+
+    A name is no proof: only a queue with the policy that every running instance keeps up (`overflow drop`) is dropped.
+    """
 
     def __init__(self) -> None:
         self._alone_since: dict[str, float] = {}
@@ -26,6 +29,8 @@ class Instances:
             return
         since = self._alone_since.setdefault(queue, time.monotonic())
         if time.monotonic() - since < _GRACE:
+            return
+        if (yield ops.command("HGET", keys.config, "overflow")) != b"drop":  # no broadcast made it
             return
         bindings = [one for one in (yield ops.read_hash(TOPICS)) if one.startswith(queue + " ")]
         if bindings:

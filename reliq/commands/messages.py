@@ -85,7 +85,7 @@ def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[s
 def stats(options: argparse.Namespace) -> int:
     """Print the queues' numbers."""
     app = app_of(options)
-    found = [app.queue(name).stats() for name in options.queues or app.queues()]
+    found = [app.queue(name, of_broadcast=True).stats() for name in options.queues or app.queues(of_broadcasts=True)]
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
         return 0

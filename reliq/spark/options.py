@@ -8,7 +8,7 @@ from typing import Any, Literal
 from reliq import settings, staging
 from reliq.app import eviction_allowed, url_from_environment
 from reliq.errors import InvalidSetting
-from reliq.keys import QueueKeys
+from reliq.keys import QueueKeys, check_name
 from reliq.message import check_headers
 from reliq.store import Store
 from reliq.tracing import is_traceparent
@@ -136,7 +136,7 @@ class Given:
     def _keys(self) -> QueueKeys:
         if "queue" not in self._options:
             raise InvalidSetting('name the queue: .option("queue", "orders")')
-        return QueueKeys(self._options["queue"])
+        return QueueKeys(check_name(self._options["queue"]))
 
     def _trace(self) -> dict[str, str]:
         names: tuple[str, ...] = ("traceparent", "tracestate")

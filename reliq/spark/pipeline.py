@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from reliq import staging
 from reliq.app import eviction_allowed, url_from_environment
 from reliq.errors import InvalidSetting, ReliqError
-from reliq.keys import SEVERAL, JobKeys, QueueKeys
+from reliq.keys import SEVERAL, JobKeys, QueueKeys, check_name
 from reliq.spark import check_pyspark, register
 from reliq.staging import check_job, new_token
 from reliq.store import Store
@@ -93,7 +93,7 @@ def enqueue(options: argparse.Namespace) -> int:
 def _home(options: argparse.Namespace) -> JobKeys:
     """Where the record of the job lies."""
     if options.queue is not None:
-        return QueueKeys(options.queue)
+        return QueueKeys(check_name(options.queue))
     if options.queue_column is None and options.topic_column is None and options.select is None:
         raise InvalidSetting(_NOWHERE)
     return SEVERAL
@@ -121,7 +121,7 @@ def _messages(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame"
 
 def export_dead(options: argparse.Namespace) -> int:
     """Write the dead letters to files, one row each."""
-    QueueKeys(options.queue)
+    check_name(options.queue)
     with _Session(options) as spark:
         letters = spark.read.format("reliq").options(queue=options.queue, state="dead").load()
         if options.where:

@@ -43,6 +43,22 @@ def test_names_that_the_grammar_refuses(service, untouched, name, call):
     assert problem(answer) in [(400, "invalid_name"), (404, "not_found"), (405, "method_not_allowed")]
 
 
+BROADCAST = "orders@broadcast.c" + 20 * "0"
+
+
+@pytest.mark.parametrize(
+    ("method", "call", "body"),
+    [
+        ("POST", "/messages", {"body": 1}),
+        ("POST", "/messages/batch", [{"body": 1}]),
+        ("POST", "/leases", {}),
+        ("PATCH", "", {"max_length": 5}),
+    ],
+)
+def test_a_queue_with_the_name_of_a_broadcast_is_refused(service, untouched, method, call, body):
+    assert problem(service.request(method, f"/v1/queues/{BROADCAST}{call}", json=body)) == (400, "invalid_name")
+
+
 BODIES = {
     "no JSON": (b"{nonsense", 400, "invalid_json"),
     "nothing": (b"", 400, "invalid_json"),

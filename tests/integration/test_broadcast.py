@@ -6,6 +6,7 @@ import textwrap
 import pytest
 
 import reliq
+import reliq_monitor.instances
 from reliq import InvalidHandler, InvalidName, InvalidSetting
 from reliq.keys import QueueKeys, instance_of, instance_queue, new_owner
 from reliq_monitor import Monitor
@@ -13,7 +14,7 @@ from tests.workers import eventually, process, working
 
 
 def instances(app):
-    return [name for name in app.queues() if instance_of(name)]
+    return [name for name in app.queues(of_broadcasts=True) if instance_of(name)]
 
 
 def bound(app):
@@ -63,22 +64,23 @@ def test_a_failing_one_is_logged_and_not_tried_again(app, caplog):
     with working(app, monitor=True):
         (queue,) = eventually(lambda: bound(app))
         app.publish("config.prices", 7)
-        eventually(lambda: app.queue(queue).stats().dead == 1)
+        eventually(lambda: app.queue(queue, of_broadcast=True).stats().dead == 1)
         assert len(calls) == 1
         assert f"dead queue={queue} " in caplog.text
         assert "ValueError: broken" in caplog.text
-        assert app.queue(queue).dead.list()[0].errors[0].error_class == "ValueError"
+        assert app.queue(queue, of_broadcast=True).dead.list()[0].errors[0].error_class == "ValueError"
 
 
 def test_an_instance_too_far_behind_does_not_stop_the_others(app):
     slow = instance_queue("reload.1", new_owner())
-    app.subscribe(slow, "config.#")
+    app.store.call(reliq.ops.bind("bind", [f"{slow} config.#"]))
     app.subscribe("audit@all", "#")
     app.store.call(reliq.ops.command("HSET", QueueKeys(slow).config, "max_length", 2, "overflow", "drop"))
     for number in range(5):
         app.publish("config.prices", number)
-    assert (app.queue(slow).stats().ready, app.queue("audit@all").stats().ready) == (2, 5)
-    assert app.queue(slow).stats().counters["rejected"] == 3
+    behind = app.queue(slow, of_broadcast=True).stats()
+    assert (behind.ready, app.queue("audit@all").stats().ready) == (2, 5)
+    assert behind.counters["rejected"] == 3
 
 
 def test_a_killed_instance_leaves_nothing(app, url, tmp_path):
@@ -117,10 +119,44 @@ def test_a_suspended_instance_comes_back(app):
 
 def test_an_instance_that_only_starts_is_not_dropped_at_once(app):
     queue = instance_queue("reload.1", new_owner())
-    app.subscribe(queue, "config.#")
+    app.store.call(reliq.ops.bind("bind", [f"{queue} config.#"]))
     monitor = Monitor(app.store)
     monitor.scan()
     assert bound(app) == {queue}
+
+
+LIKE_AN_INSTANCE = instance_queue("orders", new_owner())
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda app: app.queue(LIKE_AN_INSTANCE),
+        lambda app: app.subscribe(LIKE_AN_INSTANCE, "order.#"),
+        lambda app: app.handler(LIKE_AN_INSTANCE),
+        lambda app: app.check(LIKE_AN_INSTANCE)(print),
+        lambda app: app.topics.set_alternate(LIKE_AN_INSTANCE),
+    ],
+)
+def test_no_user_gives_a_queue_the_name_of_an_instance(app, use):
+    """It would go, with all it holds, a few seconds after its consumers."""
+    app.queue(LIKE_AN_INSTANCE, of_broadcast=True)  # to look at it changes nothing
+    with pytest.raises(InvalidName, match="belongs to a broadcast; choose another"):
+        use(app)
+    assert app.queues(of_broadcasts=True) == []
+
+
+def test_a_monitor_drops_no_queue_that_only_has_such_a_name(app, monkeypatch):
+    """An older version, or another program, has put messages there."""
+    monkeypatch.setattr(reliq_monitor.instances, "_GRACE", 0.0)
+    keys = QueueKeys(LIKE_AN_INSTANCE)
+    app.store.call([reliq.ops.announce(keys.queue), reliq.ops.command("LPUSH", keys.messages, b"x")])
+    monitor = Monitor(app.store)
+    for _ in range(4):
+        monitor.scan()
+    assert app.queues(of_broadcasts=True) == [keys.queue]
+    app.store.call(reliq.ops.command("HSET", keys.config, "overflow", "drop"))
+    eventually(lambda: (monitor.scan(), app.queues(of_broadcasts=True) == [])[1])
 
 
 def test_bad_registrations_are_refused(app):

@@ -233,6 +233,14 @@ def test_topics_bind_test_publish_unbind(url):
     assert (wrong.returncode, "stand for whole words" in wrong.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("call", [("send", "x"), ("pause",), ("config",)])
+def test_the_name_of_a_broadcasts_queue_is_refused(app, url, call):
+    verb, *rest = call
+    wrong = run(verb, "orders@broadcast.c" + 20 * "0", *rest, url=url)
+    assert (wrong.returncode, "belongs to a broadcast" in wrong.stderr) == (2, True)
+    assert app.queues(of_broadcasts=True) == []
+
+
 def test_key_and_priority_from_the_command_line(url):
     for number in range(3):
         assert run("send", "q", str(number), "--key", "k", "--priority", "high", url=url).returncode == 0

@@ -6,8 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reliq.chunks import LARGEST, MOST_MESSAGES, Chunk, chunks_of, cuts, elements_of
-from reliq.errors import InvalidMessage
+from reliq.errors import InvalidMessage, InvalidName
+from reliq.keys import instance_queue, new_owner
 from reliq.message import Message
+from reliq.spark.options import Given
 from reliq.spark.rows import Rows
 from reliq.spark.targets import Targets
 
@@ -98,3 +100,11 @@ def test_chunks_have_everything_once_and_none_is_too_large(sizes):
 def test_a_chunk_has_no_more_messages_than_it_may():
     ends = list(cuts(range(2 * MOST_MESSAGES + 2)))
     assert ends == [(0, MOST_MESSAGES), (MOST_MESSAGES, 2 * MOST_MESSAGES), (2 * MOST_MESSAGES, 2 * MOST_MESSAGES + 1)]
+
+
+def test_a_row_cannot_name_the_queue_of_a_broadcast():
+    name = instance_queue("orders", new_owner())
+    with pytest.raises(InvalidName, match="belongs to a broadcast"):
+        Targets(column="queue").of(name)
+    with pytest.raises(InvalidName, match="belongs to a broadcast"):
+        Given({"queue": name}, None).write()

@@ -30,7 +30,7 @@ async def list_queues(request: Request) -> schemas.QueueList:
     """Those that the key has rights to."""
     reliq: aio.Reliq = request.app.state.reliq
     access = request.state.access
-    names = [name for name in await reliq.queues() if access.may_see(name)]
+    names = [name for name in await reliq.queues(of_broadcasts=True) if access.may_see(name)]
     readings = await reliq.store.run(read_queues(names))
     return schemas.QueueList(queues=[schemas.QueueStats.model_validate(reading) for reading in readings])
 
@@ -44,7 +44,7 @@ async def existing(request: Request, queue: str) -> aio.Queue:
     reliq: aio.Reliq = request.app.state.reliq
     if not await reliq.store.run(ops.one(ops.command("SISMEMBER", QUEUES, queue))):
         raise Problem("queue_not_found", f"there is no queue {queue!r}, or not for this key")
-    return reliq.queue(queue)
+    return reliq.queue(queue, of_broadcast=True)
 
 
 @router.get(

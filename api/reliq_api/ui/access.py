@@ -28,7 +28,7 @@ async def seen(request: Request, who: Viewer, name: str) -> Queue:
     reliq = reliq_of(request)
     if not who.may_see(name) or not await reliq.store.run(exists(name)):
         raise HTTPException(404, "There is no queue of this name.")
-    return reliq.queue(name)
+    return reliq.queue(name, of_broadcast=True)
 
 
 Seen = Annotated[Queue, Depends(seen)]
