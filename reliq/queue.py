@@ -5,9 +5,9 @@
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from reliq import ops, settings, tracing
 from reliq.batch import Bare, checked, checked_many
@@ -24,6 +24,8 @@ from reliq.prepared import CHECK_AFTER, CHECKS, Care, Prepared, PreparedSteps
 from reliq.producer import Lane, Lanes
 from reliq.settings import Duration, whole
 from reliq.store import Store
+
+T = TypeVar("T")
 
 _ANNOUNCE_EVERY = 60.0
 _PURGE_STEP = 1000
@@ -260,15 +262,21 @@ def age_of_oldest(queue: str, elements: Iterable[bytes], now: int) -> float:
 
 
 def _read_config(values: Mapping[str, str]) -> Config:
-    def number(name: str) -> int | None:
-        return int(values[name]) if name in values else None
+    def number(name: str, kind: Callable[[str], T]) -> T | None:
+        try:
+            return kind(values[name]) if name in values else None
+        except ValueError:  # written by another program
+            raise InvalidSetting(
+                f"the queue's {name} in Redis is {values[name]!r}, which is not a number: "
+                f"set it again, or reset it with `reliq config QUEUE {name}=`"
+            ) from None
 
     return Config(
-        max_length=number("max_length"),
-        max_bytes=number("max_bytes"),
-        max_deliveries=number("max_deliveries") or settings.MAX_DELIVERIES,
-        dead_max_age=float(values["dead_max_age"]) if "dead_max_age" in values else None,
-        dead_max_count=number("dead_max_count"),
+        max_length=number("max_length", int),
+        max_bytes=number("max_bytes", int),
+        max_deliveries=number("max_deliveries", int) or settings.MAX_DELIVERIES,
+        dead_max_age=number("dead_max_age", float),
+        dead_max_count=number("dead_max_count", int),
         paused="paused" in values,
         durability=values.get("durability", "memory"),
     )

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from reliq import cli
+from reliq import cli, ops
+from reliq.keys import QueueKeys
 from tests.workers import ROOT
 
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
@@ -40,6 +41,14 @@ def test_a_mistake_is_one_clear_line(url, monkeypatch, capsys, arguments, says, 
     printed = capsys.readouterr().err
     assert says in printed
     assert len(printed.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["max_length", "max_bytes", "max_deliveries", "dead_max_age", "dead_max_count"])
+def test_a_policy_that_another_program_spoilt_is_named_and_can_be_reset(app, capsys, name):
+    app.store.call(ops.command("HSET", QueueKeys("q").config, name, "abc"))
+    assert cli.main(["config", "q", "--url", app.url]) == 2
+    assert f"the queue's {name} in Redis is 'abc'" in capsys.readouterr().err
+    assert cli.main(["config", "q", f"{name}=", "--url", app.url]) == 0
 
 
 def test_a_key_id_that_is_no_text_is_unknown(url, capsys):
