@@ -14,6 +14,7 @@ from reliq.outage import Outage
 from reliq.prepared import PreparedSteps
 from reliq.producer import Lanes
 from reliq.store import Store
+from reliq.worker.failures import failures
 
 log = logging.getLogger("reliq.worker")
 
@@ -43,7 +44,7 @@ class Checks(threading.Thread):
             except ReliqError as error:
                 outage.failed(error)
             except Exception:
-                log.exception("a look for check-backs failed")
+                log.exception("the check-backs of this worker could not be looked up")
             else:
                 outage.over()
 
@@ -64,7 +65,8 @@ class Checks(threading.Thread):
                 elif answer is False:
                     self._store.run(steps.rollback(message.id))
             except PreparedClosed as closed:
-                log.warning("checked queue=%s id=%s: %s was faster", message.queue, message.id, closed.outcome)
+                text = "checked queue=%s id=%s outcome=%s: it was decided before this answer"
+                log.warning(text, message.queue, message.id, closed.outcome)
 
 
 def _asked(check: HandlerFunction, message: Message) -> bool | None:
@@ -73,10 +75,14 @@ def _asked(check: HandlerFunction, message: Message) -> bool | None:
         answer = check(message)
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)
-    except BaseException:  # also sys.exit(): the worker lives on
-        log.exception("the check-back of queue=%s raised", message.queue)
+    except BaseException as error:  # also sys.exit(): the worker lives on
+        kind = ("check_back_failed", message.queue, type(error).__qualname__)
+        text = "check_back_failed queue=%s id=%s error_class=%s: it is asked again later"
+        failures.write(logging.ERROR, kind, text, message.queue, message.id, kind[2], error=error)
         return None
     if answer is None or isinstance(answer, bool):
         return answer
-    log.error("the check-back of queue=%s answered a %s, not True, False or None", message.queue, type(answer).__name__)
+    kind = ("check_back_failed", message.queue, f"answer of type {type(answer).__name__}")
+    text = "check_back_failed queue=%s id=%s error_class=%s: it must return True, False or None"
+    failures.write(logging.ERROR, kind, text, message.queue, message.id, kind[2])
     return None

@@ -129,7 +129,8 @@ class Loop(ABC):
             try:
                 self._store.run(self.holdings.leave(), self._link)
             except ReliqError as error:
-                log.warning("queue=%s left without saying so: %s", self.handler.queue, error)
+                text = "not_unregistered queue=%s error=%s: the monitor returns what it held when the lease ends"
+                log.warning(text, self.handler.queue, error)
             return True
 
     @abstractmethod
@@ -205,8 +206,9 @@ class Loop(ABC):
                 try:
                     hook(Message.decode(self.handler.queue, move.again))
                 except BaseException as error:  # also sys.exit(): the worker lives on
-                    kind = ("on_dead", self.handler.queue, type(error).__qualname__)
-                    failures.write(logging.ERROR, kind, "on_dead of queue=%s raised", self.handler.queue, error=error)
+                    kind = ("on_dead_failed", self.handler.queue, type(error).__qualname__)
+                    text = "on_dead_failed queue=%s id=%s error_class=%s"
+                    failures.write(logging.ERROR, kind, text, self.handler.queue, move.id, kind[2], error=error)
 
     # --- running a message, on whatever thread ---
 
@@ -239,7 +241,9 @@ class Loop(ABC):
         try:
             alive = self._store.call(ops.heartbeat(keys, consumer, self.holdings.lease), timeout=0)
         except ReliqError as error:
-            log.warning("queue=%s id=%s not started: its lease is not certain: %s", keys.queue, message.id, error)
+            text = "not_started queue=%s id=%s error=%s: whether its lease is alive is not known, so it is released"
+            kind = ("not_started", keys.queue, type(error).__qualname__)
+            failures.write(logging.WARNING, kind, text, keys.queue, message.id, error)
             self._moves.append(released(message))
             message.lost = True
             return
@@ -294,8 +298,9 @@ class Loop(ABC):
         if self.running.pop(run.message.element, None) is None:
             return
         error = TimeLimitExceeded(f"the handler ran longer than its time limit of {limit:g} s")
-        goes_on = "" if run.cancel else "; its thread is taken until it returns"
-        log.warning("time_limit queue=%s id=%s seconds=%g%s", self.handler.queue, run.message.id, limit, goes_on)
+        text = "time_limit queue=%s id=%s seconds=%g" + ("" if run.cancel else ": its thread is busy until it returns")
+        kind = ("time_limit", self.handler.queue, type(error).__qualname__)
+        failures.write(logging.WARNING, kind, text, self.handler.queue, run.message.id, limit)
         self._moves.append(after_error(self.handler, run.message, error, self._owner))
         self._abandon(run)
 

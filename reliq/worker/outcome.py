@@ -53,10 +53,9 @@ def _delay(policy: Policy, message: Message, error: BaseException) -> float | No
     try:
         return policy.delay(message.failures + 1, error)
     except BaseException as raised:  # also sys.exit(): it must cost neither the message nor the worker
-        failures.write(
-            logging.ERROR, ("back-off", message.queue, _class_name(raised)),
-            "the back-off of queue=%s raised; the message waits %g s", message.queue, _WHEN_POLICY_FAILS, error=raised,
-        )  # fmt: skip
+        kind = ("back_off_failed", message.queue, _class_name(raised))
+        text = "back_off_failed queue=%s id=%s error_class=%s: the message is tried again after %g s"
+        failures.write(logging.ERROR, kind, text, message.queue, message.id, kind[2], _WHEN_POLICY_FAILS, error=raised)
         return _WHEN_POLICY_FAILS
 
 

@@ -104,13 +104,15 @@ class Supervisor:
         return 0
 
     def _buried(self, child: Child, status: int) -> None:
-        how = f"signal={-status}" if status < 0 else f"status={status}"
+        how = "signal" if status < 0 else "status"
         try:
             returned = self._take_back(child.owner, child.seen_at)
         except Exception as error:
-            log.warning("died worker=%s %s; the monitor will return its messages: %s", child.owner, how, error)
+            text = f"died worker=%s {how}=%d error=%s: the monitor returns its messages when the lease ends"
+            log.warning(text, child.owner, abs(status), error)
         else:
-            log.warning("died worker=%s %s returned=%d", child.owner, how, returned)
+            text = f"died worker=%s {how}=%d returned=%d"
+            log.warning(text, child.owner, abs(status), returned)
 
     def _shut_down(self) -> None:
         children = [child for child in self._children if child is not None]

@@ -171,7 +171,9 @@ class Worker:
         try:
             loop.run()
         except BaseException:
-            log.critical("the loop of queue=%s crashed", loop.handler.queue, exc_info=True)
+            log.critical(
+                "crashed queue=%s: its loop raised an error; the worker stops", loop.handler.queue, exc_info=True
+            )
             self._crashed = True
             self.stop()
 
@@ -201,11 +203,12 @@ class Worker:
         link = self._store.link(connection_name(self._owner))
         for loop, thread in zip(self._loops, self._threads_of_loops, strict=True):
             if thread.is_alive():
-                log.warning("queue=%s hands back what still runs", loop.handler.queue)
+                log.warning("grace_over queue=%s: hands back the messages whose handlers still run", loop.handler.queue)
                 try:
                     loop.hand_back(link)
                 except ReliqError as error:
-                    log.warning("queue=%s could not hand back: %s", loop.handler.queue, error)
+                    text = "not_handed_back queue=%s error=%s: the monitor returns them when the lease ends"
+                    log.warning(text, loop.handler.queue, error)
         link.close()
 
     def _leases(self) -> list[Lease]:
@@ -215,7 +218,8 @@ class Worker:
     def _lost(self, lease: Lease) -> None:
         for loop in self._loops:
             if loop.holdings.keys.queue == lease.keys.queue and loop.holdings.consumer == lease.consumer:
-                log.warning("lease_lost queue=%s", lease.keys.queue)
+                text = "lease_lost queue=%s: the monitor has returned its messages, and their handlers are told"
+                log.warning(text, lease.keys.queue)
                 loop.lost()
 
 
