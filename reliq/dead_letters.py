@@ -13,6 +13,7 @@ from reliq import ops
 from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.keys import QueueKeys
 from reliq.message import Failure, Message, Undecodable, check_id, wrapped
+from reliq.moment import earlier
 from reliq.ops import Revival, Steps
 from reliq.settings import TIME_LARGEST, Duration, seconds, whole
 from reliq.store import Store
@@ -277,18 +278,34 @@ class DeadLetterSteps:
         yield from self._walk(wanted, act, removing=True)
         return removed
 
-    def trim(self, max_age: float | None, max_count: int | None) -> Steps[int]:
-        """Retention: remove what is older than `max_age` seconds, then the oldest beyond `max_count`."""
+    def trim(self, max_age: float | None, max_count: int | None, at_most: int) -> Steps[int]:
+        """Retention: remove what is older than `max_age` seconds, then the oldest beyond `max_count`; how many.
+
+        Not more than `at_most` at once. Old is what the server's clock and this machine's both call so: a clock that
+        was set wrongly removes nothing.
+        """
         removed = 0
         if max_age is not None:
-            removed += yield from self.purge(Filter(older_than=max_age), everything=False, counter="trimmed")
-        while max_count is not None:
+            latest = earlier((yield ops.server_time())) - round(max_age * 1000)
+            while removed < at_most:
+                size = min(_PAGE, at_most - removed)
+                count = yield from self._discard_oldest(("-inf", latest, "BYSCORE", "LIMIT", 0, size))
+                removed += count
+                if not count:
+                    break
+        while max_count is not None and removed < at_most:
             surplus = (yield ops.command("ZCARD", self.keys.dead)) - max_count
             if surplus <= 0:
                 break
-            reply = yield ops.command("ZRANGE", self.keys.dead, 0, min(surplus, _PAGE) - 1, "WITHSCORES")
-            letters = [self._letter(*pair) for pair in zip(reply[::2], reply[1::2], strict=True)]
-            removed += yield ops.discard(self.keys, [(letter.element, letter.id) for letter in letters], "trimmed")
+            removed += yield from self._discard_oldest((0, min(surplus, _PAGE, at_most - removed) - 1))
+        return removed
+
+    def _discard_oldest(self, where: Sequence[str | int]) -> Steps[int]:
+        reply = yield ops.command("ZRANGE", self.keys.dead, *where, "WITHSCORES")
+        letters = [self._letter(*pair) for pair in zip(reply[::2], reply[1::2], strict=True)]
+        if not letters:
+            return 0
+        removed: int = yield ops.discard(self.keys, [(letter.element, letter.id) for letter in letters], "trimmed")
         return removed
 
     def _walk(self, wanted: Filter, act: Callable[[list[DeadLetter]], Steps[bool]], removing: bool) -> Steps[None]:

@@ -25,6 +25,7 @@ class Holdings:
         self.keys = keys
         self.lease = lease
         self.consumer = owner
+        self.keeps_marks = False  #: it says which redelivered message it tries
         self.held: dict[bytes, Message] = {}  #: by element, as the processing list has them
         self.buried: list[Move] = []  #: put into the dead letters on claiming, because expired or undecodable
         self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
@@ -178,10 +179,13 @@ class Holdings:
         if self._registered:
             return
         sent_at = Moment.now()
-        yield [ops.announce(self.keys.queue), ops.register(self.keys, self.consumer, self.lease)]
+        yield [ops.announce(self.keys.queue), ops.register(self.keys, self.consumer, self.lease, self.keeps_marks)]
         if not self._named and is_connected(self.consumer):
             former, self.consumer = self.consumer, unconnected(self.consumer)
-            yield [ops.register(self.keys, self.consumer, self.lease), ops.forget(self.keys, former, leaving=True)]
+            yield [
+                ops.register(self.keys, self.consumer, self.lease, self.keeps_marks),
+                ops.forget(self.keys, former, leaving=True),
+            ]
         self._registered, self._uncertain = True, False
         self._verified_at = time.monotonic()
         self.renewed(sent_at)

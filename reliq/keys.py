@@ -14,6 +14,7 @@ QUEUES = "reliq:queues"  #: set of every queue's name
 API_KEYS = "reliq:api:keys"  #: hash: id of an API key -> what it allows, and a hash of its secret
 TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
 ALLOWANCE = "reliq:api:allowance:"  #: and the id of an API key: when its allowance will be full again
+CLOCK = "reliq:monitor:clock"  #: hash: at, by: the latest jump of the Redis server's clock that a monitor saw, in ms
 LEADER = "reliq:monitor:leader"  #: the monitor whose turn it is; only saves work, any number of them is correct
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
@@ -73,7 +74,8 @@ class QueueKeys(JobKeys):
 
     __slots__ = (
         "active", "config", "consumers", "counters", "cycle", "dead", "delayed", "high", "index",
-        "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "rounds", "waiting",
+        "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "rounds",
+        "trying", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -92,6 +94,7 @@ class QueueKeys(JobKeys):
         self.dead = prefix + "dead"  #: zset: dead letters, by ms of death
         self.index = prefix + "index"  #: hash: id -> score, of what lies in delayed or dead
         self.consumers = prefix + "consumers"  #: set: who may hold messages
+        self.trying = prefix + "trying"  #: hash: consumer -> the redelivered message it tries (reliq_monitor.marks)
         self.counters = prefix + "counters"  #: hash
         self.config = prefix + "config"  #: hash: the queue's policy
         self.producers = prefix + "producers"  #: hash: producer -> its last sequence and when
@@ -111,7 +114,8 @@ class QueueKeys(JobKeys):
     def everything(self) -> tuple[str, ...]:
         """The keys that every queue may have; not those of its consumers, jobs and deduplication keys."""
         return (
-            *self.places, self.delayed, self.dead, self.index, self.consumers, self.producers, self.jobs, self.epochs,
+            *self.places, self.delayed, self.dead, self.index, self.consumers, self.trying, self.producers, self.jobs,
+            self.epochs,
         )  # fmt: skip
 
     @property
@@ -119,7 +123,7 @@ class QueueKeys(JobKeys):
         """The type of each key that a reclaim writes to, as the command TYPE names it."""
         lists = (self.messages, self.high, self.low, self.next_round)
         zsets = (self.dead, self.waiting, self.rounds)
-        hashes = (self.counters, self.config, self.index, self.active, self.cycle)
+        hashes = (self.counters, self.config, self.index, self.active, self.cycle, self.trying)
         return {**dict.fromkeys(lists, "list"), **dict.fromkeys(zsets, "zset"), **dict.fromkeys(hashes, "hash")}
 
     def processing(self, consumer: str) -> str:
@@ -203,9 +207,14 @@ def owner_of(consumer: str) -> str:
     return consumer.partition(".")[0]
 
 
+def process_of(consumer: str) -> str:
+    """What all consumers of a process have in common, also those whose connections could not be named."""
+    return owner_of(consumer)[1:]
+
+
 def belongs_to(consumer: str, owner: str) -> bool:
     """Whether a consumer is of this process, also where its connections could not be named."""
-    return owner_of(consumer)[1:] == owner[1:]
+    return process_of(consumer) == owner[1:]
 
 
 def is_connected(consumer: str) -> bool:

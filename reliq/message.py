@@ -143,6 +143,11 @@ class Message:
         return self._envelope.id
 
     @property
+    def tag(self) -> str:
+        """What names this very push of the message."""
+        return f"{self._envelope.id} {self._envelope.nonce:x}"
+
+    @property
     def body(self) -> bytes:
         return self._envelope.body
 

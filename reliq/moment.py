@@ -26,3 +26,8 @@ class Moment(NamedTuple):
     def passed(self) -> bool:
         """Whether one of the clocks says so."""
         return time.monotonic() > self.monotonic or time.time() > self.wall
+
+
+def earlier(milliseconds: int) -> int:
+    """Return a time of the Redis server's clock, or this machine's time if that is earlier; ms since the epoch."""
+    return min(milliseconds, time.time_ns() // 1_000_000)

@@ -18,6 +18,7 @@ SOCKET_MARGIN = 3.0  #: seconds a reply may take beyond the time its command blo
 SEND_TIMEOUT = 5.0  #: seconds in which a producer repeats a call whose reply was lost
 DURABLE_WITHIN = 3.0  #: seconds a send waits for disks or replicas; appendfsync everysec takes up to two
 SCAN_INTERVAL = 0.5  #: seconds between two looks of the monitor
+RECONNECT_GRACE = 5.0  #: seconds a consumer may be without its connection before the monitor takes it for dead
 GRACE = 25.0  #: seconds a worker finishes what it runs after SIGTERM; Kubernetes kills after 30
 
 BODY_LARGEST = 256 * 1024  #: bytes

@@ -77,6 +77,11 @@ class Link:
         self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster, to where a key is moving
         self._owed: deque[Owed] = deque()  #: of what was sent, in this order
 
+    @property
+    def reconnected(self) -> bool:
+        """Whether it has had an earlier connection."""
+        return self.lives > 1
+
     def perform(self, request: Request) -> Any:
         """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
         if isinstance(request, Sleep):
@@ -266,6 +271,10 @@ class ClusterLink(Link):
     def __init__(self, store: "Store", name: str = "") -> None:
         super().__init__(store, name)
         self._links: dict[Node, Link] = {}
+
+    @property
+    def reconnected(self) -> bool:
+        return any(link.reconnected for link in self._links.values())
 
     def begin(self, request: Request) -> Any:
         """Send it, where one node has all of it; else `finish` does it all."""

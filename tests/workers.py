@@ -35,7 +35,7 @@ def working(app: reliq.Reliq, monitor: bool = False, url: str | None = None, **o
     store = Store(url or app.url)
     worker = Worker(store, app.handlers, Options(**options))
     thread = threading.Thread(target=worker.run, daemon=True)
-    beside = MonitorThread(Store(app.url)) if monitor else None
+    beside = MonitorThread(Store(app.url), reconnect_grace=0) if monitor else None
     if beside is not None:
         beside.start()
     thread.start()

@@ -1,21 +1,26 @@
 """Liveness: which consumers are gone.
 
 The lease decides, always. Sooner than the lease: a consumer that promised to keep a connection named after it, and has
-none in two looks running, is gone too; a killed process closes its sockets at once.
+been without one for longer than a grace, is gone too. A killed process closes its sockets at once; a living one whose
+connections were cut is back within the grace.
+
+Nobody can renew a lease while Redis is away. So after an outage, or a pause of the monitor itself, no lease is judged
+until everyone has had time to return.
 """
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reliq import ops
+from reliq import ops, settings
 from reliq.keys import QueueKeys, connection_name, is_connected
 from reliq.ops import Steps
 
 _NAME = re.compile(rb" name=(reliq:\S+)")
 
-SETTLED = 1.5  #: seconds after our own (re)connection: after a restart of Redis everybody else must come back too
+SETTLED = 1.5  #: seconds after our own (re)connection: after a restart of Redis everyone else must come back too
+OUTAGE_GRACE = 5.0  #: seconds after an outage in which no lease is judged; heartbeats are back within one or two
 
 Leases = Sequence[tuple[str, int | None]]  #: consumers with their deadline, ms of the server's clock; None = no lease
 
@@ -27,55 +32,139 @@ class Vanished:
     since: int  #: ms of the server's clock: when its connection was last seen, or its lease ended
 
 
+@dataclass(slots=True)
+class _Absence:
+    """A consumer whose connection is missing."""
+
+    since: float  #: by time.monotonic(): the first look at which it was missing
+    last_seen: int  #: ms of the server's clock
+    looks: int = 1
+
+
 class Liveness:
     """Remembers who was missing at the last look at each queue."""
 
-    def __init__(self) -> None:
-        self._missing: dict[str, frozenset[str]] = {}
-        self._seen: dict[
-            str, dict[str, int]
-        ] = {}  #: of each queue: when a consumer was last there, or first looked for
+    def __init__(self, reconnect_grace: float = settings.RECONNECT_GRACE) -> None:
+        self._grace = reconnect_grace
+        self._absent: dict[str, dict[str, _Absence]] = {}  #: by queue and consumer
+        self._looked_at: dict[str, int] = {}  #: by queue, ms of the server's clock
         self._names: frozenset[str] | None = None  #: the connections there are; None = not to be relied on
         self._connected_at = 0.0
+        self._quiet_until = 0.0  #: by time.monotonic()
+        self._shifted: dict[tuple[str, str], tuple[int, int]] = {}  #: deadlines from before a jump of the clock
+        self._deadlines: dict[str, Leases] = {}  #: by queue, at the latest look
 
-    def connections(self, client_list: bytes | None, connected_at: float) -> None:
+    def forget(self) -> None:
+        """Forget what was seen: after a gap in the looks it says nothing about what happened in between."""
+        self._absent, self._looked_at, self._deadlines = {}, {}, {}
+
+    def disturbed(self, at: float | None = None) -> None:
+        """Redis was away until `at`, or this process was paused: everyone gets the time to return."""
+        self.forget()
+        at = time.monotonic() if at is None else at
+        self._quiet_until = max(self._quiet_until, at + OUTAGE_GRACE)
+
+    def jumped(self, milliseconds: int) -> None:
+        """The server's clock jumped: a lease that is not renewed since ends by so much later."""
+        for queue, leases in self._deadlines.items():
+            for consumer, deadline in leases:
+                if deadline is not None:
+                    _, before = self._shifted.get((queue, consumer), (deadline, 0))
+                    self._shifted[queue, consumer] = (deadline, before + milliseconds)
+
+    def connections(self, client_list: bytes | None, connected_at: float, reconnected: bool = False) -> None:
         """Begin a scan: the answer of CLIENT LIST (None = refused), and since when we are connected ourselves.
 
         When that changes, what was missing before says nothing, nor does what is missing soon after.
         """
         if connected_at != self._connected_at:
-            self._connected_at, self._missing = connected_at, {}
+            self._connected_at = connected_at
+            self.forget()
+            if reconnected:
+                self.disturbed(connected_at)
         settled = time.monotonic() - connected_at >= SETTLED
         names = None if client_list is None or not settled else _NAME.findall(client_list)
         self._names = None if names is None else frozenset(name.decode() for name in names)
 
     def look(self, queue: str, leases: Leases, now: int) -> list[Vanished]:
         """Who is gone of a queue's consumers."""
-        missing = frozenset(consumer for consumer, _ in leases if self._is_missing(consumer))
-        twice = missing & self._missing.get(queue, frozenset())
-        self._missing[queue] = missing
-        before = self._seen.get(queue, {})
-        seen = {consumer: before.get(consumer, now) if consumer in missing else now for consumer, _ in leases}
-        self._seen[queue] = seen
-        return [
-            Vanished(consumer, consumer in twice, seen[consumer] if consumer in twice else deadline or now)
-            for consumer, deadline in leases
-            if deadline is None or deadline <= now or consumer in twice
-        ]
+        quiet = time.monotonic() < self._quiet_until
+        self._note_absent(queue, leases, now)
+        self._deadlines[queue] = leases
+        gone = []
+        for consumer, deadline in leases:
+            absence = self._absent_for_good(queue, consumer)
+            if absence is not None:
+                gone.append(Vanished(consumer, known_dead=True, since=absence.last_seen))
+            elif deadline is None:
+                gone.append(Vanished(consumer, known_dead=False, since=now))
+            elif not quiet and (ends := self._end_of(queue, consumer, deadline)) <= now:
+                gone.append(Vanished(consumer, known_dead=ends != deadline, since=ends))
+        return gone
 
-    def _is_missing(self, consumer: str) -> bool:
-        return self._names is not None and is_connected(consumer) and connection_name(consumer) not in self._names
+    def _note_absent(self, queue: str, leases: Leases, now: int) -> None:
+        before, last_look = self._absent.get(queue, {}), self._looked_at.get(queue, now)
+        self._looked_at[queue] = now
+        absent: dict[str, _Absence] = {}
+        if self._names is not None:
+            for consumer, _ in leases:
+                if is_connected(consumer) and connection_name(consumer) not in self._names:
+                    known = before.get(consumer)
+                    absent[consumer] = known or _Absence(time.monotonic(), last_look, 0)
+                    absent[consumer].looks += 1
+        self._absent[queue] = absent
+
+    def _absent_for_good(self, queue: str, consumer: str) -> _Absence | None:
+        absence = self._absent[queue].get(consumer)
+        if absence is None or absence.looks < 2 or time.monotonic() - absence.since < self._grace:
+            return None
+        return absence
+
+    def _end_of(self, queue: str, consumer: str, deadline: int) -> int:
+        if not self._shifted:
+            return deadline
+        old, shift = self._shifted.get((queue, consumer), (deadline, 0))
+        if old != deadline:
+            del self._shifted[queue, consumer]  # renewed since the jump
+            return deadline
+        return deadline + shift
 
 
-def read_leases(queues: Sequence[QueueKeys]) -> Steps[tuple[int, list[tuple[QueueKeys, Leases]]]]:
-    """The server's time, and the leases of those of these queues that have consumers."""
+class ClockWatch:
+    """Tells when the clock of a Redis server jumps, by comparing it with one that never does."""
+
+    LARGEST = 1000  #: ms that two clocks may drift apart between two looks
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock  #: seconds; goes on while this machine sleeps
+        self._offsets: dict[str, tuple[float, float]] = {}  #: by server: between which ms its clock is ahead of ours
+
+    def ask(self, server: str = "") -> Steps[int]:
+        """Read the server's time; by how many ms it has jumped since the last look, 0: not at all."""
+        before = self._clock() * 1000
+        now: int = yield ops.server_time()
+        lowest, highest = now - self._clock() * 1000, now - before
+        known = self._offsets.get(server)
+        self._offsets[server] = (lowest, highest)
+        if known is None or (lowest - known[1] <= self.LARGEST and known[0] - highest <= self.LARGEST):
+            return 0
+        return round((lowest + highest - known[0] - known[1]) / 2)
+
+
+def boot_time() -> float:
+    """Seconds since the machine started, its sleep included, where the system tells that."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def read_leases(queues: Sequence[QueueKeys]) -> Steps[list[tuple[int, Leases]]]:
+    """Of each of these queues the server's time and the leases of its consumers."""
     now, *members = yield [ops.server_time(), *(ops.members(keys.consumers) for keys in queues)]
     watched = [(keys, consumers) for keys, consumers in zip(queues, members, strict=True) if consumers]
     if not watched:
-        return now, []
+        return [(now, [])] * len(queues)
     answers = yield [ops.command("MGET", *map(keys.lease, consumers)) for keys, consumers in watched]
-    deadlines = ([None if one is None else int(one) for one in answer] for answer in answers)
-    return now, [
-        (keys, list(zip(consumers, some, strict=True)))
-        for (keys, consumers), some in zip(watched, deadlines, strict=True)
-    ]
+    found = {
+        keys.queue: [(one, None if end is None else int(end)) for one, end in zip(consumers, ends, strict=True)]
+        for (keys, consumers), ends in zip(watched, answers, strict=True)
+    }
+    return [(now, found.get(keys.queue, [])) for keys in queues]

@@ -1,28 +1,56 @@
 """Looking: which of all queues need something done. Most need nothing, so they are asked about many at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from reliq import ops
 from reliq.keys import JobKeys, QueueKeys
 from reliq.ops import Steps
+from reliq_monitor.attempts import Attempts
 
 TOGETHER = 100  #: queues in one call, and in one round trip; on a cluster one a call, they lie on different nodes
 
 Home = TypeVar("Home", bound=JobKeys)
 T = TypeVar("T")
-Groups = Sequence[Sequence[QueueKeys]]  #: queues, by what one call may ask about
 
 
-def having(groups: Sequence[Sequence[Home]], key: Callable[[Home], str]) -> Steps[list[list[Home]]]:
-    """Those for which this key exists, in their groups."""
-    if not groups:
-        return []
-    answers = yield [ops.existing([key(one) for one in group]) for group in groups]
-    return [[group[place - 1] for place in some] for group, some in zip(groups, answers, strict=True) if some]
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The queues that a monitor knows, and what its duties fail at."""
+
+    attempts: Attempts
+    queues: Sequence[QueueKeys] = ()
+    at_once: int = TOGETHER  #: queues that one call may ask about
+
+    def having(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[Home]]:
+        """Those of these for which this key exists."""
+
+        def ask(some: Sequence[Home]) -> Steps[list[bool]]:
+            groups = self.groups(some)
+            answers = yield [ops.existing([key(one) for one in group]) for group in groups]
+            return flags(groups, answers)
+
+        found = yield from self.attempts.together(duty, homes, ask, "exists")
+        self.attempts.nothing_to_do(duty, (home for home, there in found if not there))
+        return [home for home, there in found if there]
+
+    def groups(self, homes: Sequence[T]) -> list[Sequence[T]]:
+        """These, by what one call may ask about."""
+        return [homes[start : start + self.at_once] for start in range(0, len(homes), self.at_once)]
 
 
-def pages(groups: Sequence[Sequence[T]]) -> Iterator[list[T]]:
-    """All of them, by what one round trip may ask about."""
-    every = [one for group in groups for one in group]
-    return (every[start : start + TOGETHER] for start in range(0, len(every), TOGETHER))
+def flags(groups: Sequence[Sequence[object]], answers: Sequence[Sequence[int]]) -> list[bool]:
+    """For each member of the groups, whether its place, from 1, is in the answer about its group."""
+    found: list[bool] = []
+    for group, places in zip(groups, answers, strict=True):
+        some = [False] * len(group)
+        for place in places:
+            some[place - 1] = True
+        found += some
+    return found
+
+
+def pages(homes: Sequence[T]) -> Iterator[Sequence[T]]:
+    """These, by what one round trip may ask about."""
+    return (homes[start : start + TOGETHER] for start in range(0, len(homes), TOGETHER))

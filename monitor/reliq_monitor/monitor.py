@@ -1,37 +1,49 @@
 """The monitor's loop: every duty in turn, for as long as it is the leader.
 
-Any number of monitors is correct; the leader's key only saves the others the work.
+Any number of monitors is correct; the leader's key only saves the others the work. Each duty of each queue fails alone
+(`attempts`), and does a bounded amount of work in a turn.
 """
 
 import logging
+import math
 import secrets
 import threading
 import time
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import TypeVar
 
 from reliq import ops, settings
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
-from reliq.keys import LEADER, QueueKeys, instance_of
+from reliq.keys import CLOCK, LEADER, JobKeys, QueueKeys, instance_of, process_of
+from reliq.moment import Moment
 from reliq.observe import Measurements
 from reliq.ops import Steps
 from reliq.outage import Outage
 from reliq.store import Store
+from reliq.wire import server_info
+from reliq_monitor.attempts import Attempts
 from reliq_monitor.instances import Instances
-from reliq_monitor.liveness import Leases, Liveness, read_leases
-from reliq_monitor.looking import TOGETHER, Groups, having, pages
+from reliq_monitor.liveness import OUTAGE_GRACE, ClockWatch, Liveness, Vanished, boot_time, read_leases
+from reliq_monitor.looking import TOGETHER, Survey, pages
 from reliq_monitor.promote import promote_due
-from reliq_monitor.reclaim import Reclaimed, take_back
+from reliq_monitor.reclaim import Holders, Reclaimed, holders_by_process, note_company, take_back
 from reliq_monitor.retention import forget_producers, forget_streams, trim_dead_letters
 from reliq_monitor.staged import finish_staged
 from reliq_monitor.undecided import ask_undecided
 
 log = logging.getLogger("reliq.monitor")
 
+T = TypeVar("T")
+
 _LEADER_FOR = 0.8  #: seconds the leader's key lasts; renewed at every scan
 _PROMOTE_EVERY = 0.04  #: seconds; what is due later than the next look is known, and promoted when it is due
 _PROMOTE_PER_QUEUE = 0.0002  #: seconds added for each queue, so that a thousand of them do not keep a core busy
 _LOOKS_A_TICK = 8  #: at most in that time, however many messages are about to be due
 _RETENTION_EVERY = 10.0
+_RECLAIM_A_TURN = 0.05  #: seconds; then the other duties have their turn, however much is to be taken back
+_RECLAIM_A_CONSUMER = 0.02  #: seconds; then the next consumer has its turn
+_PAUSE = 3.0  #: seconds by which a turn may come late before this process counts as paused
 
 
 @dataclass(slots=True)
@@ -44,6 +56,21 @@ class Scan:
     died: int = 0
     conflicts: int = 0
 
+    def add(self, result: Reclaimed) -> None:
+        self.reclaimed += result.returned
+        self.died += result.died
+        self.conflicts += result.conflicts
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """A consumer whose messages are to be taken back."""
+
+    keys: QueueKeys
+    vanished: Vanished
+    seen_at: int  #: ms of the server's clock, when it was found to be gone
+    looked_at: float  #: the same moment, by time.monotonic()
+
 
 class Monitor:
     """Scans, promotes and tidies up. `run` it, or call its duties one at a time."""
@@ -53,27 +80,130 @@ class Monitor:
         store: Store,
         scan_interval: float = settings.SCAN_INTERVAL,
         measurements: Measurements | None = None,
+        reconnect_grace: settings.Duration = settings.RECONNECT_GRACE,
     ) -> None:
         self._store = store
         self._measurements = measurements
         self._link = store.link("reliq-monitor")
         self._interval = scan_interval
+        self._patience: float | None = None  #: seconds a call is repeated; in the loop the next turn repeats it
         self._id = secrets.token_hex(8)
-        self._liveness = Liveness()
+        self._liveness = Liveness(settings.seconds(reconnect_grace, "reconnect_grace"))
+        self._clock = ClockWatch(boot_time)
+        self._attempts = Attempts(self._node_of)
         self._instances = Instances()
         self._client_list_refused = False
         self._names: list[str] = []
-        self._groups: Groups = ()
+        self._survey = Survey(self._attempts, at_once=1 if store.sharded else TOGETHER)
         self._instance_queues: list[QueueKeys] = []
-        self.last_scan_at = 0.0  #: seconds since the epoch
+        self._gone: dict[tuple[str, str], _Gone] = {}  #: by queue and consumer, in the order of their turns
+        self._holders: dict[str, Holders] = {}  #: by process: its consumers in all queues
+        self._looked = Scan()
+        self._started_at: float | None = None
+        self._next_scan = self._next_tidy = 0.0
+        self.last_scan_at = 0.0  #: seconds since the epoch: the end of the latest turn in which every duty ran
         self.last_scan_took = 0.0  #: seconds
         self.leading = False
+        self.clock_jumps = 0  #: of the Redis server
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How many attempts of each duty have failed since the start."""
+        return dict(self._attempts.failures)
+
+    @property
+    def failing(self) -> AbstractSet[tuple[str, str]]:
+        """The duties that fail now, each with the queue where it does; an empty text: everywhere."""
+        return self._attempts.failing
+
+    # --- one duty at a time ---
 
     def scan(self) -> Scan:
         """Look at every consumer of every queue once, and take back what the vanished ones held."""
+        self._look()
+        return self._reclaim(math.inf)
+
+    def promote(self) -> tuple[int, float | None]:
+        """Make ready what is due; how many, and the seconds until the next is due (None: not before the next look)."""
+        self._know_queues()
+        return self._run(promote_due(self._survey, self._tick))
+
+    def finish_staged(self) -> int:
+        """Finish staged jobs whose leader died; how many messages became visible."""
+        self._know_queues()
+        moved = self._run(finish_staged(self._survey))
+        if moved:
+            log.info("made visible=%d messages of committed jobs", moved)
+        return moved
+
+    def ask_undecided(self) -> tuple[int, int]:
+        """Have overdue prepared messages asked about; how many were, and how many died of too many questions."""
+        self._know_queues()
+        asked, died = self._run(ask_undecided(self._survey))
+        if asked or died:
+            log.info("prepared asked=%d died=%d", asked, died)
+        return asked, died
+
+    def tidy(self) -> bool:
+        """Trim dead letters as the queues' policies say, and forget producers that fell silent.
+
+        Answers whether more is to be trimmed than one turn may.
+        """
+        self._know_queues()
+        _, more = self._run(trim_dead_letters(self._survey))
+        if not more:
+            self._run(forget_producers(self._survey))
+            self._run(forget_streams(self._survey))
+        return more
+
+    # --- scan ---
+
+    def _look(self) -> None:
+        """Find out who is gone. `_reclaim` takes back what they hold."""
         started = time.monotonic()
-        report = self._store.run(self._scan(), self._link)
-        self.last_scan_at, self.last_scan_took = time.time(), time.monotonic() - started
+        self._attempts.prune()
+        self._run(self._scan())
+        self.last_scan_took = time.monotonic() - started
+        if not any(queue == "" for _, queue in self.failing):
+            self.last_scan_at = time.time()
+
+    def _scan(self) -> Steps[None]:
+        yield from self._attempts.of_all("queues", self._learn_queues(), None)
+        yield from self._attempts.of_all("clock", self._watch_clock(), None)
+        clients = yield from self._attempts.of_all("connections", self._clients(), None)
+        self._liveness.connections(clients, self._link.connected_at, self._link.reconnected)
+        yield from self._note_start()
+        self._looked, gone, looked = Scan(), {}, []
+        watched = yield from self._survey.having("scan", lambda keys: keys.consumers, self._survey.queues)
+        for page in pages(watched):
+            for keys, (now, leases) in (yield from self._attempts.together("scan", page, read_leases)):
+                self._looked.consumers += len(leases)
+                looked.append((keys, leases))
+                for vanished in self._liveness.look(keys.queue, leases, now):
+                    gone[keys.queue, vanished.consumer] = _Gone(keys, vanished, now, time.monotonic())
+        self._looked.vanished = len(gone)
+        # Who was in line before stays in front.
+        self._gone = {one: gone[one] for one in (*(old for old in self._gone if old in gone), *gone)}
+        self._holders = holders_by_process(looked, gone)
+        self._attempts.nothing_to_do("reclaim", self._survey.queues, but={consumer for _, consumer in gone})
+        inhabited = {keys.queue for keys in watched}
+        for keys in self._instance_queues:
+            look = self._instances.look(keys, alone=keys.queue not in inhabited)
+            yield from self._attempts.of_queue("broadcast", keys, look, None)
+
+    def _reclaim(self, seconds: float) -> Scan:
+        """Take back what the vanished hold, in turns, for about so long; what is left comes in the next turn."""
+        report, until = self._looked, time.monotonic() + seconds
+        self._looked = Scan()
+        while self._gone and time.monotonic() < until:
+            one = next(iter(self._gone))
+            gone = self._gone.pop(one)
+            self._run(self._note_company(gone.vanished.consumer))
+            slice_until = min(until, time.monotonic() + (_RECLAIM_A_CONSUMER if seconds < math.inf else math.inf))
+            result = self._run(self._take_back(gone, slice_until))
+            report.add(result)
+            if result.unfinished:
+                self._gone[one] = gone
         if report.reclaimed or report.died:
             log.info(
                 "reclaimed=%d died=%d conflicts=%d vanished=%d",
@@ -81,70 +211,21 @@ class Monitor:
             )  # fmt: skip
         return report
 
-    def promote(self) -> tuple[int, float | None]:
-        """Make ready what is due; how many, and the seconds until the next is due (None: not before the next look)."""
-        return self._store.run(promote_due(self._known_queues(), self._tick), self._link)
+    def _note_company(self, consumer: str) -> Steps[None]:
+        """Once for each process, before anything of it is taken back."""
+        holders = self._holders.pop(process_of(consumer), ())
+        if len(holders) > 1:
+            steps = note_company(holders)
+            yield from self._attempts.of_queue("reclaim", holders[0][0], steps, None, consumer)
 
-    def finish_staged(self) -> int:
-        """Finish staged jobs whose leader died; how many messages became visible."""
-        moved = self._store.run(finish_staged(self._known_queues()), self._link)
-        if moved:
-            log.info("made visible=%d messages of committed jobs", moved)
-        return moved
-
-    def ask_undecided(self) -> tuple[int, int]:
-        """Have overdue prepared messages asked about; how many were, and how many died of too many questions."""
-        asked, died = self._store.run(ask_undecided(self._known_queues()), self._link)
-        if asked or died:
-            log.info("prepared asked=%d died=%d", asked, died)
-        return asked, died
-
-    def tidy(self) -> None:
-        """Trim dead letters as the queues' policies say, and forget producers that fell silent."""
-        groups = self._known_queues()
-        for duty in (trim_dead_letters, forget_producers, forget_streams):
-            self._store.run(duty(groups), self._link)
-
-    def _known_queues(self) -> Groups:
-        if not self._groups:
-            self._store.run(self._learn_queues(), self._link)
-        return self._groups
-
-    def _learn_queues(self) -> Steps[None]:
-        names = yield ops.queue_names()
-        if names != self._names:
-            every = [QueueKeys(name) for name in names]
-            together = 1 if self._store.sharded else TOGETHER
-            self._groups = [every[start : start + together] for start in range(0, len(every), together)]
-            self._names = names
-            self._instance_queues = [keys for keys in every if instance_of(keys.queue)]
-
-    def _scan(self) -> Steps[Scan]:
-        yield from self._learn_queues()
-        report = Scan()
-        self._liveness.connections((yield from self._clients()), self._link.connected_at)
-        watched = yield from having(self._groups, lambda keys: keys.consumers)
-        for some in pages(watched):
-            now, found = yield from read_leases(some)
-            for keys, leases in found:
-                yield from self._scan_queue(keys, leases, now, report)
-        inhabited = {keys.queue for group in watched for keys in group}
-        for keys in self._instance_queues:
-            yield from self._instances.look(keys, alone=keys.queue not in inhabited)
-        return report
-
-    def _scan_queue(self, keys: QueueKeys, leases: Leases, now: int, report: Scan) -> Steps[None]:
-        looked = time.monotonic()
-        report.consumers += len(leases)
-        for gone in self._liveness.look(keys.queue, leases, now):
-            report.vanished += 1
-            result: Reclaimed = yield from take_back(keys, gone.consumer, gone.known_dead)
-            report.reclaimed += result.returned
-            report.died += result.died
-            report.conflicts += result.conflicts
-            if self._measurements is not None:
-                gone_for = (now - gone.since) / 1000 + time.monotonic() - looked
-                self._measurements.recovered(keys.queue, gone_for, result.returned + result.died)
+    def _take_back(self, gone: _Gone, until: float) -> Steps[Reclaimed]:
+        keys, vanished = gone.keys, gone.vanished
+        steps = take_back(keys, vanished.consumer, vanished.known_dead, until)
+        result = yield from self._attempts.of_queue("reclaim", keys, steps, Reclaimed(), vanished.consumer)
+        if self._measurements is not None:
+            gone_for = (gone.seen_at - vanished.since) / 1000 + time.monotonic() - gone.looked_at
+            self._measurements.recovered(keys.queue, gone_for, result.returned + result.died)
+        return result
 
     def _clients(self) -> Steps[bytes | None]:
         if self._client_list_refused:
@@ -156,48 +237,123 @@ class Monitor:
             self._client_list_refused = True
             return None
 
+    def _note_start(self) -> Steps[None]:
+        """A server that has just loaded its data was away: those who hold leases have to come back first."""
+        if self._started_at is not None or self._store.sharded:
+            return
+        self._started_at = time.monotonic()
+        try:
+            answers = yield server_info("server", "persistence")
+        except RedisUnsuitable:  # the user of the URL may not
+            return
+        info = {name: value for answer in answers for name, value in answer.items()}
+        uptime = float(info.get("uptime_in_seconds") or OUTAGE_GRACE)
+        loaded = info.get("rdb_last_load_keys_loaded", "0") != "0" or info.get("aof_enabled") == "1"
+        if loaded and uptime < OUTAGE_GRACE:
+            self._liveness.disturbed(self._started_at - uptime)
+
+    def _watch_clock(self) -> Steps[None]:
+        """Notice a jump of the server's clock, note it for `reliq doctor`, and judge no lease by it."""
+        if self._store.sharded:
+            return
+        jump = yield from self._clock.ask()
+        if jump:
+            self.clock_jumps += 1
+            self._liveness.jumped(jump)
+            log.error(
+                "the clock of the Redis server jumped by %+.1f s: delayed messages come so much too early or too late; "
+                "run NTP on the server, and let it slew the clock", jump / 1000,
+            )  # fmt: skip
+            now = yield ops.server_time()
+            yield ops.command("HSET", CLOCK, "at", now, "by", jump)
+
+    # --- queues and leadership ---
+
+    def _know_queues(self) -> None:
+        if not self._survey.queues:
+            self._run(self._attempts.of_all("queues", self._learn_queues(), None))
+
+    def _learn_queues(self) -> Steps[None]:
+        names = yield ops.queue_names()
+        if names != self._names:
+            every = [QueueKeys(name) for name in names]
+            self._survey = Survey(self._attempts, every, self._survey.at_once)
+            self._names = names
+            self._instance_queues = [keys for keys in every if instance_of(keys.queue)]
+
+    def _node_of(self, home: JobKeys) -> str:
+        slots = self._store.slots
+        if slots is None:
+            return "unknown" if self._store.sharded else ""
+        node = slots.node_of(home.jobs)
+        return "unknown" if node is None else f"{node[0]}:{node[1]}"
+
     def _lead(self) -> Steps[bool]:
         milliseconds = ops.milliseconds(max(_LEADER_FOR, 1.6 * self._interval))
         try:
             if (yield ops.command("SET", LEADER, self._id, "NX", "PX", milliseconds)):
                 return True
-        except QueueFull:  # a full Redis takes no new key, and needs its monitors most: they all lead
+            holder = yield ops.command("GET", LEADER)
+        except (QueueFull, RedisUnsuitable):  # a full Redis needs its monitors most; a foreign key: they all lead
             return True
-        holder = yield ops.command("GET", LEADER)
         if holder != self._id.encode():
             return False
         yield ops.command("PEXPIRE", LEADER, milliseconds)
         return True
 
+    def _follow_leader(self) -> None:
+        lead = self._lead()
+        if self._store.sharded:  # where the key cannot be reached, all lead: any number of them is correct
+            lead = self._attempts.of_all("leader", lead, otherwise=True)
+        leading = self._run(lead)
+        if not leading:
+            self._liveness.forget()
+            self._gone = {}
+        new, self.leading = leading and not self.leading, leading
+        # A new leader knows nothing of who was there: the second look, which decides, comes soon.
+        self._next_scan = time.monotonic() + (self._interval / 2 if new else self._interval)
+
+    # --- the loop ---
+
     def run(self, stopping: threading.Event) -> None:
         """Do every duty when its time comes, until `stopping` is set. Redis being away is waited out."""
-        next_scan = next_tidy = 0.0
-        outage = Outage(log, "monitor")
+        outage, self._patience = Outage(log, "monitor"), 0.0
+        expected = Moment.now()
         while not stopping.is_set():
+            if expected.after(_PAUSE).passed():
+                self._liveness.disturbed()  # this process or its machine was suspended: the leases were not renewed
             pause = self._interval
             try:
-                now = time.monotonic()
-                if now >= next_scan:
-                    new, self.leading = not self.leading, self._store.run(self._lead(), self._link, timeout=0)
-                    # A new leader knows nothing of who was there: the second look, which decides, comes soon.
-                    next_scan = now + (self._interval / 2 if new and self.leading else self._interval)
-                    if self.leading:
-                        self.scan()
-                        self.finish_staged()
-                        self.ask_undecided()
-                if self.leading and now >= next_tidy:
-                    next_tidy = now + _RETENTION_EVERY
-                    self.tidy()
-                if self.leading:
-                    pause = self._promote_pause()
+                pause = self._turn()
             except ReliqError as error:
                 outage.failed(error)
+                self._liveness.disturbed()
             except Exception:
-                log.exception("a duty of the monitor failed")
+                log.exception("a turn of the monitor failed")
             else:
                 outage.over()
-            stopping.wait(max(0.0, min(pause, next_scan - time.monotonic())))
+            pause = max(0.0, min(pause, self._next_scan - time.monotonic()))
+            expected = Moment.now().after(pause)
+            stopping.wait(pause)
         self._link.close()
+
+    def _turn(self) -> float:
+        """Do what is due; seconds until the next turn."""
+        if time.monotonic() >= self._next_scan:
+            self._follow_leader()
+            if self.leading:
+                self._look()
+                self.finish_staged()
+                self.ask_undecided()
+        if not self.leading:
+            return self._interval
+        if self._gone:
+            self._reclaim(_RECLAIM_A_TURN)
+        if time.monotonic() >= self._next_tidy:
+            more = self.tidy()
+            self._next_tidy = time.monotonic() + (0.0 if more else _RETENTION_EVERY)
+        pause = self._promote_pause()
+        return 0.0 if self._gone or self._next_tidy <= time.monotonic() else pause
 
     def _promote_pause(self) -> float:
         """Promote, and answer how long to wait before doing it again."""
@@ -205,6 +361,9 @@ class Monitor:
         if promoted and next_due == 0.0:
             return 0.0
         return self._tick if next_due is None else min(self._tick, max(next_due, self._tick / _LOOKS_A_TICK))
+
+    def _run(self, steps: Steps[T]) -> T:
+        return self._store.run(steps, self._link, timeout=self._patience)
 
     @property
     def _tick(self) -> float:
@@ -220,9 +379,10 @@ class MonitorThread(threading.Thread):
         store: Store,
         scan_interval: float = settings.SCAN_INTERVAL,
         measurements: Measurements | None = None,
+        reconnect_grace: settings.Duration = settings.RECONNECT_GRACE,
     ) -> None:
         super().__init__(name="reliq-monitor", daemon=True)
-        self.monitor = Monitor(store, scan_interval, measurements)
+        self.monitor = Monitor(store, scan_interval, measurements, reconnect_grace)
         self._stopping = threading.Event()
 
     def run(self) -> None:

@@ -1,28 +1,48 @@
 """Promote: make delayed messages ready when they are due, in steps too short to be felt by anybody else."""
 
-from reliq import ops
-from reliq.ops import Steps
-from reliq_monitor.looking import Groups, having
+from collections.abc import Sequence
 
+from reliq import ops
+from reliq.keys import QueueKeys
+from reliq.ops import Steps
+from reliq_monitor.looking import Survey, flags
+
+DUTY = "promote"
 BATCH = 100  #: messages a script call
 CALLS = 4  #: script calls a round trip, for a queue that has many due
 
 
-def promote_due(groups: Groups, ahead: float) -> Steps[tuple[int, float | None]]:
+def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]:
     """Promote what is due, one batch a queue, some more where a whole batch was.
 
     Answers how many were promoted, and the seconds until the next is due: 0.0 = now, None = none is known to be.
     Looks `ahead` seconds.
     """
-    groups = yield from having(groups, lambda keys: keys.delayed)
-    if not groups:
-        return 0, None
-    looks = yield [ops.due(group, ahead) for group in groups]
-    later = [soonest for soonest, *_ in looks if soonest >= 0]
-    due = [group[place - 1] for group, (_, *places) in zip(groups, looks, strict=True) for place in places]
-    answers = (yield [ops.promote(keys, BATCH) for keys in due]) if due else []
-    busy = [keys for keys, (count, _) in zip(due, answers, strict=True) if count == BATCH]
-    for keys in busy:
-        answers += yield [ops.promote(keys, BATCH)] * CALLS
-    later += [soonest for _, soonest in answers if soonest >= 0]
-    return sum(count for count, _ in answers), min(later) / 1000 if later else None
+    attempts = survey.attempts
+    waits: list[int] = []
+
+    def look(some: Sequence[QueueKeys]) -> Steps[list[bool]]:
+        groups = survey.groups(some)
+        answers = yield [ops.due(group, ahead) for group in groups]
+        waits.extend(soonest for soonest, *_ in answers)
+        return flags(groups, [places for _, *places in answers])
+
+    def move(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
+        answers: list[tuple[int, int]] = yield [ops.promote(keys, BATCH) for keys in some]
+        return answers
+
+    def move_more(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
+        answers = yield [ops.promote(keys, BATCH) for keys in some for _ in range(CALLS)]
+        return [
+            (sum(count for count, _ in answers[start : start + CALLS]), answers[start + CALLS - 1][1])
+            for start in range(0, len(answers), CALLS)
+        ]
+
+    delayed = yield from survey.having(DUTY, lambda keys: keys.delayed, survey.queues)
+    looked = yield from attempts.together(DUTY, delayed, look)
+    moved = yield from attempts.together(DUTY, [keys for keys, due in looked if due], move, "move")
+    busy = [keys for keys, (count, _) in moved if count == BATCH]
+    moved += yield from attempts.together(DUTY, busy, move_more, "move more")
+    waits += [soonest for _, (_, soonest) in moved]
+    later = [soonest for soonest in waits if soonest >= 0]
+    return sum(count for _, (count, _) in moved), min(later) / 1000 if later else None

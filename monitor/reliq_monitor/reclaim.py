@@ -5,16 +5,23 @@ neither the list nor the lease has moved since they were read. Each goes back as
 compensation, for servers and proxies that do not honour WATCH, can remove nobody else's copy.
 """
 
-from collections.abc import Sequence
+import contextlib
+import math
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reliq import ops, settings
-from reliq.errors import QueueFull
-from reliq.keys import QueueKeys, belongs_to
+from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
+from reliq.keys import QueueKeys, belongs_to, process_of
 from reliq.message import Message, Undecodable, undecodable_letter
 from reliq.ops import Op, Return, Steps, Transaction, Watch
+from reliq_monitor import marks
+from reliq_monitor.liveness import Leases
 
 BATCH = 100  #: messages in one transaction
+Holders = Sequence[tuple[QueueKeys, str]]  #: consumers of one process, each with its queue
+_BATCH_BYTES = 64 * 1024 * 1024  #: that it has at most, as far as Redis can estimate it
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,56 +34,99 @@ class Reclaimed:
     moved: bool = False
     emptied: bool = False  #: nothing is left in its list
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether its time was over before its list was empty."""
+        return bool(self.returned or self.died) and not (self.moved or self.emptied)
 
-def reclaim(keys: QueueKeys, consumer: str, max_deliveries: int, known_dead: bool = False) -> Steps[Reclaimed]:
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the monitor sees of a consumer before it acts."""
+
+    deadline: bytes | None
+    now: int
+    elements: list[bytes]  #: a batch from the tail, newest first
+    length: int  #: of the whole list
+    mark: bytes | None
+    kinds: Sequence[str]
+
+    @property
+    def alone(self) -> bool:
+        """Whether its process held nothing but one message, so that this must have been running."""
+        return self.length == 1 and marks.may_be_alone(self.mark)
+
+
+def reclaim(
+    keys: QueueKeys, consumer: str, max_deliveries: int, known_dead: bool = False, at_once: int = BATCH
+) -> Steps[Reclaimed]:
     """Return one batch from the tail of the consumer's list.
 
     `known_dead`: its process is known to be gone (its connection closed, its parent saw it die), so that its lease
     need not run out first.
     """
-    processing, lease = keys.processing(consumer), keys.lease(consumer)
-    yield Watch((processing, lease))
-    deadline, now, elements, length, *kinds = yield [
-        ops.command("GET", lease),
+    yield Watch((keys.processing(consumer), keys.lease(consumer)))
+    try:
+        look = yield from _look(keys, consumer, at_once)
+        alive = not known_dead and look.deadline is not None and int(look.deadline) > look.now
+        returns = judge(keys.queue, look.elements, max_deliveries, look.alone, look.mark)
+        if returns and not alive:
+            _check_types(keys, look.kinds, returns)
+    except (ReliqError, ValueError):
+        yield Transaction(())  # the connection goes on to other consumers
+        raise
+    if alive or not returns:
+        yield Transaction(())
+        return Reclaimed(moved=alive, emptied=not alive)
+    return (yield from _move(keys, consumer, look, returns))
+
+
+def _look(keys: QueueKeys, consumer: str, at_once: int) -> Steps[_Look]:
+    processing = keys.processing(consumer)
+    deadline, now, elements, length, mark, *kinds = yield [
+        ops.command("GET", keys.lease(consumer)),
         ops.server_time(),
-        ops.command("LRANGE", processing, -BATCH, -1),
+        ops.command("LRANGE", processing, -at_once, -1),
         ops.command("LLEN", processing),
+        ops.command("HGET", keys.trying, consumer),
         *map(ops.type_of, keys.kinds),
     ]
-    if not known_dead and deadline is not None and int(deadline) > now:
-        yield Transaction(())
-        return Reclaimed(moved=True)
-    if not elements:
-        yield Transaction(())
-        return Reclaimed(emptied=True)
-    returns = judge(keys.queue, elements, max_deliveries, alone=length == 1)
-    _check_types(keys, kinds, returns)
+    return _Look(deadline, now, elements, length, mark, kinds)
+
+
+def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return]) -> Steps[Reclaimed]:
+    """Carry it out, and compensate what the worker did meanwhile."""
+    emptied = look.length <= len(returns)
+    mark = None if emptied else marks.after_batch(look.mark, charged=any(one.charged for one in returns))
     try:
-        replies = yield Transaction(_transaction(keys, consumer, returns, now))
+        replies = yield Transaction(_transaction(keys, consumer, returns, look.now, mark))
     except QueueFull:
         # Over maxmemory a MULTI with an LPUSH is refused whole. The script removes first, and passes.
-        seen = deadline.decode() if deadline else ""
+        seen = look.deadline.decode() if look.deadline else ""
         taken = yield ops.reclaim_when_full(keys, consumer, seen, returns)
         if taken < 0:
             return Reclaimed(moved=True)
         # What was gone by then (fewer taken) is left for the next look.
-        return _counted(returns, set(), length) if taken == len(returns) else Reclaimed(returned=taken)
+        return _counted(returns, set(), emptied) if taken == len(returns) else Reclaimed(returned=taken)
     if replies is None:
         return Reclaimed(moved=True)
     conflicts = {place for place in range(len(returns)) if replies[2 * place] == 0}
     if conflicts:
         yield Transaction(_compensation(keys, consumer, [returns[place] for place in sorted(conflicts)]))
-    return _counted(returns, conflicts, length)
+    return _counted(returns, conflicts, emptied)
 
 
-def judge(queue: str, elements: list[bytes], max_deliveries: int, alone: bool) -> list[Return]:
+def judge(
+    queue: str, elements: list[bytes], max_deliveries: int, alone: bool, mark: bytes | None = None
+) -> list[Return]:
     """What becomes of each message of a dead consumer, oldest first; `elements` newest first, as LRANGE answers them.
 
-    Charged with a delivery is only the one that can have been running: the oldest redelivered one (a worker runs one
-    of those at a time, and settles it before the next), or the message that was alone. Its neighbours never.
+    Charged with a delivery is only the one that can have been running: the one that the consumer marked; without marks
+    the oldest redelivered one (a worker runs one of those at a time, and settles it before the next); or the message
+    that was alone. Its neighbours never.
     """
     returns: list[Return] = []
-    suspect_found = False
+    charge = marks.Charge(mark, alone)
     for element in reversed(elements):
         try:
             message = Message.decode(queue, element)
@@ -84,15 +134,14 @@ def judge(queue: str, elements: list[bytes], max_deliveries: int, alone: bool) -
             identity, again = undecodable_letter(element)
             returns.append(Return(element, "dead:decode", identity, again))
             continue
-        charged = alone or (message.redelivered and not suspect_found)
-        suspect_found = suspect_found or message.redelivered
+        charged = charge.falls_on(message)
         deliveries = min(message.deliveries + charged, settings.COUNT_LARGEST)
         if charged and deliveries >= max_deliveries:
             again = message.buried("max_deliveries", deliveries)
-            returns.append(Return(element, "dead:max_deliveries", message.id, again, message.group))
+            returns.append(Return(element, "dead:max_deliveries", message.id, again, message.group, charged))
         else:
             again = message.again(redelivered=True, deliveries=deliveries)
-            returns.append(Return(element, "reclaimed", message.id, again))
+            returns.append(Return(element, "reclaimed", message.id, again, charged=charged))
     return returns
 
 
@@ -104,8 +153,13 @@ def _check_types(keys: QueueKeys, kinds: Sequence[str], returns: list[Return]) -
             ops.check_type(key, kind, expected)
 
 
-def _transaction(keys: QueueKeys, consumer: str, returns: list[Return], now: int) -> tuple[Op[int], ...]:
-    """Two commands a message, LREM and where it goes; then the counters, and the end of the lease."""
+def _transaction(
+    keys: QueueKeys, consumer: str, returns: list[Return], now: int, mark: bytes | None
+) -> tuple[Op[int], ...]:
+    """Two commands a message, LREM and where it goes; then the counters, and the end of the lease.
+
+    `mark`: who of the rest of the list may be charged.
+    """
     commands: list[Op[int]] = []
     for one in returns:
         commands.append(ops.command("LREM", keys.processing(consumer), -1, one.element))
@@ -120,6 +174,8 @@ def _transaction(keys: QueueKeys, consumer: str, returns: list[Return], now: int
         if one.group or one.counter == "dead:decode":  # a script may have read a key in what does not decode
             commands.append(ops.advance_within(keys, one.element))
     commands.append(ops.command("DEL", keys.lease(consumer)))
+    if mark is not None:
+        commands.append(ops.command("HSET", keys.trying, consumer, mark))
     return tuple(commands)
 
 
@@ -147,19 +203,23 @@ def _counts(keys: QueueKeys, returns: list[Return], sign: int) -> list[Op[int]]:
     return [ops.command("HINCRBY", keys.counters, name, count) for name, count in counts.items()]
 
 
-def _counted(returns: list[Return], conflicts: set[int], length: int) -> Reclaimed:
+def _counted(returns: list[Return], conflicts: set[int], emptied: bool) -> Reclaimed:
     kept = [one for place, one in enumerate(returns) if place not in conflicts]
     returned = sum(one.counter == "reclaimed" for one in kept)
-    return Reclaimed(returned, len(kept) - returned, len(conflicts), emptied=length <= len(returns))
+    return Reclaimed(returned, len(kept) - returned, len(conflicts), emptied=emptied)
 
 
-def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False) -> Steps[Reclaimed]:
-    """Return everything that a consumer held, batch by batch, and forget the consumer."""
+def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False, until: float = math.inf) -> Steps[Reclaimed]:
+    """Return everything that a consumer held, batch by batch, and forget the consumer.
+
+    Begins no batch but the first after `until`, by time.monotonic().
+    """
     configured = yield ops.command("HGET", keys.config, "max_deliveries")
     max_deliveries = int(configured) if configured and configured.isdigit() else settings.MAX_DELIVERIES
+    at_once = yield from _fitting(keys, consumer)
     total = Reclaimed()
     while True:
-        batch = yield from reclaim(keys, consumer, max_deliveries, known_dead)
+        batch = yield from reclaim(keys, consumer, max_deliveries, known_dead, at_once)
         total = Reclaimed(
             total.returned + batch.returned,
             total.died + batch.died,
@@ -172,18 +232,79 @@ def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False) -> Steps
         if batch.emptied:
             yield ops.forget(keys, consumer, leaving=known_dead)
             return total
+        if time.monotonic() >= until:
+            return total
+
+
+def _fitting(keys: QueueKeys, consumer: str) -> Steps[int]:
+    """How many messages of the average size in its list one transaction may have."""
+    processing = keys.processing(consumer)
+    try:
+        length, used = yield [ops.command("LLEN", processing), ops.command("MEMORY", "USAGE", processing)]
+    except ReliqError:  # not every server has the command; what else is wrong shows at the next call
+        return BATCH
+    return max(1, min(BATCH, _BATCH_BYTES * length // used)) if used else BATCH
+
+
+def holders_by_process(
+    looked: Iterable[tuple[QueueKeys, Leases]], gone: Iterable[tuple[str, str]]
+) -> dict[str, Holders]:
+    """Of each process that has a consumer among `gone` (queue, consumer): its consumers in all queues."""
+    found: dict[str, list[tuple[QueueKeys, str]]] = {process_of(consumer): [] for _, consumer in gone}
+    for keys, leases in looked if found else ():
+        for consumer, _ in leases:
+            if (process := process_of(consumer)) in found:
+                found[process].append((keys, consumer))
+    return dict(found)
+
+
+def note_company(holders: Holders) -> Steps[None]:
+    """Before anything of a process is taken back: where several of its lists hold something, no message was alone.
+
+    It is noted in Redis, so that it stays true when one list is empty and another monitor looks at the next one.
+    """
+    lengths = yield [ops.command("LLEN", keys.processing(consumer)) for keys, consumer in holders]
+    holding = [one for one, length in zip(holders, lengths, strict=True) if length]
+    if len(holding) < 2:
+        return
+    known = yield [ops.command("HGET", keys.trying, consumer) for keys, consumer in holding]
+    try:
+        yield [
+            ops.command("HSET", keys.trying, consumer, marks.after_batch(mark, charged=False))
+            for (keys, consumer), mark in zip(holding, known, strict=True)
+        ]
+    except QueueFull:  # a full Redis notes nothing; its messages must come back all the same
+        return
 
 
 def take_back_owner(owner: str) -> Steps[dict[str, int]]:
-    """Return everything that a process held. For its parent, which saw it die; answers how many by queue."""
+    """Return everything that a process held. For its parent, which saw it die; answers how many by queue.
+
+    A queue where that fails holds up no other; its error is raised at the end, and the monitor tries again.
+    """
     every = [QueueKeys(queue) for queue in (yield ops.queue_names())]
     if not every:
         return {}
     members = yield [ops.members(keys.consumers) for keys in every]
+    holders = [
+        (keys, consumer)
+        for keys, consumers in zip(every, members, strict=True)
+        for consumer in consumers
+        if belongs_to(consumer, owner)
+    ]
+    if not holders:
+        return {}
+    with contextlib.suppress(RedisUnsuitable):  # a key of a foreign type, which shows below
+        yield from note_company(holders)
     returned: dict[str, int] = {}
-    for keys, consumers in zip(every, members, strict=True):
-        for consumer in consumers:
-            if belongs_to(consumer, owner):
-                result = yield from take_back(keys, consumer, known_dead=True)
-                returned[keys.queue] = returned.get(keys.queue, 0) + result.returned + result.died
+    failure: ReliqError | None = None
+    for keys, consumer in holders:
+        try:
+            result = yield from take_back(keys, consumer, known_dead=True)
+        except ReliqError as error:
+            failure = failure or error
+        else:
+            returned[keys.queue] = returned.get(keys.queue, 0) + result.returned + result.died
+    if failure is not None:
+        raise failure
     return returned

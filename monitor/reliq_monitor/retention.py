@@ -4,53 +4,97 @@ from collections.abc import Callable, Sequence
 
 from reliq import ops
 from reliq.dead_letters import DeadLetterSteps
-from reliq.keys import SEVERAL, JobKeys
+from reliq.keys import SEVERAL, JobKeys, QueueKeys
+from reliq.moment import earlier
 from reliq.ops import Steps
-from reliq_monitor.looking import TOGETHER, Groups, Home, having, pages
+from reliq_monitor.looking import Home, Survey, pages
 
 PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; a producer repeats a call for far less
 STREAM_REMEMBERED = 90 * 86_400.0  #: seconds after its last epoch
+TRIMMED_AT_ONCE = 1000  #: dead letters a turn: no other duty is to wait for longer
 _PAGE = 500
 
 
-def trim_dead_letters(groups: Groups) -> Steps[int]:
-    """Remove dead letters beyond each queue's dead_max_age and dead_max_count; off unless configured. Counted."""
-    removed = 0
-    for some in pages((yield from having(groups, lambda keys: keys.config))):
-        policies = yield [ops.command("HMGET", keys.config, "dead_max_age", "dead_max_count") for keys in some]
-        for keys, (age, count) in zip(some, policies, strict=True):
-            if age is not None or count is not None:
-                trim = DeadLetterSteps(keys).trim(float(age) if age else None, int(count) if count else None)
-                removed += yield from trim
-    return removed
+def trim_dead_letters(survey: Survey) -> Steps[tuple[int, bool]]:
+    """Remove dead letters beyond each queue's dead_max_age and dead_max_count; off unless configured.
+
+    How many, and whether there may be more: at most TRIMMED_AT_ONCE go at once.
+    """
+    duty, removed, more = "dead letters", 0, False
+    for page in pages((yield from survey.having(duty, lambda keys: keys.config, survey.queues))):
+        for keys, (age, count) in (yield from survey.attempts.together(duty, page, _policies)):
+            if age is None and count is None:
+                continue
+            if removed >= TRIMMED_AT_ONCE:
+                return removed, True
+            trimmed, unfinished = yield from survey.attempts.of_queue(
+                duty, keys, _trim(keys, age, count, TRIMMED_AT_ONCE - removed), (0, False)
+            )
+            removed, more = removed + trimmed, more or unfinished
+    return removed, more
 
 
-def forget_producers(groups: Groups) -> Steps[int]:
+def _policies(queues: Sequence[QueueKeys]) -> Steps[list[list[bytes | None]]]:
+    policies: list[list[bytes | None]] = yield [
+        ops.command("HMGET", keys.config, "dead_max_age", "dead_max_count") for keys in queues
+    ]
+    return policies
+
+
+def _trim(keys: QueueKeys, age: bytes | None, count: bytes | None, at_most: int) -> Steps[tuple[int, bool]]:
+    trim = DeadLetterSteps(keys).trim(float(age) if age else None, int(count) if count else None, at_most)
+    removed = yield from trim
+    return removed, removed >= at_most
+
+
+def forget_producers(survey: Survey) -> Steps[int]:
     """Remove the sequences of producers that have been silent for longer than any repeat takes."""
-    return (yield from _forget_silent(groups, lambda keys: keys.producers, PRODUCER_REMEMBERED))
+    return (
+        yield from _forget_silent(survey, "producers", survey.queues, lambda keys: keys.producers, PRODUCER_REMEMBERED)
+    )
 
 
-def forget_streams(groups: Groups) -> Steps[int]:
+def forget_streams(survey: Survey) -> Steps[int]:
     """Remove the epochs of streams that have been silent for longer than anybody keeps a stopped stream."""
-    homes: list[Sequence[JobKeys]] = [[SEVERAL], *groups]
-    return (yield from _forget_silent(homes, lambda home: home.epochs, STREAM_REMEMBERED))
+    homes: list[JobKeys] = [SEVERAL, *survey.queues]
+    return (yield from _forget_silent(survey, "streams", homes, lambda home: home.epochs, STREAM_REMEMBERED))
 
 
-def _forget_silent(groups: Sequence[Sequence[Home]], hash_of: Callable[[Home], str], remembered: float) -> Steps[int]:
+def _forget_silent(
+    survey: Survey, duty: str, homes: Sequence[Home], hash_of: Callable[[Home], str], remembered: float
+) -> Steps[int]:
     """Remove the fields of hashes whose value, a number and the ms of its last use, is too old."""
-    found = yield from having(groups, hash_of)
-    unread, forgotten = [(hash_of(home), b"0") for group in found for home in group], 0
-    while unread:
-        some, unread = unread[:TOGETHER], unread[TOGETHER:]
-        now, *replies = yield [
-            ops.server_time(),
-            *(ops.command("HSCAN", key, cursor, "COUNT", _PAGE) for key, cursor in some),
-        ]
-        for (key, _), (cursor, reply) in zip(some, replies, strict=True):
-            pairs = zip(reply[::2], reply[1::2], strict=True)
-            old = [name for name, value in pairs if int(value.split()[1]) < now - remembered * 1000]
-            if old:
-                forgotten += yield ops.command("HDEL", key, *old)
-            if int(cursor):
-                unread.append((key, cursor))
+    forgotten = 0
+
+    def first_pages(some: Sequence[Home]) -> Steps[list[tuple[int, int]]]:
+        return (yield from _forget_in([hash_of(home) for home in some], [0] * len(some), remembered))
+
+    def further_pages(home: Home, cursor: int) -> Steps[int]:
+        removed = 0
+        while cursor:
+            [(count, cursor)] = yield from _forget_in([hash_of(home)], [cursor], remembered)
+            removed += count
+        return removed
+
+    for page in pages((yield from survey.having(duty, hash_of, homes))):
+        for home, (count, cursor) in (yield from survey.attempts.together(duty, page, first_pages)):
+            forgotten += count
+            if cursor:
+                forgotten += yield from survey.attempts.of_queue(duty, home, further_pages(home, cursor), 0)
     return forgotten
+
+
+def _forget_in(hashes: Sequence[str], cursors: Sequence[int], remembered: float) -> Steps[list[tuple[int, int]]]:
+    """One page of each hash: how many fields were removed, and the cursor behind the page, 0 at the end."""
+    now, *replies = yield [
+        ops.server_time(),
+        *(ops.command("HSCAN", key, cursor, "COUNT", _PAGE) for key, cursor in zip(hashes, cursors, strict=True)),
+    ]
+    oldest = earlier(now) - remembered * 1000
+    found = []
+    for key, (cursor, reply) in zip(hashes, replies, strict=True):
+        pairs = zip(reply[::2], reply[1::2], strict=True)
+        old = [name for name, value in pairs if int(value.split()[1]) < oldest]
+        count = (yield ops.command("HDEL", key, *old)) if old else 0
+        found.append((count, int(cursor)))
+    return found

@@ -6,18 +6,24 @@ from reliq import ops
 from reliq.keys import SEVERAL, JobKeys
 from reliq.ops import Steps
 from reliq.staging import due_jobs, finish_due
-from reliq_monitor.looking import Groups, having, pages
+from reliq_monitor.looking import Survey, pages
 
+DUTY = "staged"
 ROLLS = 100  #: chunks (reliq.chunks), a job and a look: the monitor's other duties must not wait for long
 
 
-def finish_staged(groups: Groups) -> Steps[int]:
+def finish_staged(survey: Survey) -> Steps[int]:
     """Finish the jobs that are due, of these queues and of several at once; how many messages became visible."""
-    homes: list[Sequence[JobKeys]] = [[SEVERAL], *groups]
-    moved = 0
-    for some in pages((yield from having(homes, lambda home: home.jobs))):
-        now = yield ops.server_time()
-        due = yield [due_jobs(home, now) for home in some]
-        for home, jobs in zip(some, due, strict=True):
-            moved += yield from finish_due(home, jobs, ROLLS)
+    attempts, moved = survey.attempts, 0
+    homes: list[JobKeys] = [SEVERAL, *survey.queues]
+    for page in pages((yield from survey.having(DUTY, lambda home: home.jobs, homes))):
+        for home, names in (yield from attempts.together(DUTY, page, _due)):
+            for name in names:  # each by itself: one whose manifest cannot be read must not hold up the others
+                moved += yield from attempts.of_queue(DUTY, home, finish_due(home, [name], ROLLS), 0, repr(name))
     return moved
+
+
+def _due(homes: Sequence[JobKeys]) -> Steps[list[list[bytes]]]:
+    now = yield ops.server_time()
+    names: list[list[bytes]] = yield [due_jobs(home, now) for home in homes]
+    return names

@@ -46,6 +46,7 @@ def add_to(commands: Any) -> None:
         help="time to finish after SIGTERM (default 25)",
     )
     metrics_options(one)
+    _grace_option(one)
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
     one.add_argument("--tracebacks", action="store_true", help="log a failure that is tried again with its traceback")
     logging_options(one)
@@ -58,6 +59,7 @@ def add_to(commands: Any) -> None:
         metavar="SECONDS",
         help="between two scans (default 0.5)",
     )
+    _grace_option(one)
     metrics_options(one)
     logging_options(one)
 
@@ -75,6 +77,16 @@ def add_to(commands: Any) -> None:
     )
     one.add_argument("--files", type=int, default=0, metavar="N", help="at most this many files (default: all)")
     one.set_defaults(quiet=True)
+
+
+def _grace_option(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--reconnect-grace",
+        default=os.environ.get("RELIQ_RECONNECT_GRACE") or settings.RECONNECT_GRACE,
+        metavar="TIME",
+        help="how long a worker may be without its connection before the monitor takes it for dead, sooner than its "
+        "lease (default 5s, or RELIQ_RECONNECT_GRACE)",
+    )
 
 
 def worker(options: argparse.Namespace) -> int:
@@ -98,7 +110,7 @@ def worker(options: argparse.Namespace) -> int:
         app.store.redirect(url)
     work = Options(options.threads, options.concurrency, options.lease, options.grace)
     metering = Metering(app.handlers, work, options.processes)
-    monitor = _monitor_beside(store, metering.own) if options.monitor else None
+    monitor = _monitor_beside(store, metering.own, options.reconnect_grace) if options.monitor else None
     try:
         with metering:
             if options.metrics_port is not None:
@@ -206,10 +218,10 @@ def _imported(name: str) -> ModuleType:
             time.sleep(1.0)
 
 
-def _monitor_beside(store: Store, measurements: Measurements) -> Any:
+def _monitor_beside(store: Store, measurements: Measurements, reconnect_grace: settings.Duration) -> Any:
     from reliq_monitor import MonitorThread
 
-    thread = MonitorThread(store, measurements=measurements)
+    thread = MonitorThread(store, measurements=measurements, reconnect_grace=reconnect_grace)
     thread.start()
     return thread
 
@@ -231,7 +243,7 @@ def monitor(options: argparse.Namespace) -> int:
     interval = settings.seconds(options.interval, "interval", shortest=0.01, longest=60)
     stopping = stop_event()
     store, measurements = store_of(options), Measurements()
-    running = Monitor(store, interval, measurements)
+    running = Monitor(store, interval, measurements, options.reconnect_grace)
     if options.metrics_port is not None:
         exporter_class()(store, [measurements], monitor=running).serve(options.metrics_port, options.metrics_host)
     logging.getLogger("reliq.monitor").info("monitor started")

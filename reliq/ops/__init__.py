@@ -17,7 +17,20 @@ from reliq.ops.base import (
     at_most,
     milliseconds,
 )
-from reliq.ops.consuming import Claimed, Move, block, claim, end, finish, forget, heartbeat, read_back, register, settle
+from reliq.ops.consuming import (
+    Claimed,
+    Move,
+    block,
+    claim,
+    end,
+    finish,
+    forget,
+    heartbeat,
+    mark_tried,
+    read_back,
+    register,
+    settle,
+)
 from reliq.ops.looking import due, existing
 from reliq.ops.monitoring import Return, advance_within, check_type, promote, reclaim_when_full, type_of
 from reliq.ops.operating import Counts, Revival, cancel, discard, purge, redrive, stats
@@ -102,6 +115,7 @@ __all__ = [
     "first_chunk",
     "forget",
     "heartbeat",
+    "mark_tried",
     "members",
     "milliseconds",
     "one",

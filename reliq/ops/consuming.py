@@ -34,8 +34,15 @@ class Move:
     mark: str = ""  #: with destination done: the key that says so from now on, for `delay` seconds
 
 
-def register(keys: QueueKeys, consumer: str, lease: float) -> Op[int]:
-    return scripted("register", (keys.consumers, keys.lease(consumer)), (consumer, milliseconds(lease)))
+def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False) -> Op[int]:
+    """`marks`: it says which redelivered message it tries, with `mark_tried`."""
+    names = (keys.consumers, keys.lease(consumer), keys.trying)
+    return scripted("register", names, (consumer, milliseconds(lease), int(marks)))
+
+
+def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
+    """Say that this consumer starts a redelivered message."""
+    return scripted("try", (keys.trying,), (consumer, tag))
 
 
 def claim(keys: QueueKeys, consumer: str, lease: float, limit: int) -> Op[Claimed]:
@@ -103,7 +110,7 @@ def read_back(keys: QueueKeys, consumer: str) -> Op[list[bytes]]:
 
 
 def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:
-    names = (keys.consumers, keys.processing(consumer), keys.lease(consumer))
+    names = (keys.consumers, keys.processing(consumer), keys.lease(consumer), keys.trying)
     return scripted("forget", names, (consumer, int(leaving)), bool)
 
 

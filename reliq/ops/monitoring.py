@@ -23,6 +23,7 @@ class Return:
     id: str
     again: bytes
     group: str = ""  #: of its key, which is free once it is dead
+    charged: bool = False  #: with a delivery
 
 
 def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Sequence[Return]) -> Op[int]:

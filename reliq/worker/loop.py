@@ -78,6 +78,7 @@ class Loop(ABC):
     ) -> None:
         self.handler = handler
         self.holdings = Holdings(QueueKeys(handler.queue), owner, lease)
+        self.holdings.keeps_marks = True
         self.pace = Pace(slots)
         # Shorter than the lease: a BLMOVE must not outlive the consumer that it moves messages to.
         self._block = min(settings.BLOCK, lease / settings.HEARTBEATS_PER_LEASE)
@@ -223,6 +224,8 @@ class Loop(ABC):
             self._renew(message)
         if message.lost:
             return None
+        if message.redelivered:
+            self._mark(message)
         run = self._begin(message)
         try:
             move = after_return(message, self.handler.function(message))
@@ -251,6 +254,14 @@ class Loop(ABC):
             self.holdings.renewed(sent_at)
         elif consumer == self.holdings.consumer:
             self.lost()
+
+    def _mark(self, message: Message) -> None:
+        """Tell the monitor which message to charge, should this process die of it."""
+        holdings = self.holdings
+        try:
+            self._store.call(ops.mark_tried(holdings.keys, holdings.consumer, message.tag), timeout=0)
+        except ReliqError as error:
+            log.warning("queue=%s id=%s starts unmarked: %s", holdings.keys.queue, message.id, error)
 
     def _end(self, message: Message, move: Move | None) -> None:
         if self.running.pop(message.element, None) is None:

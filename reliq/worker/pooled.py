@@ -145,6 +145,8 @@ class PooledLoop(Loop):
             await asyncio.to_thread(self._renew, message)
         if message.lost:
             return
+        if message.redelivered:
+            await asyncio.to_thread(self._mark, message)
         run = self._begin(message)
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         if task is not None:

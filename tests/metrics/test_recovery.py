@@ -45,7 +45,7 @@ def test_an_expired_lease_counts_from_its_deadline(app, url):
 
 def test_a_vanished_connection_counts_from_when_it_was_last_seen(app, url):
     measurements = Measurements()
-    monitor = Monitor(Store(url), measurements=measurements)
+    monitor = Monitor(Store(url), measurements=measurements, reconnect_grace=0)
     monitor.scan()
     eventually(lambda: monitor._link.connected_at + SETTLED < time.monotonic(), what="its looks at connections count")
     abandoned(app, url, lease=600.0)
@@ -71,7 +71,7 @@ def test_nothing_is_measured_when_nothing_came_back(app, url):
 @pytest.fixture
 def liveness(monkeypatch):
     monkeypatch.setattr("reliq_monitor.liveness.time.monotonic", lambda: 100.0)
-    return Liveness()
+    return Liveness(reconnect_grace=0)
 
 
 def look(liveness, client_list, deadline, now):

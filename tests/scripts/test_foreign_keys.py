@@ -74,6 +74,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
     "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
     "stats": lambda: ops.stats(KEYS, ["w"]),
+    "try": lambda: ops.mark_tried(KEYS, "w", "a 1"),
 }
 
 #: Keys that the call above leaves alone, so that it may pass: what is foreign there stays as it is.

@@ -4,10 +4,11 @@ import pytest
 
 from reliq import ops
 from reliq.errors import ForeignKey, RedisUnsuitable
+from reliq.keys import QueueKeys
 from reliq.message import Extra, group_of
 from reliq.ops import Transaction
 from reliq.store import Store
-from reliq_monitor.reclaim import judge, reclaim, take_back
+from reliq_monitor.reclaim import judge, note_company, reclaim, take_back, take_back_owner
 from tests.proxy import Proxy, ignores_watch
 from tests.state import HOUR, KEYS, World, element, elements
 
@@ -232,3 +233,93 @@ def test_who_is_charged(held, alone, charged):
     returns = judge("q", newest_first, 5, alone)
     assert {one.id: Message.decode("q", one.again).deliveries for one in returns} == charged
     assert all(Message.decode("q", one.again).redelivered for one in returns)
+
+
+def charges(world):
+    """The deliveries of each ready message, by id."""
+    from reliq.message import Message
+
+    found = [Message.decode("q", raw) for raw in world.redis.lrange(KEYS.messages, 0, -1)]
+    return {message.id: message.deliveries for message in found}
+
+
+def redelivered(*names):
+    return [element(name, redelivered=True) for name in names]
+
+
+def marked(world, name):
+    """The worker says that it tries this message."""
+    from reliq.message import Message
+
+    world.run(ops.register(KEYS, "w", 15.0, marks=True))
+    if name:
+        world.run(ops.mark_tried(KEYS, "w", Message.decode("q", element(name, redelivered=True)).tag))
+
+
+@pytest.mark.parametrize(
+    ("mark", "charged"), [("b", {"a": 0, "b": 1}), ("", {"a": 0, "b": 0}), ("x", {"a": 0, "b": 0})]
+)
+def test_of_a_worker_that_marks_what_it_tries_only_that_message_is_charged(world, mark, charged):
+    marked(world, mark)
+    world.redis.rpush(KEYS.processing("w"), *reversed(redelivered("a", "b")))
+    world.store.run(take_back(KEYS, "w", known_dead=True))
+    assert charges(world) == charged
+    assert not world.redis.exists(KEYS.trying)
+
+
+def test_a_message_that_was_alone_is_charged_unless_it_waited_for_its_try(world):
+    marked(world, "")
+    world.redis.rpush(KEYS.processing("w"), element("a"))
+    world.store.run(take_back(KEYS, "w", known_dead=True))
+    assert charges(world) == {"a": 1}
+    world.redis.delete(KEYS.messages)
+    marked(world, "")
+    world.redis.rpush(KEYS.processing("w"), *redelivered("a"))
+    world.store.run(take_back(KEYS, "w", known_dead=True))
+    assert charges(world) == {"a": 0}
+
+
+def test_a_message_is_not_alone_when_its_process_holds_another_one_of_another_queue(world):
+    other = QueueKeys("other")
+    world.redis.sadd("reliq:queues", "q", "other")
+    for keys, name in ((KEYS, "a"), (other, "b")):
+        world.redis.sadd(keys.consumers, "cw")
+        world.redis.rpush(keys.processing("cw"), element(name))
+    world.store.run(take_back_owner("cw"))
+    assert charges(world) == {"a": 0}
+    assert not world.redis.exists(KEYS.trying, other.trying)
+
+
+def test_it_stays_so_when_the_monitor_dies_between_the_two_queues(world):
+    other = QueueKeys("other")
+    holders = [(KEYS, "cw"), (other, "cw")]
+    for keys, name in ((KEYS, "a"), (other, "b")):
+        world.redis.sadd(keys.consumers, "cw")
+        world.redis.rpush(keys.processing("cw"), element(name))
+    world.store.run(note_company(holders))
+    world.store.run(take_back(other, "cw", known_dead=True))
+    world.store.run(note_company(holders))  # by the next monitor
+    world.store.run(take_back(KEYS, "cw", known_dead=True))
+    assert charges(world) == {"a": 0}
+
+
+def test_the_last_one_of_a_long_list_was_not_alone_and_only_one_of_it_is_charged(world):
+    world.given(leases=OVER)
+    names = [f"m{'abcdefghij'[number // 10]}{'abcdefghij'[number % 10]}" for number in range(100)]
+    world.redis.rpush(KEYS.processing("w"), element("new"), *reversed(redelivered(*names)))
+    world.redis.lpush(KEYS.processing("w"), *redelivered("late"))
+    world.store.run(take_back(KEYS, "w"))
+    assert [name for name, count in charges(world).items() if count] == ["maa"]
+
+
+def test_a_foreign_key_in_one_queue_of_a_dead_worker_holds_up_no_other(world):
+    other = QueueKeys("other")
+    world.redis.sadd("reliq:queues", "q", "other")
+    for keys, name in ((KEYS, "a"), (other, "b")):
+        world.redis.sadd(keys.consumers, "cw")
+        world.redis.rpush(keys.processing("cw"), element(name))
+    world.redis.set(other.messages, "of another application")
+    with pytest.raises(ForeignKey):
+        world.store.run(take_back_owner("cw"))
+    assert charges(world) == {"a": 0}
+    assert world.redis.llen(other.processing("cw")) == 1

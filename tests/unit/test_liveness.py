@@ -16,9 +16,30 @@ def clients(*consumers):
     return b"".join(f"id=7 addr=1:2 name={connection_name(one)} age=1\n".encode() for one in consumers)
 
 
+class Clock:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("reliq_monitor.liveness.time.monotonic", clock)
+    return clock
+
+
 @pytest.fixture
 def settled(monkeypatch):
     monkeypatch.setattr(liveness, "SETTLED", 0.0)
+
+
+def impatient():
+    return Liveness(reconnect_grace=0)
 
 
 def look(one, *connected, since=1.0, deadline=NOW + 1000):
@@ -35,7 +56,7 @@ def test_a_lease_that_is_over_or_missing_decides_always():
 
 @pytest.mark.usefixtures("settled")
 def test_a_connection_must_be_missing_in_two_looks_running():
-    one = Liveness()
+    one = impatient()
     assert look(one, WORKER) == []
     assert look(one) == []
     assert look(one, WORKER) == []
@@ -45,7 +66,7 @@ def test_a_connection_must_be_missing_in_two_looks_running():
 
 @pytest.mark.usefixtures("settled")
 def test_each_queue_is_looked_at_by_itself():
-    one = Liveness()
+    one = impatient()
     one.connections(clients(), 1.0)
     assert [one.look(queue, [(WORKER, NOW + 1)], NOW) for queue in ("a", "b")] == [[], []]
     one.connections(clients(), 1.0)
@@ -61,14 +82,111 @@ def test_looks_before_our_own_reconnect_say_nothing():
 
 def test_nobody_is_missing_soon_after_our_own_reconnect():
     """After a restart of Redis everybody comes back, some sooner than others."""
-    one, now = Liveness(), time.monotonic()
+    one, now = impatient(), time.monotonic()
     assert [look(one, since=now) for _ in range(3)] == [[], [], []]
     assert look(one, since=now - 10) == []
     assert look(one, since=now - 10) == [WORKER]
 
 
-@pytest.mark.usefixtures("settled")
-def test_a_lease_without_a_connection_of_its_own_is_judged_by_its_time_only():
+def test_a_consumer_whose_connections_were_cut_has_the_grace_to_return(clock):
+    one = Liveness(reconnect_grace=5)
+    assert look(one, WORKER) == []
+    for seconds in (0, 0.5, 2, 2):
+        clock.now += seconds
+        assert look(one) == []
+    clock.now += 0.5
+    assert look(one) == [WORKER]
+
+
+def test_one_that_returns_has_a_whole_grace_again(clock):
+    one = Liveness(reconnect_grace=5)
+    look(one)
+    clock.now += 4
+    look(one, WORKER)
+    clock.now += 4
+    assert look(one) == []
+    clock.now += 4
+    assert look(one) == []
+    clock.now += 1
+    assert look(one) == [WORKER]
+
+
+def test_after_our_own_reconnect_no_lease_is_judged_for_a_grace(clock):
+    """While Redis was away nobody could renew one."""
+    one = Liveness()
+    assert look(one, WORKER, since=900.0) == []
+    clock.now += 60
+    one.connections(clients(WORKER), clock.now, reconnected=True)
+    assert one.look("q", [(WORKER, NOW - 1)], NOW) == []
+    clock.now += liveness.OUTAGE_GRACE
+    assert one.look("q", [(WORKER, NOW - 1)], NOW) == [Vanished(WORKER, known_dead=False, since=NOW - 1)]
+
+
+def test_a_standby_that_was_cut_off_with_the_others_gives_them_the_grace_too(clock):
+    one = Liveness()
+    one.connections(clients(WORKER), clock.now - 1, reconnected=True)
+    assert one.look("q", [(WORKER, NOW - 1)], NOW) == []
+
+
+def test_after_a_pause_of_the_monitor_no_lease_is_judged_for_a_grace(clock):
     one = Liveness()
     look(one, WORKER)
+    one.disturbed()
+    assert look(one, WORKER, deadline=NOW - 1) == []
+    clock.now += liveness.OUTAGE_GRACE
+    assert look(one, WORKER, deadline=NOW - 1) == [WORKER]
+
+
+def test_a_lease_that_is_nowhere_is_over_even_after_an_outage(clock):
+    """It was removed, by its owner's end or by a reclaim: nobody can renew it."""
+    one = Liveness()
+    one.disturbed()
+    assert look(one, WORKER, deadline=None) == [WORKER]
+
+
+def test_absence_is_not_counted_over_a_gap_in_leadership(clock):
+    one = Liveness(reconnect_grace=5)
+    look(one, WORKER)
+    look(one)
+    one.forget()  # another monitor led meanwhile, and the consumer was back
+    clock.now += 60
+    assert look(one) == []
+    clock.now += 1
+    assert look(one) == []
+    clock.now += 5
+    assert look(one) == [WORKER]
+
+
+@pytest.mark.parametrize("jump", [3_600_000, -3_600_000])
+def test_a_jump_of_the_servers_clock_ends_no_lease_and_keeps_none_alive(clock, jump):
+    one = Liveness()
+    assert look(one, WORKER) == []
+    one.jumped(jump)
+    one.connections(clients(WORKER), 1.0)
+    assert one.look("q", [(WORKER, NOW + 1000)], NOW + jump) == []
+    (gone,) = one.look("q", [(WORKER, NOW + 1000)], NOW + 1000 + jump)
+    assert gone == Vanished(WORKER, known_dead=True, since=NOW + 1000 + jump)
+    assert one.look("q", [(WORKER, NOW + 1001 + jump)], NOW + 1000 + jump) == []  # it was renewed by the new clock
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_lease_without_a_connection_of_its_own_is_judged_by_its_time_only():
+    one = impatient()
+    look(one, WORKER)
     assert HTTP not in look(one, WORKER)
+
+
+@pytest.mark.parametrize(("moved", "jump"), [(0, 0), (900, 0), (-900, 0), (3_600_000, 3_600_000), (-5000, -5000)])
+def test_a_jump_is_told_from_a_slow_answer(moved, jump):
+    ours, server = iter([0.0, 0.5, 10.0, 13.0]), [NOW + 200, NOW + 11_500 + moved]
+
+    def run(steps):
+        next(steps)
+        try:
+            steps.send(server.pop(0))
+        except StopIteration as stop:
+            return stop.value
+
+    watch = liveness.ClockWatch(lambda: next(ours))
+    assert run(watch.ask()) == 0
+    assert abs(run(watch.ask()) - jump) <= 2000

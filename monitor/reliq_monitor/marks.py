@@ -1,0 +1,49 @@
+"""Marks: who is charged when a process dies with several messages.
+
+A worker that starts a redelivered message marks it in the queue's hash `trying`, under its consumer's id: `-` and the
+message's tag. From its first claim on the field is `-`, so that the monitor knows that this consumer keeps marks. The
+monitor rewrites the field before it takes a part of the list back:
+
+    -tag   the consumer's own
+    +tag   the same, and no message of the process was alone
+    ?      the consumer keeps no marks, and no message of its process was alone
+    !      one was charged; no other is
+"""
+
+from reliq.message import Message
+
+_UNMARKED, _DECIDED = b"?", b"!"
+
+
+def may_be_alone(mark: bytes | None) -> bool:
+    """Whether nothing is known of other messages of this process."""
+    return mark is None or mark.startswith(b"-")
+
+
+def after_batch(mark: bytes | None, charged: bool) -> bytes:
+    """What holds for the rest of a list once a part of it was taken back, or for lists with others beside them."""
+    if charged:
+        return _DECIDED
+    if mark is None:
+        return _UNMARKED
+    return b"+" + mark[1:] if mark.startswith(b"-") else mark
+
+
+class Charge:
+    """Looks for the one message of a list that is charged, oldest first."""
+
+    def __init__(self, mark: bytes | None, alone: bool) -> None:
+        self._alone = alone
+        self._guess = mark is None or mark == _UNMARKED
+        self._tag = mark[1:].decode(errors="replace") if mark is not None and mark[:1] in (b"-", b"+") else ""
+        self._spent = mark == _DECIDED
+
+    def falls_on(self, message: Message) -> bool:
+        if self._spent:
+            return False
+        if self._guess or not message.redelivered:
+            found = self._alone or (self._guess and message.redelivered)
+        else:
+            found = message.tag == self._tag
+        self._spent = found
+        return found
