@@ -3,6 +3,7 @@
 -- KEYS  1 trying
 -- ARGV  1 consumer  2 the message's tag
 -- Returns 1, or 0 where the consumer keeps no marks, or has been taken back
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end -- a removal first: then it passes when memory is full
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('PERSIST', KEYS[1]) -- it does nothing, but as a write it lets the next one pass when memory is full
 redis.call('HSET', KEYS[1], ARGV[1], '-' .. ARGV[2])
 return 1

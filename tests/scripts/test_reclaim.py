@@ -267,6 +267,19 @@ def test_of_a_worker_that_marks_what_it_tries_only_that_message_is_charged(world
     assert not world.redis.exists(KEYS.trying)
 
 
+def test_a_full_redis_takes_the_mark(world):
+    marked(world, "")
+    world.fill()
+    world.run(ops.mark_tried(KEYS, "w", "a 1"))
+    assert world.redis.hgetall(KEYS.trying) == {b"w": b"-a 1"}
+
+
+def test_a_consumer_that_keeps_no_marks_leaves_none(world):
+    world.run(ops.register(KEYS, "w", 15.0))
+    assert world.run(ops.mark_tried(KEYS, "w", "a 1")) == 0
+    assert not world.redis.exists(KEYS.trying)
+
+
 def test_a_message_that_was_alone_is_charged_unless_it_waited_for_its_try(world):
     marked(world, "")
     world.redis.rpush(KEYS.processing("w"), element("a"))
