@@ -51,15 +51,15 @@ def worker(url: str, admin: reliq.Reliq) -> None:
 
         @app.handler("q", retry=reliq.fixed(0, limit=2))
         def handle(message: reliq.Message) -> None:
-            done.append(message.json())
-            if message.json() == "fails":
+            done.append(message.body.decode())
+            if message.body == b"fails":
                 raise ValueError("as it should")
-            if message.json() == "dies":
+            if message.body == b"dies":
                 raise reliq.Dead("as it should")
 
         @app.handler("async", once=True)
         async def handle_async(message: reliq.Message) -> None:
-            done.append(message.json())
+            done.append(message.body.decode())
 
         app.handler("round")(lambda message: reliq.Again(delay=1))
         app.broadcast("config.#")(lambda message: done.append("heard"))
@@ -72,7 +72,7 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         admin.queue("round").cycle.add("ann")
         admin.queue("q").prepare("asked", timeout="1s")
         with monitoring(admin.url), working(app, threads=2):
-            eventually(lambda: {"fine", "async", "a", "b", "asked"} <= set(done), what=str(done))
+            eventually(lambda: {"fine", "async", "a", "b", "asked"} <= set(done))
             eventually(lambda: admin.publish("config.new", 1) and "heard" in done)
         with working(app):
             admin.queue("q").send("inline")
@@ -128,6 +128,7 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
         eventually(lambda: admin.queue("q").stats().dead <= 1)
         eventually(lambda: thread.monitor.leading)
         eventually(lambda: admin.queue("lost").stats().counters.get("reclaimed") == 4)
+        eventually(lambda: not admin.queue("q").stats().prepared)
     run("audit", url)
     run("stats", url)
 
