@@ -14,7 +14,7 @@ from msgspec import Raw
 from reliq.message import NewMessage
 from reliq_api.entries import decode_base64, json_value
 from reliq_api.problems import Problem
-from reliq_api.requests import check_json_text
+from reliq_api.requests import check_json_text, read_json
 
 EVENT = "application/cloudevents+json"
 EVENTS = "application/cloudevents-batch+json"
@@ -45,6 +45,17 @@ def attributes(headers: Mapping[str, str]) -> dict[str, str]:
     return _checked(found)
 
 
+def check_data(kind: str, body: bytes) -> None:
+    """Refuse data of an event in binary mode that is said to be JSON and cannot be read; raises Problem."""
+    if not body or kind not in ("application/json", "text/json"):
+        return
+    check_json_text(body)
+    try:
+        read_json(body)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid_message", f"the data of the event cannot be read as JSON: {error}") from None
+
+
 def dedup_key(attributes: Mapping[str, str]) -> str:
     """Producers make source and id together unique for each event."""
     return json.dumps([attributes["ce-source"], attributes["ce-id"]])
@@ -54,6 +65,7 @@ def read_event(text: bytes, inherited: dict[str, str]) -> NewMessage:
     """The message of an event in structured mode; raises Problem."""
     check_json_text(text)
     try:
+        read_json(text)
         members = {name: value for name, value in _decode_event(text).items() if bytes(value) != b"null"}
         data, encoded = members.pop("data", None), members.pop("data_base64", None)
         if data is not None and encoded is not None:

@@ -9,7 +9,7 @@ from msgspec import Meta, Raw
 
 from reliq.message import NewMessage
 from reliq_api.problems import Problem
-from reliq_api.requests import check_json_text
+from reliq_api.requests import check_json_text, read_json
 
 DURATION = r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$"
 Duration = Annotated[float, Meta(ge=0)] | Annotated[str, Meta(pattern=DURATION)] | None
@@ -42,6 +42,7 @@ def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
     check_json_text(text)
     try:
         entry = _decode_entry(text)
+        read_json(text)  # what is kept as it came must be such that its consumer can read it
         body = _body(entry)
     except msgspec.ValidationError as error:
         raise Problem("invalid_message", f"the message does not fit its schema: {error}") from None

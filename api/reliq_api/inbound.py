@@ -79,6 +79,7 @@ async def read_message(request: Request) -> NewMessage:
     inherited = trace(headers)
     body = await request.body()
     if cloudevents.is_binary(headers):
+        cloudevents.check_data(media, body)
         attributes = cloudevents.attributes(headers)
         options = {"dedup_key": cloudevents.dedup_key(attributes), **_options(headers)}
         return _raw(headers, body, {**inherited, **attributes}, options)

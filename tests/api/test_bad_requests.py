@@ -9,7 +9,8 @@ import pytest
 from reliq import ops
 from tests.api.serving import problem, raw_exchange, serving
 
-JSON = {"content-type": "application/json"}
+JSON_TYPE = "application/json"
+JSON = {"content-type": JSON_TYPE}
 
 
 @pytest.fixture
@@ -65,6 +66,19 @@ BODIES = {
     "no UTF-8": (b'{"body": "\xff"}', 400, "invalid_json"),
     "UTF-16": ('{"body": 1}'.encode("utf-16"), 400, "invalid_json"),
     "NaN": (b'{"body": NaN}', 400, "invalid_json"),
+    "a number beyond floats": (b'{"body": 1e400}', 422, "invalid_message"),
+    "a number beyond floats, deep in it": (b'{"body": {"a": [1, -1e400]}}', 422, "invalid_message"),
+    "a number of 5,000 digits": (b'{"body": ' + b"9" * 5000 + b"}", 422, "invalid_message"),
+    "infinity": (b'{"body": {"a": Infinity}}', 400, "invalid_json"),
+    "NaN, deep in it": (b'{"body": [[NaN]]}', 400, "invalid_json"),
+    "a lone surrogate, deep in it": (rb'{"body": {"a": ["\ud800"]}}', 400, "invalid_json"),
+    "a name that is a lone surrogate": (rb'{"body": {"\udfff": 1}}', 400, "invalid_json"),
+    "a control character in a text": (b'{"body": {"a": "\x01"}}', 400, "invalid_json"),
+    "a byte order mark": (b'\xef\xbb\xbf{"body": 1}', 400, "invalid_json"),
+    "two bodies of one name": (b'{"body": 1, "body": 2}', 400, "invalid_json"),
+    "one name written in two ways": (rb'{"body": 1, "b\u006fdy": 2}', 400, "invalid_json"),
+    "a name twice, deep in it": (b'{"body": {"a": [{"b": 1, "c": ":", "b": 1}]}}', 400, "invalid_json"),
+    "a header twice": (b'{"body": 1, "headers": {"a": "1", "a": "2"}}', 400, "invalid_json"),
     "a lone surrogate": (rb'{"body": "\ud800"}', 400, "invalid_json"),
     "two documents": (b'{"body": 1}{"body": 2}', 400, "invalid_json"),
     "65 levels": (b'{"body": ' + b"[" * 65 + b"]" * 65 + b"}", 400, "invalid_json"),
@@ -131,6 +145,12 @@ def test_headers_that_make_no_sense(service, untouched, name, headers, status, c
 
 EVENTS = {
     "no JSON": (b"{", 400, "invalid_json"),
+    "data that cannot be read": (
+        b'{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": 1e400}', 422, "invalid_message",
+    ),
+    "an id twice": (
+        b'{"specversion": "1.0", "id": "1", "id": "2", "source": "s", "type": "t"}', 400, "invalid_json",
+    ),
     "a list": (b"[]", 422, "invalid_message"),
     "no id": (b'{"specversion": "1.0", "source": "s", "type": "t"}', 422, "invalid_message"),
     "an id that is a number": (
@@ -150,6 +170,24 @@ def test_what_is_no_event(service, untouched, name, content, status, code):
     assert problem(service.post(f"/v1/queues/{name}/messages", content=content, headers=headers)) == (status, code)
 
 
+@pytest.mark.parametrize("content", [b"{", b'{"a": 1, "a": 2}', b'{"a": 1e400}', b"[NaN]", rb'"\ud800"'])
+def test_an_event_in_binary_mode_whose_data_is_no_json(service, untouched, name, content):
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "s", "ce-type": "t", **JSON}
+    answer = service.post(f"/v1/queues/{name}/messages", content=content, headers=headers)
+    assert problem(answer)[0] in (400, 422)
+
+
+def test_in_a_batch_only_the_message_that_cannot_be_read_is_refused(service, app, name):
+    lines = [b'{"body": 1}', b'{"body": 1e400}', b'{"body": {"a": 1, "a": 2}}', b'{"body": 2}']
+    for content, kind in ((b"\n".join(lines), "application/x-ndjson"), (b"[" + b",".join(lines) + b"]", JSON_TYPE)):
+        answer = service.post(f"/v1/queues/{name}/messages/batch", content=content, headers={"content-type": kind})
+        assert problem(answer) == (422, "batch_incomplete")
+        assert [one.get("code") for one in answer.json()["results"]] == [
+            None, "invalid_message", "invalid_json", None,
+        ]  # fmt: skip
+    assert app.queue(name).stats().ready == 4
+
+
 @pytest.mark.parametrize("call", ["leases", "leases/h0123456789abcdef0123/settle", "purge", "dead/redrive"])
 @pytest.mark.parametrize(
     ("content", "kind"),
@@ -159,6 +197,9 @@ def test_what_is_no_event(service, untouched, name, content, status, code):
         (b'{"\xff": 1}', "application/json"),
         (b'{"limit": NaN}', "application/json"),
         (b'{"unknown": 1}', "application/json"),
+        (b'{"limit": 1, "limit": 2}', "application/json"),
+        (b'{"confirm": "a", "confirm": "a", "ack": ["a"], "ack": ["b"]}', "application/json"),
+        (b'{"limit": 1e400, "lease": 1e400}', "application/json"),
         (b"{}", "text/plain"),
         (b"x" * 2_100_000, "application/json"),
     ],
