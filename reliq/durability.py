@@ -14,6 +14,9 @@ from reliq.keys import QueueKeys
 from reliq.ops import Op, Steps
 
 _MOST_REPLICAS = 100
+UNCONFIRMED = (
+    "enqueued, but "  #: how the text of an OutcomeUnknown begins whose message is there, less surely than asked
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,10 @@ def confirm(keys: QueueKeys, wanted: Durability, producer: str, sequence: int) -
     try:
         known, _, answer = yield question
     except ReliqError as error:
-        raise OutcomeUnknown(f"enqueued, but durability {wanted.name} could not be confirmed: {error}") from None
+        raise OutcomeUnknown(f"{UNCONFIRMED}durability {wanted.name} could not be confirmed: {error}") from None
     if known is None or int(known.partition(b" ")[0]) < sequence:
-        raise OutcomeUnknown(
-            f"enqueued, but the server that answers now does not know it; {wanted.name} is not reached"
-        )
+        raise OutcomeUnknown(f"{UNCONFIRMED}the server that answers now does not know it; {wanted.name} is not reached")
     if not wanted.reached(answer):
         raise OutcomeUnknown(
-            f"enqueued, but durability {wanted.name} was not reached within {settings.DURABLE_WITHIN:g} s"
+            f"{UNCONFIRMED}durability {wanted.name} was not reached within {settings.DURABLE_WITHIN:g} s"
         )

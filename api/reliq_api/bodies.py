@@ -1,6 +1,7 @@
 """A message as an answer shows it. Bodies are bytes; JSON is text: `encoding` says which form a body has."""
 
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -8,10 +9,9 @@ from msgspec import Raw
 
 from reliq.message import Message, NewMessage
 from reliq_api.problems import Problem
-from reliq_api.requests import check_json_text
+from reliq_api.requests import check_json_text, read_json
 
 Encoding = Literal["auto", "text", "base64"]
-_check = msgspec.json.Decoder(Raw).decode
 
 
 class Leased(msgspec.Struct, omit_defaults=True, gc=False):
@@ -27,23 +27,32 @@ class Leased(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 def leased(message: Message, encoding: Encoding) -> Leased:
-    kind, body = shown(message.body, encoding)
+    kind, body = shown(message.body, encoding, message.headers)
     return Leased(
         message.id, body, kind, message.headers, message.deliveries, message.failures, message.redelivered,
         message.enqueued_at, message.routing_key,
     )  # fmt: skip
 
 
-def shown(body: bytes, encoding: Encoding) -> tuple[str, str | Raw]:
-    """The form, and the body in it: an object or array as the very JSON it is, other UTF-8 as text, else base64."""
+def shown(body: bytes, encoding: Encoding, headers: Mapping[str, str]) -> tuple[str, str | Raw]:
+    """The form, and the body in it: what its content type says, else an object or array as the very JSON it is, other
+    UTF-8 as text; and base64 where it is not that.
+    """
     if encoding == "base64":
         return "base64", b64encode(body).decode()
-    if encoding == "auto" and body[:1] in (b"{", b"[") and _is_json(body):
+    if encoding == "auto" and _may_be_json(body, headers) and _is_json(body):
         return "json", Raw(body)
     try:
         return "text", body.decode()
     except UnicodeDecodeError:
         return "base64", b64encode(body).decode()
+
+
+def _may_be_json(body: bytes, headers: Mapping[str, str]) -> bool:
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media.startswith("text/"):
+        return False
+    return body[:1] in (b"{", b"[") or media.endswith(("/json", "+json"))
 
 
 def conflict(message: NewMessage) -> dict[str, bool]:
@@ -54,7 +63,7 @@ def conflict(message: NewMessage) -> dict[str, bool]:
 def _is_json(body: bytes) -> bool:
     try:
         check_json_text(body)
-        _check(body)
+        read_json(body)
     except (msgspec.MsgspecError, Problem):
         return False
     return True

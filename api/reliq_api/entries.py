@@ -49,6 +49,8 @@ def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
     except (msgspec.DecodeError, RecursionError) as error:
         raise Problem("invalid_json", f"the body is not JSON: {error}") from None
     headers = entry.headers
+    if kind := _lost_kind(bytes(entry.body), body):
+        headers = {"content-type": kind, **(headers or {})}
     if inherited:
         headers = {**inherited, **(headers or {})}
     return NewMessage(
@@ -71,6 +73,14 @@ def _body(entry: Entry) -> bytes:
     if encoded is not None:
         return decode_base64(encoded)
     return json_value(raw)
+
+
+def _lost_kind(raw: bytes, body: bytes) -> str:
+    """The content type of a JSON value whose bytes alone would be taken for something else; mostly empty."""
+    first = raw[:1]
+    if first == b'"':
+        return "text/plain; charset=utf-8" if body[:1] in (b"{", b"[") else ""
+    return "" if first in (b"{", b"[", b"") else "application/json"
 
 
 def json_value(raw: bytes) -> bytes:

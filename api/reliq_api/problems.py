@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.routing import compile_path
 
+from reliq.durability import UNCONFIRMED
 from reliq.errors import (
     DurabilityUnavailable,
     InvalidMessage,
@@ -68,7 +69,7 @@ CODES = {
     "memory_pressure": Kind(503, "Redis is nearly full", retry_after=5),
     "overloaded": Kind(503, "The service has too much to do", retry_after=1),
     "not_ready": Kind(503, "The service cannot serve", retry_after=1),
-    "outcome_unknown": Kind(504, "No answer from Redis"),
+    "outcome_unknown": Kind(504, "Carried out or not: that is unknown"),
 }
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed", 400: "invalid_json", 422: "invalid_request"}
@@ -125,7 +126,10 @@ def of_error(error: ReliqError) -> Problem:
     """What an error of the library is to a client."""
     for kind, code, text in _BY_ERROR:
         if isinstance(error, kind):
-            problem = Problem(code, text or str(error))
+            said = str(error)
+            if said.startswith(UNCONFIRMED):  # what stands behind a colon may name Redis' address
+                text = said.partition(": ")[0]
+            problem = Problem(code, text or said)
             if isinstance(error, OutcomeUnknown) and error.ids:
                 problem.extra["ids"] = list(error.ids)
             return problem

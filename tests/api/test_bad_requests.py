@@ -146,10 +146,14 @@ def test_headers_that_make_no_sense(service, untouched, name, headers, status, c
 EVENTS = {
     "no JSON": (b"{", 400, "invalid_json"),
     "data that cannot be read": (
-        b'{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": 1e400}', 422, "invalid_message",
+        b'{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": 1e400}',
+        422,
+        "invalid_message",
     ),
     "an id twice": (
-        b'{"specversion": "1.0", "id": "1", "id": "2", "source": "s", "type": "t"}', 400, "invalid_json",
+        b'{"specversion": "1.0", "id": "1", "id": "2", "source": "s", "type": "t"}',
+        400,
+        "invalid_json",
     ),
     "a list": (b"[]", 422, "invalid_message"),
     "no id": (b'{"specversion": "1.0", "source": "s", "type": "t"}', 422, "invalid_message"),

@@ -41,7 +41,9 @@ def test_memory_is_what_redis_has(call, service, name, app):
 
 def test_replicas_that_are_not_there_are_504_and_the_message_is(call, service, name, app, monkeypatch):
     monkeypatch.setattr(settings, "DURABLE_WITHIN", 0.1)
-    assert problem(call(service, name, **asking("replicas=1"))) == (504, "outcome_unknown")
+    answer = call(service, name, **asking("replicas=1"))
+    assert problem(answer) == (504, "outcome_unknown")
+    assert answer.json()["detail"] == "enqueued, but durability replicas=1 was not reached within 0.1 s"
     assert app.queue(name).stats().ready == 1
 
 

@@ -138,14 +138,14 @@ def test_the_data_of_an_event(service, orders, event, body):
 
 def test_the_trace_context_travels_with_the_message(post):
     parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    post("messages", {"body": 1}, headers={"traceparent": parent, "tracestate": "vendor=1"})
+    post("messages", {"body": "x"}, headers={"traceparent": parent, "tracestate": "vendor=1"})
     (message,) = post("leases").json()["messages"]
     assert message["headers"] == {"traceparent": parent, "tracestate": "vendor=1"}
 
 
 @pytest.mark.parametrize("parent", ["00-" + "0" * 32 + "-00f067aa0ba902b7-01", "nonsense", "ff-" + "a" * 52])
 def test_a_malformed_trace_context_is_ignored(post, parent):
-    assert post("messages", {"body": 1}, headers={"traceparent": parent}).status_code == 201
+    assert post("messages", {"body": "x"}, headers={"traceparent": parent}).status_code == 201
     assert post("leases").json()["messages"][0]["headers"] == {}
 
 

@@ -1,5 +1,7 @@
 """Lease, settle, extend: consumption over HTTP."""
 
+import json
+
 import pytest
 
 from reliq import ops
@@ -58,6 +60,78 @@ def test_how_a_body_is_shown(post, orders, body, encoding, given):
     orders.send(body)
     (message,) = post("leases", {"encoding": encoding}).json()["messages"]
     assert (message["encoding"], message["body"]) == given
+
+
+VALUES = [
+    1, 1.5, -0.0, True, False, None, {}, [], {"a": [1, {"b": None}]}, [1], "", "1", "true", "null", '{"a": 1}', "[1]", "{",
+    "[x", '"quoted"', " 1", "a\nb", "\u0000", "ü€😀", 10**30, 2**63, "x" * 10_000,
+]  # fmt: skip
+
+
+def given_back(post):
+    (message,) = post("leases").json()["messages"]
+    return message["encoding"], message["body"]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+def test_a_json_body_comes_back_as_the_json_it_was(post, value):
+    encoding = "text" if isinstance(value, str) else "json"
+    assert post("messages", {"body": value}).status_code == 201
+    assert given_back(post) == (encoding, value)
+    post("messages/batch", [{"body": value}])
+    assert given_back(post) == (encoding, value)
+    post("messages", {"body": value, "headers": {"content-type": "application/x-own"}})
+    assert post("leases", {"encoding": "text"}).json()["messages"][0]["headers"] == {
+        "content-type": "application/x-own"
+    }
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize("mode", ["structured", "binary"])
+def test_an_event_comes_back_as_the_json_it_was(post, service, orders, value, mode):
+    if mode == "structured":
+        event = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": value}
+        headers, content = {"content-type": "application/cloudevents+json"}, json.dumps(event)
+        if value is None:
+            pytest.skip("data that is null is no data")
+    else:
+        headers = {
+            "content-type": "application/json",
+            "ce-specversion": "1.0",
+            "ce-id": "1",
+            "ce-source": "s",
+            "ce-type": "t",
+        }
+        content = json.dumps(value)
+    assert service.post(f"/v1/queues/{orders.name}/messages", content=content, headers=headers).status_code == 201
+    assert given_back(post) == ("json", value)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "given"),
+    [
+        (b"1", "text/plain", ("text", "1")),
+        (b'{"a": 1}', "text/plain", ("text", '{"a": 1}')),
+        (b'{"a": 1}', "application/octet-stream", ("json", {"a": 1})),
+        (b"1", "application/octet-stream", ("text", "1")),
+        (b"1", "application/vnd.own+json; charset=utf-8", ("json", 1)),
+        (b"{nonsense", "application/vnd.own+json", ("text", "{nonsense")),
+        (b'{"a": 1e400}', "application/vnd.own+json", ("text", '{"a": 1e400}')),
+        (b"\xff", "application/vnd.own+json", ("base64", "/w==")),
+        (b"\x00\xff", "application/octet-stream", ("base64", "AP8=")),
+    ],
+)
+def test_any_other_body_comes_back_as_its_content_type_says(post, service, orders, body, kind, given):
+    service.post(f"/v1/queues/{orders.name}/messages", content=body, headers={"content-type": kind})
+    assert given_back(post) == given
+
+
+def test_a_dead_letter_is_shown_in_the_same_form(post, service, orders):
+    identity = post("messages", {"body": 1}).json()["id"]
+    lease, _ = leased(post)
+    post(f"leases/{lease}/settle", {"dead": [{"id": identity}]})
+    letter = service.get(f"/v1/queues/{orders.name}/dead/{identity}").json()
+    assert (letter["encoding"], letter["body"]) == ("json", 1)
 
 
 def test_an_empty_queue_gives_no_lease_and_leaves_nothing_behind(post, orders):

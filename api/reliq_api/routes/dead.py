@@ -53,7 +53,7 @@ async def show_dead(
     letter = await (await existing(request, queue)).dead.get(id)
     if letter is None:
         raise Problem("dead_letter_not_found", f"queue {queue!r} has no dead letter with this id")
-    encoding, body = shown(letter.body, "auto")
+    encoding, body = shown(letter.body, "auto", letter.headers)
     answer = {**letter.summary(), "body": body, "encoding": encoding, "errors": letter.errors}
     return Response(encode(answer), media_type="application/json")
 
