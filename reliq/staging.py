@@ -141,7 +141,7 @@ def commit(
     """Decide that these parts become visible, and no other of the job. Then `roll_forward`.
 
     With a stream, an epoch that it has committed before is not committed again: "repeated", and the job is aborted.
-    Raises JobClosed, QueueFull (max_length): nothing becomes visible.
+    Raises JobClosed, QueueFull (max_length, max_bytes): nothing becomes visible.
     """
     parts = [part for part in parts if part.chunks]
     yield from _check(job, parts)
@@ -169,21 +169,38 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
         if lengths[len(apart) :] != [part.chunks for part in page]:
             raise _closed(job, "torn")
     for queue in sorted({part.queue for part in parts}):
-        yield from _check_room(job, queue, sum(part.messages for part in parts if part.queue == queue))
+        yield from _check_room(job, queue, [part for part in parts if part.queue == queue])
 
 
-def _check_room(job: Job, queue: str, messages: int) -> Steps[None]:
-    keys = QueueKeys(queue)
-    most, *lengths = yield [
-        ops.command("HGET", keys.config, "max_length"),
+def _check_room(job: Job, queue: str, parts: Sequence[Part]) -> Steps[None]:
+    """Refuse parts that would bring the queue above its max_length or max_bytes, as `send` does; raises QueueFull."""
+    keys, messages = QueueKeys(queue), sum(part.messages for part in parts)
+    (most, most_bytes), *lengths = yield [
+        ops.command("HMGET", keys.config, "max_length", "max_bytes"),
         *(ops.command("LLEN", one) for one in (keys.messages, keys.high, keys.low, keys.next_round)),
         *(ops.command("ZCARD", one) for one in (keys.delayed, keys.waiting)),
     ]
     if most is not None and sum(lengths) + messages > int(most):
-        raise QueueFull(
-            f"queue {queue!r} holds {sum(lengths)} of at most {int(most)} messages; "
-            f"none of the {messages} of job {job.name} was enqueued"
-        )
+        raise _full(job, queue, f"{sum(lengths)} of at most {int(most)} messages", messages)
+    if most_bytes is None:
+        return
+    used = yield from _memory((keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed))
+    if used + (yield from _memory([part.staged.key(job.name) for part in parts])) > int(most_bytes):
+        raise _full(job, queue, f"{used} of at most {int(most_bytes)} bytes", messages)
+
+
+def _memory(names: Sequence[str]) -> Steps[int]:
+    """The bytes that Redis needs for these keys: exact for the shorter ones, else estimated as `send` does."""
+    used = 0
+    for start in range(0, len(names), _PARTS_PER_TRIP):
+        page = names[start : start + _PARTS_PER_TRIP]
+        found = yield [ops.command("MEMORY", "USAGE", name, "SAMPLES", 100) for name in page]
+        used += sum(size or 0 for size in found)
+    return used
+
+
+def _full(job: Job, queue: str, limit: str, messages: int) -> QueueFull:
+    return QueueFull(f"queue {queue!r} holds {limit}; none of the {messages} of job {job.name} was enqueued")
 
 
 def outcome(home: JobKeys, job: str) -> Steps[int | None]:

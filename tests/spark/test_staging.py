@@ -150,6 +150,23 @@ def test_a_commit_above_max_length_is_refused_whole(store, orders):
     assert visible(orders) == ["x"]
 
 
+def test_a_commit_above_max_bytes_is_refused_whole(store, orders):
+    """As a send is: what is staged counts when it is to become visible."""
+    orders.configure(max_bytes=1 << 20)
+    orders.send(b"x" * 300_000, id="x")
+    job, small = Job(KEYS), Job(KEYS)
+    parts = []
+    for part in ("0", "1"):
+        writer = PartWriter(job, "orders", part)
+        store.run(writer.add(chunks_of([element(part + name, 100_000) for name in "abcd"])))
+        parts.append(writer.part)
+    with pytest.raises(reliq.QueueFull, match=r"of at most 1048576 bytes; none of the 8 of job"):
+        store.run(commit(job, parts))
+    store.run(abort(job))
+    store.run(whole_commit(small, [stage(store, small, "0", "a")]))
+    assert visible(orders) == ["x", "a"]
+
+
 def test_a_part_that_redis_has_lost_stops_the_commit(store, orders):
     job = Job(KEYS)
     kept, lost = stage(store, job, "0", "a"), stage(store, job, "1", "b")
