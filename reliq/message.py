@@ -20,6 +20,8 @@ from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 Body = bytes | bytearray | memoryview | str | dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
 
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
+_is_id = _ID.fullmatch
+_ELEMENT_LARGEST = settings.ELEMENT_LARGEST
 # An element is input: any client of Redis may have written it. What is outside of these ranges does not decode.
 _Count = Annotated[int, msgspec.Meta(ge=0, le=settings.COUNT_LARGEST)]
 _Time = Annotated[int, msgspec.Meta(ge=0, le=settings.TIME_LARGEST)]
@@ -124,17 +126,16 @@ class Message:
     @classmethod
     def decode(cls, queue: str, element: bytes) -> Self:
         """Read an element; raises Undecodable."""
-        if len(element) > settings.ELEMENT_LARGEST:
-            raise Undecodable(f"it has {len(element)} bytes, the limit is {settings.ELEMENT_LARGEST}")
+        if len(element) > _ELEMENT_LARGEST:
+            raise Undecodable(f"it has {len(element)} bytes, the limit is {_ELEMENT_LARGEST}")
         try:
             envelope = _decode(element)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as error:
             raise Undecodable(str(error)) from None
-        if _ID.fullmatch(envelope.id) is None:
+        if _is_id(envelope.id) is None:
             raise Undecodable("its id is not printable ASCII")
         # Scripts find the id by its place: array, version and id begin with MessagePack's short forms.
-        size, head = len(envelope.id), element[2]
-        if element[0] > 0x9F or not (head == 0xD9 or (head == 0xA0 + size and size < 32)):
+        if element[0] > 0x9F or (element[2] > 0xBF and element[2] != 0xD9):
             raise Undecodable("its id is not where scripts look for it")
         return cls(queue, element, envelope)
 

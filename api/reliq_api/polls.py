@@ -129,7 +129,7 @@ class Poller:
 
     async def _run(self) -> None:
         """Serve one poll after the other. After a failure, which was answered to its poll, it is called again."""
-        link = self._store.link()
+        link = self._store.link("reliq-poll")  # named, so that a lost connection is closed before the next one claims
         try:
             while self._waiting:
                 self._served = poll = self._waiting[0]

@@ -30,6 +30,8 @@ from reliq.worker.pace import Pace
 
 log = logging.getLogger("reliq.worker")
 
+_monotonic, _wall = time.monotonic, time.time
+
 PATIENCE = 0.05  #: seconds a message may wait behind running handlers before it is handed back to the others
 _RETRY_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  #: seconds while Redis is away
 
@@ -213,20 +215,22 @@ class Loop(ABC):
 
     # --- running a message, on whatever thread ---
 
-    def _begin(self, message: Message) -> Run:
-        self.progress_at = started = time.monotonic()
+    def _begin(self, message: Message, started: float) -> Run:
+        self.progress_at = started
         run = self.running[message.element] = Run(message, started)
         return run
 
     def _perform(self, message: Message) -> Run | None:
         """Run the handler and note the outcome, unless the message was settled meanwhile."""
-        if self.holdings.trusted_until.passed():
+        monotonic, wall = self.holdings.trusted_until  # as Moment.passed(), without its call
+        now = _monotonic()
+        if now > monotonic or _wall() > wall:
             self._renew(message)
         if message.lost:
             return None
         if message.redelivered:
             self._mark(message)
-        run = self._begin(message)
+        run = self._begin(message, now)
         try:
             move = after_return(message, self.handler.function(message))
         except BaseException as error:  # sys.exit() in a handler is its failure, not the worker's end

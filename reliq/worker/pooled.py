@@ -147,7 +147,7 @@ class PooledLoop(Loop):
             return
         if message.redelivered:
             await asyncio.to_thread(self._mark, message)
-        run = self._begin(message)
+        run = self._begin(message, time.monotonic())
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         if task is not None:
             cancel = task.cancel
