@@ -83,7 +83,7 @@ def run(url: str | None, plan: Plan) -> Report:
         app = everything.enter_context(contextlib.closing(Reliq(url)))
         bench = _Bench(app, plan, folder)
         everything.callback(remove_queue, app, bench.queue.name)
-        monitor = MonitorThread(app.store)
+        monitor = MonitorThread(app.store, reconnect_grace=settings.LOOPBACK_GRACE)
         monitor.start()
         everything.callback(monitor.stop)
         everything.callback(bench.stop_workers)

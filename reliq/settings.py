@@ -19,6 +19,7 @@ SEND_TIMEOUT = 5.0  #: seconds in which a producer repeats a call whose reply wa
 DURABLE_WITHIN = 3.0  #: seconds a send waits for disks or replicas; appendfsync everysec takes up to two
 SCAN_INTERVAL = 0.5  #: seconds between two looks of the monitor
 RECONNECT_GRACE = 5.0  #: seconds a consumer may be without its connection before the monitor takes it for dead
+LOOPBACK_GRACE = 0.5  #: the same on one machine, where no network closes a connection
 GRACE = 25.0  #: seconds a worker finishes what it runs after SIGTERM; Kubernetes kills after 30
 
 BODY_LARGEST = 256 * 1024  #: bytes

@@ -56,7 +56,7 @@ def run(url: str | None, plan: Plan) -> Report:
         app = everything.enter_context(contextlib.closing(Reliq(server_url)))
         chaos = _Chaos(app, plan, folder)
         everything.callback(chaos.remove_queue)
-        monitor = MonitorThread(app.store)
+        monitor = MonitorThread(app.store, reconnect_grace=settings.LOOPBACK_GRACE)
         monitor.start()
         everything.callback(monitor.stop)
         everything.callback(chaos.stop_workers)

@@ -76,7 +76,7 @@ class _Demo:
         self._faults = Faults()
 
     def run(self, everything: contextlib.ExitStack) -> int:
-        monitor = MonitorThread(self._app.store)
+        monitor = MonitorThread(self._app.store, reconnect_grace=settings.LOOPBACK_GRACE)
         monitor.start()
         everything.callback(monitor.stop)
         everything.callback(self._stop_workers)
