@@ -6,11 +6,13 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Literal
 
 from reliq import ops
 from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.keys import CLOCK
 from reliq.ops import Op, Steps
 from reliq.wire import OLDEST_REDIS, server_info
 
@@ -46,6 +48,7 @@ class Facts:
     settings: Mapping[str, str] = field(default_factory=dict)
     pings: Sequence[float] = ()  #: seconds
     clock_ahead: float = 0.0  #: seconds the server's clock is ahead of this machine's
+    clock_jump: Mapping[str, str] = field(default_factory=dict)  #: the latest one that a monitor saw: at, by, in ms
     scripts: bool = True
     client_list: bool = True
 
@@ -95,9 +98,10 @@ def examine() -> Steps[Report]:
     asked_at = time.time()
     now = yield ops.server_time()
     between = (asked_at + time.time()) / 2
+    jump = yield from _allowed(ops.read_hash(CLOCK))
     scripts = yield from _allowed(ops.command("EVAL", "return 1", 0))
     named = yield from _allowed(ops.command("CLIENT", "LIST", "TYPE", "pubsub"))
-    return judge(Facts(info, settings, pings, now / 1000 - between, scripts is not None, named is not None))
+    return judge(Facts(info, settings, pings, now / 1000 - between, jump or {}, scripts is not None, named is not None))
 
 
 def _allowed(op: Op[Any]) -> Steps[Any]:
@@ -293,6 +297,12 @@ def _clock(facts: Facts) -> Iterator[Finding]:
                       "Run NTP on both.")  # fmt: skip
     else:
         yield Finding("ok", "clock", fact, "Leases and delays go by the server's clock only.")
+    if facts.clock_jump:
+        at, by = (int(facts.clock_jump.get(name, "0")) / 1000 for name in ("at", "by"))
+        when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        yield Finding("warning", "clock", f"the server's clock jumped by {by:+.1f} s at {when}",
+                      "Delayed messages and expiries came so much too early or too late; no lease ended by it.",
+                      f"Run NTP on the server and have it slew the clock; then redis-cli DEL {CLOCK}")  # fmt: skip
 
 
 def _latency(facts: Facts) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ Worker, monitor and API all export; the command line puts an `Exporter` together
 prometheus-client (the extras `monitor` and `api`), which nothing else in here imports.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -101,6 +101,15 @@ class MonitorState(Protocol):
     last_scan_at: float  #: seconds since the epoch
     last_scan_took: float  #: seconds
     leading: bool
+    clock_jumps: int  #: of the Redis server
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """How many attempts of each duty have failed."""
+
+    @property
+    def failing(self) -> Collection[tuple[str, str]]:
+        """The duties that fail now, each with the queue where it does."""
 
 
 class Exporter(Collector):
@@ -277,9 +286,23 @@ def _of_monitor(monitor: MonitorState | None) -> Iterator[Metric]:
     yield _gauge("reliq_monitor_leading", "1 when it is this monitor's turn.", monitor.leading)
     if monitor.last_scan_at:
         yield _gauge(
-            "reliq_monitor_last_scan_timestamp_seconds", "When this monitor last finished a scan.", monitor.last_scan_at
+            "reliq_monitor_last_scan_timestamp_seconds",
+            "When this monitor last finished a scan and every duty ran.",
+            monitor.last_scan_at,
         )
         yield _gauge("reliq_monitor_scan_seconds", "How long its last scan took.", monitor.last_scan_took)
+    yield _counter(
+        "reliq_redis_clock_jumps", "Jumps of the Redis server's clock that this monitor saw.", monitor.clock_jumps
+    )
+    failures = CounterMetricFamily("reliq_monitor_duty_failures", "Attempts of a duty that failed.", labels=["duty"])
+    for duty, count in sorted(monitor.failures.items()):
+        failures.add_metric([duty], count)
+    failing = GaugeMetricFamily(
+        "reliq_monitor_duty_failing", "1 while a duty fails for a queue (none: for all).", labels=["duty", "queue"]
+    )
+    for duty, queue in sorted(monitor.failing)[:MOST_QUEUES]:
+        failing.add_metric([duty, queue], 1)
+    yield from (failures, failing)
 
 
 def _histograms(series: Sequence[Any]) -> Iterator[Metric]:

@@ -53,6 +53,10 @@ class Attempts:
         self.failures: Counter[str] = Counter()  #: by duty, since the start
 
     @property
+    def any_failing(self) -> bool:
+        return bool(self._failing)
+
+    @property
     def failing(self) -> set[tuple[str, str]]:
         """The duties that fail now, each with its queue; an empty text: for all queues."""
         return {(duty, queue) for duty, queue, _ in list(self._failing)}

@@ -1,5 +1,6 @@
 """Looking: which of all queues need something done. Most need nothing, so they are asked about many at a time."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -26,11 +27,20 @@ class Survey:
     def having(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[Home]]:
         """Those of these for which this key exists."""
 
+        def find() -> Steps[list[Home]]:
+            groups = self.groups(homes)
+            answers = yield [ops.existing([key(one) for one in group]) for group in groups]
+            pairs = zip(groups, answers, strict=True)
+            return [group[place - 1] for group, places in pairs for place in places]
+
         def ask(some: Sequence[Home]) -> Steps[list[bool]]:
             groups = self.groups(some)
             answers = yield [ops.existing([key(one) for one in group]) for group in groups]
             return flags(groups, answers)
 
+        if not self.attempts.any_failing:
+            with contextlib.suppress(Exception):  # found out below, for which of them
+                return (yield from find())
         found = yield from self.attempts.together(duty, homes, ask, "exists")
         self.attempts.nothing_to_do(duty, (home for home, there in found if not there))
         return [home for home, there in found if there]

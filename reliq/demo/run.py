@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reliq import settings
 from reliq.app import Reliq
 from reliq.demo import by_http, by_spark
 from reliq.demo.app import QUEUE, RESULTS, count

@@ -102,3 +102,10 @@ def test_warnings_end_with_1_only_when_strict_and_failures_with_2():
 def test_every_warning_and_failure_says_what_to_change():
     for report in (judge(Facts()), judged({"aof_enabled": "0", "maxmemory": "0", "connected_slaves": "0"})):
         assert [one for one in report.findings if one.level != "ok" and not one.change] == []
+
+
+def test_a_jump_of_the_servers_clock_is_told():
+    report = judged(clock_jump={"at": "1700000000000", "by": "-3600000"})
+    (good, jump) = found(report, "clock")
+    assert (good[0], jump[0]) == ("ok", "warning")
+    assert any("jumped by -3600.0 s at 2023-11-14 22:13:20 UTC" in finding.fact for finding in report.findings)

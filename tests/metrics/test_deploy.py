@@ -280,4 +280,5 @@ def test_every_metric_is_documented_and_every_documented_one_exists(app, url):
 
 
 class ScannedMonitor:
-    last_scan_at, last_scan_took, leading = 1.0, 0.1, True
+    last_scan_at, last_scan_took, leading, clock_jumps = 1.0, 0.1, True, 0
+    failures, failing = {"promote": 1}, {("promote", "orders")}
