@@ -153,7 +153,7 @@ def test_a_commit_above_max_length_is_refused_whole(store, orders):
 def test_a_commit_above_max_bytes_is_refused_whole(store, orders):
     """As a send is: what is staged counts when it is to become visible."""
     orders.configure(max_bytes=1 << 20)
-    orders.send(b"x" * 300_000, id="x")
+    orders.send(b"x" * 250_000, id="x")
     job, small = Job(KEYS), Job(KEYS)
     parts = []
     for part in ("0", "1"):
