@@ -328,7 +328,7 @@ def _rights(facts: Facts) -> Iterator[Finding]:
                       "Allow EVAL, EVALSHA and SCRIPT LOAD to the user of the URL (ACL +@scripting).")  # fmt: skip
     if not facts.client_list:
         yield Finding("warning", "connections", "CLIENT LIST is refused",
-                      "A killed worker is noticed when its lease ends (15 s), not within 2 s.",
+                      "A killed worker is noticed when its lease ends (15 s), not after 5 s.",
                       "Allow CLIENT LIST and CLIENT SETNAME to the user of the URL.")  # fmt: skip
 
 
