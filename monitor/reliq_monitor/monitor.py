@@ -27,7 +27,7 @@ from reliq_monitor.instances import Instances
 from reliq_monitor.liveness import OUTAGE_GRACE, ClockWatch, Liveness, Vanished, boot_time, read_leases
 from reliq_monitor.looking import TOGETHER, Survey, pages
 from reliq_monitor.promote import promote_due
-from reliq_monitor.reclaim import Holders, Reclaimed, holders_by_process, note_company, take_back
+from reliq_monitor.reclaim import Holders, Reclaimed, deaths, holders_by_process, note_company, take_back
 from reliq_monitor.retention import forget_producers, forget_streams, trim_dead_letters
 from reliq_monitor.staged import finish_staged
 from reliq_monitor.undecided import ask_undecided
@@ -332,6 +332,7 @@ class Monitor:
                 log.exception("a turn of the monitor failed")
             else:
                 outage.over()
+            deaths.flush()
             pause = max(0.0, min(pause, self._next_scan - time.monotonic()))
             expected = Moment.now().after(pause)
             stopping.wait(pause)

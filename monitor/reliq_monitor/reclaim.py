@@ -6,6 +6,7 @@ compensation, for servers and proxies that do not honour WATCH, can remove nobod
 """
 
 import contextlib
+import logging
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -16,10 +17,13 @@ from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
 from reliq.keys import QueueKeys, belongs_to, process_of
 from reliq.message import Message, Undecodable, undecodable_letter
 from reliq.ops import Op, Return, Steps, Transaction, Watch
+from reliq.worker.failures import FailureLog
 from reliq_monitor import marks
 from reliq_monitor.liveness import Leases
 
 BATCH = 100  #: messages in one transaction
+deaths = FailureLog(log=logging.getLogger("reliq.monitor"))
+
 Holders = Sequence[tuple[QueueKeys, str]]  #: consumers of one process, each with its queue
 _BATCH_BYTES = 64 * 1024 * 1024  #: that it has at most, as far as Redis can estimate it
 
@@ -107,13 +111,13 @@ def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return]) ->
         if taken < 0:
             return Reclaimed(moved=True)
         # What was gone by then (fewer taken) is left for the next look.
-        return _counted(returns, set(), emptied) if taken == len(returns) else Reclaimed(returned=taken)
+        return _counted(keys, returns, set(), emptied) if taken == len(returns) else Reclaimed(returned=taken)
     if replies is None:
         return Reclaimed(moved=True)
     conflicts = {place for place in range(len(returns)) if replies[2 * place] == 0}
     if conflicts:
         yield Transaction(_compensation(keys, consumer, [returns[place] for place in sorted(conflicts)]))
-    return _counted(returns, conflicts, emptied)
+    return _counted(keys, returns, conflicts, emptied)
 
 
 def judge(
@@ -203,8 +207,11 @@ def _counts(keys: QueueKeys, returns: list[Return], sign: int) -> list[Op[int]]:
     return [ops.command("HINCRBY", keys.counters, name, count) for name, count in counts.items()]
 
 
-def _counted(returns: list[Return], conflicts: set[int], emptied: bool) -> Reclaimed:
+def _counted(keys: QueueKeys, returns: list[Return], conflicts: set[int], emptied: bool) -> Reclaimed:
     kept = [one for place, one in enumerate(returns) if place not in conflicts]
+    for one in kept:
+        if one.counter != "reclaimed":
+            deaths.died(keys.queue, one.again)
     returned = sum(one.counter == "reclaimed" for one in kept)
     return Reclaimed(returned, len(kept) - returned, len(conflicts), emptied=emptied)
 

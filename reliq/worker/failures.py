@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reliq import logs
-from reliq.message import Failure, Message, cut
-from reliq.ops import Move
+from reliq.message import Failure, Message, Undecodable, cut
 
 log = logging.getLogger("reliq.worker")
 
@@ -36,8 +35,9 @@ Kind = tuple[str, str, str]  #: event, queue, error class
 class FailureLog:
     """Writes the lines of one process. Any thread may use it."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, log: logging.Logger = log) -> None:
         self._clock = clock
+        self._log = log
         self._lock = threading.Lock()
         self._windows: dict[Kind, _Window] = {}
         self._flushed_at = clock()
@@ -47,21 +47,27 @@ class FailureLog:
         queue, failures = message.queue, message.failures + 1
         template = "failed queue=%s id=%s failures=%d retry_in_seconds=%.1f error_class=%s error=%s"
         values = [queue, message.id, failures, delay, failure.error_class, _text(error)]
-        if logs.tracebacks_wanted() or log.isEnabledFor(logging.DEBUG):
+        if logs.tracebacks_wanted() or self._log.isEnabledFor(logging.DEBUG):
             template += " exception=%s"
             values.append(failure.text)
         self.write(logging.WARNING, ("failed", queue, failure.error_class), template, *values)
 
-    def died(self, queue: str, move: Move) -> None:
-        """A message is in the dead letters now, because of the last of its failures if it had any."""
-        letter = Message.decode(queue, move.again)
-        last = letter.errors[-1] if letter.errors else None
-        template, values = "dead queue=%s id=%s reason=%s failures=%d", [queue, move.id, letter.reason, letter.failures]
+    def died(self, queue: str, element: bytes) -> None:
+        """A message is in the dead letters now, as this element. The line has the last of its failures."""
+        try:
+            letter = Message.decode(queue, element)
+        except Undecodable:  # never of an element that reliq wrote
+            self.write(logging.ERROR, ("dead", queue, "decode"), "dead queue=%s", queue)
+            return
+        last, reason = letter.errors[-1] if letter.errors else None, letter.reason
+        template = "dead queue=%s id=%s reason=%s failures=%d deliveries=%d"
+        values = [queue, letter.id, reason, letter.failures, letter.deliveries]
         if last is not None:
             template += " error_class=%s error=%s exception=%s"
             values += [last.error_class, _last_line(last), last.text]
-        level = logging.WARNING if letter.reason == "expired" else logging.ERROR
-        self.write(level, ("dead", queue, last.error_class if last else letter.reason), template, *values)
+        level = logging.WARNING if reason == "expired" else logging.ERROR
+        cause = last.error_class if last and reason in ("max_failures", "rejected") else reason
+        self.write(level, ("dead", queue, cause), template, *values)
 
     def write(self, level: int, kind: Kind, template: str, *values: object, error: BaseException | None = None) -> None:
         """Log the line, unless the limit of its kind is reached: then it is counted."""
@@ -72,9 +78,9 @@ class FailureLog:
             window.left_out += not allowed
             first_left_out = window.left_out == 1 and not allowed
         if allowed:
-            log.log(level, template, *values, exc_info=error)
+            self._log.log(level, template, *values, exc_info=error)
         elif first_left_out:
-            log.warning(
+            self._log.warning(
                 "%s queue=%s error_class=%s: further lines of this kind are counted and not written for up to %g s",
                 *kind, WINDOW,
             )  # fmt: skip
@@ -104,7 +110,7 @@ class FailureLog:
     def _summarize(self, kind: Kind, window: _Window) -> None:
         if window.left_out:
             template = "%s queue=%s error_class=%s left_out=%d: so many further lines in %.0f s were not written"
-            log.warning(template, *kind, window.left_out, self._clock() - window.began)
+            self._log.warning(template, *kind, window.left_out, self._clock() - window.began)
 
 
 def _last_line(failure: Failure) -> str:

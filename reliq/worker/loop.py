@@ -204,7 +204,7 @@ class Loop(ABC):
         """Tell the application of messages that this worker has put into the dead letters."""
         while self.holdings.buried:
             move = self.holdings.buried.pop()
-            failures.died(self.handler.queue, move)
+            failures.died(self.handler.queue, move.again)
             for hook in self._hooks:
                 try:
                     hook(Message.decode(self.handler.queue, move.again))

@@ -5,9 +5,19 @@ import logging
 import signal
 
 import pytest
+import redis
 
 import reliq
+from reliq.keys import QueueKeys
+from reliq.store import Store
+from reliq_monitor import Monitor
 from tests.workers import eventually, process, working
+
+
+@pytest.fixture
+def client(redis_server):
+    with redis.Redis(port=redis_server.port) as client:
+        yield client
 
 
 @pytest.fixture(params=["inline", "threads", "async"])
@@ -54,7 +64,9 @@ def test_a_death_is_logged_as_an_error_with_its_traceback(app, kind, caplog):
         (record,) = eventually(lambda: lines(caplog, "dead "))
     assert len(lines(caplog, "failed ")) == 1
     assert record.levelno == logging.ERROR
-    assert f"queue=q id={identity} reason=max_failures failures=2 error_class=KeyError" in record.getMessage()
+    assert (
+        f"queue=q id={identity} reason=max_failures failures=2 deliveries=0 error_class=KeyError" in record.getMessage()
+    )
     assert "Traceback (most recent call last)" in record.getMessage()
     assert 'message.json()["oder"]' in record.getMessage()
 
@@ -138,3 +150,18 @@ def test_a_coroutine_that_nobody_awaits_is_a_failure_and_no_ack(app, once, caplo
     with working(app):
         (record,) = eventually(lambda: lines(caplog, "failed "))
     assert "make the handler an async def" in record.getMessage()
+
+
+def test_a_message_that_kills_its_workers_is_logged_when_it_dies(app, client, caplog):
+    """The monitor buries it: nothing of it is in a worker's log."""
+    queue = app.queue("q")
+    queue.configure(max_deliveries=1)
+    identity = queue.send("poison")
+    consumer = queue.consumer()
+    consumer.claim()
+    client.delete(QueueKeys("q").lease(consumer.id))
+    monitor = Monitor(Store(app.url))
+    eventually(lambda: monitor.scan() and queue.stats().dead)
+    (record,) = lines(caplog, "dead ")
+    assert (record.levelno, record.name) == (logging.ERROR, "reliq.monitor")
+    assert f"queue=q id={identity} reason=max_deliveries failures=0 deliveries=1" in record.getMessage()

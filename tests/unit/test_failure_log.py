@@ -66,7 +66,7 @@ def test_the_traceback_is_there_when_asked_for_and_at_debug(failures, caplog, mo
 
 def test_a_death_is_an_error_with_the_traceback_of_the_last_failure(failures, caplog):
     failure = failure_now("worker", "KeyError", "Traceback: line 3\nKeyError: 'oder'")
-    failures.died("orders", buried(message(), failure, "max_failures"))
+    failures.died("orders", buried(message(), failure, "max_failures").again)
     (record,) = caplog.records
     assert record.levelname == "ERROR"
     found = fields(record)
