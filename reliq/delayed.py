@@ -73,7 +73,7 @@ class DelayedMessage(Message):
 
 @dataclass(frozen=True, slots=True)
 class DelayedPage:
-    """Some delayed messages, those due first going first; `next` continues behind them, None at the end."""
+    """Some delayed messages, due soonest first; `next` continues behind them, None at the end."""
 
     messages: list[DelayedMessage]
     next: str | None
@@ -118,7 +118,7 @@ class Delayed:
         self._keys = keys
 
     def list(self, *, limit: int = 50, after: str | None = None, failed: bool = False) -> DelayedPage:
-        """Delayed messages, those due first going first; `after` is the `next` of the page before.
+        """Delayed messages, due soonest first; `after` is the `next` of the page before.
 
         `failed`: only messages that wait for a retry; `last_error` says why.
         """

@@ -13,7 +13,7 @@ def add_to(commands: Any) -> None:
         title="commands", metavar="COMMAND", required=True
     )
     one = command(
-        delayed, "list", delayed_list, "delayed messages, retries with their last error; those due first go first",
+        delayed, "list", delayed_list, "delayed messages, retries with their last error; due soonest first",
         queue=True, json_too=True,
     )  # fmt: skip
     one.add_argument("--failed", action="store_true", help="only those that wait for a retry")

@@ -109,7 +109,7 @@ class FailureLog:
 
     def _summarize(self, kind: Kind, window: _Window) -> None:
         if window.left_out:
-            template = "%s queue=%s error_class=%s left_out=%d: so many further lines in %.0f s were not written"
+            template = "%s queue=%s error_class=%s left_out=%d: this many further lines in %.0f s were not written"
             self._log.warning(template, *kind, window.left_out, self._clock() - window.began)
 
 

@@ -138,7 +138,7 @@ def test_the_command_line_shows_failures_as_json_with_tracebacks(app, tmp_path, 
 
 
 @pytest.mark.parametrize("once", [False, True])
-def test_a_coroutine_that_nobody_awaits_is_a_failure_and_no_ack(app, once, caplog):
+def test_a_coroutine_that_is_never_awaited_is_a_failure_and_no_ack(app, once, caplog):
     async def work(message):
         """Runs only when it is awaited."""
 

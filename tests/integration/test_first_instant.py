@@ -47,7 +47,9 @@ def test_while_the_application_is_imported(app, tmp_path, swallows, number):
         assert b"Traceback" not in child.stderr.read()
 
 
-@pytest.mark.parametrize("command", [("worker", "shop"), ("worker", "shop", "--processes", "2"), ("monitor",)])
+@pytest.mark.parametrize(
+    "command", [("worker", "shop"), ("worker", "shop", "--processes", "2"), ("monitor",), ("api",), ("dev",)]
+)
 def test_a_signal_that_waits_for_the_first_line_of_reliq(app, tmp_path, command):
     (tmp_path / "shop.py").write_text(HANDLER)
     with signals_held_back(), process(*command, folder=tmp_path, RELIQ_URL=app.url) as child:

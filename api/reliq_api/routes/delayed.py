@@ -14,7 +14,7 @@ router = call_router("queues")
 
 
 class DelayedMessage(BaseModel):
-    id: str = Field(description="Empty for bytes that are not a message.")
+    id: str = Field(description="An empty string for bytes that are not a message.")
     queue: schemas.QueueName
     routing_key: str
     key: str
@@ -24,7 +24,7 @@ class DelayedMessage(BaseModel):
     deliveries: int
     headers: dict[str, str]
     size: int
-    error_class: str = Field(description="Of the last failure; empty before the first.")
+    error_class: str = Field(description="Error class of the last failure, or an empty string.")
     error: str
     failed_at: int | None
 
@@ -36,7 +36,7 @@ class DelayedPage(BaseModel):
 
 @router.get(
     "/queues/{queue}/delayed",
-    summary="Delayed messages, those due first going first",
+    summary="Delayed messages, due soonest first",
     response_model=DelayedPage,
     responses=failures("invalid_name"),
     openapi_extra=needs("operate"),
