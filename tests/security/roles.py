@@ -77,6 +77,9 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         with working(app):
             admin.queue("q").send("inline")
             eventually(lambda: "inline" in done)
+            cut(admin, "worker")
+            admin.queue("q").send("after the cut")
+            eventually(lambda: "after the cut" in done)
         consumer(app, admin)
 
 
@@ -91,6 +94,11 @@ def consumer(app: reliq.Reliq, admin: reliq.Reliq) -> None:
         one.release(fourth)
         one.claim(10)
         one.claim(10, wait=1.2)
+
+
+def cut(admin: reliq.Reliq, user: str) -> None:
+    """End all connections of this user: each named one that follows ends the one before it once more."""
+    admin.store.call(ops.command("CLIENT", "KILL", "USER", user))
 
 
 @contextlib.contextmanager
@@ -129,6 +137,9 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
         eventually(lambda: thread.monitor.leading)
         eventually(lambda: admin.queue("lost").stats().counters.get("reclaimed") == 4)
         eventually(lambda: not admin.queue("q").stats().prepared)
+        cut(admin, "monitor")
+        admin.queue("q").send("due after the cut", delay=0.01)
+        eventually(lambda: not admin.queue("q").stats().delayed)
     run("audit", url)
     run("stats", url)
 
@@ -169,6 +180,8 @@ def api(url: str, admin: reliq.Reliq) -> None:
         first, second, third = (message["id"] for message in lease["messages"])
         settle = {"ack": [first], "dead": [{"id": second, "reason": "no"}], "retry": [{"id": third, "delay": 60}]}
         answered("POST", f"/v1/queues/q/leases/{lease['lease']}/settle", json=settle)
+        answered("POST", "/v1/queues/empty/leases", json={"limit": 3, "wait": 1})
+        cut(admin, "api")
         answered("POST", "/v1/queues/empty/leases", json={"limit": 3, "wait": 1})
         answered("PATCH", "/v1/queues/q", json={"max_length": 100})
         for call, body in {
