@@ -135,7 +135,7 @@ class Message:
         if _is_id(envelope.id) is None:
             raise Undecodable("its id is not printable ASCII")
         # Scripts find the id by its place: array, version and id begin with MessagePack's short forms.
-        if element[0] > 0x9F or (element[2] > 0xBF and element[2] != 0xD9):
+        if element[0] > 0x9F or element[1] != 1 or (element[2] > 0xBF and element[2] != 0xD9):
             raise Undecodable("its id is not where scripts look for it")
         return cls(queue, element, envelope)
 

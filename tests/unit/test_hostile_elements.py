@@ -109,6 +109,7 @@ def test_arrays_nested_too_deep_do_not_decode():
 def test_an_element_larger_than_the_limit_becomes_a_dead_letter_as_it_is(monkeypatch):
     """Redis would refuse it with anything around it."""
     monkeypatch.setattr(settings, "ELEMENT_LARGEST", 1000)
+    monkeypatch.setattr("reliq.message._ELEMENT_LARGEST", 1000)
     raw = element("a", body=b"x" * 1000)
     assert decoded(raw) is None
     assert undecodable_letter(raw)[1] == raw
