@@ -1,4 +1,7 @@
-"""Whatever is done in whatever order: no message is lost or there twice, and the lines of the keys hold."""
+"""Whatever is done in whatever order: no message is lost or there twice, and the lines of the keys hold.
+
+Two queues of one database; ids are sent twice; another program's keys appear in their places and vanish again.
+"""
 
 from collections import Counter
 
@@ -8,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
+from reliq.errors import RedisUnsuitable
 from reliq.holdings import failure_now, released, retried
 from reliq.keys import QueueKeys
 from reliq.message import Message, NewMessage, group_of
@@ -16,97 +20,180 @@ from reliq.overview import GONE
 from reliq.store import Store
 from reliq_monitor.reclaim import take_back
 
-KEYS = QueueKeys("q")
+QUEUES = (QueueKeys("q"), QueueKeys("r"))
 CONSUMERS = ("v", "w")
-ORDER_KEYS = ("k", "l", None)
+ORDER_KEYS = ("k", "l")
+MEMBERS = ("ann", "bob", "k")
+ASIDE = "aside:"  #: before the name of what lies where another program's key is now
+
+queues = st.sampled_from(QUEUES)
+consumers = st.sampled_from(CONSUMERS)
 
 
-class Queue(RuleBasedStateMachine):
-    """One queue, its scripts in any order; two consumers."""
+class Queues(RuleBasedStateMachine):
+    """Two queues, their scripts in any order; two consumers of each. What is sent has a body of its own."""
 
     server: EmbeddedRedis
     store: Store
 
     def __init__(self):
         super().__init__()
+        self.foreign: set[str] = set()
         self.run(ops.command("FLUSHALL"))
-        for consumer in CONSUMERS:
-            self.run(ops.register(KEYS, consumer, 1000.0))
+        for keys in QUEUES:
+            for consumer in CONSUMERS:
+                self.run(ops.register(keys, consumer, 1000.0))
         self.number = 0
-        self.sent: dict[str, list[str]] = {"k": [], "l": []}  #: by key, what must come in this order
-        self.seen: dict[str, list[str]] = {"k": [], "l": []}
+        self.again: list[tuple[str, str]] = []  #: id and key of what was sent without a delay: it may be sent twice
+        self.sent = {
+            (keys.queue, key): [] for keys in QUEUES for key in ORDER_KEYS
+        }  #: bodies, in order
+        self.seen = {line: [] for line in self.sent}
 
     def run(self, op):
         return self.store.call(op)
 
+    def attempt(self, op):
+        """Run one script. None: it has met another program's key, and then it has changed nothing."""
+        before = self.everything() if self.foreign else None
+        try:
+            return self.run(op)
+        except RedisUnsuitable:
+            assert self.foreign
+            assert self.everything() == before
+            return None
+
+    def everything(self):
+        names = sorted(self.run(ops.command("KEYS", "*")))
+        values = self.run([ops.command("DUMP", name) for name in names if b":lease:" not in name])
+        return names, values
+
     # --- where everything is ---
 
-    def elements(self, *keys):
-        kinds = {KEYS.delayed: "ZRANGE", KEYS.dead: "ZRANGE", KEYS.waiting: "ZRANGE"}
-        found = [one for key in keys for one in self.run(ops.command(kinds.get(key, "LRANGE"), key, 0, -1))]
-        return [Message.decode("q", one[32:] if KEYS.waiting in keys else one) for one in found]
+    def where(self, key):
+        return ASIDE + key if key in self.foreign else key
 
-    def ready(self):
-        return self.elements(KEYS.messages, KEYS.high, KEYS.low, KEYS.next_round)
+    def elements(self, keys, *names):
+        found = []
+        for name in names:
+            command = "ZRANGE" if name in (keys.delayed, keys.dead, keys.waiting) else "LRANGE"
+            for one in self.run(ops.command(command, self.where(name), 0, -1)):
+                found.append(Message.decode(keys.queue, one[32:] if name == keys.waiting else one))
+        return found
 
-    def held(self):
-        return [message for consumer in CONSUMERS for message in self.elements(KEYS.processing(consumer))]
+    def ready(self, keys):
+        return self.elements(keys, keys.messages, keys.high, keys.low, keys.next_round)
+
+    def held(self, keys):
+        return [message for consumer in CONSUMERS for message in self.elements(keys, keys.processing(consumer))]
+
+    def some(self, data, found):
+        """A queue, and one message of what `found` says of it; None where no queue has any."""
+        every = [(keys, message) for keys in QUEUES for message in found(keys)]
+        return data.draw(st.sampled_from(every)) if every else (None, None)
+
+    # --- what another program does ---
+
+    @rule(data=st.data(), keys=queues)
+    def another_program_takes_a_key(self, data, keys):
+        places = (*keys.places, keys.delayed, keys.dead, keys.index)
+        key = data.draw(st.sampled_from([one for one in places if one not in self.foreign]))
+        if len(self.foreign) < 3:
+            if self.run(ops.command("EXISTS", key)):
+                self.run(ops.command("RENAME", key, ASIDE + key))
+            self.run(ops.command("XADD", key, "*", "another", "program"))
+            self.foreign.add(key)
+
+    @precondition(lambda self: self.foreign)
+    @rule()
+    def its_keys_vanish(self):
+        for key in self.foreign:
+            self.run(ops.command("DEL", key))
+            if self.run(ops.command("EXISTS", ASIDE + key)):
+                self.run(ops.command("RENAME", ASIDE + key, key))
+        self.foreign.clear()
 
     # --- what is done ---
 
+    def new(self, key, priority="normal", identity=None):
+        self.number += 1
+        return NewMessage(f"b{self.number:04}", id=identity or f"m{self.number:04}", key=key, priority=priority)
+
     @rule(
-        key=st.sampled_from(ORDER_KEYS),
+        keys=queues,
+        key=st.sampled_from([*ORDER_KEYS, None]),
         priority=st.sampled_from(["high", "normal", "low"]),
         delay=st.sampled_from([0, 60]),
     )
-    def send(self, key, priority, delay):
-        message = NewMessage("x", id=f"m{self.number:04}", key=key, priority=priority)
-        self.number += 1
-        self.run(ops.enqueue(KEYS, [], [Entry(message.id, message.element(0), delay, None, 0.0)]))
-        if key and not delay:
-            self.sent[key].append(message.id)
+    def send(self, keys, key, priority, delay):
+        self.enqueue(keys, self.new(key, priority), delay)
 
-    @rule(member=st.sampled_from(["ann", "bob", "k"]))
-    def enter(self, member):
-        message = NewMessage(member, id=f"c{self.number:04}", key=member)
+    @precondition(lambda self: self.again)
+    @rule(data=st.data(), keys=queues)
+    def send_an_id_twice(self, data, keys):
+        identity, key = data.draw(st.sampled_from(self.again))
+        self.enqueue(keys, self.new(key, identity=identity), 0)
+
+    def enqueue(self, keys, message, delay):
+        entry = Entry(message.id, message.element(0), delay, None, 0.0)
+        if self.attempt(ops.enqueue(keys, [], [entry])) and message.key and not delay:
+            self.sent[keys.queue, message.key].append(message.body)
+            self.again.append((message.id, message.key))
+
+    @rule(key=st.sampled_from([*ORDER_KEYS, None]))
+    def publish(self, key):
+        message = self.new(key)
+        if self.attempt(ops.publish(QUEUES, message.id, message.element(0), 0.0, "", 0)) and key:
+            for keys in QUEUES:
+                self.sent[keys.queue, key].append(message.body)
+
+    @rule(keys=queues, member=st.sampled_from(MEMBERS))
+    def enter(self, keys, member):
+        message = self.new(member)
         message.in_cycle = True
-        self.number += 1
-        self.run(ops.cycle_add(KEYS, [Member(member, group_of(member), message.id, message.element(0))]))
+        entrant = Member(member, group_of(member), message.id, message.element(0))
+        self.attempt(ops.cycle_add(keys, [entrant], "producer", self.number))
 
-    @rule(member=st.sampled_from(["ann", "bob", "k"]))
-    def remove(self, member):
-        self.run(ops.cycle_remove(KEYS, [group_of(member)]))
+    @rule(keys=queues, member=st.sampled_from(MEMBERS))
+    def remove(self, keys, member):
+        self.attempt(ops.cycle_remove(keys, [group_of(member)]))
 
-    @rule(consumer=st.sampled_from(CONSUMERS), limit=st.integers(0, 5))
-    def claim(self, consumer, limit):
-        self.note(self.run(ops.claim(KEYS, consumer, 1000.0, limit)).elements)
+    @rule(keys=queues, consumer=consumers, limit=st.integers(0, 5))
+    def claim(self, keys, consumer, limit):
+        if answer := self.attempt(ops.claim(keys, consumer, 1000.0, limit)):
+            self.note(keys, answer.elements)
 
-    @precondition(lambda self: self.run(ops.command("LLEN", KEYS.messages)))
-    @rule(consumer=st.sampled_from(CONSUMERS))
-    def move_idle(self, consumer):
+    @rule(keys=queues, consumer=consumers)
+    def move_idle(self, keys, consumer):
         """The BLMOVE of an idle consumer, and the claim behind it."""
-        moved, answer = self.store.call([ops.block(KEYS, consumer, 0.01), ops.claim(KEYS, consumer, 1000.0, 0)])
-        self.note([moved, *answer.elements])
+        if keys.messages in self.foreign or not self.run(ops.command("LLEN", keys.messages)):
+            return
+        self.note(keys, [self.run(ops.block(keys, consumer, 0.01))])
+        self.claim(keys, consumer, 0)
 
-    def note(self, elements):
-        for message in (Message.decode("q", one) for one in elements):
-            if message.id in self.sent.get(message.key, ()) and message.id not in self.seen[message.key]:
-                self.seen[message.key].append(message.id)
+    def note(self, keys, elements):
+        for message in (Message.decode(keys.queue, one) for one in elements):
+            line = keys.queue, message.key
+            if message.body in self.sent.get(line, ()) and message.body not in self.seen[line]:
+                self.seen[line].append(message.body)
 
-    @precondition(lambda self: self.held())
     @rule(
         data=st.data(), limit=st.integers(0, 3),
         what=st.sampled_from(["ack", "retry", "retry now", "dead", "release", "again", "rest"]),
     )  # fmt: skip
     def settle(self, data, limit, what):
-        consumer, message = data.draw(st.sampled_from([
-            (consumer, message)
-            for consumer in CONSUMERS for message in self.elements(KEYS.processing(consumer))
-        ]))  # fmt: skip
+        keys, message = self.some(data, self.held)
+        if message is None:
+            return
+        (consumer,) = [
+            one
+            for one in CONSUMERS
+            if message.element in self.run(ops.command("LRANGE", keys.processing(one), 0, -1))
+        ]  # fmt: skip
         acks, moves = ([message.element], []) if what == "ack" else ([], [self.move(what, message)])
-        answer = self.run(ops.settle(KEYS, consumer, 1000.0, acks, moves, limit))
-        assert answer.codes == "d"
-        self.note(answer.elements)
+        if answer := self.attempt(ops.settle(keys, consumer, 1000.0, acks, moves, limit)):
+            assert answer.codes == "d"
+            self.note(keys, answer.elements)
 
     def move(self, what, message):
         again = message.again()
@@ -121,93 +208,119 @@ class Queue(RuleBasedStateMachine):
             return Move(message.element, "rest" if what == "rest" else "round", "requeued", message.id, again, 60.0)
         return Move(message.element, "delayed" if what == "rest" else "head", "requeued", message.id, again, 60.0)
 
-    @rule()
-    def fall_due(self):
-        for one in self.run(ops.command("ZRANGE", KEYS.delayed, 0, -1)):
-            self.run(ops.command("ZADD", KEYS.delayed, 1, one))
-            self.run(ops.command("HSET", KEYS.index, Message.decode("q", one).id, 1))
-        self.run(ops.promote(KEYS, 100))
+    @rule(keys=queues)
+    def fall_due(self, keys):
+        if {keys.delayed, keys.index} & self.foreign:
+            return
+        for one in self.run(ops.command("ZRANGE", keys.delayed, 0, -1)):
+            self.run(ops.command("ZADD", keys.delayed, 1, one))
+            self.run(ops.command("HSET", keys.index, Message.decode("q", one).id, 1))
+        self.attempt(ops.promote(keys, 100))
 
-    @rule(consumer=st.sampled_from(CONSUMERS), max_deliveries=st.sampled_from([1, 5]))
-    def vanish(self, consumer, max_deliveries):
-        self.run(ops.command("HSET", KEYS.config, "max_deliveries", max_deliveries))
-        self.store.run(take_back(KEYS, consumer, known_dead=True))
-        self.run(ops.register(KEYS, consumer, 1000.0))
+    @rule(keys=queues, consumer=consumers, max_deliveries=st.sampled_from([1, 5]))
+    def vanish(self, keys, consumer, max_deliveries):
+        if keys.config not in self.foreign:
+            self.run(ops.command("HSET", keys.config, "max_deliveries", max_deliveries))
+        try:
+            self.store.run(take_back(keys, consumer, known_dead=True))
+        except RedisUnsuitable:
+            assert self.foreign
+        self.run(ops.register(keys, consumer, 1000.0))
 
-    @rule(limit=st.integers(1, 4))
-    def purge(self, limit):
-        left = {message.id for message in self.held()}
-        while self.run(ops.purge(KEYS, limit)):
+    @rule(keys=queues, limit=st.integers(1, 4))
+    def purge(self, keys, limit):
+        left = {message.body for message in self.held(keys)}
+        while removed := self.attempt(ops.purge(keys, limit)):
             pass
-        for key, names in self.sent.items():
-            self.sent[key] = [one for one in names if one in self.seen[key] or one in left]
+        for key in ORDER_KEYS if removed == 0 else ():
+            line = keys.queue, key
+            self.sent[line] = [one for one in self.sent[line] if one in self.seen[line] or one in left]
 
-    @precondition(lambda self: self.elements(KEYS.dead))
     @rule(data=st.data())
     def redrive(self, data):
-        letter = data.draw(st.sampled_from(self.elements(KEYS.dead)))
+        keys, letter = self.some(data, lambda keys: self.elements(keys, keys.dead))
+        if letter is None:
+            return
+        member = letter.key if letter.in_cycle else ""
         again = letter.revived(keep_failures=False)
-        self.run(ops.redrive(KEYS, [Revival(letter.element, letter.id, again, letter.key if letter.in_cycle else "")]))
-        if letter.key in self.sent and letter.id in self.sent[letter.key] and letter.id not in self.seen[letter.key]:
-            self.sent[letter.key].remove(letter.id)  # it died unseen: its place is at the end now
+        line = keys.queue, letter.key
+        if (
+            self.attempt(ops.redrive(keys, [Revival(letter.element, letter.id, again, member)]))
+            and letter.body in self.sent.get(line, ())
+            and letter.body not in self.seen[line]
+        ):
+            self.sent[line].remove(letter.body)  # it died unseen: its place is at the end now
 
-    @precondition(lambda self: self.elements(KEYS.delayed))
     @rule(data=st.data())
     def cancel(self, data):
-        message = data.draw(st.sampled_from(self.elements(KEYS.delayed)))
-        assert self.run(ops.cancel(KEYS, message.id))
+        keys, message = self.some(data, lambda keys: self.elements(keys, keys.delayed))
+        if message is None:
+            return
+        known = Counter(one.id for one in self.elements(keys, keys.delayed, keys.dead))
+        cancelled = self.attempt(ops.cancel(keys, message.id))
+        assert cancelled is not False or self.again_has(message.id) or known[message.id] > 1
+
+    def again_has(self, identity):
+        """Whether the index may know another message of this id."""
+        return any(identity == one for one, _ in self.again)
 
     # --- what must hold at every moment ---
 
     @invariant()
     def nothing_is_lost_or_there_twice(self):
-        counters = self.run(ops.stats(KEYS, CONSUMERS)).counters
-        here = self.ready() + self.held() + self.elements(KEYS.waiting)
-        here += self.elements(KEYS.delayed) + self.elements(KEYS.dead)
-        gone = sum(counters.get(name, 0) for name in GONE)
-        assert len(here) + gone == counters.get("enqueued", 0)
-        assert max(Counter(message.id for message in here).values(), default=1) == 1
+        for keys in QUEUES:
+            counters = {name: int(count) for name, count in self.run(ops.read_hash(self.where(keys.counters))).items()}
+            here = self.ready(keys) + self.held(keys) + self.elements(keys, keys.waiting, keys.delayed, keys.dead)
+            gone = sum(counters.get(name, 0) for name in GONE)
+            assert len(here) + gone == counters.get("enqueued", 0)
+            assert max(Counter(message.body for message in here).values(), default=1) == 1
 
     @invariant()
     def who_waits_waits_for_somebody(self):
-        active = self.run(ops.read_hash(KEYS.active))
-        out = {message.id: message for message in self.ready() + self.held() + self.elements(KEYS.delayed)}
-        for group, identity in active.items():
-            assert out[identity].group == group
-        for message in self.ready() + self.held():
-            assert not message.key or active[message.group] == message.id
-        assert {message.group for message in self.elements(KEYS.waiting)} <= set(active)
+        for keys in QUEUES:
+            active = self.run(ops.read_hash(self.where(keys.active)))
+            out = self.ready(keys) + self.held(keys)
+            holders = {(message.group, message.id) for message in out + self.elements(keys, keys.delayed)}
+            assert set(active.items()) <= holders
+            assert {(message.group, message.id) for message in out if message.key} <= set(active.items())
+            assert {message.group for message in self.elements(keys, keys.waiting)} <= set(active)
+
+    @invariant()
+    def one_message_of_a_key_at_a_time(self):
+        for keys in QUEUES:
+            found = Counter(message.group for message in self.ready(keys) + self.held(keys) if message.key)
+            assert max(found.values(), default=1) == 1
 
     @invariant()
     def idle_consumers_are_woken(self):
-        assert self.elements(KEYS.messages) or not (self.elements(KEYS.high) + self.elements(KEYS.low))
+        for keys in QUEUES:
+            assert self.elements(keys, keys.messages) or not self.elements(keys, keys.high, keys.low)
 
     @invariant()
     def each_key_keeps_its_order(self):
-        for key, seen in self.seen.items():
-            expected = [one for one in self.sent[key] if one in seen]
-            assert seen == expected
+        for line, seen in self.seen.items():
+            assert seen == [one for one in self.sent[line] if one in seen]
 
     @invariant()
     def every_member_has_a_message(self):
-        here = self.ready() + self.held() + self.elements(KEYS.waiting) + self.elements(KEYS.delayed)
-        cycle = self.run(ops.read_hash(KEYS.cycle))
-        assert {entry.partition(" ")[0] for entry in cycle.values()} <= {message.id for message in here}
-        in_rounds = {group.decode() for group in self.run(ops.command("ZRANGE", KEYS.rounds, 0, -1))}
-        assert in_rounds <= set(cycle)
+        for keys in QUEUES:
+            here = self.ready(keys) + self.held(keys) + self.elements(keys, keys.waiting, keys.delayed)
+            cycle = self.run(ops.read_hash(self.where(keys.cycle)))
+            assert {entry.partition(" ")[0] for entry in cycle.values()} <= {message.id for message in here}
+            rounds = self.run(ops.command("ZRANGE", self.where(keys.rounds), 0, -1))
+            assert {group.decode() for group in rounds} <= set(cycle)
 
     @invariant()
     def the_next_round_begins_when_everybody_is_back(self):
-        if self.elements(KEYS.next_round) and not self.elements(KEYS.messages):
-            assert self.run(ops.command("ZCOUNT", KEYS.rounds, "-inf", self.round()))
-
-    def round(self):
-        return self.run(ops.command("HGET", KEYS.config, "round")).decode()
+        for keys in QUEUES:
+            if self.elements(keys, keys.next_round) and not self.elements(keys, keys.messages):
+                current = self.run(ops.command("HGET", self.where(keys.config), "round"))
+                assert self.run(ops.command("ZCOUNT", self.where(keys.rounds), "-inf", current))
 
 
 def test_nothing_is_lost_whatever_happens(redis_server):
-    Queue.server, Queue.store = redis_server, Store(redis_server.url)
-    case = Queue.TestCase()
-    case.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+    Queues.server, Queues.store = redis_server, Store(redis_server.url)
+    case = Queues.TestCase()
+    case.settings = settings(max_examples=50, stateful_step_count=40, deadline=None, derandomize=True)
     case.runTest()
-    Queue.store.close()
+    Queues.store.close()
