@@ -177,7 +177,7 @@ def test_operators_see_them(queue, app, url, capsys):
 def test_a_decision_that_is_remembered_costs_little_and_not_for_ever(queue, client):
     handle = queue.prepare("x" * 10_000)
     handle.commit()
-    assert client.memory_usage(KEYS.half(handle.id)) <= 200
+    assert client.memory_usage(KEYS.half(handle.id)) <= 300  # a table: the key held the body, and was never missing
     assert 0 < client.pttl(KEYS.half(handle.id)) <= 600_000
 
 
