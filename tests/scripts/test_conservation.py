@@ -45,9 +45,7 @@ class Queues(RuleBasedStateMachine):
                 self.run(ops.register(keys, consumer, 1000.0))
         self.number = 0
         self.again: list[tuple[str, str]] = []  #: id and key of what was sent without a delay: it may be sent twice
-        self.sent = {
-            (keys.queue, key): [] for keys in QUEUES for key in ORDER_KEYS
-        }  #: bodies, in order
+        self.sent = {(keys.queue, key): [] for keys in QUEUES for key in ORDER_KEYS}  #: bodies, in order
         self.seen = {line: [] for line in self.sent}
 
     def run(self, op):
