@@ -13,6 +13,7 @@ from reliq.errors import QueueFull, RedisUnavailable, ReliqError
 from reliq.introduction import Identity, introduced, introduction
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
 from reliq.retry import Patience
+from reliq.sentinel import Sentinels
 from reliq.server import ClusterNode, Server, addressed
 from reliq.wire import (
     Busy,
@@ -21,7 +22,6 @@ from reliq.wire import (
     asked_elsewhere,
     carried_out,
     carried_out_in_part,
-    check_server,
     cluster_slots,
     commands_of,
     connection_ended,
@@ -34,6 +34,7 @@ from reliq.wire import (
     redis_errors,
     repeatable,
     unknown_scripts,
+    waits,
 )
 
 T = TypeVar("T")
@@ -79,7 +80,10 @@ class AioLink:
         if isinstance(request, (Watch, Transaction)):
             self.watching = isinstance(request, Watch)
         try:
-            return read(request, replies)
+            answer = read(request, replies)
+            if self._store.sentinels is not None and waits(request):
+                await self._ask_for_failover(self._store.sentinels)
+            return answer
         except Busy as refusal:
             self.watching = watched  # a transaction that was refused has ended the watch: it cannot be repeated alone
             if refusal.elsewhere:
@@ -109,6 +113,12 @@ class AioLink:
             raise
         return reply
 
+    async def _ask_for_failover(self, sentinels: Sentinels) -> None:
+        """Raise Lost where a failover takes the master from here: what replicas have confirmed may be lost."""
+        address = (self._connection.host, int(self._connection.port))
+        if not await asyncio.to_thread(sentinels.vouch, address):
+            raise Lost(sent=True, cause="a failover is under way")
+
     async def _depart(self) -> None:
         """Leave a server that is no master any more, and have the other links of the store look where that is."""
         self._store.depart(self._epoch)
@@ -129,6 +139,8 @@ class AioLink:
             await connection.send_packed_command(packed)
             if task and task.cancelling() > cancelled:
                 raise asyncio.CancelledError  # noqa: TRY301  redis-py sends by wait_for, which forgets it in Python 3.11
+            if self._store.sentinels is not None:
+                return await self._replies_of_master(connection, len(commands))
             return [await self._reply(connection) for _ in commands]
         except connection_ended(aio=True) as error:
             await self.close()
@@ -136,6 +148,21 @@ class AioLink:
         except BaseException:
             await self.close()  # cancelled between send and answer: the next reader would read this answer
             raise
+
+    async def _replies_of_master(self, connection: Any, count: int) -> list[Any]:
+        """Wait for replies, but not for those of a server that is no master any more; raises Lost."""
+
+        async def read_all() -> list[Any]:
+            return [await self._reply(connection) for _ in range(count)]
+
+        reading = asyncio.ensure_future(read_all())
+        try:
+            while not (await asyncio.wait({reading}, timeout=_LOOK_EVERY))[0]:
+                if self._epoch != self._store.epoch:
+                    raise Lost(sent=True, cause="the master is elsewhere")
+            return reading.result()
+        finally:
+            reading.cancel()
 
     @staticmethod
     async def _reply(connection: Any) -> Any:
@@ -152,6 +179,10 @@ class AioLink:
             if self.watching:
                 raise Lost(sent=False, cause="the connection that watched is gone")
             self._epoch = self._store.epoch
+            if self._store.sentinels is not None:
+                await asyncio.to_thread(
+                    self._store.sentinels.master
+                )  # else the next line waits for it in the event loop
             connection = self._store.new_connection()
             try:
                 await connection.connect()
@@ -192,7 +223,7 @@ class AioLink:
     def ended(self) -> bool:
         """Whether the server has closed the connection meanwhile. Looks at what the event loop knows: costs no call."""
         reader, writer = self._connection._reader, self._connection._writer  # noqa: SLF001  redis-py tells no other way
-        if reader is None or writer is None:
+        if reader is None or writer is None or self._epoch != self._store.epoch:
             return True
         return bool(reader.at_eof() or reader.exception() is not None or writer.transport.is_closing())
 
@@ -279,7 +310,8 @@ class AioClusterLink(AioLink):
     async def _slots(self) -> Slots:
         if self._store.slots is None:
             failure: Exception = Busy("it has no nodes")
-            for node in self._store.known_nodes():
+            # First those that we speak to: one that is unreachable takes seconds to say so.
+            for node in sorted(self._store.known_nodes(), key=lambda node: node not in self._links):
                 try:
                     self._store.learn(await self._at(node).perform(cluster_slots(node)))
                     break
@@ -339,9 +371,7 @@ class AioStore(Server):
 
     async def _check(self, link: AioLink, timeout: float | None) -> None:
         """Refuse a server that must not hold a queue, before anybody's first call."""
-        check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
-        await self._step(check, link, timeout, self._send)
-        self._checked = True
+        await self._step(self.check(), link, timeout, self._send)
 
     async def _send(self, request: Request, link: AioLink, timeout: float | None) -> Any:
         try:
@@ -391,5 +421,5 @@ class AioStore(Server):
         """Close the idle connections; the next call opens new ones."""
         while self._idle:
             await self._idle.pop().close()
-        for sentinel in self._target.sentinels:
-            await sentinel.aclose()
+        if self.sentinels is not None:
+            self.sentinels.close()

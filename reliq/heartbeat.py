@@ -3,8 +3,10 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from reliq import ops, settings
+from reliq.cluster import Node
 from reliq.errors import ReliqError
 from reliq.keys import QueueKeys, connection_name
 from reliq.moment import Moment
@@ -32,6 +34,8 @@ class Heartbeat(threading.Thread):
 
     Its connection is named after the owner and stands while the owner lives: a monitor that no longer sees it takes
     the owner for dead, sooner than its lease. So between two beats it waits on the socket, to be back at once.
+
+    On a Redis Cluster each node has a thread of its own: one that is unreachable delays the beats of no other.
     """
 
     def __init__(
@@ -41,19 +45,25 @@ class Heartbeat(threading.Thread):
         length: float,
         leases: Callable[[], Sequence[Lease]],
         lost: Callable[[Lease], None],
+        part_of: threading.Event | None = None,
     ) -> None:
+        """`part_of`: this is the part for one node of a cluster, and ends when the whole sets this."""
         super().__init__(name=f"reliq-heartbeat-{owner[:6]}", daemon=True)
         self._link = store.link(connection_name(owner))
         self._store = store
+        self._owner = owner
+        self._length = length
         self._interval = length / settings.HEARTBEATS_PER_LEASE
         self._leases = leases
         self._lost = lost
-        self._stopping = threading.Event()
+        self._stopping = part_of or threading.Event()
         self._outage = Outage(log, "heartbeat")
+        self._is_part = part_of is not None
+        self._parts: dict[Node, Heartbeat] = {}
 
     def beat(self) -> None:
-        """Renew every lease now."""
-        leases = list(self._leases())
+        """Renew every lease now, but for those that a part of this heartbeat sees to."""
+        leases = [lease for lease in self._leases() if self._node_of(lease) not in self._parts]
         if not leases:
             self._store.call(ops.command("PING"), self._link, timeout=0)
             return
@@ -65,8 +75,26 @@ class Heartbeat(threading.Thread):
             else:
                 self._lost(lease)
 
+    def _node_of(self, lease: Lease) -> Node | None:
+        return self._store.node_of(lease.keys.messages)
+
+    def _divide(self) -> None:
+        """Have each node's leases renewed by a thread of their own."""
+        for node in {self._node_of(lease) for lease in self._leases()}:
+            if node is None or node in self._parts:
+                continue
+            leases = partial(self._at, node)
+            part = Heartbeat(self._store, self._owner, self._length, leases, self._lost, self._stopping)
+            part.start()
+            self._parts[node] = part
+
+    def _at(self, node: Node) -> list[Lease]:
+        return [lease for lease in self._leases() if self._node_of(lease) == node]
+
     def run(self) -> None:
         while not self._stopping.is_set():
+            if self._store.sharded and not self._is_part:
+                self._divide()
             try:
                 self.beat()
             except ReliqError as error:

@@ -17,16 +17,15 @@ from reliq.errors import QueueFull, RedisUnavailable, ReliqError
 from reliq.introduction import Identity, introduced, introduction
 from reliq.ops import Request, Sleep, Steps, Transaction, Watch
 from reliq.retry import Patience
+from reliq.sentinel import Sentinels
 from reliq.server import ClusterNode, Server, addressed
 from reliq.wire import (
     Busy,
     Command,
     Lost,
-    Target,
     asked_elsewhere,
     carried_out,
     carried_out_in_part,
-    check_server,
     cluster_slots,
     commands_of,
     connection_ended,
@@ -39,11 +38,13 @@ from reliq.wire import (
     redis_errors,
     repeatable,
     unknown_scripts,
+    waits,
 )
 
 T = TypeVar("T")
 Call = Callable[[Request, "Link", float | None], Any]
 
+_LOOK_EVERY = 0.25  #: seconds between two looks whether the master is elsewhere
 _IDLE = 1.0  #: seconds after which a connection is looked at before it is used again
 
 
@@ -107,7 +108,10 @@ class Link:
         if isinstance(request, (Watch, Transaction)):
             self.watching = isinstance(request, Watch)
         try:
-            return read(request, replies)
+            answer = read(request, replies)
+            if self._store.sentinels is not None and waits(request):
+                self._ask_for_failover(self._store.sentinels)
+            return answer
         except Busy as refusal:
             self.watching = watched  # a transaction that was refused has ended the watch: it cannot be repeated alone
             if refusal.elsewhere:
@@ -136,6 +140,12 @@ class Link:
             error.sent = True  # of the request, another part
             raise
         return reply
+
+    def _ask_for_failover(self, sentinels: Sentinels) -> None:
+        """Raise Lost where a failover takes the master from here: what replicas have confirmed may be lost."""
+        address = (self._connection.host, int(self._connection.port))
+        if not sentinels.vouch(address):
+            raise Lost(sent=True, cause="a failover is under way")
 
     def _depart(self) -> None:
         """Leave a server that is no master any more, and have the other links of the store look where that is."""
@@ -173,6 +183,8 @@ class Link:
                 raise Lost(sent=True, cause="ConnectionError")
             first = self._owed[0]
             try:
+                if self._store.sentinels is not None:
+                    self._wait_for_answer()
                 first.replies = [self._reply(self._connection) for _ in range(first.count)]
             except connection_ended() as error:
                 self.close()
@@ -182,6 +194,13 @@ class Link:
                 raise
             self._owed.popleft()
         return owed.replies
+
+    def _wait_for_answer(self) -> None:
+        """Wait as long as a reply may take, but not for a server that is no master any more; raises Lost."""
+        until = time.monotonic() + self._connection.socket_timeout
+        while time.monotonic() < until and not self._connection.can_read(_LOOK_EVERY):
+            if self._epoch != self._store.epoch:
+                raise Lost(sent=True, cause="the master is elsewhere")
 
     @staticmethod
     def _reply(connection: Any) -> Any:
@@ -243,10 +262,12 @@ class Link:
 
     def wait_closed(self, timeout: float) -> bool:
         """Wait until the server closes the connection, at most `timeout` seconds; True when it has."""
+        until = time.monotonic() + timeout
         try:
-            if self._connected().can_read(timeout):
-                self.close()
-                return True
+            while (left := until - time.monotonic()) > 0:
+                if self._connected().can_read(min(left, _LOOK_EVERY)) or self._epoch != self._store.epoch:
+                    self.close()
+                    return True
         except (Lost, Busy, ReliqError, redis_errors().RedisError, OSError):
             self.close()
             return True
@@ -345,7 +366,8 @@ class ClusterLink(Link):
     def _slots(self) -> Slots:
         if self._store.slots is None:
             failure: Exception = Busy("it has no nodes")
-            for node in self._store.known_nodes():
+            # First those that we speak to: one that is unreachable takes seconds to say so.
+            for node in sorted(self._store.known_nodes(), key=lambda node: node not in self._links):
                 try:
                     self._store.learn(self._at(node).perform(cluster_slots(node)))
                     break
@@ -434,9 +456,7 @@ class Store(Server):
 
     def _check(self, link: Link, timeout: float | None) -> None:
         """Refuse a server that must not hold a queue, before anybody's first call."""
-        check = check_server(self.where, self._allow_eviction, cluster=self.sharded)
-        self._step(check, link, timeout, self._send)
-        self._checked = True
+        self._step(self.check(), link, timeout, self._send)
 
     def _send(self, request: Request, link: Link, timeout: float | None) -> Any:
         try:
@@ -517,10 +537,12 @@ class Store(Server):
         """Close the idle connections; the next call opens new ones."""
         while self._idle:
             self._idle.pop().close()
-        for sentinel in self._target.sentinels:
-            sentinel.close()
+        if self.sentinels is not None:
+            self.sentinels.close()
 
 
 def unchecked_store(url: str) -> Store:
     """A store that also speaks to servers that must not hold a queue: to say why."""
-    return Store(url, connect=Target(url).factory(aio=False))
+    store = Store(url)
+    store.trust()
+    return store

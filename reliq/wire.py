@@ -28,6 +28,7 @@ Command = tuple[Any, ...]
 
 OLDEST_REDIS = (6, 2)
 _FEW_KEYS = 20  #: of a script that are kept as the protocol has them
+_SENTINEL_TIMEOUT = 1.0  #: seconds
 _LARGE = 16 * 1024  #: bytes that cost more to copy than to send by themselves
 
 
@@ -210,6 +211,11 @@ def unknown_scripts(replies: list[Any]) -> list[int]:
     return [place for place, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
 
 
+def waits(request: Request) -> bool:
+    """Whether it asks how durable something is."""
+    return isinstance(request, Sequence) and any(op.command[0] in ("WAIT", "WAITAOF") for op in request)
+
+
 def asked_elsewhere(request: Request, replies: list[Any]) -> list[tuple[int, Node]]:
     """Where the server says that a key is on its way to another node: its place, and that node, to be asked once.
 
@@ -304,15 +310,21 @@ def failed(error: Exception, sent: bool) -> Exception:
     return Lost(sent, type(error).__name__)
 
 
-def unsuitable(info: dict[str, Any], where: str, allow_eviction: bool, cluster: bool = False) -> RedisUnsuitable | None:
-    """What forbids this server to hold a queue, read from its INFO, or None. `cluster`: it was taken for a node."""
+def unsuitable(
+    info: dict[str, Any], where: str, allow_eviction: bool, cluster: bool = False, known: bool = False
+) -> RedisUnsuitable | None:
+    """What forbids this server to hold a queue, read from its INFO, or None.
+
+    `cluster`: it was taken for a node. `known`: there was a master at this address before. If it is a replica now, a
+    failover is under way: writes are refused for a while, and tried again.
+    """
     if not cluster and info.get("redis_mode") == "cluster":
         return RedisUnsuitable(f"Redis at {where} is a node of a Redis Cluster: use redis+cluster://host:port")
     version = str(info.get("redis_version", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_REDIS:
         return RedisUnsuitable(f"Redis at {where} is version {version}: reliq needs 6.2 or newer (LMOVE)")
-    if info.get("role", "master") != "master":
+    if info.get("role", "master") != "master" and not known:
         return RedisUnsuitable(f"Redis at {where} is a replica: give the URL of its master, or of its sentinels")
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not allow_eviction:
@@ -333,7 +345,7 @@ def server_info(*sections: str) -> list[Op[dict[str, str]]]:
     return [Op(("INFO", section), _parse_info) for section in sections]
 
 
-def check_server(where: str, allow_eviction: bool, cluster: bool = False) -> Steps[None]:
+def check_server(where: str, allow_eviction: bool, cluster: bool = False, known: bool = False) -> Steps[None]:
     """Refuse a server that must not hold a queue; raises RedisUnsuitable. Where INFO is forbidden, trust."""
     try:
         answers = yield server_info("server", "replication", "memory")
@@ -342,7 +354,7 @@ def check_server(where: str, allow_eviction: bool, cluster: bool = False) -> Ste
             return
         raise
     info = {name: value for answer in answers for name, value in answer.items()}
-    problem = unsuitable(info, where, allow_eviction, cluster)
+    problem = unsuitable(info, where, allow_eviction, cluster, known)
     if problem is not None:
         raise problem
 
@@ -364,7 +376,8 @@ class Target:
         self.where = self._url.shown  #: the URL without its secrets, for errors and logs
         #: of a cluster: where its nodes are asked for
         self.seeds: list[Node] = self._url.hosts(6379) if self._url.kind == "cluster" else []
-        self.sentinels: list[Any] = []  #: redis-py's clients that ask for the master; to be closed at the end
+        self.sentinels: list[Node] = self._url.hosts(26379) if self._url.kind == "sentinel" else []
+        self.service = self._url.path.partition("/")[0]  #: as the sentinels call it
 
     def factory(self, aio: bool, node: Node | None = None) -> Callable[[], Any]:
         """What makes one more connection, not yet connected; `node`: to this node of a cluster."""
@@ -382,10 +395,7 @@ class Target:
             options["socket_keepalive"] = True
         if self._url.scheme == "rediss":
             options |= self._url.tls
-        if self._url.kind == "sentinel":
-            pool = self._sentinel_pool(module, options)
-        else:
-            pool = module.ConnectionPool(**options, **self._address(module, node))
+        pool = module.ConnectionPool(**options, **self._address(module, node))
         make: Callable[[], Any] = pool.make_connection
         return make
 
@@ -396,18 +406,19 @@ class Target:
         kind = module.SSLConnection if self._url.scheme == "rediss" else module.Connection
         return {"connection_class": kind, "host": host, "port": port}
 
-    def _sentinel_pool(self, module: Any, options: dict[str, Any]) -> Any:
-        if self._url.scheme == "rediss":
-            options["ssl"] = True
-        asking = {"socket_timeout": settings.SOCKET_MARGIN, **self._url.sentinel_login}
-        sentinel = module.sentinel.Sentinel(self._url.hosts(26379), sentinel_kwargs=asking)
-        self.sentinels = sentinel.sentinels
-        return sentinel.master_for(self._url.path.partition("/")[0], **options).connection_pool
+    def to_sentinel(self, node: Node) -> Any:
+        """A connection to one of the sentinels, not yet connected."""
+        module, retry = _redis(aio=False)
+        pool = module.ConnectionPool(
+            host=node[0], port=node[1], retry=retry, protocol=2, socket_timeout=_SENTINEL_TIMEOUT,
+            socket_connect_timeout=_SENTINEL_TIMEOUT, socket_keepalive=True, **self._url.sentinel_login,
+        )  # fmt: skip
+        return pool.make_connection()
 
 
 def _redis(aio: bool) -> tuple[Any, Any]:
     """redis-py, and what has it retry nothing."""
-    import redis.asyncio.sentinel
+    import redis.asyncio
     from redis.backoff import NoBackoff
 
     retry: Any = redis.asyncio.retry.Retry if aio else redis.retry.Retry

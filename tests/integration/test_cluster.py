@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import os
 import random
+import signal
 import socket
+import time
 
 import pytest
 import redis
@@ -13,6 +16,7 @@ from reliq import QueueFull, RedisUnavailable, RedisUnsuitable, Retry, aio, fixe
 from reliq.aiostore import AioStore
 from reliq.cluster import slot_of
 from reliq.embedded import EmbeddedRedis
+from reliq.heartbeat import Heartbeat, Lease
 from reliq.keys import QUEUES as QUEUES_KEY
 from reliq.keys import QueueKeys, new_owner
 from reliq.overview import every_queue, read_queues
@@ -257,6 +261,31 @@ def _serves(client, slot):
         return True
     except redis.exceptions.MovedError:
         return False
+
+
+def test_a_node_that_hangs_stops_the_heartbeats_of_no_other(app, nodes):
+    """Its answer takes longer to be given up than these leases last."""
+    leases, lost = [Lease(QueueKeys(name), new_owner(), 2.0) for name in QUEUES], []
+    for lease in leases:
+        app.store.call(ops.register(lease.keys, lease.consumer, lease.length))
+    heartbeat = Heartbeat(app.store, new_owner(), 2.0, lambda: leases, lost.append)
+    heartbeat.start()
+    os.kill(nodes[1].pid, signal.SIGSTOP)
+    stopped = time.time() * 1000
+    try:
+        with redis.Redis(port=nodes[0].port) as one, redis.Redis(port=nodes[2].port) as other:
+
+            def deadlines():
+                found = [client.get(key) for client in (one, other) for key in client.scan_iter("*:lease:*")]
+                assert len(found) > 2
+                assert min(map(int, found)) > time.time() * 1000
+                return min(map(int, found))
+
+            eventually(lambda: deadlines() > stopped + 8000)
+    finally:
+        os.kill(nodes[1].pid, signal.SIGCONT)
+        heartbeat.stop()
+        eventually(lambda: complete(nodes), timeout=60)
 
 
 def test_a_wrong_url_says_what_to_write(nodes, url):
