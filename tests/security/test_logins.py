@@ -14,6 +14,7 @@ from reliq import aio
 from reliq.embedded import EmbeddedRedis, _free_port, find_server
 from reliq.errors import ReliqError
 from reliq.wire import Target
+from tests.api.serving import serving
 from tests.workers import ROOT, eventually, process
 
 PASSWORD = "p/a@s#s%:?&=+"
@@ -134,3 +135,35 @@ def test_the_processes_of_a_worker_have_no_password_on_their_command_lines(guard
 def workers_of(pid):
     found = [one for one in psutil.Process(pid).children(recursive=True) if "worker" in one.cmdline()]
     return found if len(found) == 2 else None
+
+
+def test_neither_the_service_nor_its_pages_nor_its_log_show_the_password(guarded, caplog):
+    app = reliq.Reliq(guarded.url.replace("//", f"//:{ESCAPED}@"))
+    app.queue("q").send(1)
+    shown = ""
+    with serving(app.url, send_timeout=0.3) as client:
+        paths = (
+            "/",
+            "/queues/q",
+            "/topics",
+            "/v1/queues",
+            "/v1/queues/q",
+            "/metrics",
+            "/healthz",
+            "/readyz",
+            "/openapi.json",
+        )
+        shown += "".join(client.get(path).text for path in paths)
+        with redis.Redis(port=guarded.port, password=PASSWORD) as admin:
+            admin.config_set("requirepass", "another")
+            admin.client_kill_filter(_type="normal")
+        shown += "".join(client.get(path).text for path in paths)
+        guarded.kill()
+        shown += "".join(client.get(path).text for path in paths)
+        answer = client.post("/v1/queues/q/messages", json={"body": 1})
+        assert answer.status_code == 503
+        shown += answer.text
+    app.close()
+    for secret in (PASSWORD, ESCAPED, "p/a@s"):
+        assert secret not in shown
+        assert secret not in caplog.text
