@@ -300,8 +300,9 @@ def _of_monitor(monitor: MonitorState | None) -> Iterator[Metric]:
     failing = GaugeMetricFamily(
         "reliq_monitor_duty_failing", "1 while a duty fails for a queue (none: for all).", labels=["duty", "queue"]
     )
-    for duty, queue in sorted(monitor.failing)[:MOST_QUEUES]:
-        failing.add_metric([duty, queue], 1)
+    now = set(monitor.failing)
+    for duty, queue in sorted({(duty, "") for duty in monitor.failures} | now)[:MOST_QUEUES]:
+        failing.add_metric([duty, queue], float((duty, queue) in now))
     yield from (failures, failing)
 
 

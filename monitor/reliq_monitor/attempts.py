@@ -20,6 +20,8 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  #: seconds; the last one repeats
 _SHARE = 5.0  #: a pause is at least so many times as long as the attempt: an unreachable node costs timeouts
 _FORGOTTEN = 60.0  #: seconds after which what is not tried any more fails no more: its queue or job is gone
 
+_MOVING = ("reclaim", "promote", "staged", "prepared")  #: duties that move messages: counted from 0, for Prometheus
+
 Failing = tuple[str, str, str]  #: the duty, the queue (or node), and what of it: a step, a job, a consumer
 
 
@@ -50,7 +52,7 @@ class Attempts:
         """`node_of` names the node of a cluster that a queue is on; on a single server it answers an empty text."""
         self._node_of = node_of
         self._failing: dict[Failing, _Failure] = {}
-        self.failures: Counter[str] = Counter()  #: by duty, since the start
+        self.failures: Counter[str] = Counter(dict.fromkeys(_MOVING, 0))  #: by duty, since the start
 
     @property
     def any_failing(self) -> bool:

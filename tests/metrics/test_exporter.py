@@ -59,7 +59,7 @@ def test_every_name_of_the_design_is_there(everything, name):
 
 
 def test_names_and_labels_keep_the_conventions(everything):
-    allowed = {"queue", "state", "priority", "reason", "le", "method", "route", "status", "version"}
+    allowed = {"queue", "state", "priority", "reason", "duty", "le", "method", "route", "status", "version"}
     for name, family in everything.items():
         assert re.fullmatch(r"reliq_[a-z_]+[a-z]", name)
         assert family.documentation
