@@ -1,14 +1,12 @@
 """A living worker keeps its messages through what its connections and Redis go through; a dead one does not."""
 
 import contextlib
-import os
-import signal
+import socket
 import threading
 import time
 
 import reliq
 from reliq import ops
-from reliq.embedded import EmbeddedRedis
 from reliq.keys import QueueKeys
 from reliq.store import Store
 from reliq_monitor import MonitorThread
@@ -24,6 +22,15 @@ def monitoring(url, **options):
         yield thread.monitor
     finally:
         thread.stop()
+
+
+def cut(proxy):
+    """Reset every connection, and each new one at its first word."""
+    proxy.request = lambda data: None
+    for pair in list(proxy._pairs):
+        for one in pair:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
 
 def slow_handler(url, runs, release):
@@ -46,9 +53,7 @@ def test_a_worker_whose_connections_are_reset_and_refused_for_two_seconds_keeps_
         with working(app, threads=2):
             eventually(lambda: runs)
             time.sleep(2.0)  # the monitor has seen its connections
-            proxy.request = lambda data: None  # every connection is cut at its next word
-            for client, server in list(proxy._pairs):
-                client.close(), server.close()
+            cut(proxy)
             time.sleep(2.0)
             proxy.request = lambda data: data
             time.sleep(1.5)
@@ -59,22 +64,26 @@ def test_a_worker_whose_connections_are_reset_and_refused_for_two_seconds_keeps_
         assert counters.get("reclaimed", 0) == 0
 
 
-def test_an_outage_of_redis_that_is_longer_than_the_leases_robs_nobody():
-    """Redis hangs for two leases: the first look afterwards finds every lease over."""
+def test_an_outage_that_is_longer_than_the_leases_robs_nobody(redis_server, url):
+    """The monitor is back first, and its first look finds every lease over."""
     runs, release = [], threading.Event()
-    with EmbeddedRedis() as server, monitoring(server.url):
-        app = slow_handler(server.url, runs, release)
-        app.queue("orders").send_many(["x"] * 4)
+    direct = reliq.Reliq(url)
+    with Proxy(redis_server.port) as its_own, Proxy(redis_server.port) as proxy, monitoring(its_own.url):
+        app = slow_handler(proxy.url, runs, release)
+        direct.queue("orders").send_many(["x"] * 4)
         with working(app, threads=4, lease="1s"):
             eventually(lambda: len(runs) == 4)
-            os.kill(server.pid, signal.SIGSTOP)
-            time.sleep(2.5)
-            os.kill(server.pid, signal.SIGCONT)
+            cut(its_own), cut(proxy)
             time.sleep(2.0)
+            its_own.request = lambda data: data
+            time.sleep(1.5)
+            proxy.request = lambda data: data
+            time.sleep(1.5)
+            counters = direct.queue("orders").stats().counters
             release.set()
-            eventually(lambda: app.queue("orders").stats().counters.get("acked") == 4)
+            eventually(lambda: direct.queue("orders").stats().counters.get("acked") == 4)
         assert len(runs) == 4
-        assert app.queue("orders").stats().counters.get("reclaimed", 0) == 0
+        assert counters.get("reclaimed", 0) == 0
 
 
 def test_a_message_of_a_worker_that_is_gone_comes_back_after_the_grace_and_not_after_its_lease(app, url):
