@@ -63,8 +63,8 @@ def test_how_a_body_is_shown(post, orders, body, encoding, given):
 
 
 VALUES = [
-    1, 1.5, -0.0, True, False, None, {}, [], {"a": [1, {"b": None}]}, [1], "", "1", "true", "null", '{"a": 1}', "[1]", "{",
-    "[x", '"quoted"', " 1", "a\nb", "\u0000", "ü€😀", 10**30, 2**63, "x" * 10_000,
+    1, 1.5, -0.0, True, False, None, {}, [], {"a": [1, {"b": None}]}, [1], "", "1", "true", "null", '{"a": 1}', "[1]",
+    "{", "[x", '"quoted"', " 1", "a\nb", "\u0000", "ü€😀", 10**30, 2**63, "x" * 10_000,
 ]  # fmt: skip
 
 
