@@ -19,6 +19,7 @@ log = logging.getLogger("reliq.sentinel")
 
 _EVERY = 0.25  #: seconds between two questions to a sentinel
 _VOUCH = 1.0  #: seconds that sentinels may take to vouch for a master
+_HEIR = 3.0  #: seconds to wait for the heir of a master before its connection is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,11 @@ class _Panel:
     def all_answered(self, number: int) -> bool:
         """Whether every sentinel has that answered the question before: any of them may lead a failover."""
         return self.answered(number) and all(voter.tried >= number or voter.silent for voter in self.voters)
+
+    def leaves(self, master: Node) -> bool:
+        """Whether a failover from this master is under way, and its heir not known yet."""
+        best = self.best()
+        return best is not None and best.master == master and any(one.vote and one.vote.leaving for one in self.voters)
 
     def stop(self) -> None:
         with self.changed:
@@ -152,9 +158,11 @@ class Sentinels:
             panel.changed.wait_for(lambda: panel.all_answered(number), _VOUCH)
             fresh = [voter.vote for voter in panel.voters if voter.answered >= number and voter.vote is not None]
             best = panel.best()
-        if 2 * len(fresh) <= len(panel.voters) or best is None:
-            return False
-        return best.master == master and not any(vote.leaving for vote in fresh)
+            if any(vote.leaving for vote in fresh):
+                # What is written to it now puts other replicas ahead of its heir: each would need a full resync.
+                panel.changed.wait_for(lambda: not panel.leaves(master), _HEIR)
+                return False
+        return 2 * len(fresh) > len(panel.voters) and best is not None and best.master == master
 
     def ask_again(self) -> None:
         """Ask at once: a server has refused a write because it is no master."""

@@ -141,7 +141,8 @@ def test_connections_are_made_anew_when_another_server_becomes_the_master(sentin
     assert store.sentinels.master() == ("127.0.0.1", 2222)
 
 
-def test_a_master_is_vouched_for_while_no_failover_is_under_way(sentinels):
+def test_a_master_is_vouched_for_while_no_failover_is_under_way(sentinels, monkeypatch):
+    monkeypatch.setattr("reliq.sentinel._HEIR", 0.01)
     made, store = sentinels((3, 1111), (3, 1111), (3, 1111))
     old, new = ("127.0.0.1", 1111), ("127.0.0.1", 2222)
     assert store.sentinels.master() == old
