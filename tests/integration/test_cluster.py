@@ -7,20 +7,23 @@ import random
 import signal
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 import redis
 
 import reliq
-from reliq import QueueFull, RedisUnavailable, RedisUnsuitable, Retry, aio, fixed, ops
+from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable, Retry, aio, fixed, ops
 from reliq.aiostore import AioStore
-from reliq.cluster import slot_of
+from reliq.cluster import WATCHED, slot_of
 from reliq.embedded import EmbeddedRedis
 from reliq.heartbeat import Heartbeat, Lease
 from reliq.keys import QUEUES as QUEUES_KEY
-from reliq.keys import QueueKeys, new_owner
+from reliq.keys import TOPICS, QueueKeys, new_owner
 from reliq.overview import every_queue, read_queues
+from reliq.server import addressed
 from reliq.store import Store
+from reliq.wire import Busy
 from reliq_monitor import Monitor
 from reliq_monitor.audit import audit, balanced
 from tests.workers import eventually, working
@@ -261,6 +264,45 @@ def _serves(client, slot):
         return True
     except redis.exceptions.MovedError:
         return False
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["its queue first", "its queue last"])
+def test_a_publish_that_reached_one_node_and_not_the_other_is_no_certain_failure(app, nodes, cluster_url, first):
+    # Not a node that every publish asks for the queues there are, and for what they are bound to.
+    asked = {slot_of(key) // (16384 // 3 + 1) for key in (QUEUES_KEY, TOPICS)}
+    victim, other = nodes[min({0, 1, 2} - asked)], nodes[min(asked)]
+    away, here = ([name for name in QUEUES if on(server, name)] for server in (victim, other))
+    names = next((a, h) for a in away for h in here if (a < h) == first)
+    for name in names:
+        app.subscribe(name, "order.#")
+    impatient = reliq.Reliq(cluster_url, send_timeout=0.5)
+    victim.stop()
+    try:
+        with pytest.raises(RedisUnavailable if first else OutcomeUnknown):
+            impatient.publish("order.created", 1)
+        assert app.queue(names[1]).stats().ready == (0 if first else 1)
+    finally:
+        victim.start()
+        eventually(lambda: complete(nodes), timeout=60)
+        impatient.close()
+
+
+def on(server, name):
+    """Whether the server has the queue's slot."""
+    with redis.Redis(port=server.port) as client:
+        try:
+            client.get(QueueKeys(name).messages)
+        except redis.exceptions.MovedError:
+            return False
+    return True
+
+
+def test_what_follows_a_watch_goes_to_no_node_that_does_not_watch():
+    """The slot has moved in between: the transaction would go unguarded there."""
+    links = {("here", 1): SimpleNamespace(watching=True), ("there", 1): SimpleNamespace(watching=False)}
+    assert addressed(("here", 1), links) == addressed(WATCHED, links) == ("here", 1)
+    with pytest.raises(Busy):
+        addressed(("there", 1), links)
 
 
 def test_a_node_that_hangs_stops_the_heartbeats_of_no_other(app, nodes):
