@@ -3,6 +3,7 @@
 import base64
 import binascii
 import ipaddress
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -16,12 +17,17 @@ from reliq_api.background import Background
 from reliq_api.keyring import ApiKey, judged, read_all
 from reliq_api.problems import Problem
 from reliq_api.refreshed import Refreshed
-from reliq_api.requests import fields
+from reliq_api.requests import check_headers, fields
 
 Scope = Literal["enqueue", "consume", "operate", "metrics"]
 
 _KEYS_EVERY = 1.0  #: seconds: a revoked key is refused at most twice as long after
 _UNLIMITED: frozenset[str] = frozenset({"settle", "extend"})  #: what shrinks the load is never held back
+
+
+#: Where other services take a credential from. Here they are none, and beside another one they are refused.
+_CREDENTIAL_HEADERS = ("x-api-key", "x-auth-token", "proxy-authorization")
+_CREDENTIAL_PARAMETERS = frozenset(("access_token", "api_key", "apikey", "api-key", "token"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +75,22 @@ class Guard:
             raise Problem("forbidden", f"the key {access.id} has no scope {scope!r}")
         return access
 
+    async def confirm(self, access: Access, scope: Scope, queue: str) -> None:
+        """Raise Problem when the key of a request that takes long was revoked, changed or expired meanwhile."""
+        if access.key is None:
+            if await self._keys.get():
+                raise Problem("unauthorized", "there is an API key now, so a request needs one")
+            return
+        key = (await self._keys.get()).get(access.id)
+        if key is None or key.sha256 != access.key.sha256 or key.expired(time.time_ns() // 1_000_000):
+            raise Problem("unauthorized", f"the key {access.id} is no longer valid")
+        if not key.covers(queue) or not key.allows(scope):
+            raise Problem("forbidden", f"the key {access.id} no longer allows this")
+
     async def identify(self, request: Request) -> Access:
         """Whose key it is; raises Problem for none, a wrong one, and for requests that a foreign web page makes."""
+        check_headers(request.scope)
+        _check_one_credential(request)
         _check_site(request)
         keys = await self._keys.get()
         text = _credentials(request)
@@ -86,8 +106,21 @@ class Guard:
             raise problem
         identity, key = found
         if key.rate and request.scope["path"].rpartition("/")[2] not in _UNLIMITED:
+            if len(self._allowances) > len(keys):  # of keys that were revoked
+                self._allowances = {one: kept for one, kept in self._allowances.items() if one in keys}
             await self._allowances.setdefault(identity, Allowance()).take(self._store, identity, key.rate)
         return Access(identity, key)
+
+
+def _check_one_credential(request: Request) -> None:
+    """Refuse two credentials: what stands in front of us may have judged the other one."""
+    header = fields(request).get("authorization")
+    others = [name for name in _CREDENTIAL_HEADERS if name in fields(request)]
+    others += [name for name, _ in request.query_params.multi_items() if name.lower() in _CREDENTIAL_PARAMETERS]
+    if header is not None and "," in header:
+        raise Problem("invalid_header", "Authorization holds more than one credential: send one")
+    if len(others) + (header is not None) > 1:
+        raise Problem("invalid_header", "the request has more than one credential: send only Authorization")
 
 
 def _credentials(request: Request) -> str | None:

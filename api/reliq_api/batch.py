@@ -1,6 +1,6 @@
 """Batches: read piece by piece, enqueued a thousand at a time, one result for each message."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -81,7 +81,10 @@ class Batch:
         read: Read,
         inherited: dict[str, str],
         durability: str | None = None,
+        confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`confirm` raises Problem when the key of the request is no longer valid."""
+        self._confirm = confirm
         self._queue = queue
         self._pressure = pressure
         self._read = read
@@ -132,6 +135,8 @@ class Batch:
         pending, self._pending = self._pending, []
         places, self._places = self._places, []
         try:
+            if self._confirm is not None:
+                await self._confirm()
             await self._pressure.check()
             ids = await self._queue.send_many(pending, durability=self._durability)
         except (ReliqError, Problem) as error:

@@ -6,20 +6,21 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from reliq import settings
+from reliq import ops, settings
 from reliq.aiostore import AioLink, AioStore
 from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.holdings import Holdings
-from reliq.keys import QueueKeys, check_name, new_owner
+from reliq.keys import QUEUES, QueueKeys, check_name, new_owner
 from reliq.message import Message
 from reliq_api.background import Background
 
 log = logging.getLogger("reliq.api")
 
 _PAUSE = 0.2  #: seconds between two tries while Redis is away
+_KNOWN_MOST = 100_000  #: queues whose existence is remembered
 _SHORTEST_BLOCK = 0.01  #: seconds; 0 would mean for ever
 
 Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has gone away
@@ -40,6 +41,10 @@ class Poll:
         return self.until - time.monotonic()
 
 
+def _answers(request: list[ops.Op[Any]]) -> ops.Steps[list[Any]]:
+    return (yield request)
+
+
 class Polls:
     """All polls of this process."""
 
@@ -47,6 +52,7 @@ class Polls:
         self._store = store
         self._background = background
         self._pollers: dict[str, Poller] = {}
+        self._known: set[str] = set()  #: queues that exist
         self.draining = False
 
     async def take(self, poll: Poll, gone: Gone) -> list[Message]:
@@ -55,15 +61,30 @@ class Polls:
         What was claimed for a client that has gone is given back at once.
         """
         queue = poll.holdings.keys.queue
-        if queue not in self._pollers or poll.left <= 0:
+        there = await self._exists(queue)
+        if not there and poll.left <= 0:
+            return []
+        if there and (queue not in self._pollers or poll.left <= 0):
             messages = await self._claim(poll)
             if messages or poll.left <= 0:
                 return messages
         if self.draining:
             return []
         if queue not in self._pollers:
-            self._pollers[queue] = Poller(self._store, self._background, self._forget)
+            self._pollers[queue] = Poller(
+                self._store, self._background, lambda: self._exists(queue), self._forget
+            )  # fmt: skip
         return await self._pollers[queue].wait(poll, gone)
+
+    async def _exists(self, queue: str) -> bool:
+        """Whether there is such a queue. A poll creates none: names that a client made up would stay for ever."""
+        if queue in self._known:
+            return True
+        ask = [ops.command("SISMEMBER", QUEUES, queue), ops.command("EXISTS", QueueKeys(queue).messages)]
+        there = any(await self._store.run(_answers(ask)))
+        if there and len(self._known) < _KNOWN_MOST:
+            self._known.add(queue)
+        return there
 
     async def _claim(self, poll: Poll) -> list[Message]:
         holdings = poll.holdings
@@ -90,9 +111,16 @@ class Polls:
 class Poller:
     """Those who wait for one queue, in the order they came. Lives as long as there are any."""
 
-    def __init__(self, store: AioStore, background: Background, ended: Callable[["Poller"], object]) -> None:
+    def __init__(
+        self,
+        store: AioStore,
+        background: Background,
+        exists: Callable[[], Awaitable[bool]],
+        ended: Callable[["Poller"], object],
+    ) -> None:
         self._store = store
         self._background = background
+        self._exists = exists
         self._ended = ended
         self._waiting: deque[Poll] = deque()
         self._served: Poll | None = None  #: for whom the connection blocks
@@ -131,6 +159,7 @@ class Poller:
         """Serve one poll after the other. After a failure, which was answered to its poll, it is called again."""
         link = self._store.link("reliq-poll")  # named, so that a lost connection is closed before the next one claims
         try:
+            await self._appeared()
             while self._waiting:
                 self._served = poll = self._waiting[0]
                 try:
@@ -141,6 +170,14 @@ class Poller:
             self._ended(self)  # before anything is awaited: who comes now begins another poller
         finally:
             await link.close()
+
+    async def _appeared(self) -> None:
+        """Wait until the queue exists, or nobody waits for it any more, or nobody can tell."""
+        try:
+            while self._waiting and not await self._exists():  # noqa: ASYNC110
+                await asyncio.sleep(_PAUSE)
+        except ReliqError as error:
+            log.debug("a poll begins without knowing whether its queue exists: %s", error)
 
     async def _serve(self, poll: Poll, link: AioLink) -> None:
         """Block for one poll, until it has messages, its time is over, or nobody wants them any more."""

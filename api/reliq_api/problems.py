@@ -124,6 +124,8 @@ class Problem(HTTPException):
 
 def of_error(error: ReliqError) -> Problem:
     """What an error of the library is to a client."""
+    if isinstance(error, QueueFull) and error.reached:  # of a Redis Cluster: 4xx would mean that nothing was enqueued
+        return Problem("outcome_unknown", str(error), queues=error.reached)
     for kind, code, text in _BY_ERROR:
         if isinstance(error, kind):
             said = str(error)

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from reliq_api.auth import Scope
 from reliq_api.problems import status_of
-from reliq_api.requests import REQUEST_LARGEST, BoundedRequest, check_headers
+from reliq_api.requests import REQUEST_LARGEST, BoundedRequest
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -24,7 +24,6 @@ class Call(APIRoute):
         largest: int = extra.get("x-largest", REQUEST_LARGEST)
 
         async def answer(request: Request) -> Response:
-            check_headers(request.scope)
             state = request.app.state
             limits = state.settings.body_timeout, state.settings.stream_timeout
             bounded = BoundedRequest(request.scope, request.receive, largest, *limits)

@@ -133,10 +133,11 @@ class Broken:
         return self
 
     async def run(self, steps, link=None, timeout=None):
+        claims = "claim" in steps.__qualname__
         steps.close()
         if link is not None:
             raise RuntimeError("a fault")
-        return []
+        return [] if claims else [1]
 
     async def close(self):
         raise RuntimeError("closing fails too")

@@ -6,6 +6,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import msgspec
 import pytest
 
@@ -276,3 +277,79 @@ def test_without_keys_other_machines_are_not_served(url):
     refused = reliq(url, "api", "--host", "0.0.0.0", "--port", "0")
     assert refused.returncode == 2
     assert "reliq keys create" in refused.stderr
+
+
+# --- two credentials, and a key that ends while a request runs --------------------------------------------------------
+
+TWICE = {
+    "two headers": ([("authorization", "Bearer {key}"), ("authorization", "Bearer {key}")], ""),
+    "two of different kinds": ([("authorization", "Bearer {key}"), ("authorization", "Basic eDp5")], ""),
+    "two in one header": ([("authorization", "Bearer {key}, Bearer {key}")], ""),
+    "a header and the query": ([("authorization", "Bearer {key}")], "?access_token={key}"),
+    "a header and the query, as others call it": ([("authorization", "Bearer {key}")], "?API_KEY={key}"),
+    "the query twice": ([], "?access_token={key}&token={key}"),
+    "a header and one that others use": ([("authorization", "Bearer {key}"), ("x-api-key", "{key}")], ""),
+    "a header and one for proxies": ([("authorization", "Bearer {key}"), ("proxy-authorization", "Bearer {key}")], ""),
+}
+PLACES = [
+    *(("POST", f"/v1/queues/orders/{call}") for call in ("messages", "messages/batch", "leases")),
+    *(("GET", f"/v1/queues/orders{call}") for call in ("", "/dead")), ("POST", "/v1/topics/a/messages"),
+    *(("GET", path) for path in ("/", "/metrics", "/queues/orders", "/queues/orders/dead")),
+    ("POST", "/queues/orders/pause"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("headers", "query"), TWICE.values(), ids=TWICE.keys())
+@pytest.mark.parametrize(("method", "path"), PLACES)
+def test_two_credentials_are_refused_everywhere_alike(guarded, make, app, headers, query, method, path):
+    app.queue("orders").send("x")
+    key = make("enqueue", "consume", "operate", "metrics", queues=("*",))
+    given = [(name, value.format(key=key)) for name, value in headers]
+    content = {"content": b'{"body": 1}'} if method == "POST" else {}
+    given += [("content-type", "application/json")]
+    answer = guarded.request(method, path + query.format(key=key), headers=given, **content)
+    assert answer.status_code == 400
+    stats = app.queue("orders").stats()
+    assert (stats.ready, stats.paused) == (1, False)
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired", "narrowed"])
+def test_a_key_that_ends_during_a_poll_gets_no_lease(guarded, make, app, how):
+    key = make("consume", expires="1h")
+    identity = key.partition(".")[0]
+    orders = app.queue("orders")
+    app.store.call(ops.announce("orders"))
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(guarded.post, "/v1/queues/orders/leases", json={"wait": 20}, headers=bearer(key))
+        eventually(lambda: orders.stats().consumers == 1)
+        kept = app.store.run(keyring.read_all())[identity]
+        if how == "revoked":
+            app.store.run(keyring.revoke(identity))
+        else:
+            changes = {"expires_at": 1} if how == "expired" else {"queues": ("nothing",)}
+            text = msgspec.json.encode(msgspec.structs.replace(kept, **changes))
+            app.store.call(command("HSET", keyring.API_KEYS, identity, text))
+        eventually(lambda: guarded.post("/v1/queues/orders/leases", json={}, headers=bearer(key)).status_code >= 401)
+        orders.send("x")
+        assert poll.result().status_code in ((401,) if how != "narrowed" else (403,))
+    eventually(lambda: (orders.stats().ready, orders.stats().processing) == (1, 0))
+    assert orders.stats().counters.get("reclaimed", 0) == 0
+
+
+def test_a_key_that_is_revoked_during_a_batch_enqueues_no_more(guarded, make, app):
+    key = make("enqueue")
+    orders = app.queue("orders")
+
+    def lines():
+        yield b'{"body": 1}\n' * 1000
+        eventually(lambda: orders.stats().ready == 1000)
+        app.store.run(keyring.revoke(key.partition(".")[0]))
+        call = "/v1/queues/orders/messages"
+        eventually(lambda: guarded.post(call, json={}, headers=bearer(key)).status_code == 401)
+        yield b'{"body": 1}\n' * 1000
+
+    headers = {**bearer(key), "content-type": "application/x-ndjson"}
+    with httpx.Client(base_url=guarded.base_url, timeout=30) as client:
+        answer = client.post("/v1/queues/orders/messages/batch", content=lines(), headers=headers)
+    assert problem(answer) == (401, "unauthorized")
+    assert answer.json()["enqueued"] == orders.stats().ready == 1000

@@ -13,10 +13,51 @@ import pytest
 
 import reliq
 from reliq.embedded import EmbeddedRedis
+from reliq.keys import QueueKeys
+from reliq.message import NewMessage
+from reliq.ops import announce, command
 from reliq_monitor import Monitor
 from tests.api.serving import own_process, problem, serving, sever, terminated
 from tests.proxy import Proxy
 from tests.workers import eventually
+
+
+@pytest.fixture(autouse=True)
+def _existing(app, name):
+    """The queue was there before: a poll creates none."""
+    app.store.call(announce(name))
+
+
+@pytest.fixture
+def stranger(name):
+    """The name of a queue that there is not."""
+    return f"{name}-made-up"
+
+
+def test_a_poll_of_a_queue_that_is_not_there_creates_nothing(service, app, stranger, url):
+    keys = app.store.call(command("KEYS", "*"))
+    for wanted in ({}, {"wait": 0.3}):
+        assert service.post(f"/v1/queues/{stranger}/leases", json=wanted).json()["messages"] == []
+    service.get(f"/v1/queues/{stranger}")
+    service.get(f"/queues/{stranger}")
+    service.get("/metrics", params={"queue": stranger, "name[]": stranger})
+    assert sorted(app.store.call(command("KEYS", "*"))) == sorted(keys)
+    assert stranger not in service.get("/metrics").text
+
+
+@pytest.mark.parametrize("way", ["send", "LPUSH"])
+def test_a_poll_that_came_before_its_queue_gets_the_first_message(service, app, stranger, way):
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(service.post, f"/v1/queues/{stranger}/leases", json={"wait": 20})
+        eventually(lambda: not poll.done())
+        if way == "send":
+            app.queue(stranger).send("first")
+        else:
+            element = NewMessage("first").element(1)
+            app.store.call(command("LPUSH", QueueKeys(stranger).messages, element))
+        assert [message["body"] for message in poll.result().json()["messages"]] == ["first"]
+    assert app.queue(stranger).stats().processing == 1
+    assert stranger in app.queues()
 
 
 def test_a_poll_is_answered_when_a_message_comes(post, orders):
@@ -173,8 +214,9 @@ def test_a_poll_outlasts_a_break_of_redis(redis_server, url, app, orders):
 
 def test_a_poll_that_cannot_reach_redis_any_more_says_so(name):
     with EmbeddedRedis() as server, serving(server.url, send_timeout=0.3) as service, ThreadPoolExecutor() as pool:
-        waiting = pool.submit(service.post, f"/v1/queues/{name}/leases", json={"wait": 2})
         with contextlib.closing(reliq.Reliq(server.url)) as app:
+            app.store.call(announce(name))
+            waiting = pool.submit(service.post, f"/v1/queues/{name}/leases", json={"wait": 2})
             eventually(lambda: app.queue(name).stats().consumers == 1)
         server.stop()
         assert problem(waiting.result())[0] in (503, 504)

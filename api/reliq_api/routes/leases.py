@@ -2,6 +2,7 @@
 
 from fastapi import Request, Response
 
+from reliq.errors import ReliqError
 from reliq.holdings import released
 from reliq.keys import QueueKeys
 from reliq.message import Message
@@ -34,6 +35,12 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
     state = request.app.state
     poll = Poll(queue, wanted.limit, wanted.lease, wanted.wait)
     messages, surplus = _fitting(await state.polls.take(poll, lambda: _gone(request)))
+    if messages and wanted.wait:
+        try:
+            await state.guard.confirm(request.state.access, "consume", queue)
+        except (Problem, ReliqError):
+            await state.reliq.store.run(poll.holdings.leave())  # gives back what it holds, uncharged
+            raise
     if surplus:  # the oldest is handed back last, and so taken first
         await state.reliq.store.run(poll.holdings.settle((), [released(message) for message in reversed(surplus)]))
     identity = poll.holdings.consumer if messages else None

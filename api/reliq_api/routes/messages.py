@@ -120,7 +120,12 @@ async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
     state = request.app.state
     read, chunks = reader_of(request)
     queued = state.reliq.queue(queue)
-    batch = Batch(queued, state.pressure, state.settings, read, trace(fields(request)), durability_of(request))
+    inherited, sure = trace(fields(request)), durability_of(request)
+
+    async def confirm() -> None:
+        await state.guard.confirm(request.state.access, "enqueue", queue)
+
+    batch = Batch(queued, state.pressure, state.settings, read, inherited, sure, confirm)
     try:
         async for texts in chunks:
             await batch.add(texts)
