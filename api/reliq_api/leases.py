@@ -18,6 +18,7 @@ from reliq.ops import Move, Steps
 CODES = {"d": "done", "a": "already", "l": "lost"}
 
 _SETTLED_REMEMBERED = 60.0  #: seconds in which a repeated settle is told `already`, not `lost`
+_ENTRY_BYTES = 600  #: of memory that a remembered message takes beside its element
 _DEFAULT = Policy(exponential())  # what a worker does unless it is told otherwise
 
 
@@ -43,7 +44,7 @@ class Elements:
         for identity, element in pairs:
             self._by_id.setdefault(identity, []).append(element)
             self._left += 1
-            self.size += len(element)
+            self.size += len(element) + _ENTRY_BYTES
 
     @property
     def empty(self) -> bool:

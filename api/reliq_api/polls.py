@@ -42,7 +42,8 @@ class Poll:
 
 
 def _answers(request: list[ops.Op[Any]]) -> ops.Steps[list[Any]]:
-    return (yield request)
+    answers: list[Any] = yield request
+    return answers
 
 
 class Polls:
@@ -169,7 +170,10 @@ class Poller:
                     raise
             self._ended(self)  # before anything is awaited: who comes now begins another poller
         finally:
-            await link.close()
+            try:
+                await link.close()
+            except Exception as error:  # noqa: BLE001  it was forgotten before it could fail to close
+                log.debug("the connection of a poll failed to close: %r", error)
 
     async def _appeared(self) -> None:
         """Wait until the queue exists, or nobody waits for it any more, or nobody can tell."""

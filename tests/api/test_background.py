@@ -128,7 +128,7 @@ class Broken:
     def __init__(self):
         self.links = 0
 
-    def link(self):
+    def link(self, name):
         self.links += 1
         return self
 
