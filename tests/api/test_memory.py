@@ -1,4 +1,4 @@
-"""The memory of the service stays bounded, whatever strangers and scrapes do to it. `RSS of the process` is the measure.
+"""The memory of the service stays bounded, whatever strangers and scrapes do to it. RSS is the measure.
 
 By command, with the figure printed:  pytest tests/api/test_memory.py -s
 """
