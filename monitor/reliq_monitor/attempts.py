@@ -48,9 +48,10 @@ class _Failure:
 class Attempts:
     """What the duties of one monitor fail at."""
 
-    def __init__(self, node_of: Callable[[JobKeys], str]) -> None:
-        """`node_of` names the node of a cluster that a queue is on; on a single server it answers an empty text."""
+    def __init__(self, node_of: Callable[[JobKeys], str], sharded: bool) -> None:
+        """`node_of` names the node of a cluster that a queue is on; empty: not known, or there is but one server."""
         self._node_of = node_of
+        self._sharded = sharded
         self._failing: dict[Failing, _Failure] = {}
         self.failures: Counter[str] = Counter(dict.fromkeys(_MOVING, 0))  #: by duty, since the start
 
@@ -108,7 +109,7 @@ class Attempts:
         try:
             answers = yield from ask(some)
         except Exception as error:
-            if self._is_outage(error, self._node_of(some[0])):
+            if self._is_outage(error):
                 raise
             half = len(some) // 2
             first = yield from self.together(duty, some[:half], ask, step)
@@ -128,7 +129,7 @@ class Attempts:
         try:
             answer = yield from steps
         except Exception as error:
-            if self._is_outage(error, node):
+            if self._is_outage(error):
                 raise
             if node and _unreachable(error):
                 what = ("node", node, "")
@@ -137,10 +138,9 @@ class Attempts:
         self._succeeded(what, node)
         return answer
 
-    @staticmethod
-    def _is_outage(error: Exception, node: str) -> bool:
+    def _is_outage(self, error: Exception) -> bool:
         """Whether the only server there is cannot be reached: then no other duty can be done either."""
-        return not node and _unreachable(error)
+        return not self._sharded and _unreachable(error)
 
     def _failed(self, what: Failing, error: Exception, took: float) -> None:
         self.failures[what[0]] += 1

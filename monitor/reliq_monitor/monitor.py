@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from reliq import ops, settings
+from reliq.cluster import Slots
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
 from reliq.keys import CLOCK, LEADER, JobKeys, QueueKeys, instance_of, process_of
 from reliq.moment import Moment
@@ -90,7 +91,7 @@ class Monitor:
         self._id = secrets.token_hex(8)
         self._liveness = Liveness(settings.seconds(reconnect_grace, "reconnect_grace"))
         self._clock = ClockWatch(boot_time)
-        self._attempts = Attempts(self._node_of)
+        self._attempts = Attempts(self._node_of, store.sharded)
         self._instances = Instances()
         self._client_list_refused = False
         self._names: list[str] = []
@@ -100,6 +101,7 @@ class Monitor:
         self._holders: dict[str, Holders] = {}  #: by process: its consumers in all queues
         self._looked = Scan()
         self._started_at: float | None = None
+        self._slots: Slots | None = None
         self._next_scan = self._next_tidy = 0.0
         self.last_scan_at = 0.0  #: seconds since the epoch: the end of the latest turn in which every duty ran
         self.last_scan_took = 0.0  #: seconds
@@ -282,11 +284,11 @@ class Monitor:
             self._instance_queues = [keys for keys in every if instance_of(keys.queue)]
 
     def _node_of(self, home: JobKeys) -> str:
-        slots = self._store.slots
+        slots = self._slots = self._store.slots or self._slots
         if slots is None:
-            return "unknown" if self._store.sharded else ""
+            return ""
         node = slots.node_of(home.jobs)
-        return "unknown" if node is None else f"{node[0]}:{node[1]}"
+        return "" if node is None else f"{node[0]}:{node[1]}"
 
     def _lead(self) -> Steps[bool]:
         milliseconds = ops.milliseconds(max(_LEADER_FOR, 1.6 * self._interval))

@@ -24,7 +24,7 @@ from reliq.overview import every_queue, read_queues
 from reliq.server import addressed
 from reliq.store import Store
 from reliq.wire import Busy
-from reliq_monitor import Monitor
+from reliq_monitor import Monitor, MonitorThread
 from reliq_monitor.audit import audit, balanced
 from tests.workers import eventually, working
 
@@ -363,3 +363,24 @@ def test_a_node_that_is_away_stops_only_its_own_queues(app, nodes, cluster_url):
         app.queue(name).send(2)
     assert [app.queue(name).stats().ready for name in QUEUES] == [2] * len(QUEUES)
     impatient.close()
+
+
+def test_a_node_that_hangs_stops_no_duty_for_the_queues_of_the_others(app, cluster_url, nodes):
+    step = 16384 // 3 + 1
+    others = [name for name in QUEUES if slot_of(QueueKeys(name).jobs) // step != 1]
+    for name in QUEUES:
+        app.queue(name).send("x", delay=3600)
+    thread = MonitorThread(Store(cluster_url))
+    thread.start()
+    try:
+        eventually(lambda: thread.monitor.leading)
+        os.kill(nodes[1].pid, signal.SIGSTOP)
+        for _ in range(2):
+            before = {name: app.queue(name).stats().ready for name in others}
+            for name in others:
+                app.queue(name).send("due", delay=0.1)
+            eventually(lambda: all(app.queue(name).stats().ready > before[name] for name in others), timeout=40)  # noqa: B023
+        assert {duty for duty, _ in thread.monitor.failing} & {"node"}
+    finally:
+        os.kill(nodes[1].pid, signal.SIGCONT)
+        thread.stop()
