@@ -56,7 +56,7 @@ bench-full: $(READY) ## The same with the large volumes (an hour)
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m bench --full
 
 screenshots: $(READY) ## Pictures of the dashboard into docs/screenshots (5 minutes; needs chromium)
-	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.ui.screenshots
+	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.integration.ui.screenshots
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .bench .data .mypy_cache .ruff_cache .pytest_cache .hypothesis

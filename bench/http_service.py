@@ -23,8 +23,8 @@ import uvloop
 from fastapi import FastAPI, Request
 
 from reliq import ops
-from reliq.aiostore import AioStore
 from reliq.embedded import EmbeddedRedis, _free_port
+from reliq.transport.aiostore import AioStore
 
 CONNECTIONS = 32
 BODY = b'{"body":{"order":1,"customer":"c-1","lines":[1,2,3]}}'

@@ -12,9 +12,9 @@ import time
 
 import reliq
 from reliq.embedded import EmbeddedRedis
-from reliq.exporter import Exporter
-from reliq.observe import Measurements
-from reliq.store import Store
+from reliq.observability.histograms import Measurements
+from reliq.observability.prometheus import Exporter
+from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 
 QUEUE = "bench"

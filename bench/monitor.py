@@ -18,7 +18,7 @@ import reliq
 from bench.suite.flat import BODY, monitor_shares
 from bench.suite.harness import fresh_redis, percentile
 from reliq import ops
-from reliq.keys import LEADER, QueueKeys, new_owner
+from reliq.model.keys import LEADER, QueueKeys, new_owner
 
 _DELAYS = (0.06, 0.3, 1.0)
 _BUSY = 50  #: queues that messages are sent to

@@ -15,9 +15,10 @@ from collections.abc import Callable
 
 import reliq
 from reliq.embedded import EmbeddedRedis
-from reliq.message import Message, NewMessage
+from reliq.model.message import Message
+from reliq.model.outgoing import NewMessage
 from reliq.ops import Revival, command
-from reliq.store import Store
+from reliq.transport.store import Store
 
 BODY = b"x" * 200
 
@@ -28,10 +29,10 @@ def percentile(values: list[float], share: float) -> float:
 
 def pings(store: Store, until: Callable[[], bool]) -> list[float]:
     """Round trips of PING on a connection of its own, in ms, until the condition holds (looked at each 50 ms)."""
-    link, found, look = store.link(), [], 0.0
+    connection, found, look = store.connection(), [], 0.0
     while True:
         started = time.perf_counter()
-        store.call(command("PING"), link)
+        store.call(command("PING"), connection)
         found.append((time.perf_counter() - started) * 1000)
         if started > look:
             look = started + 0.05
@@ -96,7 +97,7 @@ def fill_dead(app: reliq.Reliq, queue: reliq.Queue, count: int) -> list[str]:
 
 
 def died(message: Message):
-    from reliq.holdings import buried, failure_now
+    from reliq.protocol.outcomes import buried, failure_now
 
     return buried(message, failure_now("bench", "ValueError", "no such order"), "rejected")
 

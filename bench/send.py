@@ -15,8 +15,8 @@ import redis
 import reliq
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
-from reliq.keys import QueueKeys
-from reliq.message import NewMessage
+from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
 
 ROUNDS, BATCH, PRODUCERS = 2000, 100, 1000
 

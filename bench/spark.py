@@ -23,12 +23,13 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 import reliq
-from reliq import ops, staging
-from reliq.chunks import chunks_of
+from reliq import ops
 from reliq.embedded import EmbeddedRedis
-from reliq.keys import QueueKeys
+from reliq.model.keys import QueueKeys
+from reliq.ops.chunks import chunks_of
+from reliq.protocol import staging
 from reliq.spark import register
-from reliq.store import Store
+from reliq.transport.store import Store
 
 PARTITIONS = 4
 WARM_UPS = 2

@@ -1,12 +1,14 @@
 """reliq: a reliable message queue on Redis lists."""
 
-from reliq import startup  # noqa: F401  the first import: signals are handled while the others run
-from reliq.app import Reliq
-from reliq.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
-from reliq.consumer import Consumer
-from reliq.cycle import Cycle
-from reliq.dead_letters import DeadLetter, DeadLetters
-from reliq.delayed import Delayed, DelayedMessage, DelayedPage
+from reliq._version import __version__
+from reliq.client.app import Reliq
+from reliq.client.consumer import Consumer
+from reliq.client.cycle import Cycle
+from reliq.client.dead_letters import DeadLetters
+from reliq.client.delayed import Delayed
+from reliq.client.prepared import Prepared
+from reliq.client.queue import Queue
+from reliq.client.topics import Topics
 from reliq.errors import (
     DurabilityUnavailable,
     InvalidHandler,
@@ -24,13 +26,17 @@ from reliq.errors import (
     TimeLimitExceeded,
     Unroutable,
 )
-from reliq.handlers import Again, Dead, Retry
-from reliq.message import Failure, Message, NewMessage
-from reliq.prepared import Prepared
-from reliq.queue import Config, Queue, Stats
-from reliq.topics import Binding, Topics, TopicStats
-
-__version__ = "0.1.0"
+from reliq.model.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
+from reliq.model.dead_letter import DeadLetter
+from reliq.model.delayed_message import DelayedMessage
+from reliq.model.element import Failure
+from reliq.model.message import Message
+from reliq.model.outgoing import NewMessage
+from reliq.model.policy import Again, Dead, Retry
+from reliq.protocol.delayed import DelayedPage
+from reliq.protocol.queue import Config, Stats
+from reliq.protocol.topics import Binding, TopicStats
+from reliq.runtime import startup  # noqa: F401  the first import: signals are handled while the others run
 
 __all__ = [
     "Again", "Backoff", "Binding", "Config", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetters",
@@ -38,5 +44,5 @@ __all__ = [
     "DurabilityUnavailable", "Failure", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting",
     "JobClosed", "LeaseLost", "Message", "NewMessage", "OutcomeUnknown", "Prepared", "PreparedClosed", "Queue",
     "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Stats", "TimeLimitExceeded",
-    "TopicStats", "Topics", "Unroutable", "exponential", "fixed", "rocketmq_levels", "steps",
+    "TopicStats", "Topics", "Unroutable", "__version__", "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

@@ -1,5 +1,5 @@
 """python -m reliq"""
 
-from reliq.cli import entry
+from reliq.cli.main import entry
 
 entry()

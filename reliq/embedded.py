@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from reliq.errors import RedisUnavailable
-from reliq.wire import OLDEST_REDIS
+from reliq.transport.server_check import OLDEST_REDIS
 
 _NAMES = ("redis-server", "valkey-server")
 _START_TIMEOUT = 15.0

@@ -22,8 +22,9 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
 from opentelemetry.util.types import Attributes
 
 import reliq
-from reliq import tracing
-from reliq.message import Message, NewMessage
+from reliq.model.message import Message
+from reliq.model.outgoing import NewMessage
+from reliq.runtime import tracing
 
 _NOTHING = Context()
 _FLUSH_FOR = 5_000  #: milliseconds

@@ -13,13 +13,13 @@ Needs the extra `reliq-queue[testing]` (fakeredis). What reliq itself promises i
 import asyncio
 from typing import TypeVar
 
-from reliq.app import Reliq
-from reliq.handlers import Handler
-from reliq.holdings import Holdings
-from reliq.keys import QueueKeys, new_owner
-from reliq.message import Message
-from reliq.once import guarded
+from reliq.client.app import Reliq
+from reliq.model.handlers import Handler
+from reliq.model.keys import QueueKeys, new_owner
+from reliq.model.message import Message
 from reliq.ops import Move
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.worker.once import guarded
 from reliq.worker.outcome import after_error, after_return
 
 A = TypeVar("A", bound=Reliq)
@@ -50,7 +50,7 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
 
 
 def _run_one(app: Reliq, handler: Handler) -> bool:
-    consumer = Holdings(QueueKeys(handler.queue), new_owner(connected=False), lease=60)
+    consumer = ConsumerSteps(QueueKeys(handler.queue), new_owner(connected=False), lease=60)
     messages = app.store.run(consumer.claim(1))
     for message in messages:
         move = _outcome(app, handler, message, consumer.consumer)

@@ -7,18 +7,19 @@ from fastapi import FastAPI
 
 import reliq
 from reliq import aio
-from reliq.app import eviction_allowed, url_from_environment
-from reliq.exporter import Exporter
-from reliq.observe import Measurements
-from reliq.store import Store
-from reliq_api import docs, problems, ui
-from reliq_api.auth import Guard
+from reliq.observability.histograms import Measurements
+from reliq.observability.prometheus import Exporter
+from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.transport.store import Store
+from reliq_api import ui
+from reliq_api.access.auth import Guard
 from reliq_api.background import Background
-from reliq_api.leases import Remembered
-from reliq_api.polls import Polls
+from reliq_api.consume.leases import Remembered
+from reliq_api.consume.polls import Polls
+from reliq_api.enqueue.coalescer import Sends
+from reliq_api.http import docs, problems
 from reliq_api.pressure import Pressure
 from reliq_api.routes import dead, delayed, health, leases, messages, metrics, queues, topics
-from reliq_api.sends import Sends
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
 

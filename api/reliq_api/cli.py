@@ -9,11 +9,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from reliq.app import eviction_allowed, url_from_environment
 from reliq.errors import InvalidSetting, RedisUnavailable
-from reliq.settings import seconds, whole
-from reliq.store import Store
-from reliq_api import keyring
+from reliq.model.settings import seconds, whole
+from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.transport.store import Store
+from reliq_api.access import keyring
 from reliq_api.settings import Settings
 
 log = logging.getLogger("reliq.api")
@@ -57,7 +57,7 @@ def add_to(commands: Any, command: Add) -> None:
 def api(options: argparse.Namespace) -> int:
     """Run the service until SIGTERM."""
     try:
-        from reliq_api.auth import is_loopback
+        from reliq_api.access.auth import is_loopback
         from reliq_api.server import serve
     except ModuleNotFoundError as error:
         raise InvalidSetting(f"`reliq api` needs {error.name}: pip install 'reliq-queue[api]'") from None

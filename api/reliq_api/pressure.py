@@ -1,13 +1,13 @@
 """How full Redis is, looked at once a second: producers are told to wait long before Redis itself refuses."""
 
 from reliq import aio
-from reliq.doctor import examine
 from reliq.errors import RedisUnsuitable
+from reliq.observability.doctor import examine
 from reliq.ops import Steps
-from reliq.wire import check_server, server_info
+from reliq.transport.server_check import check_server, server_info
+from reliq_api.access.cached import Cached
 from reliq_api.background import Background
-from reliq_api.problems import Problem
-from reliq_api.refreshed import Refreshed
+from reliq_api.http.problems import Problem
 
 _EVERY = 1.0
 
@@ -17,7 +17,7 @@ class Pressure:
 
     def __init__(self, reliq: aio.Reliq, watermark: float, background: Background) -> None:
         self._watermark = watermark
-        self._share = Refreshed("memory of Redis", lambda: reliq.store.run(used_share()), _EVERY, background)
+        self._share = Cached("memory of Redis", lambda: reliq.store.run(used_share()), _EVERY, background)
 
     async def check(self) -> None:
         """Raise Problem when nothing more should be enqueued."""
@@ -39,7 +39,7 @@ def used_share() -> Steps[float]:
     return int(info.get("used_memory", 0)) / most if most else 0.0
 
 
-def hindrances(reliq: aio.Reliq) -> Steps[list[str]]:
+def readiness_problems(reliq: aio.Reliq) -> Steps[list[str]]:
     """Why Redis must not hold queues, as `reliq doctor` finds; raises RedisUnavailable and RedisUnsuitable.
 
     Not that it is full: it drains only through consumers, and some of them come here.

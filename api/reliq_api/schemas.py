@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from reliq import settings as core
-from reliq.dead_letters import REASONS
-from reliq_api.entries import DURATION
+from reliq.model import settings as core
+from reliq.model.dead_letter import REASONS
+from reliq_api.enqueue.entries import DURATION
 
 QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
 MessageId = Annotated[str, Field(pattern=r"^[!-~]{1,128}$", examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
@@ -20,7 +20,7 @@ def _whole(value: Any) -> Any:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-Seconds = Annotated[float, Field(ge=0, le=core.DELAY_LONGEST, allow_inf_nan=False, examples=[30])]
+Seconds = Annotated[float, Field(ge=0, le=core.MAX_DELAY_SECONDS, allow_inf_nan=False, examples=[30])]
 Period = Seconds | Annotated[str, Field(pattern=DURATION, examples=["5m"])]
 
 
@@ -53,7 +53,7 @@ class NewMessage(Request):
     ttl: Period | None = Field(None, description="How long it may still be started; then it is a dead letter.")
     id: MessageId | None = Field(None, description="Default: a new UUIDv7.")
     key: str | None = Field(
-        None, min_length=1, max_length=core.KEY_LARGEST, description="Messages with one key go one by one, in order."
+        None, min_length=1, max_length=core.MAX_KEY_BYTES, description="Messages with one key go one by one, in order."
     )
     priority: Literal["high", "normal", "low"] | None = Field(None, description="Default: normal.")
 
@@ -87,12 +87,12 @@ class BatchEnqueued(BaseModel):
 
 
 class LeaseRequest(Request):
-    limit: Whole = Field(1, ge=1, le=core.BATCH_LARGEST, description="At most so many messages.")
+    limit: Whole = Field(1, ge=1, le=core.MAX_BATCH, description="At most so many messages.")
     wait: float = Field(0, ge=0, le=30, allow_inf_nan=False, description="Seconds to wait for the first one.")
     lease: float = Field(
         core.LEASE,
-        ge=core.LEASE_SHORTEST,
-        le=core.LEASE_LONGEST,
+        ge=core.MIN_LEASE_SECONDS,
+        le=core.MAX_LEASE_SECONDS,
         allow_inf_nan=False,
         description="Seconds in which the messages must be settled, or the lease extended.",
     )
@@ -126,12 +126,12 @@ class LeaseGiven(BaseModel):
 class RetryOf(Request):
     id: MessageId
     delay: Seconds | None = Field(None, description="Default: 5 s, 15 s, 45 s ... up to an hour.")
-    error: str = Field("", max_length=core.ERROR_LARGEST, description="Kept in the message's history.")
+    error: str = Field("", max_length=core.MAX_ERROR_CHARACTERS, description="Kept in the message's history.")
 
 
 class DeadOf(Request):
     id: MessageId
-    reason: str = Field("", max_length=core.ERROR_LARGEST, description="Kept as its last error.")
+    reason: str = Field("", max_length=core.MAX_ERROR_CHARACTERS, description="Kept as its last error.")
 
 
 class ReleaseOf(Request):
@@ -144,15 +144,15 @@ class SettleRequest(Request):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"ack": ["a1"], "retry": [{"id": "b2", "delay": 60}]}]})
 
-    ack: list[MessageId] = Field([], max_length=core.BATCH_LARGEST, description="Handled: gone for good.")
+    ack: list[MessageId] = Field([], max_length=core.MAX_BATCH, description="Handled: gone for good.")
     retry: list[RetryOf] = Field(
         [],
-        max_length=core.BATCH_LARGEST,
+        max_length=core.MAX_BATCH,
         description="Failed: tried again later; the eleventh failure ends in the dead letters.",
     )
-    dead: list[DeadOf] = Field([], max_length=core.BATCH_LARGEST, description="To the dead letters, as `rejected`.")
+    dead: list[DeadOf] = Field([], max_length=core.MAX_BATCH, description="To the dead letters, as `rejected`.")
     release: list[MessageId | ReleaseOf] = Field(
-        [], max_length=core.BATCH_LARGEST, description="Handed back untouched: taken next, nothing counted."
+        [], max_length=core.MAX_BATCH, description="Handed back untouched: taken next, nothing counted."
     )
 
 
@@ -170,8 +170,8 @@ class SettleResult(BaseModel):
 class ExtendRequest(Request):
     lease: float = Field(
         core.LEASE,
-        ge=core.LEASE_SHORTEST,
-        le=core.LEASE_LONGEST,
+        ge=core.MIN_LEASE_SECONDS,
+        le=core.MAX_LEASE_SECONDS,
         allow_inf_nan=False,
         description="Seconds from now.",
     )
@@ -204,13 +204,13 @@ class ConfigChanges(Request):
     max_length: Whole | None = Field(None, ge=1, le=10**12, description="Ready and delayed; above it: 429 queue_full.")
     max_bytes: Whole | None = Field(
         None,
-        ge=core.QUOTA_SMALLEST,
+        ge=core.MIN_QUOTA_BYTES,
         le=10**15,
         description="Of Redis' memory, for what is ready and delayed; above it: 429 queue_full.",
     )
     max_deliveries: Whole | None = Field(None, ge=1, le=10_000, description="Holders that may vanish with a message.")
     dead_max_age: float | None = Field(
-        None, ge=1, le=core.DELAY_LONGEST, allow_inf_nan=False, description="Seconds a dead letter is kept."
+        None, ge=1, le=core.MAX_DELAY_SECONDS, allow_inf_nan=False, description="Seconds a dead letter is kept."
     )
     dead_max_count: Whole | None = Field(None, ge=1, le=10**12, description="Dead letters kept, the latest.")
 
@@ -300,7 +300,7 @@ class TopicMatch(BaseModel):
 class Filter(Request):
     """Which dead letters; all that is given must hold."""
 
-    ids: list[MessageId] | None = Field(None, min_length=1, max_length=core.BATCH_LARGEST)
+    ids: list[MessageId] | None = Field(None, min_length=1, max_length=core.MAX_BATCH)
     reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided"] | None = None
     error_class: str | None = Field(None, max_length=200, description="Of the last error, with or without its module.")
     older_than: Period | None = Field(None, description="Dead for longer.")

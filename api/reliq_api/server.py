@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from reliq_api.app import create_app
-from reliq_api.protocol import BoundedProtocol
+from reliq_api.http.protocol import BoundedProtocol
 from reliq_api.settings import Settings
 
 log = logging.getLogger("reliq.api")

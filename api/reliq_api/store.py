@@ -4,11 +4,12 @@ import asyncio
 import logging
 from typing import Any, TypeVar
 
-from reliq.aiostore import AioLink, AioStore
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.ops import Request, Steps
-from reliq.outage import Outage
-from reliq.wire import only_reads
+from reliq.runtime.outage_log import OutageLog
+from reliq.transport.aio_connection import AioConnection
+from reliq.transport.aiostore import AioStore
+from reliq.transport.calls import only_reads
 
 log = logging.getLogger("reliq.api")
 
@@ -21,29 +22,29 @@ class BoundedStore(AioStore):
     def __init__(self, url: str, connections: int, *, allow_eviction: bool, timeout: float) -> None:
         super().__init__(url, allow_eviction=allow_eviction, timeout=timeout)
         self._free = asyncio.Semaphore(connections)
-        self._unforeseen = Outage(log, "an exception that no call to Redis should raise")
+        self._unforeseen = OutageLog(log, "an exception that no call to Redis should raise")
 
-    async def run(self, steps: Steps[T], link: AioLink | None = None, timeout: float | None = None) -> T:
-        if link is not None:
-            return await super().run(steps, link, timeout)
+    async def run(self, steps: Steps[T], connection: AioConnection | None = None, timeout: float | None = None) -> T:
+        if connection is not None:
+            return await super().run(steps, connection, timeout)
         async with self._free:
             return await super().run(steps, None, timeout)
 
-    async def call(self, request: Request, link: AioLink, timeout: float | None = None) -> Any:
+    async def call(self, request: Request, connection: AioConnection, timeout: float | None = None) -> Any:
         """Run one request. Whatever its connection raises becomes a ReliqError: the steps can deal with that."""
         try:
-            return await super().call(request, link, timeout)
+            return await super().call(request, connection, timeout)
         except ReliqError:
             raise
         except Exception as error:
-            await self._drop(link)
+            await self._drop(connection)
             self._unforeseen.failed(error)
             kind = RedisUnavailable if only_reads(request) else OutcomeUnknown
             raise kind(f"no answer from Redis at {self.where}: {type(error).__name__}") from error
 
     @staticmethod
-    async def _drop(link: AioLink) -> None:
+    async def _drop(connection: AioConnection) -> None:
         try:
-            await link.close()
+            await connection.close()
         except Exception as error:  # noqa: BLE001  it was forgotten before it could fail to close
             log.debug("a connection failed to close: %r", error)

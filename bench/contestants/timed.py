@@ -13,7 +13,7 @@ from collections import defaultdict
 import redis
 
 import reliq
-from reliq.store import Store
+from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 
 waits = defaultdict(list)

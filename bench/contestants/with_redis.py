@@ -35,9 +35,9 @@ def fill(url, messages, variant):
 
 def raw(url, count):
     from reliq import ops
-    from reliq.keys import QueueKeys, new_owner
-    from reliq.store import Store
-    from reliq.wire import pack
+    from reliq.model.keys import QueueKeys, new_owner
+    from reliq.transport.resp import pack
+    from reliq.transport.store import Store
 
     keys, consumer = QueueKeys("bench"), new_owner()
     store = Store(url)

@@ -5,7 +5,7 @@ import time
 from play import BODY, play
 
 import reliq
-from reliq.store import Store
+from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 
 QUEUE = "bench"

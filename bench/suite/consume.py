@@ -18,7 +18,7 @@ from bench.suite.contestants import (
 )
 from bench.suite.harness import Check, Row, Setting, fresh_redis, ratios, shown
 from bench.suite.rabbitmq import RabbitMQ
-from reliq.keys import QueueKeys
+from reliq.model.keys import QueueKeys
 
 Rates = dict[str, list[float]]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import reliq
 from bench.suite.harness import fresh_redis
-from reliq.store import Store
+from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 
 BODY = "x" * 200

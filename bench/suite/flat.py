@@ -14,7 +14,7 @@ import reliq
 from bench.suite.contestants import BENCH
 from bench.suite.harness import Check, Row, Setting, fresh_redis, ratios
 from reliq import ops
-from reliq.keys import QueueKeys, new_owner
+from reliq.model.keys import QueueKeys, new_owner
 
 BODY = b"x" * 200
 _BATCH = 100

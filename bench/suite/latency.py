@@ -10,7 +10,7 @@ from collections.abc import Callable
 import reliq
 from bench.suite.contestants import BENCH
 from bench.suite.harness import Check, Row, Setting, fresh_redis, percentile
-from reliq.keys import QueueKeys
+from reliq.model.keys import QueueKeys
 
 _SCRIPT = BENCH / "contestants" / "timed.py"
 

@@ -3,7 +3,7 @@
 import reliq
 from bench.suite.harness import Check, Row, Setting, fresh_redis
 from reliq import ops
-from reliq.keys import QueueKeys, new_owner
+from reliq.model.keys import QueueKeys, new_owner
 
 BODY = b"x" * 200
 _HELD = 100  #: messages a consumer holds

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import reliq
 from bench.suite.harness import Check, Row, Setting, fresh_redis, ratios, shown
-from reliq.message import NewMessage
+from reliq.model.outgoing import NewMessage
 
 BODY = "x" * 200
 BATCH = 1000

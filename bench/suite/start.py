@@ -10,7 +10,7 @@ import psutil
 import reliq
 from bench.suite.contestants import BENCH
 from bench.suite.harness import Check, Row, Setting, fresh_redis
-from reliq.keys import QueueKeys
+from reliq.model.keys import QueueKeys
 
 _PATHS = os.pathsep.join(str(BENCH.parent / part) for part in (".", "monitor", "api"))
 _IMPORT = "import time; began = time.perf_counter(); import reliq; print(time.perf_counter() - began)"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
-from reliq.keys import JobKeys, QueueKeys
+from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops import Steps
-from reliq.outage import Outage
+from reliq.runtime.outage_log import OutageLog
 
 log = logging.getLogger("reliq.monitor")
 
@@ -34,7 +34,7 @@ class _Failure:
     """A duty that fails now."""
 
     def __init__(self, what: str) -> None:
-        self.outage = Outage(log, what)
+        self.outage = OutageLog(log, what)
         self._count = 0
         self.next_at = 0.0
 
@@ -111,9 +111,9 @@ class Attempts:
         except Exception as error:
             if self._is_outage(error):
                 raise
-            half = len(some) // 2
-            first = yield from self.together(duty, some[:half], ask, step)
-            return first + (yield from self.together(duty, some[half:], ask, step))
+            prepared_record = len(some) // 2
+            first = yield from self.together(duty, some[:prepared_record], ask, step)
+            return first + (yield from self.together(duty, some[prepared_record:], ask, step))
         for home in some if self._failing else ():
             self._succeeded((duty, name_of(home), step), self._node_of(home))
         return list(zip(some, answers, strict=True))

@@ -1,11 +1,11 @@
-"""The audit: every message that was ever enqueued is here, or counted as gone. The equation is `Reading.missing`."""
+"""The audit: every message that was ever enqueued is here, or counted as gone: `QueueSnapshot.missing`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reliq.observability.snapshot import GONE, QueueSnapshot, every_queue, read_queues
 from reliq.ops import Steps
-from reliq.overview import GONE, Reading, every_queue, read_queues
 
 _STATES = ("prepared", "ready", "processing", "delayed", "dead")
 
@@ -54,7 +54,7 @@ def balanced(books: Sequence[Book]) -> bool:
     return not any(book.missing for book in books)
 
 
-def _book(reading: Reading) -> Book:
+def _book(reading: QueueSnapshot) -> Book:
     return Book(
         queue=reading.queue,
         enqueued=reading.counters.get("enqueued", 0),

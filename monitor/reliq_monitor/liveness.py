@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reliq import ops, settings
-from reliq.keys import QueueKeys, connection_name, is_connected
+from reliq import ops
+from reliq.model import settings
+from reliq.model.keys import QueueKeys, connection_name, is_connected
 from reliq.ops import Steps
 
 _NAME = re.compile(rb" name=(reliq:\S+)")

@@ -10,7 +10,7 @@ monitor rewrites the field before it takes a part of the list back:
     !      one was charged; no other is
 """
 
-from reliq.message import Message
+from reliq.model.message import Message
 
 _UNMARKED, _DECIDED = b"?", b"!"
 

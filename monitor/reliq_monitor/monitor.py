@@ -13,25 +13,26 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reliq import ops, settings
-from reliq.cluster import Slots
+from reliq import ops
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
-from reliq.keys import CLOCK, LEADER, JobKeys, QueueKeys, instance_of, process_of
-from reliq.moment import Moment
-from reliq.observe import Measurements
+from reliq.model import settings
+from reliq.model.keys import CLOCK, LEADER, JobKeys, QueueKeys, instance_of, process_of
+from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
-from reliq.outage import Outage
-from reliq.store import Store
-from reliq.wire import server_info
+from reliq.ops.topology import Slots
+from reliq.runtime.moment import Moment
+from reliq.runtime.outage_log import OutageLog
+from reliq.transport.server_check import server_info
+from reliq.transport.store import Store
 from reliq_monitor.attempts import Attempts
-from reliq_monitor.instances import Instances
+from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.liveness import OUTAGE_GRACE, ClockWatch, Liveness, Vanished, boot_time, read_leases
-from reliq_monitor.looking import TOGETHER, Survey, pages
+from reliq_monitor.prepared_timeouts import ask_undecided
 from reliq_monitor.promote import promote_due
+from reliq_monitor.queue_scan import TOGETHER, Survey, pages
 from reliq_monitor.reclaim import Holders, Reclaimed, deaths, holders_by_process, note_company, take_back
 from reliq_monitor.retention import forget_producers, forget_streams, trim_dead_letters
 from reliq_monitor.staged import finish_staged
-from reliq_monitor.undecided import ask_undecided
 
 log = logging.getLogger("reliq.monitor")
 
@@ -85,14 +86,14 @@ class Monitor:
     ) -> None:
         self._store = store
         self._measurements = measurements
-        self._link = store.link("reliq-monitor")
+        self._connection = store.connection("reliq-monitor")
         self._interval = scan_interval
         self._patience: float | None = None  #: seconds a call is repeated; in the loop the next turn repeats it
         self._id = secrets.token_hex(8)
         self._liveness = Liveness(settings.seconds(reconnect_grace, "reconnect_grace"))
         self._clock = ClockWatch(boot_time)
         self._attempts = Attempts(self._node_of, store.sharded)
-        self._instances = Instances()
+        self._instances = BroadcastCleanup()
         self._client_list_refused = False
         self._names: list[str] = []
         self._survey = Survey(self._attempts, at_once=1 if store.sharded else TOGETHER)
@@ -173,7 +174,7 @@ class Monitor:
         yield from self._attempts.of_all("queues", self._learn_queues(), None)
         yield from self._attempts.of_all("clock", self._watch_clock(), None)
         clients = yield from self._attempts.of_all("connections", self._clients(), None)
-        self._liveness.connections(clients, self._link.connected_at, self._link.reconnected)
+        self._liveness.connections(clients, self._connection.connected_at, self._connection.reconnected)
         yield from self._note_start()
         self._looked, gone, looked = Scan(), {}, []
         watched = yield from self._survey.having("scan", lambda keys: keys.consumers, self._survey.queues)
@@ -319,7 +320,7 @@ class Monitor:
 
     def run(self, stopping: threading.Event) -> None:
         """Do every duty when its time comes, until `stopping` is set. Redis being away is waited out."""
-        outage, self._patience = Outage(log, "monitor"), 0.0
+        outage, self._patience = OutageLog(log, "monitor"), 0.0
         expected = Moment.now()
         while not stopping.is_set():
             if expected.after(_PAUSE).passed():
@@ -338,7 +339,7 @@ class Monitor:
             pause = max(0.0, min(pause, self._next_scan - time.monotonic()))
             expected = Moment.now().after(pause)
             stopping.wait(pause)
-        self._link.close()
+        self._connection.close()
 
     def _turn(self) -> float:
         """Do what is due; seconds until the next turn."""
@@ -366,7 +367,7 @@ class Monitor:
         return self._tick if next_due is None else min(self._tick, max(next_due, self._tick / _LOOKS_A_TICK))
 
     def _run(self, steps: Steps[T]) -> T:
-        return self._store.run(steps, self._link, timeout=self._patience)
+        return self._store.run(steps, self._connection, timeout=self._patience)
 
     @property
     def _tick(self) -> float:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from reliq import ops
-from reliq.keys import QueueKeys
+from reliq.model.keys import QueueKeys
+from reliq.observability.snapshot import every_queue
 from reliq.ops import Steps
-from reliq.overview import every_queue
 
 _SCAN_STEP = 1000
 

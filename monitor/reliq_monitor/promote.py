@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from reliq import ops
-from reliq.keys import QueueKeys
+from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq_monitor.looking import Survey, flags
+from reliq_monitor.queue_scan import Survey, flags
 
 DUTY = "promote"
 BATCH = 100  #: messages a script call

@@ -12,10 +12,12 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reliq import ops, settings
+from reliq import ops
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
-from reliq.keys import QueueKeys, belongs_to, process_of
-from reliq.message import Message, Undecodable, undecodable_letter
+from reliq.model import settings
+from reliq.model.element import Undecodable
+from reliq.model.keys import QueueKeys, belongs_to, process_of
+from reliq.model.message import Message, undecodable_letter
 from reliq.ops import Op, Return, Steps, Transaction, Watch
 from reliq.worker.failures import FailureLog
 from reliq_monitor import marks
@@ -73,7 +75,7 @@ def reclaim(
     try:
         look = yield from _look(keys, consumer, at_once)
         alive = not known_dead and look.deadline is not None and int(look.deadline) > look.now
-        returns = judge(keys.queue, look.elements, max_deliveries, look.alone, look.mark)
+        returns = charge_deliveries(keys.queue, look.elements, max_deliveries, look.alone, look.mark)
         if returns and not alive:
             _check_types(keys, look.kinds, returns)
     except (ReliqError, ValueError):
@@ -120,7 +122,7 @@ def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return]) ->
     return _counted(keys, returns, conflicts, emptied)
 
 
-def judge(
+def charge_deliveries(
     queue: str, elements: list[bytes], max_deliveries: int, alone: bool, mark: bytes | None = None
 ) -> list[Return]:
     """What becomes of each message of a dead consumer, oldest first; `elements` newest first, as LRANGE answers them.
@@ -139,7 +141,7 @@ def judge(
             returns.append(Return(element, "dead:decode", identity, again))
             continue
         charged = charge.falls_on(message)
-        deliveries = min(message.deliveries + charged, settings.COUNT_LARGEST)
+        deliveries = min(message.deliveries + charged, settings.MAX_COUNT)
         if charged and deliveries >= max_deliveries:
             again = message.buried("max_deliveries", deliveries)
             returns.append(Return(element, "dead:max_deliveries", message.id, again, message.group, charged))

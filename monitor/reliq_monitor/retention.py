@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from reliq import ops
-from reliq.dead_letters import DeadLetterSteps
-from reliq.keys import SEVERAL, JobKeys, QueueKeys
-from reliq.moment import earlier
+from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import Steps
-from reliq_monitor.looking import Home, Survey, pages
+from reliq.protocol.dead_letters import DeadLetterSteps
+from reliq.runtime.moment import earlier
+from reliq_monitor.queue_scan import Home, Survey, pages
 
 PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; a producer repeats a call for far less
 STREAM_REMEMBERED = 90 * 86_400.0  #: seconds after its last epoch

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from reliq import ops
-from reliq.keys import SEVERAL, JobKeys
+from reliq.model.keys import SEVERAL, JobKeys
 from reliq.ops import Steps
-from reliq.staging import due_jobs, finish_due
-from reliq_monitor.looking import Survey, pages
+from reliq.protocol.staging import due_jobs, finish_due
+from reliq_monitor.queue_scan import Survey, pages
 
 DUTY = "staged"
 ROLLS = 100  #: chunks (reliq.chunks), a job and a look: the monitor's other duties must not wait for long

@@ -36,13 +36,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from reliq import Message, NewMessage, Reliq, ReliqError
-from reliq.batch import checked
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, QueueFull
-from reliq.keys import check_name
-from reliq.logs import one_line
-from reliq.message import Body, cut
-from reliq.outage import Outage
-from reliq.settings import BATCH_LARGEST, BODY_LARGEST, Duration, seconds
+from reliq.model.element import cut
+from reliq.model.keys import check_name
+from reliq.model.outgoing import Body
+from reliq.model.settings import MAX_BATCH, MAX_BODY_BYTES, Duration, seconds
+from reliq.protocol.batch import checked
+from reliq.runtime.logging import one_line
+from reliq.runtime.outage_log import OutageLog
 
 log = logging.getLogger("reliq.sql")
 
@@ -134,7 +135,7 @@ def enqueue(
     id: str | None = None,
     delay: Duration = 0,
     headers: Mapping[str, str] | None = None,
-    max_body: int = BODY_LARGEST,
+    max_body: int = MAX_BODY_BYTES,
 ) -> str:
     """Write a message into the outbox, in the caller's transaction, and answer its id. `relay` sends it afterwards.
 
@@ -152,20 +153,20 @@ def enqueue(
 
 def relay(engine: Engine, app: Reliq, stopping: threading.Event, pause: Duration = 0.5) -> None:
     """Send what comes into the outbox, until `stopping`. One process is enough; a second one does no harm."""
-    wait, outage = seconds(pause, "pause", shortest=0.01), Outage(log, "outbox")
+    wait, outage = seconds(pause, "pause", shortest=0.01), OutageLog(log, "outbox")
     while not stopping.is_set():
         one_pass = _Pass(engine, app)
         try:
-            one_pass.run(BATCH_LARGEST)
+            one_pass.run(MAX_BATCH)
             one_pass.raise_refusal()
             outage.over()
         except (ReliqError, SQLAlchemyError) as error:
             outage.failed(error if isinstance(error, ReliqError) else ReliqError(type(error).__name__))
-        if one_pass.done < BATCH_LARGEST:
+        if one_pass.done < MAX_BATCH:
             stopping.wait(wait)
 
 
-def relay_once(engine: Engine, app: Reliq, limit: int = BATCH_LARGEST) -> int:
+def relay_once(engine: Engine, app: Reliq, limit: int = MAX_BATCH) -> int:
     """Send up to `limit` rows, oldest first, and delete them; how many.
 
     A row is sent with its id as deduplication key, so one that is sent again is no second message. A queue that

@@ -1,23 +1,11 @@
 """Transitions as values: which script, which keys, which arguments, and how to read the reply. Pure; `store` runs them.
 
 Longer protocols are generators ("steps") that yield what they want done and are sent the reply, so that the sync
-client, the asyncio client and the model checker in tests/model run the very same code.
+client, the asyncio client and the model checker in tests/model_checking run the very same code.
 """
 
-from reliq.ops.base import (
-    Argument,
-    Op,
-    Packed,
-    Request,
-    Script,
-    Sleep,
-    Steps,
-    Transaction,
-    Watch,
-    at_most,
-    milliseconds,
-)
-from reliq.ops.consuming import (
+from reliq.ops.commands import allow, command, members, one, queue_names, read_hash, server_setting, server_time
+from reliq.ops.consumer import (
     Claimed,
     Move,
     block,
@@ -31,12 +19,10 @@ from reliq.ops.consuming import (
     register,
     settle,
 )
-from reliq.ops.looking import due, existing
-from reliq.ops.monitoring import Return, advance_within, check_type, promote, reclaim_when_full, type_of
-from reliq.ops.operating import Counts, Revival, cancel, discard, purge, redrive, stats
-from reliq.ops.plain import allow, command, members, one, queue_names, read_hash, server_setting, server_time
-from reliq.ops.preparing import Accepted, Decided, Decision, ask, decide, prepare, question
-from reliq.ops.sending import (
+from reliq.ops.monitor import Return, advance_within, check_type, promote, reclaim_when_full, type_of
+from reliq.ops.operator import Counts, Revival, cancel, discard, purge, redrive, stats
+from reliq.ops.prepared import Accepted, Decided, Decision, ask, decide, prepare, question
+from reliq.ops.producer import (
     Enqueued,
     Entered,
     Entry,
@@ -50,6 +36,20 @@ from reliq.ops.sending import (
     enqueue,
     publish,
     push,
+)
+from reliq.ops.queue_scan import due, existing
+from reliq.ops.request import (
+    Argument,
+    Op,
+    Packed,
+    Request,
+    Script,
+    Sleep,
+    Steps,
+    Transaction,
+    Watch,
+    at_most,
+    milliseconds,
 )
 from reliq.ops.staging import (
     Staged,

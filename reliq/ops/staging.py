@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reliq.keys import JobKeys, QueueKeys
-from reliq.ops.base import Argument, Op, Packed, Transaction, Watch, as_text, milliseconds, script_named, scripted
+from reliq.model.keys import JobKeys, QueueKeys
+from reliq.ops.request import Argument, Op, Packed, Transaction, Watch, as_text, milliseconds, script_named, scripted
 
 
 def stage_open(home: JobKeys, job: str, run: str, limit: float) -> Op[str]:

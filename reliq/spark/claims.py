@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown
-from reliq.holdings import undecodable
-from reliq.keys import QueueKeys
-from reliq.message import Message, Undecodable
+from reliq.model.element import Undecodable
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.model.settings import MAX_BATCH
 from reliq.ops import Move, Steps
-from reliq.settings import BATCH_LARGEST
+from reliq.protocol.outcomes import undecodable
 
 _PREFIX = "s"  # neither of those in reliq.keys: the lease alone decides, a stopped stream has no connection
 
@@ -41,7 +42,7 @@ class Claims:
     def _fill(self, consumer: str, most: int) -> Steps[int]:
         held = 0
         while held < most:
-            wanted = min(BATCH_LARGEST, most - held)
+            wanted = min(MAX_BATCH, most - held)
             try:
                 answer: ops.Claimed = yield ops.claim(self.keys, consumer, self.lease, wanted)
             except OutcomeUnknown:  # the answer was lost: count what has arrived
@@ -86,7 +87,7 @@ class Claims:
             owner, _, batch = consumer.partition(".")
             if owner != _PREFIX + stream or not batch.isdecimal() or int(batch) > up_to:
                 continue
-            while elements := (yield ops.command("LRANGE", self.keys.processing(consumer), -BATCH_LARGEST, -1)):
+            while elements := (yield ops.command("LRANGE", self.keys.processing(consumer), -MAX_BATCH, -1)):
                 answer = yield ops.settle(self.keys, consumer, self.lease, elements[::-1])
                 acked += answer.codes.count("d")
             yield ops.forget(self.keys, consumer, leaving=True)

@@ -7,7 +7,8 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from reliq.errors import InvalidSetting
-from reliq.message import Envelope, Extra, wrapped
+from reliq.model.element import Envelope, Extra
+from reliq.model.message import wrapped
 
 _TIME = spark.TimestampType()
 SCHEMA = spark.StructType(

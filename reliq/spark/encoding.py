@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reliq.chunks import Chunk, chunk, cuts
+from reliq.ops.chunks import Chunk, chunk, cuts
 
 BYTES = pa.large_binary()
 _TEXT = pa.large_string()

@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from reliq import settings, staging
-from reliq.app import eviction_allowed, url_from_environment
 from reliq.errors import InvalidSetting
-from reliq.keys import QueueKeys, check_name
-from reliq.message import check_headers
-from reliq.store import Store
-from reliq.tracing import is_traceparent
-from reliq.url import dereferenced, is_reference
+from reliq.model import settings
+from reliq.model.keys import QueueKeys, check_name
+from reliq.model.outgoing import check_headers
+from reliq.protocol import staging
+from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.runtime.tracing import is_traceparent
+from reliq.runtime.url import dereferenced, is_reference
+from reliq.transport.store import Store
 
 State = Literal["ready", "delayed", "dead"]
 
@@ -87,7 +88,7 @@ class Given:
             staging.check_job(job)
         time_limit = self._duration("timeLimit", staging.TIME_LIMIT, 60.0)
         queue = self._keys().queue if "queue" in self._options else None
-        max_body = self._whole("maxBody", 512 * 1024 * 1024) or settings.BODY_LARGEST
+        max_body = self._whole("maxBody", 512 * 1024 * 1024) or settings.MAX_BODY_BYTES
         mandatory = self._flag("mandatory") or False
         return WriteOptions(self._connection(), queue, job, time_limit, max_body, mandatory, self._trace())
 
@@ -105,7 +106,7 @@ class Given:
             self._connection(),
             self._keys(),
             self._whole("maxMessagesPerBatch", 10_000_000) or MAX_MESSAGES,
-            self._duration("lease", LEASE, settings.LEASE_SHORTEST),
+            self._duration("lease", LEASE, settings.MIN_LEASE_SECONDS),
             self._whole("numPartitions", 100_000),
         )
 

@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reliq import staging
-from reliq.app import eviction_allowed, url_from_environment
 from reliq.errors import InvalidSetting, ReliqError
-from reliq.keys import SEVERAL, JobKeys, QueueKeys, check_name
+from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_name
+from reliq.protocol import staging
+from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.protocol.staging import check_job, new_token
 from reliq.spark import check_pyspark, register
-from reliq.staging import check_job, new_token
-from reliq.store import Store
+from reliq.transport.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from reliq.ops import Steps
 from reliq.spark.columns import batch_of
 from reliq.spark.filters import Condition, condition_of, matching
 from reliq.spark.options import ROWS_PER_PARTITION, ReadOptions
-from reliq.store import Store
+from reliq.transport.store import Store
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

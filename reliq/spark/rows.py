@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from reliq.chunks import Chunk
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, Unroutable
-from reliq.message import Extra, check_headers, check_id
-from reliq.settings import DELAY_LONGEST
+from reliq.model.element import Extra, check_id
+from reliq.model.outgoing import check_headers
+from reliq.model.settings import MAX_DELAY_SECONDS
+from reliq.ops.chunks import Chunk
 from reliq.spark import encoding
 from reliq.spark.columns import READ_ONLY
 from reliq.spark.targets import Targets
@@ -137,7 +138,7 @@ class Rows:
         if column is None:
             return None
         delays = pc.fill_null(column.cast(pa.int64()), 0)
-        longest = round(DELAY_LONGEST * 1000)
+        longest = round(MAX_DELAY_SECONDS * 1000)
         wrong = pc.index(pc.or_(pc.less(delays, 0), pc.greater(delays, longest)), True).as_py()
         if wrong >= 0:
             raise self._wrong("delay_ms", wrong, f"is {delays[wrong]}: it must be from 0 to {longest}")

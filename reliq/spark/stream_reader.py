@@ -10,11 +10,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from reliq import ops
-from reliq.heartbeat import Heartbeat, Lease
+from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.spark.claims import Claims, consumer_of
 from reliq.spark.columns import batch_of
 from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions
-from reliq.store import Store
+from reliq.transport.store import Store
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from reliq import staging
 from reliq.errors import InvalidSetting
+from reliq.protocol import staging
+from reliq.protocol.staging import Job, new_token
 from reliq.spark.options import WriteOptions
 from reliq.spark.targets import targets
 from reliq.spark.writer import Staged, check_write, commit, count_unroutable, stage_rows, task
-from reliq.staging import Job, new_token
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

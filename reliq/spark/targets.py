@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pyspark.sql.types import StructType
 
 from reliq.errors import InvalidSetting, Unroutable
-from reliq.keys import SEVERAL, JobKeys, QueueKeys, check_name
+from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_name
+from reliq.model.routing import Routes, check_routing_key
 from reliq.ops import Steps
-from reliq.routing import Routes, check_routing_key
-from reliq.topics import read_routes
+from reliq.protocol.topics import read_routes
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from reliq import ops, staging
+from reliq import ops
 from reliq.errors import InvalidSetting, ReliqError
-from reliq.keys import TOPICS
+from reliq.model.keys import TOPICS
+from reliq.protocol import staging
+from reliq.protocol.staging import Job, Part, PartWriter
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
 from reliq.spark.rows import Rows, check_schema
 from reliq.spark.targets import Targets, column_of, targets
-from reliq.staging import Job, Part, PartWriter
-from reliq.store import Store
+from reliq.transport.store import Store
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reliq import logs
-from reliq.message import Failure, Message, Undecodable, cut
+from reliq.model.element import Failure, Undecodable, cut
+from reliq.model.message import Message
+from reliq.runtime import logging as logs
 
 log = logging.getLogger("reliq.worker")
 

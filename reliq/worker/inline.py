@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from reliq.message import Message
+from reliq.model.message import Message
 from reliq.worker.loop import Loop, Run
-from reliq.worker.pace import MOST
+from reliq.worker.prefetch import MOST
 
 _TURN_LOOK = 0.5  #: seconds between two looks at the lease while another queue's handler has the turn
 
@@ -43,7 +43,7 @@ class InlineLoop(Loop):
                 self.unstarted.extend(messages)
             if self.stopping:
                 self._gather()
-                self.relieve(self._link)
+                self.relieve(self._connection)
                 return True
             started, runs = time.monotonic(), 0
             ran: list[Run] = []
@@ -76,7 +76,7 @@ class InlineLoop(Loop):
 
     def _be_registered(self) -> None:
         if not self.holdings.alive and not self.stopping:
-            self._store.run(self.holdings.be_registered(), self._link, timeout=0)
+            self._store.run(self.holdings.be_registered(), self._connection, timeout=0)
 
     def _next_batch(self) -> list[Message]:
         messages: list[Message] = []

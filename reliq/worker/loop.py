@@ -13,20 +13,24 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from reliq import ops, settings
+from reliq import ops
 from reliq.errors import ReliqError, TimeLimitExceeded
-from reliq.handlers import DeadHook, Handler
-from reliq.holdings import Holdings, released
-from reliq.keys import QueueKeys, connection_name
-from reliq.message import Message, Undecodable
-from reliq.moment import Moment
-from reliq.observe import Measurements
+from reliq.model import settings
+from reliq.model.element import Undecodable
+from reliq.model.handlers import DeadHook, Handler
+from reliq.model.keys import QueueKeys, connection_name
+from reliq.model.message import Message
+from reliq.observability.histograms import Measurements
 from reliq.ops import Move
-from reliq.outage import Outage
-from reliq.store import Link, Store
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.outcomes import released
+from reliq.runtime.moment import Moment
+from reliq.runtime.outage_log import OutageLog
+from reliq.transport.connection import Connection
+from reliq.transport.store import Store
 from reliq.worker.failures import failures
 from reliq.worker.outcome import after_error, after_return
-from reliq.worker.pace import Pace
+from reliq.worker.prefetch import Prefetch
 
 log = logging.getLogger("reliq.worker")
 
@@ -47,7 +51,7 @@ class Run:
         self.cancel: Callable[[], None] | None = None  #: stops an async handler; a thread can only be told
 
 
-class Asked(NamedTuple):
+class PendingExchange(NamedTuple):
     """An exchange under way: what it settles, and how its answer is had."""
 
     acks: list[bytes]
@@ -62,7 +66,7 @@ class Shared:
         self.measurements = measurements  #: where runs are measured, if they are
         self.turn = threading.Lock()  #: with one thread, only one loop runs handlers at a time
         self.takers = 0  #: loops that take turns
-        self.probation = threading.Lock()  #: at most one redelivered message runs in a process: see reclaim
+        self.quarantine = threading.Lock()  #: at most one redelivered message runs in a process: see reclaim
 
 
 class Loop(ABC):
@@ -79,9 +83,9 @@ class Loop(ABC):
         shared: Shared,
     ) -> None:
         self.handler = handler
-        self.holdings = Holdings(QueueKeys(handler.queue), owner, lease)
+        self.holdings = ConsumerSteps(QueueKeys(handler.queue), owner, lease)
         self.holdings.keeps_marks = True
-        self.pace = Pace(slots)
+        self.pace = Prefetch(slots)
         # Shorter than the lease: a BLMOVE must not outlive the consumer that it moves messages to.
         self._block = min(settings.BLOCK, lease / settings.HEARTBEATS_PER_LEASE)
         self.running: dict[bytes, Run] = {}
@@ -89,15 +93,15 @@ class Loop(ABC):
         self.stopping = False
         self.progress_at = time.monotonic()  #: when a message was last taken or started
         self._store = store
-        self._link = store.link(connection_name(owner))
-        self._link.on_connect = self.holdings.connected
+        self._connection = store.connection(connection_name(owner))
+        self._connection.on_connect = self.holdings.connected
         self._hooks = hooks
         self._owner = owner
         self._shared = shared
         self._measurements = shared.measurements if handler.measured else None
         self._acks: deque[bytes] = deque()
         self._moves: deque[Move] = deque()
-        self._asked: deque[Asked] = deque()  #: exchanges that are under way on `_link`
+        self._asked: deque[PendingExchange] = deque()  #: exchanges that are under way on `_connection`
         self._exchanging = threading.Lock()
         self._relieving = threading.Lock()  #: held while the watchdog settles what is this loop's
         self._left = False  #: the consumer's life is over
@@ -106,7 +110,7 @@ class Loop(ABC):
 
     def run(self) -> None:
         """Work until `stopping`, then hand back what is not started, finish what runs, and leave."""
-        failures, outage = 0, Outage(log, f"queue={self.handler.queue}")
+        failures, outage = 0, OutageLog(log, f"queue={self.handler.queue}")
         while not (self.stopping and self._leave()):
             try:
                 self._step()
@@ -118,7 +122,7 @@ class Loop(ABC):
                 failures += 1
                 if self.stopping and failures > len(_RETRY_PAUSES):
                     break
-        self._link.close()
+        self._connection.close()
 
     def _leave(self) -> bool:
         """Hand back what is still held and end the consumer's life, if there is nothing left to settle.
@@ -130,7 +134,7 @@ class Loop(ABC):
                 return False
             self._left = True
             try:
-                self._store.run(self.holdings.leave(), self._link)
+                self._store.run(self.holdings.leave(), self._connection)
             except ReliqError as error:
                 text = "not_unregistered queue=%s error=%s: the monitor returns what it held when the lease ends"
                 log.warning(text, self.handler.queue, error)
@@ -158,7 +162,7 @@ class Loop(ABC):
         acks, moves = self._take_outcomes()
         with self._exchanging, self._kept(acks, moves):
             steps = self.holdings.settle(acks, moves, limit)
-            self._asked.append(Asked(acks, moves, self._store.start(steps, self._link, timeout=0)))
+            self._asked.append(PendingExchange(acks, moves, self._store.start(steps, self._connection, timeout=0)))
 
     def _collect(self) -> list[Message]:
         """What the first exchange that is under way has claimed, if there is one: whoever comes first has it."""
@@ -187,7 +191,7 @@ class Loop(ABC):
             raise
 
     def _wait(self, limit: int, seconds: float) -> list[Message]:
-        messages = self._store.run(self.holdings.wait(limit, seconds), self._link, timeout=0)
+        messages = self._store.run(self.holdings.wait(limit, seconds), self._connection, timeout=0)
         self._bury_hooks()
         return messages
 
@@ -277,16 +281,16 @@ class Loop(ABC):
 
     # --- the watchdog's thread ---
 
-    def watch(self, now: float, link: Link) -> None:
+    def watch(self, now: float, connection: Connection) -> None:
         """Relieve a loop that got stuck behind slow handlers, and end runs that exceed their time limit."""
         if self._relieving.acquire(blocking=False):
             try:
                 if not self._left:
-                    self._look(now, link)
+                    self._look(now, connection)
             finally:
                 self._relieving.release()
 
-    def _look(self, now: float, link: Link) -> None:
+    def _look(self, now: float, connection: Connection) -> None:
         limit = self.handler.time_limit
         if limit is not None:
             for run in list(self.running.values()):
@@ -295,9 +299,9 @@ class Loop(ABC):
         if now - self.progress_at > PATIENCE and (self.unstarted or self._acks or self._moves or self._asked):
             if not self._exchanging.locked():  # else the loop's own thread waits for Redis, and not for a handler
                 self._gather()
-            self.relieve(link)
+            self.relieve(connection)
 
-    def relieve(self, link: Link) -> None:
+    def relieve(self, connection: Connection) -> None:
         """Settle what is done and hand back what waits, while the loop's own thread is busy."""
         waiting = [released(message) for message in drained(self.unstarted) if not message.lost]
         acks, moves = self._take_outcomes()
@@ -305,7 +309,7 @@ class Loop(ABC):
         if not acks and not moves:
             return
         with self._kept(acks, moves):
-            answer = self._store.call(self.holdings.settle_op(acks, moves), link, timeout=0)
+            answer = self._store.call(self.holdings.settle_op(acks, moves), connection, timeout=0)
         self.holdings.note_settled([*acks, *(move.element for move in moves)])
         self._settled(moves, answer.codes[len(acks) :])
 
@@ -331,7 +335,7 @@ class Loop(ABC):
         if run.cancel is not None:
             run.cancel()
 
-    def hand_back(self, link: Link) -> None:
+    def hand_back(self, connection: Connection) -> None:
         """The grace is over: return everything that is still held, uncharged, while the loop's own thread is stuck.
 
         That thread may be claiming at this moment. So the lease is ended first, which no claim survives, and the list
@@ -344,12 +348,12 @@ class Loop(ABC):
             self._gather()  # what is under way may settle messages that would be handed back
         keys, consumer = self.holdings.keys, self.holdings.consumer
         acks, moves = self._take_outcomes()
-        self._store.call([self.holdings.settle_op(acks, moves), ops.end(keys, consumer)], link)
+        self._store.call([self.holdings.settle_op(acks, moves), ops.end(keys, consumer)], connection)
         returned = [
             Move(element, "tail", "released", again=message.again())
-            for element, message in self._decoded(self._store.call(ops.read_back(keys, consumer), link))
+            for element, message in self._decoded(self._store.call(ops.read_back(keys, consumer), connection))
         ]
-        self._store.call(ops.settle(keys, consumer, self.holdings.lease, (), returned), link)
+        self._store.call(ops.settle(keys, consumer, self.holdings.lease, (), returned), connection)
 
     def _decoded(self, elements: list[bytes]) -> Iterator[tuple[bytes, Message]]:
         for element in elements:

@@ -4,12 +4,13 @@ import logging
 import traceback
 
 from reliq.errors import TimeLimitExceeded
-from reliq.handlers import Again, Dead, Handler, Policy, Retry, refuse_coroutine
-from reliq.holdings import buried, failure_now, released, retried
-from reliq.message import Message
-from reliq.once import Finished, MarkUnknown, looks_up
+from reliq.model.handlers import Handler, refuse_coroutine
+from reliq.model.message import Message
+from reliq.model.policy import Again, Dead, Policy, Retry
 from reliq.ops import Move
+from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.worker.failures import failures
+from reliq.worker.once import Finished, MarkUnknown, looks_up
 
 _WHEN_POLICY_FAILS = 60.0  #: seconds; a back-off that raises must not cost the message
 _WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until a message is tried again whose mark could not be read

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reliq import settings
-from reliq.holdings import released
-from reliq.message import Message
-from reliq.store import Link
+from reliq.model import settings
+from reliq.model.message import Message
+from reliq.protocol.outcomes import released
+from reliq.transport.connection import Connection
 from reliq.worker.loop import PATIENCE, Loop, Run, drained
 from reliq.worker.outcome import after_error, after_return
 
-_PROBATION_PAUSE = 0.25  #: seconds a redelivered message stays away that this process may not start now
+_QUARANTINE_PAUSE = 0.25  #: seconds a redelivered message stays away that this process may not start now
 _SHORT_BLOCK = 0.05  #: seconds of waiting for new messages while others still run
 _GATHERING = 0.001  #: seconds for more runs to end and be settled in the same call, while the pool has enough to do
 
@@ -27,30 +27,30 @@ class PooledLoop(Loop):
     def __init__(self, *arguments: Any, submit: Submit, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._submit = submit
-        self._suspects: deque[Message] = deque()  #: redelivered, waiting to run one at a time
-        self._suspect: Message | None = None  #: the one that runs, or has run and is not settled yet
+        self._quarantined: deque[Message] = deque()  #: redelivered, waiting to run one at a time
+        self._in_trial: Message | None = None  #: the one that runs, or has run and is not settled yet
         self._ran: deque[tuple[Run, float]] = deque()  #: with the time of their end; not measured yet
         self._at_work: set[object] = set()  #: pool tasks between taking a message and noting its outcome
         self._done = threading.Event()
 
     def _finished(self) -> bool:
-        return not (self._suspects or self.unstarted or self._at_work) and super()._finished()
+        return not (self._quarantined or self.unstarted or self._at_work) and super()._finished()
 
     def _step(self) -> None:
         if self.stopping:
-            self._suspects_back(0.0)
+            self._release_quarantined(0.0)
             self._measure()
-            self.relieve(self._link)
-            self._release_probation()
+            self.relieve(self._connection)
+            self._release_quarantine()
             self._done.wait(0.02)
             self._done.clear()
             return
-        room = self._most_to_hold() - len(self.running) - len(self.unstarted) - len(self._suspects)
-        if (messages := self._exchange(max(0, room))) or self._release_probation():
+        room = self._most_to_hold() - len(self.running) - len(self.unstarted) - len(self._quarantined)
+        if (messages := self._exchange(max(0, room))) or self._release_quarantine():
             self._start(messages)
         elif not self.running:
             self._start(self._wait(self._most_to_hold(), self._block))
-        elif room > 0 and self._suspect is None and not self._done.is_set():
+        elif room > 0 and self._in_trial is None and not self._done.is_set():
             self._start(self._wait(room, _SHORT_BLOCK))
         else:
             self._done.wait(_SHORT_BLOCK if room > 0 else settings.BLOCK)
@@ -69,30 +69,30 @@ class PooledLoop(Loop):
         run_next = self._run_next_async if self.handler.is_async else self._run_next
         for message in messages:
             if message.redelivered:
-                self._suspects.append(message)
+                self._quarantined.append(message)
             else:
                 self.unstarted.append(message)
                 self._submit(run_next)
-        if self._suspects and self._suspect is None and self._shared.probation.acquire(blocking=False):
-            self._suspect = self._suspects.popleft()
+        if self._quarantined and self._in_trial is None and self._shared.quarantine.acquire(blocking=False):
+            self._in_trial = self._quarantined.popleft()
             # Ahead of the others, so that its place in the pool is the next one free.
-            self.unstarted.appendleft(self._suspect)
+            self.unstarted.appendleft(self._in_trial)
             self._submit(run_next)
 
-    def _release_probation(self) -> bool:
+    def _release_quarantine(self) -> bool:
         """Let the next redelivered message start, if the one before is settled; whether there is one."""
-        if self._suspect is not None and self._suspect.element not in self.holdings.held:
-            self._suspect = None
-            self._shared.probation.release()
-        return bool(self._suspects) and self._suspect is None and not self._shared.probation.locked()
+        if self._in_trial is not None and self._in_trial.element not in self.holdings.held:
+            self._in_trial = None
+            self._shared.quarantine.release()
+        return bool(self._quarantined) and self._in_trial is None and not self._shared.quarantine.locked()
 
-    def _look(self, now: float, link: Link) -> None:
-        if now - self.progress_at > PATIENCE and self._suspects:
-            self._suspects_back(_PROBATION_PAUSE)
-        super()._look(now, link)
+    def _look(self, now: float, connection: Connection) -> None:
+        if now - self.progress_at > PATIENCE and self._quarantined:
+            self._release_quarantined(_QUARANTINE_PAUSE)
+        super()._look(now, connection)
 
-    def _suspects_back(self, delay: float) -> None:
-        self._moves.extend(released(message, delay) for message in drained(self._suspects) if not message.lost)
+    def _release_quarantined(self, delay: float) -> None:
+        self._moves.extend(released(message, delay) for message in drained(self._quarantined) if not message.lost)
 
     def _run_next(self) -> None:
         task = self._begin_task()

@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from reliq import startup
-from reliq.keys import new_owner
+from reliq.model.keys import new_owner
+from reliq.runtime import startup
 
 log = logging.getLogger("reliq.supervisor")
 

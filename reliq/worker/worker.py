@@ -7,25 +7,26 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reliq import settings, startup, tracing
-from reliq.consumer import checked_lease
+from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
-from reliq.handlers import Handler, Handlers
-from reliq.heartbeat import Heartbeat, Lease
-from reliq.keys import connection_name, new_owner
-from reliq.observe import Measurements
-from reliq.once import guarded
+from reliq.model import settings
+from reliq.model.handlers import Handler, Handlers
+from reliq.model.keys import connection_name, new_owner
+from reliq.model.settings import Duration, seconds, whole
+from reliq.observability.histograms import Measurements
 from reliq.ops import command
-from reliq.outage import Outage
-from reliq.settings import Duration, seconds, whole
-from reliq.store import Store
-from reliq.worker.checks import Checks
+from reliq.protocol.settlement import checked_lease
+from reliq.runtime import startup, tracing
+from reliq.runtime.outage_log import OutageLog
+from reliq.transport.store import Store
+from reliq.worker.broadcasts import Broadcasts
+from reliq.worker.check_backs import CheckBacks
 from reliq.worker.failures import failures
 from reliq.worker.inline import InlineLoop
 from reliq.worker.loop import Loop, Shared
+from reliq.worker.once import guarded
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
-from reliq.worker.presence import Presence
 
 log = logging.getLogger("reliq.worker")
 
@@ -54,21 +55,21 @@ class Watchdog(threading.Thread):
 
     def __init__(self, store: Store, loops: Sequence[Loop], owner: str) -> None:
         super().__init__(name="reliq-watchdog", daemon=True)
-        self._link = store.link(connection_name(owner))
+        self._connection = store.connection(connection_name(owner))
         self._loops = loops
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        outage = Outage(log, "watchdog")
+        outage = OutageLog(log, "watchdog")
         while not self._stopping.wait(_WATCH_EVERY):
             failures.flush()
             for loop in self._loops:
                 try:
-                    loop.watch(time.monotonic(), self._link)
+                    loop.watch(time.monotonic(), self._connection)
                 except ReliqError as error:
                     outage.failed(error)
                     self._stopping.wait(0.5)
-        self._link.close()
+        self._connection.close()
 
     def stop(self) -> None:
         """Stop, and wait until what it settles just now is settled."""
@@ -96,7 +97,7 @@ class Worker:
         self._asyncio: EventLoop | None = None
         self._shared = Shared(measurements)
         instance = {one.of(self._owner): one.pattern for one in handlers.broadcasts}
-        self._presence = Presence(store, {handler.queue: pattern for handler, pattern in instance.items()})
+        self._presence = Broadcasts(store, {handler.queue: pattern for handler, pattern in instance.items()})
         self._loops = [self._loop(handler, handlers, options) for handler in (*handlers, *instance)]
         self._threads_of_loops = [
             threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{loop.handler.queue}", daemon=True)
@@ -104,7 +105,7 @@ class Worker:
         ]
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
-        self._checks = Checks(store, handlers.checks)
+        self._checks = CheckBacks(store, handlers.checks)
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
@@ -154,7 +155,7 @@ class Worker:
 
     def _redis_is_suitable(self) -> bool:
         """Wait for Redis if it is away; False, with the reason logged, if it must not be used."""
-        outage = Outage(log, "waiting for Redis")
+        outage = OutageLog(log, "waiting for Redis")
         while not self._stops:
             try:
                 self._store.call(command("PING"))
@@ -200,16 +201,16 @@ class Worker:
 
     def _hand_back(self) -> None:
         self._watchdog.stop()  # first: what it settles must not be handed back
-        link = self._store.link(connection_name(self._owner))
+        connection = self._store.connection(connection_name(self._owner))
         for loop, thread in zip(self._loops, self._threads_of_loops, strict=True):
             if thread.is_alive():
                 log.warning("grace_over queue=%s: hands back the messages whose handlers still run", loop.handler.queue)
                 try:
-                    loop.hand_back(link)
+                    loop.hand_back(connection)
                 except ReliqError as error:
                     text = "not_handed_back queue=%s error=%s: the monitor returns them when the lease ends"
                     log.warning(text, loop.handler.queue, error)
-        link.close()
+        connection.close()
 
     def _leases(self) -> list[Lease]:
         holdings = [loop.holdings for loop in self._loops if loop.holdings.alive]

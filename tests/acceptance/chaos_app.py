@@ -7,12 +7,12 @@ import os
 import time
 
 import reliq
-from reliq.holdings import Holdings
-from reliq.message import Message
+from reliq.model.message import Message
+from reliq.protocol.consumer import ConsumerSteps
 
 app = reliq.Reliq()
 history = os.open(os.environ["CHAOS_HISTORY"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-settle = Holdings.settle
+settle = ConsumerSteps.settle
 
 
 def note(event: str, identity: str) -> None:
@@ -27,7 +27,7 @@ def settle_and_note(self, acks, moves=(), limit=0):
     return codes, messages
 
 
-Holdings.settle = settle_and_note
+ConsumerSteps.settle = settle_and_note
 
 
 @app.handler("q")

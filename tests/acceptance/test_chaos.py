@@ -11,9 +11,9 @@ import pytest
 
 import reliq
 from reliq import ops
-from reliq.demo.processes import WorkerProcess, stop_all
-from reliq.keys import QueueKeys
-from tests.workers import ROOT, eventually
+from reliq.cli.trials.processes import WorkerProcess, stop_all
+from reliq.model.keys import QueueKeys
+from tests.support.workers import ROOT, eventually
 
 KEYS = QueueKeys("q")
 LEASE = 2.0

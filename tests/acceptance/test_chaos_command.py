@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from reliq import cli
-from reliq.demo.chaos_report import lost_and_runs
-from reliq.demo.processes import WorkerProcess
+from reliq.cli import main
+from reliq.cli.trials.chaos_report import lost_and_runs
+from reliq.cli.trials.processes import WorkerProcess
 from reliq.ops import command
-from tests.workers import eventually, process
+from tests.support.workers import eventually, process
 
 SMALL = ("--workers", "3", "--pauses", "1", "--lease", "1", "--json")
 
@@ -73,8 +73,8 @@ def test_when_the_time_is_up_what_is_still_in_the_queue_is_not_lost(app):
 
 
 def test_a_worker_that_cannot_run_ends_it_with_what_it_said(app, monkeypatch, capsys):
-    monkeypatch.setattr("reliq.demo.chaos._WORK", "no number")
-    assert cli.main(["chaos", "--messages", "10", "--url", app.url]) == 1
+    monkeypatch.setattr("reliq.cli.main.trials.chaos._WORK", "no number")
+    assert main.main(["chaos", "--messages", "10", "--url", app.url]) == 1
     assert "a worker ended by itself" in capsys.readouterr().err
     assert keys(app) == set()
     assert [one.name for one in threading.enumerate() if one.name == "reliq-monitor"] == []
@@ -86,7 +86,11 @@ def test_a_worker_that_was_paused_ends_when_it_is_told_to_as_it_goes_on(app, tmp
         history = tmp_path / "history"
         history.touch()
         worker = WorkerProcess(
-            app.url, "reliq.demo.chaos_app:app", tmp_path / "log", "--no-monitor", RELIQ_CHAOS_HISTORY=str(history)
+            app.url,
+            "reliq.cli.trials.chaos_app:app",
+            tmp_path / "log",
+            "--no-monitor",
+            RELIQ_CHAOS_HISTORY=str(history),
         )
         eventually(lambda: app.queue("chaos").stats().consumers == 1, timeout=60)
         worker.pause()
@@ -97,7 +101,7 @@ def test_a_worker_that_was_paused_ends_when_it_is_told_to_as_it_goes_on(app, tmp
 
 def test_for_people_it_prints_a_table(app, capsys):
     assert (
-        cli.main(["chaos", "--messages", "50", "--kills", "0", "--pauses", "0", "--workers", "1", "--url", app.url])
+        main.main(["chaos", "--messages", "50", "--kills", "0", "--pauses", "0", "--workers", "1", "--url", app.url])
         == 0
     )
     out = capsys.readouterr().out
@@ -110,7 +114,7 @@ def test_for_people_it_prints_a_table(app, capsys):
 )
 def test_what_makes_no_sense_is_refused(wrong, capsys):
     try:
-        status = cli.main(["chaos", *wrong.split()])
+        status = main.main(["chaos", *wrong.split()])
     except SystemExit as refused:
         status = refused.code
     assert status == 2

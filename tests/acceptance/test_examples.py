@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.workers import ROOT
+from tests.support.workers import ROOT
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from collections import Counter, defaultdict
 import pytest
 
 from reliq import ops
-from reliq.keys import QueueKeys
-from reliq.message import Message
-from tests.workers import ROOT, eventually, process
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from tests.support.workers import ROOT, eventually, process
 
 KEYS_OF_ORDER = [f"customer-{number}" for number in range(20)]
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import reliq
-from tests.workers import eventually, process, working
+from tests.support.workers import eventually, process, working
 
 
 class Runs:
@@ -255,8 +255,8 @@ def test_failures_deliveries_and_expiry_are_counted_apart(app, queue):
         "expire": ("expired", 0, 0),
     }
     counters = queue.stats().counters
-    assert {reason: counters.get(f"dead:{reason}", 0) for reason in reliq.dead_letters.REASONS} == {
-        **dict.fromkeys(reliq.dead_letters.REASONS, 1),
+    assert {reason: counters.get(f"dead:{reason}", 0) for reason in reliq.model.dead_letter.REASONS} == {
+        **dict.fromkeys(reliq.model.dead_letter.REASONS, 1),
         "undecided": 0,  # of prepared messages only
     }
     assert counters["dead_lettered"] == 5

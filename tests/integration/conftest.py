@@ -4,7 +4,7 @@ import pytest
 
 import reliq
 from reliq import aio
-from tests.faces import Blocking
+from tests.support.sync_adapter import Blocking
 
 
 @pytest.fixture(params=["sync", "asyncio"])

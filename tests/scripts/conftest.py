@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.state import World
+from tests.support.state import World
 
 
 @pytest.fixture

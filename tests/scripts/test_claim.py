@@ -4,7 +4,7 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
-from tests.state import HOUR, KEYS, elements
+from tests.support.state import HOUR, KEYS, elements
 
 
 def test_register_comes_before_anything_can_be_held(world):

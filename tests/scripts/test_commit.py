@@ -3,11 +3,11 @@
 import pytest
 
 from reliq import ops
-from reliq.chunks import chunk, chunks_of, framed
 from reliq.errors import ReliqError
 from reliq.ops import Staged
+from reliq.ops.chunks import chunk, chunks_of, framed
 from tests.scripts.test_stage import DAY, KEYS, clear, keys_of, stage
-from tests.state import element, elements, name_of
+from tests.support.state import element, elements, name_of
 
 
 def commit(world, run="r1", stream="", epoch=0):

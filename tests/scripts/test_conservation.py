@@ -12,12 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnsuitable
-from reliq.holdings import failure_now, released, retried
-from reliq.keys import QueueKeys
-from reliq.message import Message, NewMessage, group_of
+from reliq.model.element import group_of
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.model.outgoing import NewMessage
+from reliq.observability.snapshot import GONE
 from reliq.ops import Entry, Member, Move, Revival
-from reliq.overview import GONE
-from reliq.store import Store
+from reliq.protocol.outcomes import failure_now, released, retried
+from reliq.transport.store import Store
 from reliq_monitor.reclaim import take_back
 
 QUEUES = (QueueKeys("q"), QueueKeys("r"))

@@ -6,9 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reliq import ops
-from reliq.message import Message, group_of
+from reliq.model.element import group_of
+from reliq.model.message import Message
 from reliq.ops import Entry, Member, Move, Revival
-from tests.state import HOUR, KEYS, keyed
+from tests.support.state import HOUR, KEYS, keyed
 
 A, B = group_of("ann"), group_of("bob")
 

@@ -5,13 +5,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from reliq import ops
-from reliq.keys import QueueKeys
-from reliq.message import Message, NewMessage
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.model.outgoing import NewMessage
+from reliq.observability.snapshot import GONE
 from reliq.ops import Entry
-from reliq.overview import GONE
-from reliq.prepared import PreparedSteps, ask_overdue
-from reliq.producer import Lanes
-from reliq.store import Store
+from reliq.protocol.prepared import PreparedSteps, ask_overdue
+from reliq.protocol.producer import ProducerPool
+from reliq.transport.store import Store
 
 KEYS = QueueKeys("q")
 CHECKS = 2
@@ -25,7 +26,7 @@ class Decisions(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.run(ops.command("FLUSHALL"))
-        self.steps = PreparedSteps(KEYS, Lanes())
+        self.steps = PreparedSteps(KEYS, ProducerPool())
         self.states: dict[str, str] = {}  #: what must be true
         self.firsts: dict[str, str] = {}  #: the message that stands for a duplicate
         self.keys: dict[str, str] = {}  #: dedup key -> the first message that was committed with it
@@ -68,7 +69,9 @@ class Decisions(RuleBasedStateMachine):
         """A monitor looks; maybe after somebody else did."""
         name = data.draw(st.sampled_from(self.some("prepared")))
         self.run(ops.command("ZADD", KEYS.prepared, 1, name))
-        asks, most = (int(one or 0) for one in self.run(ops.command("HMGET", KEYS.half(name), "asks", "most")))
+        asks, most = (
+            int(one or 0) for one in self.run(ops.command("HMGET", KEYS.prepared_record(name), "asks", "most"))
+        )
         expected = (0, 1) if asks >= most else (1, 0)
         assert self.store.run(ask_overdue(KEYS, [name.encode()])) == expected
         assert self.store.run(ask_overdue(KEYS, [name.encode()])) == (0, 0)

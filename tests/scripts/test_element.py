@@ -4,9 +4,10 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reliq.message import Extra, Failure, Message, group_of, wrapped
+from reliq.model.element import Extra, Failure, group_of
+from reliq.model.message import Message, wrapped
 from reliq.ops import Op
-from reliq.ops.base import Script
+from reliq.ops.request import Script
 from tests.unit.test_message import VECTORS
 
 READ = (

@@ -5,7 +5,7 @@ import pytest
 from reliq import ops
 from reliq.errors import QueueFull, RedisUnsuitable
 from reliq.ops import Entry
-from tests.state import KEYS, element, elements
+from tests.support.state import KEYS, element, elements
 
 
 def entry(name, delay=0.0, dedup_key=None, window=60.0, digest=""):

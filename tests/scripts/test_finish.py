@@ -3,7 +3,7 @@
 import pytest
 
 from reliq import ops
-from tests.state import HOUR, KEYS
+from tests.support.state import HOUR, KEYS
 
 
 def finish(world):

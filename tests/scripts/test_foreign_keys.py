@@ -7,14 +7,14 @@ import pytest
 
 import reliq
 from reliq import ops
-from reliq.chunks import chunks_of
 from reliq.errors import RedisUnsuitable
-from reliq.keys import QueueKeys
-from reliq.message import group_of
+from reliq.model.element import group_of
+from reliq.model.keys import QueueKeys
 from reliq.ops import Entry, Move, Return, Revival, Staged
-from reliq.store import Store
+from reliq.ops.chunks import chunks_of
+from reliq.transport.store import Store
 from tests.scripts.test_cycle import member
-from tests.state import HOUR, KEYS, World, element, elements, keyed
+from tests.support.state import HOUR, KEYS, World, element, elements, keyed
 
 DAY = 86_400.0
 OTHER = QueueKeys("other")

@@ -4,8 +4,8 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
-from reliq.keys import QueueKeys
-from tests.state import KEYS, element
+from reliq.model.keys import QueueKeys
+from tests.support.state import KEYS, element
 
 OTHER, THIRD = QueueKeys("other"), QueueKeys("third")
 HUNDRED = [QueueKeys(f"queue-{number}") for number in range(100)]

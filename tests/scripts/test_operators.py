@@ -5,7 +5,7 @@ import pytest
 from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.ops import Revival
-from tests.state import KEYS, element
+from tests.support.state import KEYS, element
 
 
 def test_cancel_removes_a_delayed_message_once(world):

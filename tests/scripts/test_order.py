@@ -3,10 +3,11 @@
 import pytest
 
 from reliq import ops
-from reliq.message import group_of, wrapped
+from reliq.model.element import group_of
+from reliq.model.message import wrapped
 from reliq.ops import Entry, Move, Revival
 from reliq_monitor.reclaim import take_back
-from tests.state import HOUR, KEYS, keyed
+from tests.support.state import HOUR, KEYS, keyed
 
 K, L = group_of("k"), group_of("l")
 

@@ -5,7 +5,7 @@ import pytest
 from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.ops import Entry
-from tests.state import KEYS, element, keyed
+from tests.support.state import KEYS, element, keyed
 
 NEXT = iter(range(1, 1 << 30))
 RECORDS = ("half:a", "half:b")
@@ -76,7 +76,7 @@ def test_commit_makes_it_ready_behind_the_others(world):
     assert decide(world) == ("committed", "a")
     assert state(world) == {"messages": "a x", "counters": {"prepared": 1, "enqueued": 1, "committed": 1}}
     assert record(world) == {"state": "committed"}
-    assert 0 < world.redis.pttl(KEYS.half("a")) <= 60_000
+    assert 0 < world.redis.pttl(KEYS.prepared_record("a")) <= 60_000
 
 
 def test_commit_of_a_delayed_message_starts_its_delay(world):
@@ -211,7 +211,7 @@ def test_giving_up_makes_a_dead_letter(world):
 
 def test_what_redis_has_lost_is_asked_about_no_more(world):
     overdue(world)
-    world.redis.delete(KEYS.half("a"))
+    world.redis.delete(KEYS.prepared_record("a"))
     assert ask(world) == "no"
     assert "prepared" not in world.state()
 

@@ -1,9 +1,9 @@
 """Priorities: three lists of ready messages, and `messages` is the one that idle consumers wait on."""
 
 from reliq import ops
-from reliq.message import Extra
+from reliq.model.element import Extra
 from reliq.ops import Entry
-from tests.state import HOUR, KEYS, element, name_of
+from tests.support.state import HOUR, KEYS, element, name_of
 
 
 def urgent(name, priority):

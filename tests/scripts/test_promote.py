@@ -4,7 +4,7 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
-from tests.state import KEYS, element
+from tests.support.state import KEYS, element
 
 
 def test_due_messages_become_ready_those_due_first_going_first(world):

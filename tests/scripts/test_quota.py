@@ -5,7 +5,7 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.errors import InvalidSetting, QueueFull
-from reliq.keys import QueueKeys
+from reliq.model.keys import QueueKeys
 
 MIB = 1024 * 1024
 
@@ -89,4 +89,4 @@ def test_what_is_published_and_a_cycle_are_counted_too(app, orders):
 def test_quotas_that_make_no_sense(app, wrong):
     with pytest.raises(InvalidSetting, match="max_bytes"):
         app.queue("orders").configure(max_bytes=wrong)
-    assert app.queue("orders").config() == reliq.queue.Config()
+    assert app.queue("orders").config() == reliq.Config()

@@ -4,13 +4,13 @@ import pytest
 
 from reliq import ops
 from reliq.errors import ForeignKey, RedisUnsuitable
-from reliq.keys import QueueKeys
-from reliq.message import Extra, group_of
+from reliq.model.element import Extra, group_of
+from reliq.model.keys import QueueKeys
 from reliq.ops import Transaction
-from reliq.store import Store
-from reliq_monitor.reclaim import judge, note_company, reclaim, take_back, take_back_owner
-from tests.proxy import Proxy, ignores_watch
-from tests.state import HOUR, KEYS, World, element, elements
+from reliq.transport.store import Store
+from reliq_monitor.reclaim import charge_deliveries, note_company, reclaim, take_back, take_back_owner
+from tests.support.proxy import Proxy, ignores_watch
+from tests.support.state import HOUR, KEYS, World, element, elements
 
 OVER = {"w": -1}
 
@@ -18,7 +18,7 @@ OVER = {"w": -1}
 @pytest.fixture(autouse=True)
 def nonces(monkeypatch):
     """Pushed again, message a is a9: the nonce a test can name."""
-    monkeypatch.setattr("reliq.message.new_nonce", lambda: 9)
+    monkeypatch.setattr("reliq.model.message.new_nonce", lambda: 9)
 
 
 def between_look_and_transaction(store: Store, steps, action):
@@ -131,7 +131,7 @@ def test_the_compensation_never_removes_a_copy_that_is_not_its_own(world, redis_
     world.given(processing={"w": "a"}, leases=OVER)
     nonces = iter(range(100, 200))
     with Proxy(redis_server.port, request=ignores_watch) as proxy, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reliq.message.new_nonce", lambda: next(nonces))
+        patch.setattr("reliq.model.message.new_nonce", lambda: next(nonces))
         one, two = Store(proxy.url), Store(proxy.url)
         between_look_and_transaction(one, reclaim(KEYS, "w", 5), lambda: two.run(reclaim(KEYS, "w", 5)))
         one.close(), two.close()
@@ -174,7 +174,7 @@ def test_bytes_that_are_no_element_go_to_the_dead_letters_raw(world):
     state = world.state()
     assert state["messages"] == "a9"
     assert state["counters"] == {"reclaimed": 1, "dead:decode": 1, "dead_lettered": 1}
-    from reliq.message import Message
+    from reliq.model.message import Message
 
     (raw,) = world.redis.zrange(KEYS.dead, 0, -1)
     assert Message.decode("q", raw).body == b"\xc1 no element"
@@ -228,16 +228,16 @@ def test_a_foreign_key_that_it_does_not_touch_holds_nothing_up(world):
 )
 def test_who_is_charged(held, alone, charged):
     newest_first = [element(name, redelivered=redelivered) for name, redelivered in held]
-    from reliq.message import Message
+    from reliq.model.message import Message
 
-    returns = judge("q", newest_first, 5, alone)
+    returns = charge_deliveries("q", newest_first, 5, alone)
     assert {one.id: Message.decode("q", one.again).deliveries for one in returns} == charged
     assert all(Message.decode("q", one.again).redelivered for one in returns)
 
 
 def charges(world):
     """The deliveries of each ready message, by id."""
-    from reliq.message import Message
+    from reliq.model.message import Message
 
     found = [Message.decode("q", raw) for raw in world.redis.lrange(KEYS.messages, 0, -1)]
     return {message.id: message.deliveries for message in found}
@@ -249,7 +249,7 @@ def redelivered(*names):
 
 def marked(world, name):
     """The worker says that it tries this message."""
-    from reliq.message import Message
+    from reliq.model.message import Message
 
     world.run(ops.register(KEYS, "w", 15.0, marks=True))
     if name:

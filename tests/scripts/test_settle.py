@@ -5,7 +5,7 @@ import pytest
 from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.ops import Move
-from tests.state import HOUR, KEYS, element, elements
+from tests.support.state import HOUR, KEYS, element, elements
 
 HOLDS = {"processing": {"w": "c b a"}, "leases": {"w": HOUR}}
 

@@ -4,7 +4,7 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
-from reliq.keys import SEVERAL, QueueKeys
+from reliq.model.keys import SEVERAL, QueueKeys
 from reliq.ops import Staged
 
 KEYS = QueueKeys("q")

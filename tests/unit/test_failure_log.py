@@ -4,9 +4,10 @@ import logging
 
 import pytest
 
-from reliq.holdings import buried, failure_now
-from reliq.logs import JsonLines
-from reliq.message import Message, NewMessage
+from reliq.model.message import Message
+from reliq.model.outgoing import NewMessage
+from reliq.protocol.outcomes import buried, failure_now
+from reliq.runtime.logging import JsonLines
 from reliq.worker.failures import LINES, WINDOW, FailureLog
 
 

@@ -4,11 +4,11 @@ import pytest
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable
-from reliq.holdings import Holdings
-from reliq.message import NewMessage
+from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, command
-from reliq.store import Store
-from tests.state import KEYS
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.transport.store import Store
+from tests.support.state import KEYS
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ class Fault:
 
 def drain(store, fault, handled, on_idle=lambda: None):
     """A small worker: claims or waits, handles, settles with the next claim; after an error it goes on."""
-    holdings = Holdings(KEYS, "c1", 60.0)
+    holdings = ConsumerSteps(KEYS, "c1", 60.0)
     acks: list[bytes] = []
     idle = 0
     while idle < 3:
@@ -111,7 +111,7 @@ def test_a_fault_at_every_request_when_a_pause_comes_while_the_consumer_waits(st
 
     def scenario(fault, handled):
         store.call(command("FLUSHALL"))
-        holdings = Holdings(KEYS, "c1", 60.0)
+        holdings = ConsumerSteps(KEYS, "c1", 60.0)
         again = True
         while again:
             try:
@@ -146,9 +146,9 @@ def test_a_fault_at_every_request_when_a_pause_comes_while_the_consumer_waits(st
 def test_what_an_answer_brings_after_the_lease_was_lost_is_not_handed_out(store):
     """The claim was carried out in time, but its answer was read too late: the monitor has given all to others."""
     store.call(ops.enqueue(KEYS, [NewMessage(b"x").element(0) for _ in range(3)]))
-    holdings = Holdings(KEYS, "c1", 60.0)
+    holdings = ConsumerSteps(KEYS, "c1", 60.0)
     (held,) = store.run(holdings.claim(1))
-    answer = store.start(holdings.claim(2), store.link())
+    answer = store.start(holdings.claim(2), store.connection())
     holdings.lose()
     assert held.lost
     assert answer() == []
@@ -156,48 +156,50 @@ def test_what_an_answer_brings_after_the_lease_was_lost_is_not_handed_out(store)
 
 
 def test_steps_may_wait_for_their_first_answer_while_others_go_on(store):
-    link = store.link()
-    answer = store.start(ops.one(ops.server_time()), link)
+    connection = store.connection()
+    answer = store.start(ops.one(ops.server_time()), connection)
     assert store.call(command("PING")) == b"PONG"
     assert answer() > 0
-    assert store.call(command("PING"), link) == b"PONG"
+    assert store.call(command("PING"), connection) == b"PONG"
 
 
 def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next_one(store):
-    link = store.link()
-    store.start(ops.one(ops.server_time()), link)
-    assert store.call(command("PING"), link) == b"PONG"
+    connection = store.connection()
+    store.start(ops.one(ops.server_time()), connection)
+    assert store.call(command("PING"), connection) == b"PONG"
 
 
 def test_what_is_under_way_on_one_link_is_answered_in_any_order(store):
-    link = store.link()
+    connection = store.connection()
     store.call(command("SCRIPT", "FLUSH"))  # one of them must be sent anew, with its script
-    first, second, third = (store.start(ops.one(op), link) for op in (
+    first, second, third = (store.start(ops.one(op), connection) for op in (
         command("ECHO", "first"), ops.claim(KEYS, "nobody", 1.0, 1), command("ECHO", "third"),
     ))  # fmt: skip
     assert third() == b"third"
-    assert store.call(command("ECHO", "fourth"), link) == b"fourth"
+    assert store.call(command("ECHO", "fourth"), connection) == b"fourth"
     assert second().status == "lost"
     assert first() == b"first"
 
 
 def test_all_that_is_under_way_ends_with_its_connection(store):
-    link = store.link()
-    identity = store.call(command("CLIENT", "ID"), link)
-    pushes = [store.start(ops.one(command("BLPOP", "none", 5, repeatable=False)), link, timeout=0) for _ in range(2)]
+    connection = store.connection()
+    identity = store.call(command("CLIENT", "ID"), connection)
+    pushes = [
+        store.start(ops.one(command("BLPOP", "none", 5, repeatable=False)), connection, timeout=0) for _ in range(2)
+    ]
     store.call(command("CLIENT", "KILL", "ID", identity))
     for push in pushes:
         with pytest.raises(OutcomeUnknown):
             push()
-    assert store.call(command("PING"), link) == b"PONG"
+    assert store.call(command("PING"), connection) == b"PONG"
 
 
 def test_a_connection_that_ends_under_way_is_told_as_any_other(store):
-    link = store.link()
-    store.call(command("CLIENT", "SETNAME", "under-way"), link)
-    identity = store.call(command("CLIENT", "ID"), link)
+    connection = store.connection()
+    store.call(command("CLIENT", "SETNAME", "under-way"), connection)
+    identity = store.call(command("CLIENT", "ID"), connection)
     store.call(command("CLIENT", "KILL", "ID", identity))
-    assert store.start(ops.one(ops.server_time()), link)() > 0
-    store.call(command("CLIENT", "KILL", "ID", store.call(command("CLIENT", "ID"), link)))
+    assert store.start(ops.one(ops.server_time()), connection)() > 0
+    store.call(command("CLIENT", "KILL", "ID", store.call(command("CLIENT", "ID"), connection)))
     with pytest.raises(OutcomeUnknown):
-        store.start(ops.one(command("LPUSH", "a", "b", repeatable=False)), link, timeout=0)()
+        store.start(ops.one(command("LPUSH", "a", "b", repeatable=False)), connection, timeout=0)()

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliq import backoff, settings
-from reliq.consumer import failure_now
-from reliq.dead_letters import DeadLetter
-from reliq.message import Message, Undecodable, undecodable_letter
-from reliq_monitor.reclaim import judge
-from tests.state import element
+from reliq.model import backoff, settings
+from reliq.model.dead_letter import DeadLetter
+from reliq.model.element import Undecodable
+from reliq.model.message import Message, undecodable_letter
+from reliq.protocol.outcomes import failure_now
+from reliq_monitor.reclaim import charge_deliveries
+from tests.support.state import element
 
 NUMBERS = [-1, -(2**63), 2**31, 2**53, 2**63, 2**64 - 1, 1.0, 1e308, float("nan"), True, None, "1", b"1", [], {}]
 ANY = st.recursive(
@@ -18,8 +19,8 @@ ANY = st.recursive(
     lambda some: st.lists(some, max_size=4) | st.dictionaries(st.text(max_size=9), some, max_size=4),
     max_leaves=20,
 )
-COUNTS = st.sampled_from([0, 1, settings.COUNT_LARGEST - 1, settings.COUNT_LARGEST, 2**64 - 1]) | st.integers(0, 9)
-TIMES = st.sampled_from([0, settings.TIME_LARGEST, settings.TIME_LARGEST + 1, 2**64 - 1])
+COUNTS = st.sampled_from([0, 1, settings.MAX_COUNT - 1, settings.MAX_COUNT, 2**64 - 1]) | st.integers(0, 9)
+TIMES = st.sampled_from([0, settings.MAX_TIME_MS, settings.MAX_TIME_MS + 1, 2**64 - 1])
 EXTRA = st.none() | st.dictionaries(
     st.sampled_from(["expires_at", "routing_key", "reason", "errors", "key", "cycle", "priority", "group", "x"]), ANY
 )
@@ -39,7 +40,7 @@ def decoded(raw):
 def every_step_works(raw):
     """What a worker, the monitor and a listing do with it."""
     message = decoded(raw)
-    (returned,) = judge("q", [raw], 5, alone=True)
+    (returned,) = charge_deliveries("q", [raw], 5, alone=True)
     if message is None:
         assert returned.counter == "dead:decode"
         return
@@ -76,7 +77,7 @@ def test_a_number_out_of_its_range_does_not_decode(place, value):
     fields[place] = value
     raw = msgspec.msgpack.encode(fields)
     inside = isinstance(value, int) and not isinstance(value, bool) and value in (2**31, 2**53) and place == 6
-    assert (decoded(raw) is not None) == (inside and value <= settings.TIME_LARGEST)
+    assert (decoded(raw) is not None) == (inside and value <= settings.MAX_TIME_MS)
 
 
 @pytest.mark.parametrize("identity", ["", "x" * 129, "a b", "a\nb", "schön", "\x7f", "\ud7ff"])
@@ -108,8 +109,8 @@ def test_arrays_nested_too_deep_do_not_decode():
 
 def test_an_element_larger_than_the_limit_becomes_a_dead_letter_as_it_is(monkeypatch):
     """Redis would refuse it with anything around it."""
-    monkeypatch.setattr(settings, "ELEMENT_LARGEST", 1000)
-    monkeypatch.setattr("reliq.message._ELEMENT_LARGEST", 1000)
+    monkeypatch.setattr(settings, "MAX_ELEMENT_BYTES", 1000)
+    monkeypatch.setattr("reliq.model.message._MAX_ELEMENT_BYTES", 1000)
     raw = element("a", body=b"x" * 1000)
     assert decoded(raw) is None
     assert undecodable_letter(raw)[1] == raw

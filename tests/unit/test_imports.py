@@ -28,7 +28,7 @@ def test_importing_reliq_loads_neither_redis_py_nor_asyncio() -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["worker", "--help"], ["spark", "--help"]])
 def test_the_command_line_explains_itself_without_the_parts_it_does_not_need(arguments: list[str]) -> None:
     loaded = _loaded(
-        f"import reliq.cli\ntry: reliq.cli.main({arguments!r})\nexcept SystemExit as end: assert not end.code"
+        f"from reliq.cli import main\ntry: main.main({arguments!r})\nexcept SystemExit as end: assert not end.code"
     )
 
     assert loaded & HEAVY == set()
@@ -38,4 +38,4 @@ def test_an_application_loads_redis_py_when_it_is_made_but_not_its_own_store_for
     loaded = _loaded("import reliq\nreliq.Reliq('redis://localhost:1')")
 
     assert "redis" in loaded
-    assert "reliq.aiostore" not in loaded
+    assert "reliq.transport.aiostore" not in loaded

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from reliq.keys import connection_name, new_owner
+from reliq.model.keys import connection_name, new_owner
 from reliq_monitor import liveness
 from reliq_monitor.liveness import Liveness, Vanished
 

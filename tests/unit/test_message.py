@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliq.message import Envelope, Failure, Message, NewMessage, Undecodable, cut, new_id, wrapped
+from reliq.model.element import Envelope, Failure, Undecodable, cut, new_id
+from reliq.model.message import Message, wrapped
+from reliq.model.outgoing import NewMessage
 
 PAGE = Path(__file__).parents[2] / "docs" / "wire-format.md"
 VECTORS = json.loads(re.search(r"```json vectors\n(.*?)```", PAGE.read_text(), re.DOTALL)[1])

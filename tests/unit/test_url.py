@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import reliq
 import reliq.aio
 from reliq.errors import InvalidSetting
-from reliq.logs import JsonLines, Lines
-from reliq.store import Store
-from reliq.url import dereferenced, read_url, redacted
+from reliq.runtime.logging import JsonLines, Lines
+from reliq.runtime.url import dereferenced, read_url, redacted
+from reliq.transport.store import Store
 from reliq_api.settings import Settings
-from tests.workers import ROOT
+from tests.support.workers import ROOT
 
 #: Long enough to be found, with all that means something in a URL.
 PASSWORDS = st.text(st.sampled_from("abcXYZ789/@#%:?&=+,;![]~'\" \\é$*|{}"), min_size=8, max_size=24)

@@ -7,10 +7,10 @@ from fastapi import Query, Request, Response
 from pydantic import Field
 
 from reliq_api import schemas
-from reliq_api.bodies import encode, shown
-from reliq_api.docs import failures
-from reliq_api.problems import Problem
-from reliq_api.route import call_router, needs
+from reliq_api.enqueue.bodies import encode, shown
+from reliq_api.http.docs import failures
+from reliq_api.http.problems import Problem
+from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
 
 router = call_router("dead letters")

@@ -6,8 +6,8 @@ from fastapi import Query, Request
 from pydantic import BaseModel, Field
 
 from reliq_api import schemas
-from reliq_api.docs import failures
-from reliq_api.route import call_router, needs
+from reliq_api.http.docs import failures
+from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
 
 router = call_router("queues")

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request
 
 from reliq.errors import RedisUnsuitable, ReliqError
 from reliq_api import schemas
-from reliq_api.docs import failures
-from reliq_api.pressure import hindrances
-from reliq_api.problems import Problem
+from reliq_api.http.docs import failures
+from reliq_api.http.problems import Problem
+from reliq_api.pressure import readiness_problems
 
 router = APIRouter(tags=["health"])
 
@@ -45,7 +45,7 @@ async def readyz(request: Request) -> schemas.Health:
     _check_tasks(request)
     store = state.reliq.store
     try:
-        found = await store.run(hindrances(state.reliq), timeout=0)
+        found = await store.run(readiness_problems(state.reliq), timeout=0)
     except RedisUnsuitable as error:
         raise Problem("not_ready", str(error).replace(f" at {store.where}", "")) from None
     except ReliqError as error:

@@ -3,17 +3,18 @@
 from fastapi import Request, Response
 
 from reliq.errors import ReliqError
-from reliq.holdings import released
-from reliq.keys import QueueKeys
-from reliq.message import Message
-from reliq.settings import BATCH_LARGEST
-from reliq_api import leases, schemas
-from reliq_api.bodies import encode, leased
-from reliq_api.docs import failures
-from reliq_api.leases import Outcome
-from reliq_api.polls import Poll
-from reliq_api.problems import Problem
-from reliq_api.route import call_router, needs
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.model.settings import MAX_BATCH
+from reliq.protocol.outcomes import released
+from reliq_api import schemas
+from reliq_api.consume import leases
+from reliq_api.consume.leases import Outcome
+from reliq_api.consume.polls import Poll
+from reliq_api.enqueue.bodies import encode, leased
+from reliq_api.http.docs import failures
+from reliq_api.http.problems import Problem
+from reliq_api.http.route import call_router, needs
 
 ANSWER_LARGEST = 8 * 1024 * 1024  #: bytes of bodies in one answer
 
@@ -103,7 +104,7 @@ def _outcomes(wanted: schemas.SettleRequest) -> list[Outcome]:
     for outcome in outcomes:
         if verbs.setdefault(outcome.id, outcome.verb) != outcome.verb:
             raise Problem("invalid_request", f"message {outcome.id} is to be settled in two ways")
-    if not 1 <= len(outcomes) <= BATCH_LARGEST:
+    if not 1 <= len(outcomes) <= MAX_BATCH:
         raise Problem("invalid_request", "settle from 1 to 1,000 messages at once")
     return outcomes
 

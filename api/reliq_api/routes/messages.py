@@ -3,16 +3,17 @@
 from fastapi import Request, Response
 
 from reliq.errors import ReliqError
-from reliq.message import NewMessage
-from reliq_api import cloudevents, schemas
-from reliq_api.batch import STREAM_LARGEST, Batch, reader_of
-from reliq_api.bodies import conflict, encode
-from reliq_api.docs import EVENT, body_of, failures, header
-from reliq_api.idempotency import OnlyOnce, fingerprint, key_of, note
-from reliq_api.inbound import DURABILITY, JSON, check_size, durability_of, read_message, trace
-from reliq_api.problems import Problem
-from reliq_api.requests import fields
-from reliq_api.route import RawCall, call_router, needs
+from reliq.model.outgoing import NewMessage
+from reliq_api import schemas
+from reliq_api.enqueue import cloudevents
+from reliq_api.enqueue.batch import STREAM_LARGEST, Batch, reader_of
+from reliq_api.enqueue.bodies import conflict, encode
+from reliq_api.enqueue.idempotency import OnlyOnce, fingerprint, key_of, note
+from reliq_api.enqueue.inbound import DURABILITY, JSON, check_size, durability_of, read_message, trace
+from reliq_api.http.docs import EVENT, body_of, failures, header
+from reliq_api.http.problems import Problem
+from reliq_api.http.requests import fields
+from reliq_api.http.route import RawCall, call_router, needs
 
 router = call_router("messages", RawCall)
 

@@ -4,9 +4,9 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from reliq_api.docs import failures
-from reliq_api.problems import Problem
-from reliq_api.route import Call, needs
+from reliq_api.http.docs import failures
+from reliq_api.http.problems import Problem
+from reliq_api.http.route import Call, needs
 
 router = APIRouter(tags=["health"], route_class=Call)
 

@@ -6,13 +6,13 @@ from typing import Any
 from fastapi import Request
 
 from reliq import aio, ops
-from reliq.keys import QUEUES
-from reliq.overview import read_queues
-from reliq.queue import Config
+from reliq.model.keys import QUEUES
+from reliq.observability.snapshot import read_queues
+from reliq.protocol.queue import Config
 from reliq_api import schemas
-from reliq_api.docs import failures
-from reliq_api.problems import Problem
-from reliq_api.route import call_router, needs
+from reliq_api.http.docs import failures
+from reliq_api.http.problems import Problem
+from reliq_api.http.route import call_router, needs
 
 router = call_router("queues")
 

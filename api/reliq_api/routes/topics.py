@@ -5,16 +5,17 @@ import re
 from fastapi import Request, Response
 
 from reliq import aio
-from reliq.routing import check_routing_key
-from reliq.topics import read_routes
-from reliq_api import cloudevents, schemas
-from reliq_api.auth import Access
-from reliq_api.bodies import encode
-from reliq_api.docs import EVENT, body_of, failures, header
-from reliq_api.inbound import DURABILITY, JSON, check_size, durability_of, media_type, read_message
-from reliq_api.problems import Problem
-from reliq_api.requests import fields
-from reliq_api.route import RawCall, call_router, needs
+from reliq.model.routing import check_routing_key
+from reliq.protocol.topics import read_routes
+from reliq_api import schemas
+from reliq_api.access.auth import Access
+from reliq_api.enqueue import cloudevents
+from reliq_api.enqueue.bodies import encode
+from reliq_api.enqueue.inbound import DURABILITY, JSON, check_size, durability_of, media_type, read_message
+from reliq_api.http.docs import EVENT, body_of, failures, header
+from reliq_api.http.problems import Problem
+from reliq_api.http.requests import fields
+from reliq_api.http.route import RawCall, call_router, needs
 
 router = call_router("topics")
 publishing = call_router("topics", RawCall)

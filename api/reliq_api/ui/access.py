@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
-from reliq.aio import Queue, Reliq
-from reliq_api.auth import Access, Guard
+from reliq.aio.app import Reliq
+from reliq.aio.queue import Queue
+from reliq_api.access.auth import Access, Guard
 from reliq_api.ui.reading import exists
 
 

@@ -8,9 +8,9 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
-from reliq.aio import Queue
-from reliq.dead_letters import checked_redrive
+from reliq.aio.queue import Queue
 from reliq.errors import InvalidSetting
+from reliq.protocol.dead_letters import checked_redrive
 from reliq_api.ui import policy
 from reliq_api.ui.access import Operated
 from reliq_api.ui.dead_pages import Running

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
-from reliq.aio import Queue
-from reliq.dead_letters import REASONS, DeadLetter
+from reliq.aio.queue import Queue
 from reliq.errors import InvalidName
+from reliq.model.dead_letter import REASONS, DeadLetter
 from reliq_api.ui.access import Operated, reliq_of
 from reliq_api.ui.guard import Page
 from reliq_api.ui.reading import tally

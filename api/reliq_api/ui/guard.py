@@ -15,8 +15,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from reliq.errors import ReliqError
-from reliq_api.problems import of_error
-from reliq_api.requests import BoundedRequest
+from reliq_api.http.problems import of_error
+from reliq_api.http.requests import BoundedRequest
 from reliq_api.ui.render import page
 
 POLICY = (

@@ -5,7 +5,7 @@ import time
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
-from reliq.queue import Stats
+from reliq.protocol.queue import Stats
 from reliq_api.ui import policy, reading
 from reliq_api.ui.access import Operated, Seen, Viewer, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION

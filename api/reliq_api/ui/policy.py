@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reliq import settings
 from reliq.errors import InvalidSetting
-from reliq.queue import Config
-from reliq.settings import seconds
+from reliq.model import settings
+from reliq.model.settings import seconds
+from reliq.protocol.queue import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Field:
 
 FIELDS = (
     Field("max_length", "Most messages, ready and delayed", "no limit"),
-    Field("max_bytes", "Most bytes of Redis' memory for them", "no limit", smallest=settings.QUOTA_SMALLEST),
+    Field("max_bytes", "Most bytes of Redis' memory for them", "no limit", smallest=settings.MIN_QUOTA_BYTES),
     Field("max_deliveries", "Deliveries before a message is dead", f"{settings.MAX_DELIVERIES}"),
     Field("dead_max_age", "Dead letters are kept for, such as 30d or 12h", "for good", number=False),
     Field("dead_max_count", "Dead letters that are kept at most", "all of them"),

@@ -7,11 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 from reliq import ops
-from reliq.dead_letters import DeadLetterSteps, Filter
-from reliq.delayed import DelayedMessage, delayed_page
-from reliq.keys import QUEUES, QueueKeys, is_connected
-from reliq.message import Message, Undecodable
+from reliq.model.delayed_message import DelayedMessage
+from reliq.model.element import Undecodable
+from reliq.model.keys import QUEUES, QueueKeys, is_connected
+from reliq.model.message import Message
 from reliq.ops import Steps
+from reliq.protocol.dead_letters import DeadLetterSteps, Filter
+from reliq.protocol.delayed import delayed_page
 
 CONSUMERS_LARGEST = 100
 NEXT_LARGEST = 10

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from fastapi import HTTPException, Request
 
-from reliq.aio import Queue
-from reliq.dead_letters import Redriven
+from reliq.aio.queue import Queue
 from reliq.errors import ReliqError
-from reliq_api.problems import of_error
+from reliq.protocol.dead_letters import Redriven
+from reliq_api.http.problems import of_error
 from reliq_api.ui.search import Search
 
 log = logging.getLogger("reliq.api.ui")

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import reliq
-from reliq.message import Failure
+from reliq.model.element import Failure
 from reliq_api.ui.assets import VERSION
 from reliq_api.ui.bodies import shown
 

@@ -12,11 +12,11 @@ from contextlib import suppress
 from itertools import chain
 from typing import Self
 
-from reliq.aiostore import AioStore
 from reliq.errors import ReliqError
-from reliq.overview import every_queue, read_queues
-from reliq.queue import Stats
-from reliq_api.problems import of_error
+from reliq.observability.snapshot import every_queue, read_queues
+from reliq.protocol.queue import Stats
+from reliq.transport.aiostore import AioStore
+from reliq_api.http.problems import of_error
 
 log = logging.getLogger("reliq.api.ui")
 

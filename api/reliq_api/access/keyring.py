@@ -1,0 +1,105 @@
+"""API keys: made, listed, revoked, and judged. Redis knows a hash of each secret, never the secret."""
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from reliq import ops
+from reliq.errors import InvalidSetting
+from reliq.model.keys import API_KEYS
+from reliq.model.settings import Duration, seconds
+from reliq.ops import Steps
+
+SCOPES = ("enqueue", "consume", "operate", "metrics")
+_PATTERN = re.compile(r"[A-Za-z0-9._@*-]{1,128}")
+_NAME = re.compile(r"[ -~]{1,80}")
+_NOBODY = hashlib.sha256(b"").hexdigest()  #: what the secret of an unknown key is compared with, for equal work
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What Redis keeps of a key, and what it allows."""
+
+    name: str
+    sha256: str  #: of its secret: 256 random bits, which no word list holds, so that one round is enough
+    scopes: tuple[str, ...]
+    queues: tuple[str, ...]  #: patterns of queue names; `*` stands for any text
+    created_at: int  #: ms since the epoch, the Redis server's clock
+    expires_at: int = 0  #: as above; 0 = never
+    rate: float = 0.0  #: requests a second over all processes of the service; 0 = not limited
+
+    def expired(self, now: int) -> bool:
+        return 0 < self.expires_at <= now
+
+    def covers(self, queue: str) -> bool:
+        """Whether it has any rights to the queue; without, the queue does not exist for it."""
+        return any(re.fullmatch(re.escape(one).replace(r"\*", ".*"), queue) for one in self.queues)
+
+    def allows(self, scope: str) -> bool:
+        return scope in self.scopes or (scope == "metrics" and "operate" in self.scopes)
+
+
+def create(
+    name: str, scopes: tuple[str, ...], queues: tuple[str, ...], expires: Duration | None, rate: float
+) -> Steps[str]:
+    """A new key; its text, `id.secret`, which cannot be had a second time."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidSetting(f"the name of a key is {name!r}: use 1 to 80 printable ASCII characters")
+    for scope in scopes:
+        if scope not in SCOPES:
+            raise InvalidSetting(f"scope is {scope!r}: it is one of {', '.join(SCOPES)}")
+    for pattern in queues:
+        if _PATTERN.fullmatch(pattern) is None:
+            raise InvalidSetting(f"queue pattern {pattern!r}: use a queue's name, in which * stands for any text")
+    if not scopes or not queues:
+        raise InvalidSetting("a key needs at least one scope and one queue pattern")
+    if not 0 <= rate <= 1e6:
+        raise InvalidSetting(f"rate is {rate!r}: give requests a second, up to 1,000,000; 0 = not limited")
+    lifetime = None if expires is None else seconds(expires, "expires", shortest=1.0, longest=100 * 366 * 86_400.0)
+    identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    now = yield ops.server_time()
+    key = ApiKey(
+        name=name,
+        sha256=hashlib.sha256(secret.encode()).hexdigest(),
+        scopes=scopes,
+        queues=queues,
+        created_at=now,
+        expires_at=0 if lifetime is None else now + round(lifetime * 1000),
+        rate=rate,
+    )
+    yield ops.command("HSET", API_KEYS, identity, msgspec.json.encode(key))
+    return f"{identity}.{secret}"
+
+
+def revoke(identity: str) -> Steps[bool]:
+    """Whether there was such a key."""
+    removed: int = yield ops.command("HDEL", API_KEYS, identity)
+    return removed == 1
+
+
+def read_all() -> Steps[dict[str, ApiKey]]:
+    """Every key by its id. One that cannot be read allows nothing."""
+    texts = yield ops.read_hash(API_KEYS)
+    nothing = ApiKey(name="unreadable", sha256="", scopes=(), queues=(), created_at=0, expires_at=1)
+    keys: dict[str, ApiKey] = {}
+    for identity, text in texts.items():
+        try:
+            keys[identity] = msgspec.json.decode(text, type=ApiKey)
+        except msgspec.MsgspecError:
+            keys[identity] = nothing
+    return keys
+
+
+def judged(keys: Mapping[str, ApiKey], text: str) -> tuple[str, ApiKey] | None:
+    """The key whose id and secret this text has, unless it is expired. A wrong id costs as much work as a right one."""
+    identity, _, secret = text.partition(".")
+    key = keys.get(identity)
+    known = _NOBODY if key is None else key.sha256
+    same = hmac.compare_digest(known, hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest())
+    if key is None or not same or key.expired(time.time_ns() // 1_000_000):
+        return None
+    return identity, key

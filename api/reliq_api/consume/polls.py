@@ -1,0 +1,218 @@
+"""Claims over HTTP. A poll that waits costs a future and no connection: each queue has one connection that blocks, on
+behalf of whoever waits longest, and hands out what comes.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from reliq import ops
+from reliq.errors import OutcomeUnknown, ReliqError
+from reliq.model import settings
+from reliq.model.keys import QUEUES, QueueKeys, check_name, new_owner
+from reliq.model.message import Message
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.transport.aio_connection import AioConnection
+from reliq.transport.aiostore import AioStore
+from reliq_api.background import Background
+
+log = logging.getLogger("reliq.api")
+
+_PAUSE = 0.2  #: seconds between two tries while Redis is away
+_KNOWN_MOST = 100_000  #: queues whose existence is remembered
+_SHORTEST_BLOCK = 0.01  #: seconds; 0 would mean for ever
+
+Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has gone away
+
+
+class Poll:
+    """One request for messages."""
+
+    def __init__(self, queue: str, limit: int, lease: float, wait: float) -> None:
+        self.holdings = ConsumerSteps(QueueKeys(check_name(queue)), new_owner(connected=False), lease)
+        self.limit = limit
+        self.until = time.monotonic() + wait
+        self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
+        self.gone = False  #: nobody waits for the answer any more
+
+    @property
+    def left(self) -> float:
+        return self.until - time.monotonic()
+
+
+def _answers(request: list[ops.Op[Any]]) -> ops.Steps[list[Any]]:
+    answers: list[Any] = yield request
+    return answers
+
+
+class Polls:
+    """All polls of this process."""
+
+    def __init__(self, store: AioStore, background: Background) -> None:
+        self._store = store
+        self._background = background
+        self._pollers: dict[str, Poller] = {}
+        self._known: set[str] = set()  #: queues that exist
+        self.draining = False
+
+    async def take(self, poll: Poll, gone: Gone) -> list[Message]:
+        """Messages, or none when its time is over, when the service stops, or when `gone` comes first.
+
+        What was claimed for a client that has gone is given back at once.
+        """
+        queue = poll.holdings.keys.queue
+        there = await self._exists(queue)
+        if not there and poll.left <= 0:
+            return []
+        if there and (queue not in self._pollers or poll.left <= 0):
+            messages = await self._claim(poll)
+            if messages or poll.left <= 0:
+                return messages
+        if self.draining:
+            return []
+        if queue not in self._pollers:
+            self._pollers[queue] = Poller(
+                self._store, self._background, lambda: self._exists(queue), self._forget
+            )  # fmt: skip
+        return await self._pollers[queue].wait(poll, gone)
+
+    async def _exists(self, queue: str) -> bool:
+        """Whether there is such a queue. A poll creates none: names that a client made up would stay for ever."""
+        if queue in self._known:
+            return True
+        ask = [ops.command("SISMEMBER", QUEUES, queue), ops.command("EXISTS", QueueKeys(queue).messages)]
+        there = any(await self._store.run(_answers(ask)))
+        if there and len(self._known) < _KNOWN_MOST:
+            self._known.add(queue)
+        return there
+
+    async def _claim(self, poll: Poll) -> list[Message]:
+        holdings = poll.holdings
+        try:
+            messages = await self._store.run(holdings.claim(poll.limit))
+        except OutcomeUnknown:  # the second try reads back what the first one moved
+            messages = await self._store.run(holdings.claim(poll.limit))
+        if not messages:
+            await self._store.run(holdings.leave())
+        return messages
+
+    def _forget(self, poller: "Poller") -> None:
+        for queue, one in list(self._pollers.items()):
+            if one is poller:
+                del self._pollers[queue]
+
+    def drain(self) -> None:
+        """Answer every poll now: the service stops."""
+        self.draining = True
+        for poller in list(self._pollers.values()):
+            poller.hurry()
+
+
+class Poller:
+    """Those who wait for one queue, in the order they came. Lives as long as there are any."""
+
+    def __init__(
+        self,
+        store: AioStore,
+        background: Background,
+        exists: Callable[[], Awaitable[bool]],
+        ended: Callable[["Poller"], object],
+    ) -> None:
+        self._store = store
+        self._background = background
+        self._exists = exists
+        self._ended = ended
+        self._waiting: deque[Poll] = deque()
+        self._served: Poll | None = None  #: for whom the connection blocks
+        self._started = False
+
+    async def wait(self, poll: Poll, gone: Gone) -> list[Message]:
+        self._waiting.append(poll)
+        if not self._started:
+            self._started = True
+            self._background.start("polling", self._run)
+        listener = asyncio.create_task(gone())
+        listener.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            await asyncio.wait((poll.answer, listener), timeout=poll.left, return_when=asyncio.FIRST_COMPLETED)
+            poll.gone = listener.done()
+            if not poll.answer.done() and poll is not self._served:
+                self._waiting.remove(poll)
+                return []
+            messages = await poll.answer  # a command is never cancelled: it answers within settings.BLOCK
+            if messages and listener.done():
+                await self._store.run(poll.holdings.leave())
+                return []
+            return messages
+        finally:
+            poll.gone = True
+            listener.cancel()
+
+    def hurry(self) -> None:
+        for poll in self._waiting:
+            poll.until = time.monotonic()
+            if poll is not self._served and not poll.answer.done():
+                poll.answer.set_result([])
+        self._waiting = deque(poll for poll in self._waiting if poll is self._served)
+
+    async def _run(self) -> None:
+        """Serve one poll after the other. After a failure, which was answered to its poll, it is called again."""
+        connection = self._store.connection(
+            "reliq-poll"
+        )  # named, so that a lost connection is closed before the next one claims
+        try:
+            await self._appeared()
+            while self._waiting:
+                self._served = poll = self._waiting[0]
+                try:
+                    await self._serve(poll, connection)
+                except BaseException as error:
+                    self._answer(poll, [], OutcomeUnknown(f"the poll was broken off: {type(error).__name__}"))
+                    raise
+            self._ended(self)  # before anything is awaited: who comes now begins another poller
+        finally:
+            try:
+                await connection.close()
+            except Exception as error:  # noqa: BLE001  it was forgotten before it could fail to close
+                log.debug("the connection of a poll failed to close: %r", error)
+
+    async def _appeared(self) -> None:
+        """Wait until the queue exists, or nobody waits for it any more, or nobody can tell."""
+        try:
+            while self._waiting and not await self._exists():  # noqa: ASYNC110
+                await asyncio.sleep(_PAUSE)
+        except ReliqError as error:
+            log.debug("a poll begins without knowing whether its queue exists: %s", error)
+
+    async def _serve(self, poll: Poll, connection: AioConnection) -> None:
+        """Block for one poll, until it has messages, its time is over, or nobody wants them any more."""
+        messages: list[Message] = []
+        error: ReliqError | None = None
+        while not messages and poll.left > 0 and not poll.gone:
+            timeout = max(_SHORTEST_BLOCK, min(settings.BLOCK, poll.left, poll.holdings.lease / 3))
+            try:
+                messages = await self._store.run(poll.holdings.wait(poll.limit, timeout), connection, timeout=0)
+                error = None
+            except ReliqError as failure:
+                error = failure
+                await asyncio.sleep(_PAUSE)
+        if not messages or poll.gone:
+            messages = []
+            try:
+                await self._store.run(poll.holdings.leave(), connection, timeout=0)
+            except ReliqError as failure:
+                log.warning("queue=%s a poll left without saying so: %s", poll.holdings.keys.queue, failure)
+        self._answer(poll, messages, error)
+
+    def _answer(self, poll: Poll, messages: list[Message], error: ReliqError | None) -> None:
+        self._waiting.remove(poll)
+        self._served = None
+        if poll.answer.done():  # cancelled with its request
+            return
+        if error is None:
+            poll.answer.set_result(messages)
+        else:
+            poll.answer.set_exception(error)

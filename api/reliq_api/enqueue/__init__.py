@@ -1,0 +1,1 @@
+"""Messages that arrive over HTTP."""

@@ -1,0 +1,176 @@
+"""Batches: read piece by piece, enqueued a thousand at a time, one result for each message."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+from fastapi import Request
+from msgspec import Raw
+
+from reliq import aio
+from reliq.errors import ReliqError
+from reliq.model.outgoing import NewMessage
+from reliq.model.settings import MAX_BATCH
+from reliq_api.enqueue.bodies import conflict, encode
+from reliq_api.enqueue.cloudevents import EVENTS, read_event
+from reliq_api.enqueue.entries import read_entry
+from reliq_api.enqueue.inbound import JSON, check_size, media_type
+from reliq_api.http.problems import Problem, of_error
+from reliq_api.http.requests import REQUEST_LARGEST, check_json_text
+from reliq_api.pressure import Pressure
+from reliq_api.settings import Settings
+
+ARRAY_LARGEST = 8 * 1024 * 1024  #: bytes of a JSON array: it is read whole
+STREAM_LARGEST = 1024 * 1024 * 1024  #: bytes of NDJSON: never more of it in memory than a piece and a line
+
+_LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
+
+Read = Callable[[bytes, dict[str, str]], NewMessage]
+Chunks = AsyncIterator[Sequence[bytes]]
+
+
+def reader_of(request: Request) -> tuple[Read, Chunks]:
+    """How each message is read, and the texts of the messages as they come; raises Problem."""
+    media = media_type(request)
+    if media in _LINES:
+        return read_entry, _lines(request)
+    if media == JSON:
+        return read_entry, _array(request)
+    if media == EVENTS:
+        return read_event, _array(request)
+    raise Problem("unsupported_media_type", f"a batch is {JSON}, application/x-ndjson or {EVENTS}")
+
+
+async def _lines(request: Request) -> Chunks:
+    rest = b""
+    async for part in request.stream():
+        *lines, rest = (rest + part).split(b"\n")
+        if len(rest) > REQUEST_LARGEST:
+            raise Problem("body_too_large", f"a line has more than {REQUEST_LARGEST} bytes", limit=REQUEST_LARGEST)
+        yield lines
+    yield [rest]
+
+
+async def _array(request: Request) -> Chunks:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > ARRAY_LARGEST:
+            raise Problem(
+                "body_too_large", f"an array has at most {ARRAY_LARGEST} bytes: send NDJSON", limit=ARRAY_LARGEST
+            )
+    text = bytes(body)
+    check_json_text(text)
+    try:
+        yield [bytes(one) for one in _decode_array(text)]
+    except msgspec.ValidationError:
+        raise Problem("invalid_request", "the body is not an array of objects") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+
+
+class Batch:
+    """One call. Every message gets its own result; one that is refused does not keep the others back."""
+
+    def __init__(
+        self,
+        queue: aio.Queue,
+        pressure: Pressure,
+        settings: Settings,
+        read: Read,
+        inherited: dict[str, str],
+        durability: str | None = None,
+        confirm: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`confirm` raises Problem when the key of the request is no longer valid."""
+        self._confirm = confirm
+        self._queue = queue
+        self._pressure = pressure
+        self._read = read
+        self._inherited = inherited
+        self._durability = durability
+        self._most = settings.max_batch
+        self._largest = settings.max_body
+        self._results: list[Raw] = []
+        self._pending: list[NewMessage] = []
+        self._places: list[int] = []  #: of the pending ones, among the results
+        self._enqueued = self._deduplicated = self._refused = 0
+
+    async def add(self, texts: Sequence[bytes]) -> None:
+        """Raises Problem, which has the results so far, when there are too many, or Redis takes no more."""
+        for text in texts:
+            if not text.strip():
+                continue
+            if len(self._results) == self._most:
+                await self._flush()
+                raise self.stopped(Problem("batch_too_large", f"a batch has at most {self._most} messages"))
+            try:
+                message = self._read(text, self._inherited)
+                check_size(message, self._largest)
+            except Problem as problem:
+                self._refuse(problem)
+            except ReliqError as error:
+                self._refuse(of_error(error))
+            else:
+                self._places.append(len(self._results))
+                self._results.append(_NOTHING)
+                self._pending.append(message)
+                if len(self._pending) == MAX_BATCH:
+                    await self._flush()
+
+    def _refuse(self, problem: Problem) -> None:
+        self._refused += 1
+        self._results.append(Raw(encode({"status": "refused", "code": problem.code, "detail": problem.detail})))
+
+    async def flush(self) -> None:
+        """Enqueue the rest; raises Problem when any message of the batch was refused."""
+        await self._flush()
+        if self._refused:
+            raise self.stopped(Problem("batch_incomplete", f"{self._refused} of {len(self._results)} were refused"))
+
+    async def _flush(self) -> None:
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        places, self._places = self._places, []
+        try:
+            if self._confirm is not None:
+                await self._confirm()
+            await self._pressure.check()
+            ids = await self._queue.send_many(pending, durability=self._durability)
+        except (ReliqError, Problem) as error:
+            problem = error if isinstance(error, Problem) else of_error(error)
+            self._pending, self._places = pending, places
+            raise self.stopped(problem) from None
+        for message, identity, place in zip(pending, ids, places, strict=True):
+            self._results[place] = _result(identity, message)
+        duplicates = sum(message.duplicate for message in pending)
+        self._deduplicated += duplicates
+        self._enqueued += len(pending) - duplicates
+
+    def stopped(self, problem: Problem) -> Problem:
+        """Have the problem say what became of each message that was read; those not sent yet will not be."""
+        pending, places = self._pending, self._places
+        self._pending, self._places = [], []
+        for message, place in zip(pending, places, strict=True):
+            self._refused += 1
+            self._results[place] = Raw(encode({"status": "refused", "code": problem.code, "id": message.id}))
+        problem.extra.update(self.summary())
+        return problem
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "enqueued": self._enqueued,
+            "deduplicated": self._deduplicated,
+            "refused": self._refused,
+            "results": self._results,
+        }
+
+
+_NOTHING = Raw(b"null")
+
+
+def _result(identity: str, message: NewMessage) -> Raw:
+    status = "deduplicated" if message.duplicate else "enqueued"
+    return Raw(encode({"id": identity, "status": status, **conflict(message)}))

@@ -1,0 +1,73 @@
+"""A message as an answer shows it. Bodies are bytes; JSON is text: `encoding` says which form a body has."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from reliq.model.message import Message
+from reliq.model.outgoing import NewMessage
+from reliq_api.http.problems import Problem
+from reliq_api.http.requests import check_json_text, read_json
+
+Encoding = Literal["auto", "text", "base64"]
+
+
+class Leased(msgspec.Struct, omit_defaults=True, gc=False):
+    id: str
+    body: str | Raw
+    encoding: str
+    headers: dict[str, str]
+    deliveries: int
+    failures: int
+    redelivered: bool
+    enqueued_at: int
+    routing_key: str = ""
+
+
+def leased(message: Message, encoding: Encoding) -> Leased:
+    kind, body = shown(message.body, encoding, message.headers)
+    return Leased(
+        message.id, body, kind, message.headers, message.deliveries, message.failures, message.redelivered,
+        message.enqueued_at, message.routing_key,
+    )  # fmt: skip
+
+
+def shown(body: bytes, encoding: Encoding, headers: Mapping[str, str]) -> tuple[str, str | Raw]:
+    """The form, and the body in it: what its content type says, else an object or array as the very JSON it is, other
+    UTF-8 as text; and base64 where it is not that.
+    """
+    if encoding == "base64":
+        return "base64", b64encode(body).decode()
+    if encoding == "auto" and _may_be_json(body, headers) and _is_json(body):
+        return "json", Raw(body)
+    try:
+        return "text", body.decode()
+    except UnicodeDecodeError:
+        return "base64", b64encode(body).decode()
+
+
+def _may_be_json(body: bytes, headers: Mapping[str, str]) -> bool:
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media.startswith("text/"):
+        return False
+    return body[:1] in (b"{", b"[") or media.endswith(("/json", "+json"))
+
+
+def conflict(message: NewMessage) -> dict[str, bool]:
+    """What an answer adds for a duplicate whose body is not that of the first message."""
+    return {"conflict": True} if message.conflict else {}
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        check_json_text(body)
+        read_json(body)
+    except (msgspec.MsgspecError, Problem):
+        return False
+    return True
+
+
+encode: Any = msgspec.json.Encoder().encode

@@ -1,0 +1,107 @@
+"""CloudEvents 1.0 over HTTP, in both modes. Either way the message has the event's data as body and its attributes as
+`ce-` headers, so that consumers need not know which mode the producer used.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Raw
+
+from reliq.model.outgoing import NewMessage
+from reliq_api.enqueue.entries import decode_base64, json_value
+from reliq_api.http.problems import Problem
+from reliq_api.http.requests import check_json_text, read_json
+
+EVENT = "application/cloudevents+json"
+EVENTS = "application/cloudevents-batch+json"
+
+_TEXT = {"type": "string", "minLength": 1}
+SCHEMA = {
+    "type": "object",
+    "description": "A CloudEvent, version 1.0.",
+    "required": ["specversion", "id", "source", "type"],
+    "properties": {"specversion": {"const": "1.0"}, "id": _TEXT, "source": _TEXT, "type": _TEXT, "data": {}},
+    "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
+}
+
+_PREFIX = "ce-"
+_REQUIRED = ("ce-specversion", "ce-id", "ce-source", "ce-type")
+_ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
+_decode_event = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def is_binary(headers: Mapping[str, str]) -> bool:
+    """Whether a request's headers are those of an event in binary mode."""
+    return "ce-specversion" in headers
+
+
+def attributes(headers: Mapping[str, str]) -> dict[str, str]:
+    """The attributes of an event in binary mode, checked."""
+    found = {name: unquote(value) for name, value in headers.items() if name.startswith(_PREFIX)}
+    return _checked(found)
+
+
+def check_data(kind: str, body: bytes) -> None:
+    """Refuse data of an event in binary mode that is said to be JSON and cannot be read; raises Problem."""
+    if not body or kind not in ("application/json", "text/json"):
+        return
+    check_json_text(body)
+    try:
+        read_json(body)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid_message", f"the data of the event cannot be read as JSON: {error}") from None
+
+
+def dedup_key(attributes: Mapping[str, str]) -> str:
+    """Producers make source and id together unique for each event."""
+    return json.dumps([attributes["ce-source"], attributes["ce-id"]])
+
+
+def read_event(text: bytes, inherited: dict[str, str]) -> NewMessage:
+    """The message of an event in structured mode; raises Problem."""
+    check_json_text(text)
+    try:
+        read_json(text)
+        members = {name: value for name, value in _decode_event(text).items() if bytes(value) != b"null"}
+        data, encoded = members.pop("data", None), members.pop("data_base64", None)
+        if data is not None and encoded is not None:
+            raise Problem("invalid_message", "an event has data or data_base64, not both")
+        kind = msgspec.json.decode(members.pop("datacontenttype", Raw(b'"application/json"')), type=str)
+        found = _checked(dict(_attribute(name, value) for name, value in members.items()))
+        body = b"" if data is None else _data(bytes(data), kind)
+        if encoded is not None:
+            body = decode_base64(msgspec.json.decode(encoded, type=str))
+    except msgspec.ValidationError as error:
+        raise Problem("invalid_message", f"the event does not fit its schema: {error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+    headers = {**inherited, **found, "content-type": kind}
+    return NewMessage(body, headers=headers, dedup_key=dedup_key(found))
+
+
+def _data(raw: bytes, kind: str) -> bytes:
+    media = kind.partition(";")[0].strip().lower()
+    return raw if media.endswith(("/json", "+json")) else json_value(raw)
+
+
+def _attribute(attribute: str, value: Raw) -> tuple[str, str]:
+    if _ATTRIBUTE.fullmatch(attribute) is None:
+        raise Problem("invalid_message", "the name of an event's attribute has other characters than a-z and 0-9")
+    name = _PREFIX + attribute
+    decoded: Any = msgspec.json.decode(value, type=str if name in _REQUIRED else str | int | bool)
+    if isinstance(decoded, bool):
+        return name, "true" if decoded else "false"
+    return name, str(decoded)
+
+
+def _checked(found: dict[str, str]) -> dict[str, str]:
+    for name in _REQUIRED:
+        if not found.get(name):
+            raise Problem("invalid_message", f"the event has no {name.removeprefix(_PREFIX)}")
+    if found["ce-specversion"] != "1.0":
+        raise Problem("invalid_message", "the event's specversion is not 1.0")
+    return found

@@ -1,0 +1,97 @@
+"""A message as a request's JSON describes it."""
+
+import binascii
+from base64 import b64decode
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Raw
+
+from reliq.model.outgoing import NewMessage
+from reliq_api.http.problems import Problem
+from reliq_api.http.requests import check_json_text, read_json
+
+DURATION = r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$"
+Duration = Annotated[float, Meta(ge=0)] | Annotated[str, Meta(pattern=DURATION)] | None
+
+
+class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One message. Exactly one of `body` and `body_base64` is given."""
+
+    body: Raw = Raw()
+    body_base64: str | None = None
+    delay: Duration = None
+    headers: dict[str, str] | None = None
+    dedup_key: str | None = None
+    window: Duration = None
+    ttl: Duration = None
+    id: str | None = None
+    key: str | None = None
+    priority: str | None = None
+
+
+_decode_entry = msgspec.json.Decoder(Entry).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
+    """The message that a JSON object describes; `inherited` are headers it has unless it says otherwise.
+
+    Raises Problem, InvalidMessage, InvalidName.
+    """
+    check_json_text(text)
+    try:
+        entry = _decode_entry(text)
+        read_json(text)  # what is kept as it came must be such that its consumer can read it
+        body = _body(entry)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid_message", f"the message does not fit its schema: {error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+    headers = entry.headers
+    if kind := _lost_kind(bytes(entry.body), body):
+        headers = {"content-type": kind, **(headers or {})}
+    if inherited:
+        headers = {**inherited, **(headers or {})}
+    return NewMessage(
+        body,
+        id=entry.id,
+        delay=entry.delay or 0,
+        headers=headers,
+        dedup_key=entry.dedup_key,
+        window=600.0 if entry.window is None else entry.window,
+        ttl=entry.ttl,
+        key=entry.key,
+        priority=entry.priority or "normal",
+    )
+
+
+def _body(entry: Entry) -> bytes:
+    raw, encoded = bytes(entry.body), entry.body_base64
+    if bool(raw) == (encoded is not None):
+        raise Problem("invalid_message", "give exactly one of body and body_base64")
+    if encoded is not None:
+        return decode_base64(encoded)
+    return json_value(raw)
+
+
+def _lost_kind(raw: bytes, body: bytes) -> str:
+    """The content type of a JSON value whose bytes alone would be taken for something else; mostly empty."""
+    first = raw[:1]
+    if first == b'"':
+        return "text/plain; charset=utf-8" if body[:1] in (b"{", b"[") else ""
+    return "" if first in (b"{", b"[", b"") else "application/json"
+
+
+def json_value(raw: bytes) -> bytes:
+    """A text as its UTF-8, any other value as the very JSON that was sent: no digit of a number is lost."""
+    if raw.startswith(b'"'):
+        return raw[1:-1] if b"\\" not in raw else _decode_text(raw).encode()
+    return raw
+
+
+def decode_base64(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Problem("invalid_message", "the body is not base64") from None

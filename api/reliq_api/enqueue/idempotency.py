@@ -1,0 +1,107 @@
+"""Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07): one request, however often it is sent.
+
+That nothing is enqueued twice does not rest on the record kept here but on a deduplication key of the same life, which
+the enqueue script checks in the step that enqueues. The record adds what the client sees: the same answer, a conflict.
+"""
+
+import hashlib
+import logging
+import re
+import secrets
+
+import msgspec
+from fastapi import Request, Response
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
+from reliq.ops import Steps
+from reliq.transport.aiostore import AioStore
+from reliq_api.http.problems import Problem
+from reliq_api.http.requests import fields
+
+log = logging.getLogger("reliq.api")
+
+REMEMBERED = 24 * 3600.0  #: seconds for which a key stands for its request
+_MARGIN = 1.0  #: seconds that a request may take beside the time in which its enqueue is repeated
+_KEY = re.compile(r'"?([!#-~]{1,255}?)"?')  # the draft writes it as a quoted string; most clients do not
+_FINGERPRINTED = ("content-type", "reliq-", "ce-")
+
+
+class Record(msgspec.Struct):
+    """What Redis keeps of a request: what it was, and its answer once there is one."""
+
+    fingerprint: str
+    run: str = ""  #: which of its repeats it is that runs
+    status: int = 0
+    answer: str = ""
+
+
+def key_of(request: Request) -> str | None:
+    """The key that the request was given; raises Problem for one that cannot be read."""
+    text = fields(request).get("idempotency-key")
+    if text is None:
+        return None
+    found = _KEY.fullmatch(text)
+    if found is None:
+        raise Problem("invalid_header", "Idempotency-Key: use 1 to 255 printable ASCII characters without spaces")
+    return f"{request.state.access.id}:{found[1]}"
+
+
+def fingerprint(request: Request, body: bytes) -> str:
+    digest = hashlib.sha256(body)
+    for name, value in sorted(fields(request).items()):
+        if name.startswith(_FINGERPRINTED):
+            digest.update(f"\n{name}:{value}".encode())
+    return digest.hexdigest()
+
+
+class OnlyOnce:
+    """One request with its key."""
+
+    def __init__(self, queue: str, key: str, fingerprint: str, send_timeout: float) -> None:
+        self._key = key
+        self._at = QueueKeys(queue).idempotency(key)
+        self._fingerprint = fingerprint
+        self._running = send_timeout + _MARGIN  #: seconds in which it blocks its repeat, if it never ends
+
+    def begin(self) -> Steps[Response | None]:
+        """None: run it. Otherwise the answer of the first time. Raises Problem for a conflict."""
+        mine = msgspec.json.encode(Record(self._fingerprint, secrets.token_hex(8)))
+        _, text = yield [
+            ops.command("SET", self._at, mine, "NX", "PX", ops.milliseconds(self._running)),
+            ops.command("GET", self._at),
+        ]
+        if text == mine:
+            return None
+        if text is None:  # it expired between the two
+            raise Problem("request_in_progress", "the first request with this Idempotency-Key has just ended: repeat")
+        first = msgspec.json.decode(text, type=Record)
+        if first.fingerprint != self._fingerprint:
+            raise Problem("idempotency_mismatch", "this Idempotency-Key was used for another request")
+        if not first.status:
+            raise Problem("request_in_progress", "the first request with this Idempotency-Key still runs")
+        headers = {"Idempotency-Replayed": "true"}
+        return Response(first.answer, first.status, headers=headers, media_type="application/json")
+
+    def guard(self, message: NewMessage) -> None:
+        """Make the enqueueing itself once only. A deduplication key of the message's own does so for its window."""
+        if message.dedup_key is None:
+            message.dedup_key, message.window = f"idempotency {self._key}", REMEMBERED
+
+    def end(self, status: int, answer: bytes) -> Steps[None]:
+        record = Record(self._fingerprint, status=status, answer=answer.decode())
+        yield ops.command("SET", self._at, msgspec.json.encode(record), "PX", ops.milliseconds(REMEMBERED))
+
+    def forget(self) -> Steps[None]:
+        """It failed: a repeat shall run."""
+        yield ops.command("DEL", self._at)
+
+
+async def note(store: AioStore, steps: Steps[None]) -> None:
+    """Write to the record. If Redis is away, its own end must do: the answer stands without it."""
+    try:
+        await store.run(steps, timeout=0)
+    except ReliqError as error:
+        log.warning("idempotency: %s", error)

@@ -1,0 +1,116 @@
+"""One message from one request, by its content type."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request
+
+from reliq.errors import InvalidSetting
+from reliq.model.outgoing import NewMessage
+from reliq.protocol.durability import durability
+from reliq.runtime.tracing import is_traceparent
+from reliq_api.enqueue import cloudevents
+from reliq_api.enqueue.entries import read_entry
+from reliq_api.http.docs import header
+from reliq_api.http.problems import Problem
+from reliq_api.http.requests import fields
+
+JSON = "application/json"
+
+#: A parameter of every call that enqueues.
+DURABILITY = header(
+    "Reliq-Durability",
+    "Answer when it is in memory, on the server's disk (fsync), or on so many replicas; default: as its queue says.",
+    pattern=r"^(memory|fsync|replicas=([1-9][0-9]?|100))$",
+)
+
+_TRACESTATE_LARGEST = 512
+_OPTIONS = {"reliq-id": "id", "reliq-delay": "delay", "reliq-ttl": "ttl", "reliq-dedup-key": "dedup_key",
+            "reliq-window": "window", "reliq-key": "key", "reliq-priority": "priority"}  # fmt: skip
+_HEADER = "reliq-header-"
+
+
+def media_type(request: Request) -> str:
+    """The content type without its parameters; raises Problem for encodings that would have to be undone."""
+    headers = fields(request)
+    encoding = headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise Problem("unsupported_media_type", "send the body without a content-encoding")
+    media, _, parameters = headers.get("content-type", "").partition(";")
+    media = media.strip().lower()
+    charset = parameters.lower().replace('"', "").partition("charset=")[2].partition(";")[0].strip()
+    if charset not in ("", "utf-8", "utf8", "us-ascii") and media.endswith(("/json", "+json", "ndjson")):
+        raise Problem("unsupported_media_type", "JSON is UTF-8")
+    return media
+
+
+def trace(headers: Mapping[str, str]) -> dict[str, str]:
+    """The W3C trace context of a request, to be kept with its message. One that is malformed is ignored."""
+    parent = headers.get("traceparent")
+    if parent is None or not is_traceparent(parent):
+        return {}
+    state = headers.get("tracestate", "")
+    return (
+        {"traceparent": parent, "tracestate": state}
+        if 0 < len(state) <= _TRACESTATE_LARGEST
+        else {"traceparent": parent}
+    )
+
+
+def durability_of(request: Request) -> str | None:
+    """How sure the enqueue is to be before it is answered; None: as sure as its queue says. Raises Problem."""
+    text = fields(request).get("reliq-durability")
+    try:
+        return None if text is None else durability(text).name
+    except InvalidSetting as error:
+        raise Problem("invalid_header", f"Reliq-Durability: {error}") from None
+
+
+def check_size(message: NewMessage, largest: int) -> None:
+    if len(message.body) > largest:
+        detail = f"the body of the message has {len(message.body)} bytes, the limit is {largest}"
+        raise Problem("body_too_large", detail, limit=largest)
+
+
+async def read_message(request: Request) -> NewMessage:
+    """The message that a request carries; raises Problem, InvalidMessage, InvalidName."""
+    media = media_type(request)
+    headers = fields(request)
+    inherited = trace(headers)
+    body = await request.body()
+    if cloudevents.is_binary(headers):
+        cloudevents.check_data(media, body)
+        attributes = cloudevents.attributes(headers)
+        options = {"dedup_key": cloudevents.dedup_key(attributes), **_options(headers)}
+        return _raw(headers, body, {**inherited, **attributes}, options)
+    if media == JSON:
+        return read_entry(body, inherited)
+    if media == cloudevents.EVENT:
+        return cloudevents.read_event(body, inherited)
+    if media in (cloudevents.EVENTS, "application/x-ndjson"):
+        raise Problem("unsupported_media_type", "a batch goes to .../messages/batch")
+    return _raw(headers, body, inherited, _options(headers))
+
+
+def _raw(headers: Mapping[str, str], body: bytes, own: dict[str, str], options: dict[str, Any]) -> NewMessage:
+    given = {name.removeprefix(_HEADER): value for name, value in headers.items() if name.startswith(_HEADER)}
+    kind = headers.get("content-type")
+    if kind:
+        own = {**own, "content-type": kind}
+    return NewMessage(body, headers={**own, **given}, **options)
+
+
+def _options(headers: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        option: _number(headers[name]) if option in ("delay", "ttl", "window") else headers[name]
+        for name, option in _OPTIONS.items()
+        if name in headers
+    }
+
+
+def _number(text: str) -> float | str:
+    """Seconds, or a text with a unit, which NewMessage reads."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

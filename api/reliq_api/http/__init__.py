@@ -1,0 +1,1 @@
+"""HTTP itself: routes, request bodies, errors, limits against broken clients, documentation."""

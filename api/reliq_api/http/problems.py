@@ -1,0 +1,198 @@
+"""Errors as problem+json (RFC 9457), each with a code that never changes its meaning. docs/http.md lists them."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.routing import compile_path
+
+from reliq.errors import (
+    DurabilityUnavailable,
+    InvalidMessage,
+    InvalidName,
+    InvalidSetting,
+    LeaseLost,
+    OutcomeUnknown,
+    QueueFull,
+    RedisUnavailable,
+    ReliqError,
+    Unroutable,
+)
+from reliq.protocol.durability import UNCONFIRMED
+
+MEDIA_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What one code stands for."""
+
+    status: int
+    title: str
+    retry_after: int | None = None  #: seconds; given with every answer of this kind
+
+
+CODES = {
+    "invalid_http": Kind(400, "Not HTTP that can be read"),
+    "invalid_name": Kind(400, "A name that the grammar refuses"),
+    "invalid_json": Kind(400, "The body is not JSON"),
+    "invalid_header": Kind(400, "A header that cannot be read"),
+    "unauthorized": Kind(401, "A key is needed"),
+    "forbidden": Kind(403, "The key does not allow this"),
+    "cross_site": Kind(403, "Started by another web site"),
+    "not_found": Kind(404, "There is nothing here"),
+    "queue_not_found": Kind(404, "There is no such queue"),
+    "dead_letter_not_found": Kind(404, "There is no such dead letter"),
+    "method_not_allowed": Kind(405, "Not with this method"),
+    "request_timeout": Kind(408, "The request did not come in time"),
+    "request_in_progress": Kind(409, "The first request with this key still runs", retry_after=1),
+    "lease_lost": Kind(409, "The lease is over"),
+    "body_too_large": Kind(413, "The body is too large"),
+    "batch_too_large": Kind(413, "The batch has too many messages"),
+    "unsupported_media_type": Kind(415, "A content type or encoding that cannot be read"),
+    "invalid_request": Kind(422, "The request does not fit its schema"),
+    "invalid_message": Kind(422, "The message cannot be sent"),
+    "idempotency_mismatch": Kind(422, "The key was used for another request"),
+    "batch_incomplete": Kind(422, "Some messages of the batch were refused"),
+    "unroutable": Kind(422, "No queue is bound for it"),
+    "durability_unavailable": Kind(422, "This Redis cannot be that sure"),
+    "queue_full": Kind(429, "The queue is full", retry_after=1),
+    "rate_limited": Kind(429, "Too many requests with this key"),
+    "headers_too_large": Kind(431, "Too many or too large headers"),
+    "internal_error": Kind(500, "A fault of the service"),
+    "redis_unavailable": Kind(503, "Redis is away", retry_after=1),
+    "memory_pressure": Kind(503, "Redis is nearly full", retry_after=5),
+    "overloaded": Kind(503, "The service has too much to do", retry_after=1),
+    "not_ready": Kind(503, "The service cannot serve", retry_after=1),
+    "outcome_unknown": Kind(504, "Carried out or not: that is unknown"),
+}
+
+_BY_STATUS = {404: "not_found", 405: "method_not_allowed", 400: "invalid_json", 422: "invalid_request"}
+
+# First match wins: subclasses before their base. Without a text the error's own is told; Redis' address is not.
+_BY_ERROR: tuple[tuple[type[ReliqError], str, str], ...] = (
+    (InvalidName, "invalid_name", ""),
+    (InvalidMessage, "invalid_message", ""),
+    (InvalidSetting, "invalid_request", ""),
+    (QueueFull, "queue_full", ""),
+    (DurabilityUnavailable, "durability_unavailable", ""),
+    (Unroutable, "unroutable", ""),
+    (LeaseLost, "lease_lost", ""),
+    (RedisUnavailable, "redis_unavailable", "Redis cannot be reached or refuses; nothing was changed."),
+    (
+        OutcomeUnknown,
+        "outcome_unknown",
+        "The call was sent to Redis and no answer came: it may have been carried out, or not.",
+    ),
+)
+
+
+class Problem(HTTPException):
+    """An answer that is an error. `extra` are further members of the problem's JSON object."""
+
+    def __init__(self, code: str, detail: str, *, retry_after: int | None = None, **extra: Any) -> None:
+        kind = CODES[code]
+        super().__init__(kind.status, detail)
+        self.code = code
+        self.title = kind.title
+        self.extra = extra
+        retry_after = kind.retry_after if retry_after is None else retry_after
+        if retry_after is not None:
+            self.headers = {"Retry-After": str(retry_after)}
+            self.extra["retry_after"] = retry_after
+
+    def members(self) -> dict[str, Any]:
+        """The JSON object."""
+        return {
+            "type": f"urn:reliq:problem:{self.code}",
+            "title": self.title,
+            "status": self.status_code,
+            "detail": self.detail,
+            "code": self.code,
+            **self.extra,
+        }
+
+    def response(self) -> Response:
+        content = msgspec.json.encode(self.members())
+        return Response(content, self.status_code, headers=self.headers, media_type=MEDIA_TYPE)
+
+
+def of_error(error: ReliqError) -> Problem:
+    """What an error of the library is to a client."""
+    if isinstance(error, QueueFull) and error.reached:  # of a Redis Cluster: 4xx would mean that nothing was enqueued
+        return Problem("outcome_unknown", str(error), queues=error.reached)
+    for kind, code, text in _BY_ERROR:
+        if isinstance(error, kind):
+            said = str(error)
+            if said.startswith(UNCONFIRMED):  # what stands behind a colon may name Redis' address
+                text = said.partition(": ")[0]
+            problem = Problem(code, text or said)
+            if isinstance(error, OutcomeUnknown) and error.ids:
+                problem.extra["ids"] = list(error.ids)
+            return problem
+    return Problem("internal_error", "Redis answered something unexpected; the log of the service says more.")
+
+
+def status_of(error: Exception) -> int:
+    """The status that this error is answered with."""
+    if isinstance(error, AnyHTTPException):
+        return error.status_code
+    if isinstance(error, RequestValidationError):
+        return CODES["invalid_request"].status
+    return of_error(error).status_code if isinstance(error, ReliqError) else 500
+
+
+def install(app: FastAPI) -> None:
+    """Have every error that an endpoint raises answered as a problem."""
+    app.add_exception_handler(AnyHTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(ReliqError, _reliq)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _http(request: Request, error: Exception) -> Response:
+    if isinstance(error, Problem):
+        return error.response()
+    assert isinstance(error, AnyHTTPException)  # noqa: S101  what it was installed for
+    code = _BY_STATUS.get(error.status_code, "internal_error")
+    problem = Problem(code, str(error.detail))
+    problem.status_code = error.status_code
+    problem.headers = {**(error.headers or {}), **(problem.headers or {})}
+    if error.status_code == 405 and (methods := _methods_of(request)):
+        problem.headers["Allow"] = ", ".join(methods)  # the router knows only those of one route
+    return problem.response()
+
+
+def _methods_of(request: Request) -> list[str]:
+    """All methods of the path, as OpenAPI has them."""
+    path, paths = request.scope["path"], request.app.openapi()["paths"]
+    matching = [template for template in paths if _pattern(template).match(path)]
+    if not matching:
+        return []
+    return [method.upper() for method in paths[min(matching, key=lambda template: template.count("{"))]]
+
+
+@cache
+def _pattern(template: str) -> re.Pattern[str]:
+    return compile_path(template)[0]
+
+
+def _validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101  what it was installed for
+    # `input` is left out: an error never quotes a body.
+    faults = [{"at": list(one["loc"]), "message": one["msg"], "type": one["type"]} for one in error.errors()]
+    return Problem("invalid_request", "The request does not fit its schema.", errors=faults[:20]).response()
+
+
+def _reliq(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ReliqError)  # noqa: S101  what it was installed for
+    return of_error(error).response()
+
+
+def _unexpected(request: Request, error: Exception) -> Response:
+    return Problem("internal_error", "The service failed; its log says more.").response()

@@ -1,0 +1,173 @@
+"""uvicorn's HTTP protocol with what it lacks: limits of time and size for clients that are slow, endless or many, no
+trailers, and an answer to each request in its turn.
+
+Without the limits a client that sends or reads a byte now and then holds a connection for ever, and an endless header
+fills memory. And bytes behind a request that are no request would be answered 400 while that request is carried out:
+here its own answer comes first.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from reliq_api.http.problems import MEDIA_TYPE, Problem
+from reliq_api.http.requests import break_off
+
+MAX_HEADERS_BYTES = 64 * 1024  #: bytes of request line and headers
+PIPELINED_MOST = 16  #: requests that wait for the answer to the one before them
+_LINGER = 2.0  #: seconds in which what a refused client still sends is read and dropped, so that it gets the answer
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    header_timeout = 10.0  #: seconds
+    write_timeout = 30.0  #: seconds
+    connections_most = 10_000
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._in_headers = True
+        self._received = 0  #: bytes of the headers so far
+        self._completed = False  #: a request ended in the bytes just received
+        self._deadline: asyncio.TimerHandle | None = None  #: for headers
+        self._refusal: Problem | None = None  #: nothing more is read; to be answered when no request runs any more
+        self._broken = False  #: it concerns the latest request, which the application refuses
+        self._writing: asyncio.TimerHandle | None = None  #: looks whether the client still reads
+        self._unsent = 0  #: bytes, at the last look
+
+    # --- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        if len(self.connections) > self.connections_most:
+            self._refuse(Problem("overloaded", f"more than {self.connections_most} connections"))
+        else:
+            self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._have_headers()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._writing = self.loop.call_later(self.write_timeout, self._look_at_writing)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def _look_at_writing(self) -> None:
+        """Give up a client that has read nothing since the last look."""
+        before, self._unsent = self._unsent, self.transport.get_write_buffer_size()
+        if self._unsent >= before:
+            self.transport.abort()
+        else:
+            self._writing = self.loop.call_later(self.write_timeout, self._look_at_writing)
+
+    # --- what comes in
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        if self._in_headers:
+            self._expect_headers()
+        self._completed = False
+        super().data_received(data)
+        if self._in_headers and not self._completed:
+            self._received += len(data)
+            if self._received > MAX_HEADERS_BYTES:
+                self._refuse(Problem("headers_too_large", f"more than {MAX_HEADERS_BYTES} bytes of headers"))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect_headers()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_headers:  # a trailer is no header: whoever stands in front of us has not looked at it
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            raise ValueError("there is no protocol to upgrade to")
+        if len(self.pipeline) >= PIPELINED_MOST:
+            raise ValueError(f"more than {PIPELINED_MOST} requests without waiting for an answer")
+        super().on_headers_complete()
+        self._in_headers = False
+        self._have_headers()
+
+    def on_message_complete(self) -> None:
+        self._in_headers = self._completed = True
+        self._received = 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(Problem("invalid_http", msg))
+
+    def _expect_headers(self) -> None:
+        if self._deadline is None:
+            late = Problem("request_timeout", f"no complete headers within {self.header_timeout:g} s")
+            self._deadline = self.loop.call_later(self.header_timeout, self._refuse, late)
+
+    def _have_headers(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    # --- what goes out
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing() or self._running():
+            return
+        if self._broken:
+            self._hang_up()
+        elif self._refusal is not None:
+            self._answer_refusal()
+        elif self.cycle.more_body:  # answered before its body had come
+            self.loop.call_later(_LINGER, self._end_body, self.cycle)
+
+    def _running(self) -> bool:
+        """Whether a request on this connection has no answer yet."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _end_body(self, cycle: Any) -> None:
+        if cycle is self.cycle and cycle.more_body:
+            self.transport.close()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer and close, without the application: there is no request for it. Requests before it end in order."""
+        self._have_headers()
+        if self._refusal is not None or self.transport.is_closing():
+            return
+        self._refusal = problem
+        if not self._running():
+            self._answer_refusal()
+        elif not self._in_headers:  # the body of the latest request broke: that one is refused by the application
+            self._broken = True
+            break_off(self.cycle.scope, problem)  # type: ignore[arg-type]
+            self.cycle.message_event.set()
+
+    def _answer_refusal(self) -> None:
+        assert self._refusal is not None  # noqa: S101
+        problem = self._refusal
+        content = msgspec.json.encode(problem.members())
+        head = (
+            f"HTTP/1.1 {problem.status_code} {HTTPStatus(problem.status_code).phrase}\r\n"
+            f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(content)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + content)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Say that nothing more comes, and close a little later: at once, bytes that are unread would reset it."""
+        self._unset_keepalive_if_required()
+        self.transport.write_eof()
+        self.loop.call_later(_LINGER, self.transport.close)

@@ -1,0 +1,158 @@
+"""A request that is read within limits: counted while it streams in, strict JSON, one value a header."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+from fastapi import Request
+from starlette.types import Message, Receive, Scope
+
+from reliq_api.http.problems import Problem
+
+REQUEST_LARGEST = 2 * 1024 * 1024  #: bytes: a message of 256 KiB may take six times that, escaped
+DEPTH_LARGEST = 64
+_HEADERS_MOST = 100
+_HEADER_BYTES = 32 * 1024
+_ONE_VALUE = frozenset(
+    (
+        b"authorization", b"content-type", b"content-encoding", b"content-length", b"idempotency-key", b"traceparent",
+        b"host", b"reliq-delay", b"reliq-ttl", b"reliq-id", b"reliq-dedup-key", b"reliq-window", b"reliq-key",
+        b"reliq-priority", b"reliq-durability",
+    )
+)  # fmt: skip
+_NAME_ENDS = re.compile(rb'"[ \t\r\n]*:')
+_BRACKETS = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
+
+
+def break_off(scope: Scope, problem: Problem) -> None:
+    """Have a request that waits for its body raise this instead: the bytes that came are not HTTP."""
+    scope["reliq.broken"] = problem
+
+
+class BoundedRequest(Request):
+    """A request whose body cannot be larger, slower or deeper than allowed."""
+
+    def __init__(self, scope: Scope, receive: Receive, largest: int, patience: float, stream_time: float = 0.0) -> None:
+        """`patience`: seconds of silence; a body has twice that in all, one that is large `stream_time`."""
+        super().__init__(scope, receive)
+        self._largest = largest
+        self._patience = patience
+        total = 2 * patience if largest <= REQUEST_LARGEST else stream_time
+        self._until = asyncio.get_running_loop().time() + total
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The body, piece by piece. Raises Problem when it is too large, or nothing comes for too long."""
+        if hasattr(self, "_body"):
+            yield self._body
+            return
+        received, more = 0, True
+        while more:
+            message = await self._next()
+            part = message.get("body", b"")
+            more = message.get("more_body", False)
+            received += len(part)
+            if received > self._largest:
+                raise Problem("body_too_large", f"the body has more than {self._largest} bytes", limit=self._largest)
+            if part:
+                yield part
+
+    async def _next(self) -> Message:
+        patience = asyncio.get_running_loop().time() + self._patience
+        try:
+            async with asyncio.timeout_at(min(patience, self._until)):
+                message = await self.receive()
+        except TimeoutError:
+            raise Problem(
+                "request_timeout", f"the body did not come: {self._patience:g} s of silence, or slow"
+            ) from None
+        broken: Problem | None = self.scope.get("reliq.broken")
+        if broken is not None:
+            raise broken
+        if message["type"] == "http.disconnect":
+            raise Problem("request_timeout", "the client went away before its body had come")
+        return message
+
+    async def json(self) -> Any:
+        body = await self.body()
+        check_json_text(body)
+        try:
+            return read_json(body)
+        except msgspec.ValidationError as error:
+            raise Problem("invalid_request", f"the body holds a value that cannot be read: {error}") from None
+
+
+def fields(request: Request) -> dict[str, str]:
+    """The headers, made a dict once: to ask Starlette's for one that is not there costs as much as all of this."""
+    scope = request.scope
+    found: dict[str, str] | None = scope.get("reliq.headers")
+    if found is None:
+        found = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        scope["reliq.headers"] = found
+    return found
+
+
+def check_headers(scope: Scope) -> None:
+    """Refuse what is too large, and two values where only one makes sense."""
+    headers = scope["headers"]
+    if len(headers) > _HEADERS_MOST or sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES:
+        raise Problem("headers_too_large", f"more than {_HEADERS_MOST} headers, or more than {_HEADER_BYTES} bytes")
+    names = [name for name, _ in headers]
+    if b"transfer-encoding" in names and dict(headers)[b"transfer-encoding"].strip().lower() != b"chunked":
+        raise Problem("invalid_header", "send the body without a transfer-encoding, or chunked")
+    if len(set(names)) < len(names):
+        for name in _ONE_VALUE:
+            if names.count(name) > 1:
+                raise Problem("invalid_header", f"the header {name.decode()} is there more than once")
+
+
+def check_json_text(body: bytes) -> None:
+    """Refuse what is not UTF-8 or nested too deeply, before a parser recurses into it."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise Problem("invalid_json", f"the body is not UTF-8 (byte {error.start})") from None
+    if body.count(b"[") + body.count(b"{") <= DEPTH_LARGEST:
+        return
+    depth = 0
+    for found in _BRACKETS.finditer(body):
+        first = found[0][:1]
+        if first in b"[{":
+            depth += 1
+            if depth > DEPTH_LARGEST:
+                raise Problem("invalid_json", f"the body is nested deeper than {DEPTH_LARGEST} levels")
+        elif first in b"]}":
+            depth -= 1
+
+
+def read_json(text: bytes) -> Any:
+    """Any JSON value as message.json() reads it. Raises Problem, or msgspec.ValidationError for a number out of range.
+
+    Stricter than Python's own: no NaN, no lone surrogates, and no name twice in one object, for readers differ in which
+    of the two they take.
+    """
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+    # Each name has its colon, behind a quote. Where there are more, some are part of texts, or a name is there twice.
+    colons = text.count(b":")
+    if colons > 1 and colons != (names := _names(value)) and len(_NAME_ENDS.findall(text)) != names:
+        json.loads(text, object_pairs_hook=_distinct)
+    return value
+
+
+def _names(value: Any) -> int:
+    """How many names the objects in it have."""
+    if type(value) is dict:
+        return len(value) + sum(map(_names, value.values()))
+    return sum(map(_names, value)) if type(value) is list else 0
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise Problem("invalid_json", "an object has the same name twice")

@@ -1,0 +1,72 @@
+"""What comes before every call: header limits, the key, then a body that is read within its limit."""
+
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+
+from reliq_api.access.auth import Scope
+from reliq_api.http.problems import status_of
+from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class Call(APIRoute):
+    """A route that names the scope it needs in `openapi_extra`: without one it cannot even be declared."""
+
+    def get_route_handler(self) -> Handler:
+        handle = self.reader()
+        extra = self.openapi_extra or {}
+        scope: Scope = extra["x-scope"]
+        largest: int = extra.get("x-largest", REQUEST_LARGEST)
+
+        async def answer(request: Request) -> Response:
+            state = request.app.state
+            limits = state.settings.body_timeout, state.settings.stream_timeout
+            bounded = BoundedRequest(request.scope, request.receive, largest, *limits)
+            bounded.state.access = await state.guard.admit(bounded, scope)
+            return await handle(bounded)
+
+        async def measured(request: Request) -> Response:
+            started, status = time.monotonic(), 500
+            try:
+                response = await answer(request)
+                status = response.status_code
+            except Exception as error:
+                status = status_of(error)
+                raise
+            finally:
+                seconds = time.monotonic() - started
+                request.app.state.measurements.answered(request.method, self.path, status, seconds)
+            return response
+
+        return measured
+
+    def reader(self) -> Handler:
+        """What reads the request's parameters and runs the endpoint."""
+        return super().get_route_handler()
+
+
+class RawCall(Call):
+    """A call whose endpoint reads the request itself. FastAPI's reading would cost as much as the enqueue does."""
+
+    def reader(self) -> Handler:
+        endpoint = self.endpoint
+
+        async def read(request: Request) -> Response:
+            response: Response = await endpoint(**request.path_params, request=request)
+            return response
+
+        return read
+
+
+def call_router(tag: str, route: type[Call] = Call) -> APIRouter:
+    return APIRouter(prefix="/v1", tags=[tag], route_class=route)
+
+
+def needs(scope: Scope, **more: Any) -> dict[str, Any]:
+    """The `openapi_extra` of a call: its scope, and what FastAPI does not know about it."""
+    return {"x-scope": scope, "security": [{"key": []}], **more}

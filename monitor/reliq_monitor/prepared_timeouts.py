@@ -1,0 +1,28 @@
+"""Prepared messages that nobody has decided about in time: ask, and after so many times give up."""
+
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps
+from reliq.protocol.prepared import ask_overdue, overdue
+from reliq_monitor.queue_scan import Survey, pages
+
+DUTY = "prepared"
+
+
+def ask_undecided(survey: Survey) -> Steps[tuple[int, int]]:
+    """Of these queues; how many were asked about, and how many became dead letters."""
+    attempts, asked, died = survey.attempts, 0, 0
+    for page in pages((yield from survey.having(DUTY, lambda keys: keys.prepared, survey.queues))):
+        for keys, ids in (yield from attempts.together(DUTY, page, _overdue)):
+            if ids:
+                counts = yield from attempts.of_queue(DUTY, keys, ask_overdue(keys, ids), (0, 0))
+                asked, died = asked + counts[0], died + counts[1]
+    return asked, died
+
+
+def _overdue(queues: Sequence[QueueKeys]) -> Steps[list[list[bytes]]]:
+    now = yield ops.server_time()
+    ids: list[list[bytes]] = yield [overdue(keys, now) for keys in queues]
+    return ids

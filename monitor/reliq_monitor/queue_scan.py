@@ -1,0 +1,66 @@
+"""Looking: which of all queues need something done. Most need nothing, so they are asked about many at a time."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from reliq import ops
+from reliq.model.keys import JobKeys, QueueKeys
+from reliq.ops import Steps
+from reliq_monitor.attempts import Attempts
+
+TOGETHER = 100  #: queues in one call, and in one round trip; on a cluster one a call, they lie on different nodes
+
+Home = TypeVar("Home", bound=JobKeys)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The queues that a monitor knows, and what its duties fail at."""
+
+    attempts: Attempts
+    queues: Sequence[QueueKeys] = ()
+    at_once: int = TOGETHER  #: queues that one call may ask about
+
+    def having(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[Home]]:
+        """Those of these for which this key exists."""
+
+        def find() -> Steps[list[Home]]:
+            groups = self.groups(homes)
+            answers = yield [ops.existing([key(one) for one in group]) for group in groups]
+            pairs = zip(groups, answers, strict=True)
+            return [group[place - 1] for group, places in pairs for place in places]
+
+        def ask(some: Sequence[Home]) -> Steps[list[bool]]:
+            groups = self.groups(some)
+            answers = yield [ops.existing([key(one) for one in group]) for group in groups]
+            return flags(groups, answers)
+
+        if not self.attempts.any_failing:
+            with contextlib.suppress(Exception):  # found out below, for which of them
+                return (yield from find())
+        found = yield from self.attempts.together(duty, homes, ask, "exists")
+        self.attempts.nothing_to_do(duty, (home for home, there in found if not there))
+        return [home for home, there in found if there]
+
+    def groups(self, homes: Sequence[T]) -> list[Sequence[T]]:
+        """These, by what one call may ask about."""
+        return [homes[start : start + self.at_once] for start in range(0, len(homes), self.at_once)]
+
+
+def flags(groups: Sequence[Sequence[object]], answers: Sequence[Sequence[int]]) -> list[bool]:
+    """For each member of the groups, whether its place, from 1, is in the answer about its group."""
+    found: list[bool] = []
+    for group, places in zip(groups, answers, strict=True):
+        some = [False] * len(group)
+        for place in places:
+            some[place - 1] = True
+        found += some
+    return found
+
+
+def pages(homes: Sequence[T]) -> Iterator[Sequence[T]]:
+    """These, by what one round trip may ask about."""
+    return (homes[start : start + TOGETHER] for start in range(0, len(homes), TOGETHER))

@@ -1,0 +1,12 @@
+"""The same names for asyncio: `from reliq.aio import Reliq`, and `await` in front of what talks to Redis."""
+
+from reliq.aio.app import Reliq
+from reliq.aio.consumer import Consumer
+from reliq.aio.cycle import Cycle
+from reliq.aio.dead_letters import DeadLetters
+from reliq.aio.delayed import Delayed
+from reliq.aio.prepared import Prepared
+from reliq.aio.queue import Queue
+from reliq.aio.topics import Topics
+
+__all__ = ["Consumer", "Cycle", "DeadLetters", "Delayed", "Prepared", "Queue", "Reliq", "Topics"]

@@ -1,0 +1,41 @@
+"""`reliq chaos`: the promise, shown on the user's own machine."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from reliq.cli.options import command
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    one = command(
+        commands,
+        "chaos",
+        chaos,
+        "kill and pause workers while they handle messages: is anything lost?",
+        json_too=True,
+        url_default="an embedded one",
+    )
+    one.add_argument("--messages", type=int, default=10_000, metavar="N", help="how many are sent (default 10000)")
+    one.add_argument("--workers", type=int, default=4, metavar="N", help="worker processes (default 4)")
+    one.add_argument("--kills", type=int, default=10, metavar="N", help="workers that get SIGKILL (default 10)")
+    one.add_argument("--pauses", type=int, default=2, metavar="N", help="stopped until past their lease (default 2)")
+    one.add_argument("--lease", type=float, default=2.0, metavar="SECONDS", help="of the workers (default 2)")
+    one.add_argument("--time", type=float, default=300.0, metavar="SECONDS", help="at most so long (default 300)")
+    one.set_defaults(quiet=True)
+
+
+def chaos(options: argparse.Namespace) -> int:
+    """Do harm, and report; exit 1 when a message was lost, or not handled in time."""
+    from reliq.cli.trials.chaos import Plan, run
+
+    plan = Plan(options.messages, options.workers, options.kills, options.pauses, options.lease, options.time)
+    report = run(options.url, plan)
+    print(json.dumps(report.as_dict()) if options.json else report)
+    if report.good and not options.json:
+        print("\nNothing was lost.")
+    elif not report.good:
+        print("reliq: not every message was handled", file=sys.stderr)
+    return 0 if report.good else 1

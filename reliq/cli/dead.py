@@ -1,0 +1,116 @@
+"""Dead letters from the command line: list, show, redrive, purge."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from reliq.cli.options import app_of, command, confirmed, error_line, header, pair, say, utc
+from reliq.cli.progress import Progress
+from reliq.model.dead_letter import REASONS, DeadLetter
+
+
+def add_to(commands: Any) -> None:
+    """Add these commands to the parser."""
+    dead = commands.add_parser("dead", help="dead letters: list, show, redrive, purge").add_subparsers(
+        title="commands", metavar="COMMAND", required=True
+    )
+    one = command(dead, "list", dead_list, "dead letters, latest first", queue=True, json_too=True)
+    one.add_argument("--limit", type=int, default=50, help="how many (default 50)")
+    one.add_argument("--after", metavar="CURSOR", help="go on behind an earlier page")
+    _dead_filters(one)
+    one = command(dead, "show", dead_show, "one dead letter, with its errors and its body", queue=True, json_too=True)
+    one.add_argument("id", help="its id")
+    one = command(dead, "redrive", dead_redrive, "put dead letters back into the queue", queue=True, json_too=True)
+    one.add_argument("id", nargs="*", help="only these")
+    one.add_argument("--rate", type=float, metavar="N", help="at most N a second")
+    one.add_argument("--limit", type=int, metavar="N", help="at most N altogether")
+    one.add_argument("--dry-run", action="store_true", help="only say how many")
+    one.add_argument("--keep-failures", action="store_true", help="do not reset their count of failures")
+    one.add_argument(
+        "--stop-above",
+        type=float,
+        metavar="SHARE",
+        help="with --rate: stop when more than this share (0 to 1) died again",
+    )
+    _dead_filters(one)
+    one = command(dead, "purge", dead_purge, "remove dead letters for good", queue=True, json_too=True)
+    one.add_argument("id", nargs="*", help="only these")
+    one.add_argument("--all", action="store_true", help="every one of them")
+    one.add_argument("--yes", action="store_true", help="do not ask")
+    _dead_filters(one)
+
+
+def _dead_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", choices=REASONS, help="only those that died for this reason")
+    parser.add_argument("--error-class", metavar="NAME", help="only those whose last error is of this class")
+    parser.add_argument("--older-than", metavar="TIME", help="only those dead for longer, e.g. 1h")
+    parser.add_argument("--newer-than", metavar="TIME", help="only those dead for less")
+    header(parser, "only those with this header")
+
+
+def dead_list(options: argparse.Namespace) -> int:
+    page = app_of(options).queue(options.queue).dead.list(limit=options.limit, after=options.after, **_filters(options))
+    if options.json:
+        print(json.dumps({"letters": [letter.summary() for letter in page], "next": page.next}))
+        return 0
+    for letter in page:
+        error = error_line(letter.last_error)
+        print(f"{letter.id}  {utc(letter.died_at)}  {letter.reason:14} failures={letter.failures}  {error}")
+    if page.next:
+        print(f"more: --after {page.next}")
+    return 0
+
+
+def dead_show(options: argparse.Namespace) -> int:
+    letter = app_of(options).queue(options.queue).dead.get(options.id)
+    if letter is None:
+        print(f"reliq: queue {options.queue} has no dead letter {options.id}", file=sys.stderr)
+        return 1
+    print(json.dumps({**letter.summary(), **_details(letter)}, indent=None if options.json else 2))
+    return 0
+
+
+def _details(letter: DeadLetter) -> dict[str, Any]:
+    errors = [
+        {"at": one.at, "worker": one.worker, "error_class": one.error_class, "text": one.text} for one in letter.errors
+    ]
+    try:
+        return {"errors": errors, "body": letter.body.decode()}
+    except UnicodeDecodeError:
+        return {"errors": errors, "body_hex": letter.body.hex()}
+
+
+def dead_redrive(options: argparse.Namespace) -> int:
+    letters = app_of(options).queue(options.queue).dead
+    bar = Progress("redriving", visible=False if options.json else None)
+    result = letters.redrive(
+        ids=options.id or None, rate=options.rate, limit=options.limit, dry_run=options.dry_run,
+        keep_failures=options.keep_failures, stop_above=options.stop_above, progress=bar.update, **_filters(options),
+    )  # fmt: skip
+    bar.update(result.matched, final=True)
+    if options.json:
+        print(json.dumps(asdict(result)))
+    elif options.dry_run:
+        print(f"{result.matched} would be redriven")
+    else:
+        print(f"{result.redriven} redriven" + (f"; stopped: {result.stopped}" if result.stopped else ""))
+    return 0
+
+
+def dead_purge(options: argparse.Namespace) -> int:
+    confirmed(options, f"remove dead letters of {options.queue} for good")
+    letters = app_of(options).queue(options.queue).dead
+    removed = letters.purge(ids=options.id or None, all=options.all, **_filters(options))
+    return say(options, f"{removed} dead letters removed", removed=removed)
+
+
+def _filters(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "reason": options.reason,
+        "error_class": options.error_class,
+        "older_than": options.older_than,
+        "newer_than": options.newer_than,
+        "headers": dict(pair(one) for one in options.header),
+    }

@@ -1,0 +1,37 @@
+"""Delayed messages from the command line: list."""
+
+import argparse
+import json
+from typing import Any
+
+from reliq.cli.options import app_of, command, error_line, utc
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    delayed = commands.add_parser("delayed", help="delayed messages: list").add_subparsers(
+        title="commands", metavar="COMMAND", required=True
+    )
+    one = command(
+        delayed, "list", delayed_list, "delayed messages, retries with their last error; due soonest first",
+        queue=True, json_too=True,
+    )  # fmt: skip
+    one.add_argument("--failed", action="store_true", help="only those that wait for a retry")
+    one.add_argument("--limit", type=int, default=50, help="how many (default 50)")
+    one.add_argument("--after", metavar="CURSOR", help="continue behind an earlier page")
+
+
+def delayed_list(options: argparse.Namespace) -> int:
+    """Print a page of a queue's delayed messages."""
+    page = app_of(options).queue(options.queue).delayed.list(
+        limit=options.limit, after=options.after, failed=options.failed
+    )  # fmt: skip
+    if options.json:
+        print(json.dumps({"messages": [message.summary() for message in page], "next": page.next}))
+        return 0
+    for message in page:
+        identity = message.id if message.readable else "(not a message)"
+        print(f"{identity:36}  {utc(message.due_at)}  failures={message.failures}  {error_line(message.last_error)}")
+    if page.next:
+        print(f"more: --after {page.next}")
+    return 0

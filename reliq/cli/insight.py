@@ -1,0 +1,75 @@
+"""What an operator asks of a whole server: doctor, audit, top."""
+
+import argparse
+import json
+from typing import Any
+
+from reliq.cli.options import command, stop_event, store_of
+from reliq.errors import RedisUnavailable
+from reliq.model import settings
+from reliq.protocol.application import url_from_environment
+from reliq.transport.store import unchecked_store
+
+
+def add_to(commands: Any) -> None:
+    """Add these commands to the parser."""
+    one = command(commands, "doctor", doctor, "what this Redis may lose, and what to change", json_too=True)
+    one.add_argument("--strict", action="store_true", help="exit 1 when there are warnings")
+
+    one = command(
+        commands, "audit", audit, "is every message that was enqueued here, or counted as gone?", json_too=True
+    )
+    one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
+    one.add_argument(
+        "--repair", action="store_true", help="have the monitor return what consumers hold it lost sight of"
+    )
+
+    one = command(commands, "top", top, "the queues, live: where messages are, how many come and go")
+    one.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two frames (default 2)")
+    one.add_argument("--once", action="store_true", help="print one frame and end")
+    one.set_defaults(quiet=True)
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Say what this Redis means for the messages in it; exit 0, 1 (warnings, with --strict), 2 (failures)."""
+    from reliq.observability.doctor import examine, unreachable
+
+    store = unchecked_store(url_from_environment(options.url))
+    try:
+        report = store.run(examine())
+    except RedisUnavailable as error:
+        report = unreachable(error)
+    if options.json:
+        print(json.dumps(report.as_dict()))
+    for finding in () if options.json else report.findings:
+        print(f"{finding.level:8} {finding.subject:12} {finding.fact}\n{'':22}{finding.meaning}")
+        if finding.change:
+            print(f"{'':22}-> {finding.change}")
+    return report.exit_status(options.strict)
+
+
+def audit(options: argparse.Namespace) -> int:
+    """Check the queues' books; exit 1 when messages are missing or too many."""
+    from reliq_monitor.audit import audit, balanced
+    from reliq_monitor.orphans import find_orphans
+
+    store = store_of(options)
+    orphans = store.run(find_orphans(options.queues, options.repair))
+    books = store.run(audit(options.queues))
+    if options.json:
+        print(json.dumps([{**book.summary(), "orphans": orphans.get(book.queue, [])} for book in books]))
+    else:
+        print("\n".join(book.line() for book in books) or "there are no queues")
+        for queue, consumers in orphans.items():
+            if consumers:
+                state = "the monitor returns it now" if options.repair else "see --repair"
+                print(f"{queue:30} {len(consumers)} consumers hold messages and no monitor knows of them: {state}")
+    return 0 if balanced(books) and (options.repair or not any(orphans.values())) else 1
+
+
+def top(options: argparse.Namespace) -> int:
+    """Show the queues live, until Ctrl-C."""
+    from reliq.cli.top import watch
+
+    interval = settings.seconds(options.interval, "interval", shortest=0.1, longest=3600)
+    return watch(store_of(options), interval, options.once, stop_event())

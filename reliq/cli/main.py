@@ -1,0 +1,82 @@
+"""The command line: the one place that puts library, worker, monitor and HTTP service together."""
+
+import argparse
+import io
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import reliq
+from reliq.cli import bench, chaos, dead, delayed, insight, messages, services, topics
+from reliq.cli.options import BAD_USAGE, command
+from reliq.errors import InvalidSetting, ReliqError
+from reliq.runtime import logging as logs
+from reliq.runtime.url import redacted
+from reliq_api.cli import add_to as add_api
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status: 0 done, 1 failed, 2 wrong usage."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a character is shown its escape
+        sys.stdout.reconfigure(errors="backslashreplace")
+    options = _parser().parse_args(arguments)
+    level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
+    as_json, tracebacks = getattr(options, "log_json", False), getattr(options, "tracebacks", False)
+    logs.configure(level, as_json, tracebacks)
+    try:
+        _trace_if_asked_to()
+        status: int = options.run(options)
+        sys.stdout.flush()  # here, and not when Python ends: the reader may be gone
+        return status
+    except ReliqError as error:
+        print(f"reliq: {redacted(str(error))}", file=sys.stderr)
+        return BAD_USAGE if isinstance(error, ValueError) else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `reliq dead list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _trace_if_asked_to() -> None:
+    if os.environ.get("RELIQ_OTEL") != "1":
+        return
+    try:
+        from reliq.otel import from_environment
+    except ImportError:
+        raise InvalidSetting("RELIQ_OTEL=1 needs the extra: pip install 'reliq-queue[otel]'") from None
+    from_environment()
+
+
+def entry() -> NoReturn:
+    sys.exit(main())
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints have no password of a URL; its commands' parsers are of the same class."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(redacted(message))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="reliq",
+        description="A reliable message queue on Redis lists.",
+        epilog="Every command takes --url, or RELIQ_URL from the environment. `reliq COMMAND --help` says more.",
+    )
+    parser.add_argument("--version", action="version", version=f"reliq {reliq.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for part in (services, messages, topics, delayed, dead, insight, chaos, bench):
+        part.add_to(commands)
+    _spark(commands.add_parser("spark", help="data into queues, dead letters into data, by Spark"))
+    add_api(commands, command)
+    return parser
+
+
+def _spark(parser: argparse.ArgumentParser) -> None:
+    from reliq.spark.pipeline import add_commands
+
+    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))

@@ -1,0 +1,137 @@
+"""Queues and messages from the command line: send, stats, config, pause, resume, purge, cancel."""
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+import reliq
+from reliq.cli.options import app_of, command, confirmed, header, pair, say
+from reliq.cli.stdin import read_batches, read_body
+
+
+def add_to(commands: Any) -> None:
+    """Add these commands to the parser."""
+    one = command(commands, "send", send, "send a message", queue=True, json_too=True)
+    one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
+    one.add_argument("--lines", action="store_true", help="each line of standard input is a message")
+    one.add_argument("--delay", default=0, metavar="TIME", help="invisible for so long, e.g. 10s, 5m, 2h")
+    one.add_argument("--ttl", metavar="TIME", help="a dead letter (expired) if it is not started within this time")
+    one.add_argument("--id", help="its id (default: a new UUIDv7)")
+    one.add_argument(
+        "--dedup-key", metavar="KEY", help="of messages with this key within 10 minutes, only the first counts"
+    )
+    one.add_argument("--key", help="messages with one key are handled in order, one at a time")
+    one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
+    header(one, "a header")
+
+    one = command(commands, "stats", stats, "how many messages are where", json_too=True)
+    one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
+
+    one = command(commands, "config", config, "show a queue's policy, or change it", queue=True, json_too=True)
+    one.add_argument(
+        "changes",
+        nargs="*",
+        metavar="NAME=VALUE",
+        help="e.g. max_bytes=500000000 dead_max_age=30d; no VALUE: its default",
+    )
+
+    command(commands, "pause", pause, "start no message of a queue; sends go on", queue=True, json_too=True)
+    command(commands, "resume", resume, "end a pause", queue=True, json_too=True)
+    one = command(commands, "purge", purge, "remove what is ready and delayed", queue=True, json_too=True)
+    one.add_argument("--yes", action="store_true", help="do not ask")
+    one = command(commands, "cancel", cancel, "remove one delayed message", queue=True, json_too=True)
+    one.add_argument("id", help="its id")
+
+
+def send(options: argparse.Namespace) -> int:
+    """Send one message, or with --lines each line of standard input."""
+    queue = app_of(options).queue(options.queue)
+    headers = dict(pair(one) for one in options.header)
+    if options.lines:
+        if options.body is not None:
+            raise reliq.InvalidSetting("give either a body or --lines, which reads standard input")
+        return _send_lines(options, queue, headers)
+    body = read_body() if options.body in (None, "-") else options.body
+    identity = queue.send(
+        body, id=options.id, delay=options.delay, headers=headers, dedup_key=options.dedup_key, ttl=options.ttl,
+        key=options.key, priority=options.priority,
+    )  # fmt: skip
+    print(json.dumps({"id": identity}) if options.json else identity)
+    return 0
+
+
+def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[str, str]) -> int:
+    """Send batch by batch, so that an endless pipe takes no memory; an error says how many lines were sent before."""
+    sent = 0
+    if options.json:
+        print("[", end="")
+    try:
+        for lines in read_batches():
+            ids = queue.send_many(
+                lines, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key, priority=options.priority
+            )
+            if options.json:
+                print(", " if sent else "", json.dumps(ids)[1:-1], sep="", end="")
+            sent += len(ids)
+    except reliq.ReliqError as error:
+        error.args = (f"{error}; {sent} lines were sent before",)
+        raise
+    finally:
+        print("]" if options.json else f"{sent} sent")
+    return 0
+
+
+def stats(options: argparse.Namespace) -> int:
+    """Print the queues' numbers."""
+    app = app_of(options)
+    found = [app.queue(name, of_broadcast=True).stats() for name in options.queues or app.queues(of_broadcasts=True)]
+    if options.json:
+        print(json.dumps([asdict(one) for one in found]))
+        return 0
+    print(f"{'queue':30} {'ready':>9} {'processing':>10} {'delayed':>9} {'dead':>7} {'oldest':>8}  consumers")
+    for one in found:
+        age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
+        prepared = f"  {one.prepared} prepared" if one.prepared else ""
+        print(
+            f"{one.queue:30} {one.ready:9} {one.processing:10} {one.delayed:9} {one.dead:7} {age:>8}  "
+            f"{one.consumers}{paused}{prepared}"
+        )
+    return 0
+
+
+def config(options: argparse.Namespace) -> int:
+    """Print the policy, after changing what is given."""
+    queue = app_of(options).queue(options.queue)
+    changes = {name: _setting(text) for name, text in (pair(one, "a change") for one in options.changes)}
+    found = asdict(queue.configure(**changes) if changes else queue.config())
+    lines = (f"{name:16} {'-' if value is None else value}" for name, value in found.items())
+    return say(options, "\n".join(lines), **found)
+
+
+def _setting(text: str) -> int | str | None:
+    """A whole number, or what the library reads: a duration, a durability."""
+    return int(text) if text.isascii() and text.isdigit() else text or None
+
+
+def pause(options: argparse.Namespace) -> int:
+    app_of(options).queue(options.queue).pause()
+    return say(options, f"{options.queue} is paused: nothing is started, sends go on", paused=True)
+
+
+def resume(options: argparse.Namespace) -> int:
+    app_of(options).queue(options.queue).resume()
+    return say(options, f"{options.queue} goes on", paused=False)
+
+
+def purge(options: argparse.Namespace) -> int:
+    confirmed(options, f"remove all ready and delayed messages of {options.queue}")
+    removed = app_of(options).queue(options.queue).purge()
+    return say(options, f"{removed} messages removed", removed=removed)
+
+
+def cancel(options: argparse.Namespace) -> int:
+    """Cancel a delayed message; exit 1 when it was not delayed any more."""
+    cancelled = app_of(options).queue(options.queue).cancel(options.id)
+    say(options, "cancelled" if cancelled else "not delayed (any more)", cancelled=cancelled)
+    return 0 if cancelled else 1

@@ -1,0 +1,110 @@
+"""What commands have in common: options, confirmation, output."""
+
+import argparse
+import json
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import reliq
+from reliq.model.element import Failure
+from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.runtime import startup
+from reliq.transport.store import Store
+
+BAD_USAGE = 2  #: exit status
+
+
+def command(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    help: str,
+    queue: bool = False,
+    json_too: bool = False,
+    url_default: str = "RELIQ_URL, else redis://localhost:6379/0",
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+    parser.set_defaults(run=run)
+    where = f"the Redis server, or env:NAME or file:/path where its URL is (default: {url_default})"
+    parser.add_argument("--url", metavar="URL", help=where)
+    if queue:
+        parser.add_argument("queue", help="the queue's name")
+    if json_too:
+        parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    return parser
+
+
+def header(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help=f"{help}; may be repeated")
+
+
+def logging_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="log warnings only")
+    parser.add_argument("--log-json", action="store_true", help="log JSON, an object a line (or RELIQ_LOG_JSON=1)")
+
+
+def metrics_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="PORT", help="answer Prometheus at /metrics on this port (default: none)"
+    )
+    parser.add_argument(
+        "--metrics-host",
+        default="127.0.0.1",
+        metavar="HOST",
+        help="the address for it (default 127.0.0.1; 0.0.0.0 = all)",
+    )
+
+
+def app_of(options: argparse.Namespace) -> reliq.Reliq:
+    return reliq.Reliq(options.url)
+
+
+def store_of(options: argparse.Namespace) -> Store:
+    return Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
+
+
+def say(options: argparse.Namespace, text: str, **values: Any) -> int:
+    print(json.dumps(values) if options.json else text)
+    return 0
+
+
+def confirmed(options: argparse.Namespace, what: str) -> None:
+    if options.yes:
+        return
+    if not sys.stdin.isatty():
+        raise reliq.InvalidSetting(f"this would {what}: say --yes")
+    if input(f"This will {what}. Type yes to go on: ").strip() != "yes":
+        raise SystemExit("nothing was done")
+
+
+def pair(text: str, what: str = "--header") -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise reliq.InvalidSetting(f"{what} {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def utc(milliseconds: int) -> str:
+    """Return the time as ISO 8601, or a text that says that there is no such time."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):  # an element may hold any number
+        return "(impossible time)"
+
+
+def error_line(failure: Failure | None) -> str:
+    """Return an error's class and the last line of its text, as printable ASCII; empty without an error."""
+    if failure is None:
+        return ""
+    line = failure.text.strip().rpartition("\n")[2].removeprefix(f"{failure.error_class}: ")
+    return f"{failure.error_class}: {line}"[:90].encode("unicode_escape").decode()
+
+
+def stop_event() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    stopping = threading.Event()
+    startup.take_over(stopping.set)
+    return stopping

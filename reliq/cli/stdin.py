@@ -1,0 +1,42 @@
+"""Standard input as message bodies: read in bounded parts, never to the end of an endless pipe."""
+
+import sys
+from collections.abc import Iterator
+
+from reliq.errors import InvalidMessage
+from reliq.model import settings
+
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+def read_body(limit: int = settings.MAX_BODY_BYTES) -> bytes:
+    """Read one body; raises InvalidMessage as soon as it is larger than the limit."""
+    body = sys.stdin.buffer.read(limit + 1)
+    if len(body) > limit:
+        raise InvalidMessage(
+            f"the body on standard input is larger than {limit} bytes, the limit of a message: "
+            "send less, or store it elsewhere and send a reference to it"
+        )
+    return body
+
+
+def read_batches(limit: int = settings.MAX_BODY_BYTES) -> Iterator[list[bytes]]:
+    """Read lines, without their ends, in batches that fit one call; raises InvalidMessage at a line over the limit."""
+    lines: list[bytes] = []
+    size = number = 0
+    while line := sys.stdin.buffer.readline(limit + 2):
+        number += 1
+        body = line.removesuffix(b"\n").removesuffix(b"\r")
+        if len(body) > limit:
+            if lines:
+                yield lines
+            raise InvalidMessage(
+                f"line {number} of standard input is larger than {limit} bytes, the limit of a message"
+            )
+        lines.append(body)
+        size += len(body)
+        if len(lines) == settings.MAX_BATCH or size >= _BATCH_BYTES:
+            yield lines
+            lines, size = [], 0
+    if lines:
+        yield lines

@@ -1,0 +1,142 @@
+"""`reliq top`: the queues, live, in a terminal of 80 columns."""
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from reliq.errors import ReliqError
+from reliq.observability.snapshot import QueueSnapshot, every_queue, read_queues
+from reliq.transport.store import Store
+
+_MOST = 1000  #: queues that are looked at
+_NAME = 23
+_HEAD = (
+    f"{'queue':{_NAME}}{'ready':>8}{'proc':>7}{'delayed':>8}{'dead':>7}{'oldest':>8}{'in/s':>7}{'out/s':>7}{'cons':>5}"
+)
+_WENT = ("acked", "dead_lettered", "purged", "cancelled")
+_ENTER, _LEAVE, _HOME, _CLEAR_LINE, _CLEAR_REST = (
+    "\x1b[?1049h\x1b[?25l",
+    "\x1b[?25h\x1b[?1049l",
+    "\x1b[H",
+    "\x1b[K",
+    "\x1b[J",
+)
+
+
+class Look:
+    """All queues at one time."""
+
+    def __init__(self, readings: Sequence[QueueSnapshot], at: float, queues: int) -> None:
+        self.readings = {reading.queue: reading for reading in readings}
+        self.at = at
+        self.queues = queues
+
+
+def look(store: Store) -> Look:
+    """Look now; raises ReliqError."""
+    names = store.run(every_queue(), timeout=0)
+    readings = store.run(read_queues(names[:_MOST]), timeout=0)
+    return Look(readings, time.monotonic(), len(names))
+
+
+def watch(store: Store, interval: float, once: bool, stopping: threading.Event) -> int:
+    """Show a frame every `interval` seconds, until `stopping`; with `once`, or into a pipe, a single one."""
+    latest = look(store)
+    if once or not sys.stdout.isatty():
+        stopping.wait(interval)
+        sys.stdout.write("\n".join(frame(latest, look(store), store.where, height=_MOST)) + "\n")
+        return 0
+    before = latest
+    with _screen():
+        while True:
+            size = shutil.get_terminal_size()
+            _show(frame(before, latest, store.where, size.lines - 1), size.columns)
+            if stopping.wait(interval):
+                return 0
+            try:
+                before, latest = latest, look(store)
+            except ReliqError as error:
+                _show([f"reliq top: {error}"], size.columns)
+
+
+def frame(before: Look, now: Look, where: str, height: int) -> list[str]:
+    """The lines, none longer than 80 characters: a summary, then the queues that hold most."""
+    elapsed = max(now.at - before.at, 1e-9)
+    rows = sorted(now.readings.values(), key=lambda one: (-(one.ready + one.processing), -one.dead, one.queue))
+    rates = {one.queue: _rates(before.readings.get(one.queue), one, elapsed) for one in rows}
+    lines = [_summary(rows, rates, now.queues, where), "", _HEAD]
+    room = max(1, height - len(lines))
+    lines += [_row(one, *rates[one.queue]) for one in rows[:room]]
+    if now.queues > min(room, len(rows)):
+        lines[-1] = f"... and {now.queues - min(room, len(rows)) + 1} more queues"
+    return lines
+
+
+def _summary(rows: Sequence[QueueSnapshot], rates: dict[str, tuple[float, float]], queues: int, where: str) -> str:
+    came, went = (sum(pair[place] for pair in rates.values()) for place in (0, 1))
+    missing = sum(abs(one.missing) for one in rows if one.exact)
+    ready, dead = sum(one.ready for one in rows), sum(one.dead for one in rows)
+    parts = [
+        f"{queues} queues", f"{short(ready)} ready", f"{short(dead)} dead", f"{short(came)}/s in",
+        f"{short(went)}/s out", *([f"{short(missing)} MISSING: reliq audit"] if missing else []),
+    ]  # fmt: skip
+    text = "  ".join(parts)
+    return f"{text}  {where}" if len(text) + len(where) + 2 <= 80 else text[:80]
+
+
+def _row(one: QueueSnapshot, came: float, went: float) -> str:
+    mark = "!" if one.exact and one.missing else "‖" if one.paused else ""
+    name = one.queue if len(one.queue) + len(mark) < _NAME else one.queue[: _NAME - 3 - len(mark)] + "…"
+    oldest = _age(one.oldest_ready_age) if one.ready else "-"
+    return (
+        f"{name + mark:{_NAME}}{short(one.ready):>8}{short(one.processing):>7}{short(one.delayed):>8}"
+        f"{short(one.dead):>7}{oldest:>8}{short(came):>7}{short(went):>7}{one.consumers:>5}"
+    )
+
+
+def _rates(before: QueueSnapshot | None, now: QueueSnapshot, elapsed: float) -> tuple[float, float]:
+    """Messages a second that came in, and that were worked off."""
+    earlier = before.counters if before is not None else {}
+
+    def since(*names: str) -> float:
+        return max(0, sum(now.counters.get(name, 0) - earlier.get(name, 0) for name in names)) / elapsed
+
+    return since("enqueued", "redriven"), since(*_WENT)
+
+
+def short(number: float) -> str:
+    """The number in five characters at most."""
+    if number < 10 and number != int(number):
+        return f"{number:.1f}"
+    for unit in ("", "k", "M", "G"):
+        if number < 999.5 or (unit == "" and number < 99_999.5):
+            return f"{number:.0f}{unit}" if unit == "" or number >= 99.95 else f"{number:.1f}{unit}"
+        number /= 1000
+    return f"{number:.0f}T"
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((1, "s"), (60, "m"), (3600, "h"), (86_400, "d")):
+        if seconds / size < 99.5 or unit == "d":
+            return f"{seconds / size:.1f}{unit}" if seconds / size < 9.95 else f"{seconds / size:.0f}{unit}"
+    raise AssertionError("days have no bound")
+
+
+@contextmanager
+def _screen() -> Iterator[None]:
+    """The terminal's other screen; what was there before is there again afterwards."""
+    sys.stdout.write(_ENTER)
+    try:
+        yield
+    finally:
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()
+
+
+def _show(lines: Sequence[str], columns: int) -> None:
+    text = "".join(f"{line[:columns]}{_CLEAR_LINE}\r\n" for line in lines)
+    sys.stdout.write(_HOME + text + _CLEAR_REST)
+    sys.stdout.flush()

@@ -1,0 +1,95 @@
+"""Topics from the command line: publish; list, bind and unbind; and which queues a key would reach."""
+
+import argparse
+import json
+from typing import Any
+
+from reliq.cli.options import app_of, command, header, pair, say
+from reliq.cli.stdin import read_body
+
+
+def add_to(commands: Any) -> None:
+    """Add these commands to the parser."""
+    one = command(commands, "publish", publish, "send a message to every queue that is bound", json_too=True)
+    one.add_argument("routing_key", metavar="ROUTING-KEY", help="such as order.created.eu")
+    one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
+    one.add_argument("--delay", default=0, metavar="TIME", help="invisible for so long, e.g. 10s, 5m, 2h")
+    one.add_argument("--ttl", metavar="TIME", help="a dead letter (expired) if it is not started within this time")
+    one.add_argument("--key", help="messages with one key are handled in order, one at a time")
+    one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
+    one.add_argument("--mandatory", action="store_true", help="fail where no queue is bound")
+    header(one, "a header")
+
+    topics = commands.add_parser("topics", help="which queues take what is published").add_subparsers(
+        title="commands", metavar="COMMAND", required=True
+    )
+    command(topics, "list", bindings, "all bindings, and what found none", json_too=True)
+    for verb, run, what in (
+        ("bind", bind, "have a queue take what is published to a pattern"),
+        ("unbind", unbind, "end it; what the queue has got, it keeps"),
+    ):
+        one = command(topics, verb, run, what, queue=True, json_too=True)
+        one.add_argument("pattern", nargs="+", help="* is one word, # any number of words: 'order.*.eu', 'order.#'")
+    one = command(topics, "test", test, "which queues a key would reach; sends nothing", json_too=True)
+    one.add_argument("key", help="the routing key")
+    one = command(topics, "alternate", alternate, "show or set where goes what no queue is bound for", json_too=True)
+    one.add_argument("queue", nargs="?", help="the queue (default: show which it is)")
+    one.add_argument("--off", action="store_true", help="none: such messages are counted as unroutable, and gone")
+
+
+def publish(options: argparse.Namespace) -> int:
+    body = read_body() if options.body in (None, "-") else options.body
+    headers = dict(pair(one) for one in options.header)
+    sent = app_of(options).publish(
+        options.routing_key, body, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key,
+        priority=options.priority, mandatory=options.mandatory,
+    )  # fmt: skip
+    if options.json:
+        print(json.dumps(sent))
+    else:
+        print("\n".join(f"{identity}  {queue}" for queue, identity in sent.items()) or "no queue is bound")
+    return 0
+
+
+def bindings(options: argparse.Namespace) -> int:
+    """Print every binding, the alternate, and how many messages found none."""
+    topics = app_of(options).topics
+    found, stats = topics.list(), topics.stats()
+    if options.json:
+        every = [one._asdict() for one in found]
+        print(json.dumps({"bindings": every, "alternate": stats.alternate, "unroutable": stats.unroutable}))
+        return 0
+    for one in found:
+        print(f"{one.queue:40} {one.pattern}")
+    rest = f"goes to {stats.alternate}" if stats.alternate else f"is counted: {stats.unroutable} so far"
+    print(f"{len(found)} bindings; what matches none of them {rest}")
+    return 0
+
+
+def bind(options: argparse.Namespace) -> int:
+    new = app_of(options).subscribe(options.queue, *options.pattern)
+    return say(options, "bound" if new else "it was bound before", changed=new)
+
+
+def unbind(options: argparse.Namespace) -> int:
+    """End a binding; exit 1 when there was none."""
+    ended = app_of(options).unsubscribe(options.queue, *options.pattern)
+    say(options, "unbound" if ended else "it was not bound", changed=ended)
+    return 0 if ended else 1
+
+
+def test(options: argparse.Namespace) -> int:
+    """Say which queues would get it; exit 1 when none would."""
+    queues = app_of(options).topics.match(options.key)
+    print(json.dumps(queues) if options.json else "\n".join(queues) or "no queue is bound to a pattern that matches")
+    return 0 if queues else 1
+
+
+def alternate(options: argparse.Namespace) -> int:
+    """Show it; or set it, when a queue or --off is given."""
+    topics = app_of(options).topics
+    if options.queue or options.off:
+        topics.set_alternate(None if options.off else options.queue)
+    queue = topics.stats().alternate
+    text = f"what no queue is bound for goes to {queue}" if queue else "there is no alternate queue"
+    return say(options, text, alternate=queue)

@@ -1,0 +1,195 @@
+"""`reliq bench`: how fast reliq is on the user's own Redis, in a queue of its own that is removed afterwards."""
+
+import contextlib
+import secrets
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reliq.cli.progress import Progress
+from reliq.cli.trials.bench_app import HOLD, MARK, NOTES, NOTHING, QUEUE
+from reliq.cli.trials.own_queue import remove_queue
+from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
+from reliq.client.app import Reliq
+from reliq.errors import ReliqError
+from reliq.model import settings
+from reliq_monitor import MonitorThread
+
+T = TypeVar("T")
+
+_BATCH = 10_000
+_LOOK = 0.005
+_SETTLED = 1.5  #: seconds until the monitor has surely seen a worker's connections
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of everything; all of it is bounded."""
+
+    messages: int = 100_000
+    samples: int = 500
+    kills: int = 3
+    time_limit: float = 120.0
+
+    def __post_init__(self) -> None:
+        settings.whole(self.messages, "messages", 2, 1_000_000)
+        settings.whole(self.samples, "samples", 1, 100_000)
+        settings.whole(self.kills, "kills", 0, 100)
+        settings.seconds(self.time_limit, "time", 1.0, 86_400.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Rates are messages a second, latencies ms, recoveries seconds."""
+
+    where: str
+    messages: int
+    sent_per_second: float
+    consumed_per_second: float
+    latency_p50_ms: float
+    latency_p99_ms: float
+    recovery_seconds: Sequence[float]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"Redis at {self.where}",
+            f"send_many          {self.sent_per_second:12,.0f} messages/s",
+            f"consume            {self.consumed_per_second:12,.0f} messages/s   1 process, 1 thread, empty handler",
+            f"send -> handler    {self.latency_p50_ms:12.2f} ms p50   {self.latency_p99_ms:.2f} ms p99, worker idle",
+        ]
+        if self.recovery_seconds:
+            middle, worst = statistics.median(self.recovery_seconds), max(self.recovery_seconds)
+            lines.append(f"kill -9 -> handled {middle:12.2f} s median   {worst:.2f} s at most, {self._kills}")
+        return "\n".join(lines)
+
+    @property
+    def _kills(self) -> str:
+        count = len(self.recovery_seconds)
+        return f"{count} worker killed" if count == 1 else f"{count} workers killed"
+
+
+def run(url: str | None, plan: Plan) -> Report:
+    """Measure, and remove the queue whatever happens."""
+    with contextlib.ExitStack() as everything:
+        everything.enter_context(terminated_as_interrupted())
+        folder = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix="reliq-bench-")))
+        app = everything.enter_context(contextlib.closing(Reliq(url)))
+        bench = _Bench(app, plan, folder)
+        everything.callback(remove_queue, app, bench.queue.name)
+        monitor = MonitorThread(app.store, reconnect_grace=settings.LOOPBACK_GRACE)
+        monitor.start()
+        everything.callback(monitor.stop)
+        everything.callback(bench.stop_workers)
+        return bench.run()
+
+
+class _Bench:
+    def __init__(self, app: Reliq, plan: Plan, folder: Path) -> None:
+        self.queue = app.queue(f"reliq-bench-{secrets.token_hex(6)}")
+        self._app = app
+        self._plan = plan
+        self._notes = folder / "notes"
+        self._notes.touch()
+        self._log = folder / "workers.log"
+        self._workers: list[WorkerProcess] = []
+        self._until = time.monotonic() + plan.time_limit
+
+    def run(self) -> Report:
+        sent = self._send()
+        consumed = self._consume()
+        waits = self._latencies()
+        recoveries = self._recoveries()
+        return Report(
+            where=self._app.store.where,
+            messages=self._plan.messages,
+            sent_per_second=sent,
+            consumed_per_second=consumed,
+            latency_p50_ms=1000 * statistics.median(waits),
+            latency_p99_ms=1000 * sorted(waits)[min(len(waits) - 1, int(len(waits) * 0.99))],
+            recovery_seconds=recoveries,
+        )
+
+    def stop_workers(self) -> None:
+        stop_all(self._workers)
+
+    def _send(self) -> float:
+        """Messages a second; the first and the last one say when they are handled."""
+        total, bar = self._plan.messages, Progress("sent", self._plan.messages)
+        bodies = [MARK + b"first", *[NOTHING.ljust(200)] * (total - 2), MARK + b"last"]
+        began = time.monotonic()
+        for start in range(0, total, _BATCH):
+            self._in_time()
+            self.queue.send_many(bodies[start : start + _BATCH])
+            bar.update(min(total, start + _BATCH), final=start + _BATCH >= total)
+        return total / (time.monotonic() - began)
+
+    def _consume(self) -> float:
+        self._start_worker()
+        ((_, ended, _),) = self._wait(lambda: self._noted("last"))
+        ((_, began, _),) = self._noted("first")
+        return (self._plan.messages - 1) / (ended - began)
+
+    def _latencies(self) -> list[float]:
+        """One message at a time, the next one when the one before was handled: the worker is idle."""
+        waits, bar = [], Progress("timed", self._plan.samples)
+        for number in range(self._plan.samples):
+            name, sent = f"sample-{number}", time.monotonic()
+            self.queue.send(MARK + name.encode())
+            ((_, handled, _),) = self._wait(lambda name=name: self._noted(name))  # type: ignore[misc]
+            waits.append(handled - sent)
+            bar.update(number + 1, final=number + 1 == self._plan.samples)
+        return waits
+
+    def _recoveries(self) -> list[float]:
+        """From SIGKILL of the worker that holds a message until another one handles it."""
+        found: list[float] = []
+        for number in range(self._plan.kills):
+            while len(self._workers) < 2:
+                self._start_worker()
+            self._wait(lambda: self.queue.stats().consumers >= 2)
+            time.sleep(_SETTLED)
+            name = f"held-{number}"
+            self.queue.send(HOLD + name.encode())
+            ((_, _, holder),) = self._wait(lambda name=name: self._noted(name))  # type: ignore[misc]
+            victim = next(worker for worker in self._workers if worker.process.pid == holder)
+            self._workers.remove(victim)
+            killed = time.monotonic()
+            victim.kill()
+            again = self._wait(lambda name=name: self._noted(name)[1:])  # type: ignore[misc]
+            found.append(again[0][1] - killed)
+        return found
+
+    # --- what it stands on ---
+
+    def _start_worker(self) -> None:
+        environment = {NOTES: str(self._notes), QUEUE: self.queue.name}
+        self._workers.append(
+            WorkerProcess(self._app.url, "reliq.cli.trials.bench_app:app", self._log, "--no-monitor", **environment)
+        )
+
+    def _noted(self, name: str) -> list[tuple[str, float, int]]:
+        lines = (line.split() for line in self._notes.read_text().splitlines())
+        return [(noted, float(at), int(pid)) for noted, at, pid in lines if noted == name]
+
+    def _wait(self, condition: Callable[[], T]) -> T:
+        while not (answer := condition()):
+            self._in_time()
+            self._check_that_they_run()
+            time.sleep(_LOOK)
+        return answer
+
+    def _in_time(self) -> None:
+        if time.monotonic() > self._until:
+            raise ReliqError(f"not done within {self._plan.time_limit:g} s: ask for less, or give it more --time")
+
+    def _check_that_they_run(self) -> None:
+        if any(worker.ended for worker in self._workers):
+            said = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise ReliqError(f"a worker ended by itself: {said or 'it said nothing'}")

@@ -1,0 +1,208 @@
+"""`reliq chaos`: workers are killed and paused while they handle messages; at the end every message is asked for."""
+
+import contextlib
+import random
+import secrets
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reliq import ops
+from reliq.cli.progress import Progress
+from reliq.cli.trials.chaos_app import HISTORY, QUEUE, WORK
+from reliq.cli.trials.chaos_report import Fault, Report, lost_and_runs
+from reliq.cli.trials.own_queue import remove_queue
+from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
+from reliq.client.app import Reliq
+from reliq.embedded import EmbeddedRedis
+from reliq.errors import ReliqError
+from reliq.model import settings
+from reliq.model.keys import QueueKeys, belongs_to, owner_of
+from reliq.model.message import Message
+from reliq_monitor import MonitorThread
+
+_TICK = 0.02
+_WORK = 0.002
+_DELIVERIES = 1000  #: so many vanished workers may one message see
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of everything; all of it is bounded."""
+
+    messages: int = 10_000
+    workers: int = 4
+    kills: int = 10
+    pauses: int = 2
+    lease: float = 2.0
+    time_limit: float = 300.0
+
+    def __post_init__(self) -> None:
+        settings.whole(self.messages, "messages", 1, 1_000_000)
+        settings.whole(self.workers, "workers", 1, 64)
+        settings.whole(self.kills, "kills", 0, 500)
+        settings.whole(self.pauses, "pauses", 0, 100)
+        settings.seconds(self.lease, "lease", settings.MIN_LEASE_SECONDS, 60.0)
+        settings.seconds(self.time_limit, "time", 1.0, 86_400.0)
+
+
+def run(url: str | None, plan: Plan) -> Report:
+    """Do it on an embedded Redis, or on the one given, in a queue of its own that is removed at the end."""
+    with contextlib.ExitStack() as everything:
+        everything.enter_context(terminated_as_interrupted())
+        server_url = url or everything.enter_context(EmbeddedRedis()).url
+        folder = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix="reliq-chaos-")))
+        app = everything.enter_context(contextlib.closing(Reliq(server_url)))
+        chaos = _Chaos(app, plan, folder)
+        everything.callback(chaos.remove_queue)
+        monitor = MonitorThread(app.store, reconnect_grace=settings.LOOPBACK_GRACE)
+        monitor.start()
+        everything.callback(monitor.stop)
+        everything.callback(chaos.stop_workers)
+        return chaos.run()
+
+
+class _Chaos:
+    def __init__(self, app: Reliq, plan: Plan, folder: Path) -> None:
+        self._app = app
+        self._plan = plan
+        self._queue = app.queue(f"chaos-{secrets.token_hex(6)}")
+        self._keys = QueueKeys(self._queue.name)
+        self._history = folder / "history"
+        self._history.touch()
+        self._log = folder / "workers.log"
+        self._workers: list[WorkerProcess] = []
+        self._killed: list[Fault] = []
+        self._paused: list[Fault] = []
+        self._due = _spread(plan.kills, plan.pauses)
+
+    def run(self) -> Report:
+        self._queue.configure(max_deliveries=_DELIVERIES)
+        sent = self._queue.send_many(range(self._plan.messages))
+        for _ in range(self._plan.workers):
+            self._start_worker()
+        started = time.monotonic()
+        self._until_all_are_handled(len(sent), started + self._plan.time_limit)
+        seconds = time.monotonic() - started
+        self.stop_workers()
+        return self._report(sent, seconds)
+
+    def _start_worker(self) -> None:
+        environment = {HISTORY: str(self._history), QUEUE: self._queue.name, WORK: str(_WORK)}
+        options = ("--lease", str(self._plan.lease), "--no-monitor")
+        self._workers.append(
+            WorkerProcess(self._app.url, "reliq.cli.trials.chaos_app:app", self._log, *options, **environment)
+        )
+
+    def stop_workers(self) -> None:
+        stop_all(self._workers)
+
+    def _until_all_are_handled(self, total: int, until: float) -> None:
+        bar = Progress("handled", total)
+        while time.monotonic() < until:
+            stats = self._queue.stats()
+            acked = stats.counters.get("acked", 0)
+            bar.update(acked, f"killed {len(self._killed)} paused {len(self._paused)}")
+            self._continue_paused()
+            self._look_for_returned()
+            if stats.ready == stats.processing == stats.delayed == 0:
+                break
+            self._check_that_they_run()
+            if self._due and acked >= total * self._due[0][0]:
+                self._do_harm()
+            time.sleep(_TICK)
+        bar.update(self._queue.stats().counters.get("acked", 0), final=True)
+
+    def _check_that_they_run(self) -> None:
+        if any(worker.ended for worker in self._workers):
+            said = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise ReliqError(f"a worker ended by itself: {said or 'it said nothing'}")
+
+    # --- harm ---
+
+    def _do_harm(self) -> None:
+        """What is due, to one of those that hold messages; when none does, at the next look."""
+        holding = self._holding()
+        if not holding:
+            return
+        worker = random.choice(holding)
+        _, kind = self._due.pop(0)
+        if kind == "kill":
+            worker.kill()
+            self._workers.remove(worker)
+            self._killed.append(self._fault(worker))
+            self._start_worker()
+        else:
+            worker.pause()
+            self._paused.append(self._fault(worker))
+
+    def _holding(self) -> list[WorkerProcess]:
+        consumers = self._app.store.call(ops.members(self._keys.consumers))
+        lengths = self._lengths(consumers)
+        holders = {owner_of(one) for one, length in zip(consumers, lengths, strict=True) if length}
+        away = {fault.worker.owner for fault in self._paused if not fault.over}
+        return [worker for worker in self._workers if worker.owner in holders - away]
+
+    def _fault(self, worker: WorkerProcess) -> Fault:
+        every = self._app.store.call(ops.members(self._keys.consumers))
+        consumers = [one for one in every if belongs_to(one, worker.owner)]
+        return Fault(worker, time.monotonic(), consumers, sum(self._lengths(consumers)))
+
+    def _lengths(self, consumers: Sequence[str]) -> list[int]:
+        lengths: list[int] = self._app.store.call(
+            [ops.command("LLEN", self._keys.processing(consumer)) for consumer in consumers]
+        )
+        return lengths
+
+    # --- and how it is mended ---
+
+    def _continue_paused(self) -> None:
+        """Once their leases are over, and the monitor has had the time to see it."""
+        for fault in self._paused:
+            if not fault.over and time.monotonic() - fault.at > self._plan.lease + 1.0:
+                fault.over = True
+                fault.worker.go_on()
+
+    def _look_for_returned(self) -> None:
+        for fault in (*self._killed, *self._paused):
+            if fault.held and fault.returned is None and not any(self._lengths(fault.consumers)):
+                fault.returned = time.monotonic() - fault.at
+
+    # --- the end ---
+
+    def _report(self, sent: Sequence[str], seconds: float) -> Report:
+        lost, handled, extra_runs = lost_and_runs(self._history, sent, self._in_queue())
+        return Report(
+            where=self._app.store.where,
+            workers=self._plan.workers,
+            messages=len(sent),
+            seconds=seconds,
+            killed=self._killed,
+            paused=self._paused,
+            redelivered=self._queue.stats().counters.get("reclaimed", 0),
+            handled=handled,
+            extra_runs=extra_runs,
+            lost=len(lost),
+        )
+
+    def _in_queue(self) -> set[str]:
+        """The ids of all that is in the queue, wherever it is, at one instant."""
+        consumers = self._app.store.call(ops.members(self._keys.consumers))
+        lists = [self._keys.messages, *map(self._keys.processing, consumers)]
+        reads = [ops.command("LRANGE", key, 0, -1) for key in lists]
+        reads += [ops.command("ZRANGE", key, 0, -1) for key in (self._keys.delayed, self._keys.dead)]
+        found = self._app.store.call(ops.Transaction(tuple(reads)))
+        return {Message.decode(self._queue.name, element).id for some in found for element in some}
+
+    def remove_queue(self) -> None:
+        """Nothing of it stays behind on a Redis that others use."""
+        remove_queue(self._app, self._queue.name)
+
+
+def _spread(kills: int, pauses: int) -> list[tuple[float, str]]:
+    """The faults in random order, each with the part of all messages that are handled before it."""
+    kinds = ["kill"] * kills + ["pause"] * pauses
+    random.shuffle(kinds)
+    return [((number + 1) / (len(kinds) + 1), kind) for number, kind in enumerate(kinds)]

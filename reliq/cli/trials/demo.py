@@ -1,0 +1,210 @@
+"""The demo: every file of Python's own standard library, two workers, one killed and one paused half way."""
+
+import contextlib
+import sqlite3
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reliq.cli.progress import Progress
+from reliq.cli.trials import by_http, by_spark
+from reliq.cli.trials.app import QUEUE, RESULTS, count
+from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
+from reliq.client.app import Reliq
+from reliq.embedded import EmbeddedRedis
+from reliq.model import settings
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.ops import command
+from reliq_monitor import MonitorThread
+
+LEASE = 2.0
+_TIMEOUT = 600.0
+_SCHEMA = """
+CREATE TABLE results (path TEXT PRIMARY KEY, lines INT, functions INT, classes INT, runs INT);
+CREATE TABLE runs (id TEXT, pid INT, at REAL);
+"""
+
+
+@dataclass
+class Faults:
+    """What was done to the workers, and how it was mended."""
+
+    killed_held: int = 0
+    paused_held: int = 0
+    returned: float | None = None  #: seconds from the kill until what the killed worker held was ready again
+    recovery: float | None = None  #: seconds from the kill until a message of the killed worker ran elsewhere
+
+
+def run(url: str | None, files: int = 0) -> int:
+    """Run the demo, on an embedded Redis or on the one given; the exit status: 1 when anything was lost."""
+    paths = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    paths = [path for path in paths if "site-packages" not in path.parts][: files or None]
+    with contextlib.ExitStack() as everything:
+        server_url = url or everything.enter_context(EmbeddedRedis()).url
+        folder = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix="reliq-demo-")))
+        results = folder / "results.sqlite"
+        with contextlib.closing(sqlite3.connect(results)) as connection:
+            connection.executescript(_SCHEMA)
+        app = everything.enter_context(contextlib.closing(Reliq(server_url)))
+        _clean(app)
+        everything.callback(_clean, app)
+        return _Demo(app, paths, results).run(everything)
+
+
+def _clean(app: Reliq) -> None:
+    """The demo's queue is its own: empty before and after."""
+    queue = app.queue(QUEUE)
+    queue.purge()
+    queue.dead.purge(all=True)
+    keys = QueueKeys(QUEUE)
+    app.store.call([command("DEL", keys.counters), command("DEL", keys.producers)])
+
+
+class _Demo:
+    def __init__(self, app: Reliq, paths: Sequence[Path], results: Path) -> None:
+        self._app = app
+        self._queue = app.queue(QUEUE)
+        self._paths = paths
+        self._results = results
+        self._workers: list[WorkerProcess] = []
+        self._faults = Faults()
+
+    def run(self, everything: contextlib.ExitStack) -> int:
+        monitor = MonitorThread(self._app.store, reconnect_grace=settings.LOOPBACK_GRACE)
+        monitor.start()
+        everything.callback(monitor.stop)
+        everything.callback(self._stop_workers)
+        everything.enter_context(terminated_as_interrupted())
+        print(f"{len(self._paths)} Python files of {sysconfig.get_path('stdlib')}, on {self._app.store.where}")
+        ids = self._send()
+        started = time.monotonic()
+        self._start_worker()
+        self._start_worker()
+        self._watch(len(ids))
+        seconds = time.monotonic() - started
+        self._stop_workers()
+        return self._report(ids, seconds)
+
+    def _send(self) -> list[str]:
+        """Half of the files over HTTP, the other half from a Spark job; from here what cannot be sent so."""
+        prepared_record = len(self._paths) // 2
+        first, second = self._paths[:prepared_record], self._paths[prepared_record:]
+        without_http, without_spark = by_http.missing(), by_spark.missing()
+        print(without_http or f"{len(first)} sent over HTTP")
+        ids = self._send_from_here(first) if without_http else by_http.send_by_http(self._app.url, QUEUE, first)
+        print(without_spark or f"{len(second)} sent from a Spark job ...", flush=True)
+        if without_spark:
+            return ids + self._send_from_here(second)
+        return ids + by_spark.send_by_spark(self._app.url, QUEUE, second, self._results.parent)
+
+    def _send_from_here(self, paths: Sequence[Path]) -> list[str]:
+        return self._queue.send_many([{"path": str(path)} for path in paths])
+
+    def _start_worker(self) -> None:
+        log, options = self._results.with_name("workers.log"), ("--lease", str(LEASE), "--no-monitor")
+        environment = {RESULTS: str(self._results)}
+        self._workers.append(WorkerProcess(self._app.url, "reliq.cli.trials.app:app", log, *options, **environment))
+
+    def _stop_workers(self) -> None:
+        stop_all(self._workers)
+
+    def _watch(self, total: int) -> None:
+        """Until all are handled: draw the bar, and do harm half way."""
+        bar, until = Progress("handled", total), time.monotonic() + _TIMEOUT
+        harm: threading.Thread | None = None
+        while time.monotonic() < until:
+            stats = self._queue.stats()
+            acked = stats.counters.get("acked", 0)
+            bar.update(acked, f"ready {stats.ready} processing {stats.processing} dead {stats.dead}")
+            if harm is None and acked >= total // 2:
+                harm = threading.Thread(target=self._harm, daemon=True)
+                harm.start()
+            elif harm is not None and not harm.is_alive() and stats.ready == stats.processing == stats.delayed == 0:
+                break
+            time.sleep(0.05)
+        bar.update(self._queue.stats().counters.get("acked", 0), final=True)
+
+    def _harm(self) -> None:
+        """Kill one worker with SIGKILL; then pause the other past its lease, and continue it."""
+        victim, other = self._workers
+        victim.kill()
+        killed_at = time.time()
+        held = self._held(victim)
+        self._faults.killed_held = len(held)
+        self._say(f"killed one worker (kill -9) while it held {len(held)} messages")
+        self._start_worker()
+        self._faults.returned = self._wait_until_returned(victim, killed_at)
+        self._faults.recovery = self._wait_until_run(held, killed_at)
+        other.pause()
+        self._faults.paused_held = len(self._held(other))
+        self._say(f"paused the other past its lease while it held {self._faults.paused_held} messages")
+        time.sleep(LEASE + 1.0)
+        other.go_on()
+        self._say("continued it")
+
+    def _say(self, text: str) -> None:
+        print(f"\r\x1b[K  {text}" if sys.stderr.isatty() else f"  {text}", flush=True)
+
+    def _held(self, worker: WorkerProcess) -> set[str]:
+        elements = self._app.store.call(command("LRANGE", QueueKeys(QUEUE).processing(worker.owner), 0, -1))
+        return {Message.decode(QUEUE, element).id for element in elements}
+
+    def _wait_until_returned(self, worker: WorkerProcess, since: float) -> float:
+        until = time.monotonic() + 60
+        while self._held(worker) and time.monotonic() < until:
+            time.sleep(0.01)
+        return time.time() - since
+
+    def _wait_until_run(self, ids: set[str], since: float) -> float | None:
+        """Seconds until one of these messages ran; None when there was none to wait for."""
+        until = time.monotonic() + 60
+        with contextlib.closing(sqlite3.connect(self._results, timeout=30)) as connection:
+            while ids and time.monotonic() < until:
+                rows = connection.execute("SELECT id, at FROM runs WHERE at > ? ORDER BY at", (since,)).fetchall()
+                for identity, at in rows:
+                    if identity in ids:
+                        return float(at) - since
+                time.sleep(0.02)
+        return None
+
+    def _report(self, ids: Sequence[str], seconds: float) -> int:
+        stats = self._queue.stats()
+        with contextlib.closing(sqlite3.connect(self._results)) as connection:
+            (handled, runs) = connection.execute("SELECT count(*), total(runs) FROM results").fetchone()
+            more_than_once = connection.execute("SELECT count(*) FROM results WHERE runs > 1").fetchone()[0]
+            found = connection.execute("SELECT sum(lines), sum(functions), sum(classes) FROM results").fetchone()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            direct = tuple(map(sum, zip(*map(count, self._paths), strict=True)))
+        lost = len(ids) - handled
+        returned = "-" if self._faults.returned is None else f"{self._faults.returned:.2f} s after kill -9"
+        recovery = "-" if self._faults.recovery is None else f"{self._faults.recovery:.2f} s, behind the backlog"
+        rows = [
+            ("files sent", len(ids)),
+            ("handled", handled),
+            ("handled more than once", f"{more_than_once} ({int(runs) - handled} extra runs)"),
+            ("lost", lost),
+            ("reclaimed", stats.counters.get("reclaimed", 0)),
+            ("back in the queue", returned),
+            ("running again", recovery),
+            ("messages/s", f"{len(ids) / seconds:,.0f} (with the pauses of the faults)"),
+            ("lines, functions, classes", "  ".join(f"{number:,}" for number in found)),
+            ("counted without the queue", "  ".join(f"{number:,}" for number in direct)),
+        ]
+        print()
+        for name, value in rows:
+            print(f"  {name:28} {value}")
+        good = lost == 0 and tuple(found) == direct and stats.dead == 0
+        if good:
+            print("\n  Nothing was lost.")
+            return 0
+        print("\n  FAILED: the numbers do not agree. The workers said:")
+        print(self._results.with_name("workers.log").read_text(errors="replace")[-4000:])
+        return 1

@@ -1,0 +1,86 @@
+"""Worker processes to do harm to: for the demo, for `reliq chaos` and for tests."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from reliq.model.keys import new_owner
+from reliq.worker.supervisor import OWNER
+
+
+class WorkerProcess:
+    """A `reliq worker` as a process, under an id of our choice: so that what it held is known when it is dead."""
+
+    def __init__(self, url: str, application: str, log: Path, *options: str, **environment: str) -> None:
+        self.owner = new_owner()
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", "reliq", "worker", application, "--quiet", *options],
+                env={**os.environ, "RELIQ_URL": url, OWNER: self.owner, **environment},
+                stdin=subprocess.PIPE, stderr=errors, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
+        self._close()
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it in order, however it is."""
+        self.ask_to_stop()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it has ended; a second SIGTERM would have it end at once."""
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._close()
+
+    def ask_to_stop(self) -> None:
+        if not self.ended:
+            self.go_on()
+            self.process.terminate()
+
+    def _close(self) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+
+def stop_all(workers: list[WorkerProcess]) -> None:
+    """End them side by side."""
+    for worker in workers:
+        worker.ask_to_stop()
+    for worker in workers:
+        worker.wait()
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM unwinds as Ctrl-C does, so that everything that was started is stopped."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,143 @@
+"""Claiming and settling by hand."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from reliq import ops
+from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.errors import InvalidSetting, OutcomeUnknown
+from reliq.model import settings
+from reliq.model.keys import QueueKeys, connection_name, new_owner
+from reliq.model.message import Message
+from reliq.model.settings import Duration, seconds, whole
+from reliq.ops import Move, Steps
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.outcomes import buried, failure_now, released, retried
+from reliq.protocol.settlement import checked_lease, lease_lost, settleable
+from reliq.runtime.moment import Moment
+from reliq.transport.store import Store
+
+
+class Consumer:
+    """Claims and settles by hand. A context: leaving it gives back what was not settled.
+
+        with app.queue("orders").consumer(lease=30) as consumer:
+            for message in consumer.claim(limit=10, wait=5):
+                consumer.ack(message)
+
+    While the context lasts, a thread renews the lease: however long the work takes, nobody else gets the messages.
+    Without the context nobody renews it. A message that was settled before is left as it is: settling again is no
+    error. For one thread at a time.
+    """
+
+    def __init__(self, store: Store, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:
+        self.lease = checked_lease(lease)
+        self._store = store
+        self._owner = new_owner()
+        self._holdings = ConsumerSteps(keys, self._owner, self.lease)
+        self._connection = store.connection(connection_name(self._owner))
+        self._connection.on_connect = self._holdings.connected
+        self._heartbeat: Heartbeat | None = None
+        self._closed = False
+        self._lock = threading.RLock()  # the heartbeat may find the lease lost at any moment
+
+    @property
+    def id(self) -> str:
+        """Its id in Redis; a new one after every lost lease."""
+        return self._holdings.consumer
+
+    def __enter__(self) -> Self:
+        self._heartbeat = Heartbeat(self._store, self._owner, self.lease, self._leases, self._lost)
+        self._heartbeat.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._closed = True
+        try:
+            with self._lock:
+                self._store.run(self._holdings.leave(), self._connection)
+        finally:
+            if self._heartbeat is not None:
+                self._heartbeat.stop()
+            self._connection.close()
+
+    def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
+        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed."""
+        if self._closed:
+            raise InvalidSetting("this consumer has ended with its `with` block: make a new one")
+        whole(limit, "limit", 1, settings.MAX_BATCH)
+        until = time.monotonic() + seconds(wait, "wait")
+        with self._lock:
+            self._holdings.accepted()
+            try:
+                return self._claim(limit, until)
+            except BaseException:  # an interrupt: what was claimed must not be forgotten
+                self._holdings.interrupted()
+                raise
+
+    def _claim(self, limit: int, until: float) -> list[Message]:
+        messages = self._run(lambda: self._holdings.claim(limit))
+        while not messages and (left := until - time.monotonic()) > 0.001:
+            timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
+            messages = self._run(lambda timeout=timeout: self._holdings.wait(limit, timeout))  # type: ignore[misc]
+        if messages and self._holdings.trusted_until.passed():  # suspended on the way: they may be others' by now
+            self.heartbeat()
+        return [message for message in messages if not message.lost]
+
+    def _run(self, steps: Callable[[], Steps[list[Message]]]) -> list[Message]:
+        try:
+            return self._store.run(steps(), self._connection)
+        except OutcomeUnknown:  # the answer was lost: the second try reads back what the first one moved
+            return self._store.run(steps(), self._connection)
+
+    def ack(self, *messages: Message) -> None:
+        """Handled: gone for good. Raises LeaseLost when the monitor had taken one back before."""
+        self._settle(messages)
+
+    def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
+        """Failed: try again after `delay`. Counts as a failure."""
+        failure = failure_now(self.id, "Retry", error)
+        self._settle((message,), lambda one: retried(one, failure, seconds(delay, "delay")))
+
+    def dead(self, message: Message, reason: str) -> None:
+        """Give up: to the dead letters, with reason `rejected` and this text as its last error."""
+        failure = failure_now(self.id, "Dead", str(reason))
+        self._settle((message,), lambda one: buried(one, failure, "rejected"))
+
+    def release(self, *messages: Message) -> None:
+        """Hand back untouched: to the tail of the queue, taken next, nothing counted."""
+        self._settle(messages, released)
+
+    def heartbeat(self) -> bool:
+        """Renew the lease now; False when it is lost. The context's thread does it anyway."""
+        with self._lock:
+            if not self._holdings.alive:
+                return False
+            beat, sent_at = ops.heartbeat(self._holdings.keys, self.id, self.lease), Moment.now()
+            alive = bool(self._store.call(beat, self._connection))
+            if alive:
+                self._holdings.renewed(sent_at)
+            else:
+                self._holdings.end_life()
+            return alive
+
+    def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
+        """Ack the messages, or move them; raises LeaseLost after it has settled those that were still held."""
+        acks, moves = settleable(self._holdings, messages, move)
+        with self._lock:
+            codes, _ = self._store.run(self._holdings.settle(acks, moves), self._connection)
+        lost = len(messages) - len(codes) + codes.count("l")
+        if lost:
+            raise lease_lost(self._holdings.keys.queue, lost, len(messages))
+
+    def _leases(self) -> list[Lease]:
+        holdings = self._holdings
+        return [Lease(holdings.keys, holdings.consumer, self.lease, holdings.renewed)] if holdings.alive else []
+
+    def _lost(self, lease: Lease) -> None:
+        with self._lock:
+            if lease.consumer == self._holdings.consumer:
+                self._holdings.end_life()

@@ -1,0 +1,56 @@
+"""The dead letters of a queue: list, redrive, purge."""
+
+from typing import Any
+
+from reliq.model.dead_letter import DeadLetter
+from reliq.model.keys import QueueKeys
+from reliq.protocol.dead_letters import DeadLetterSteps, Filter, Page, Progress, Redriven, checked_redrive, unwatched
+from reliq.transport.store import Store
+
+
+class DeadLetters:
+    """The dead letters of one queue: `queue.dead`."""
+
+    def __init__(self, store: Store, keys: QueueKeys) -> None:
+        self._store = store
+        self._steps = DeadLetterSteps(keys)
+
+    def list(self, *, limit: int = 50, after: str | None = None, **filters: Any) -> Page:
+        """Dead letters, latest first; `after` is the `next` of the page before.
+
+        Filters, here and below: `ids`, `reason`, `error_class` (of the last error, with or without its module),
+        `older_than`, `newer_than` (since death), `headers` (a mapping; all must be equal).
+        """
+        return self._store.run(self._steps.page(Filter.of(**filters), limit, after))
+
+    def get(self, id: str) -> DeadLetter | None:
+        """The letter with this id, or None."""
+        return self._store.run(self._steps.get(id))
+
+    def redrive(
+        self,
+        *,
+        rate: float | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        keep_failures: bool = False,
+        stop_above: float | None = None,
+        progress: Progress = unwatched,
+        **filters: Any,
+    ) -> Redriven:
+        """Put letters back into the queue: all, or those that fit the filters; first those that died first.
+
+        `rate`: messages a second. `dry_run`: only count. `keep_failures`: do not reset the count of failures.
+        `stop_above`: with a rate, stop when more than this share of the redriven letters has died again.
+        Safe to interrupt anywhere: every letter is at any instant either dead or back.
+        """
+        checked_redrive(rate, limit, stop_above)
+        steps = self._steps.redrive(
+            Filter.of(**filters), rate=rate, limit=limit, dry_run=dry_run, keep_failures=keep_failures,
+            stop_above=stop_above, progress=progress,
+        )  # fmt: skip
+        return self._store.run(steps)
+
+    def purge(self, *, all: bool = False, **filters: Any) -> int:
+        """Remove letters for good: those that fit the filters, or with all=True every one. How many that were."""
+        return self._store.run(self._steps.purge(Filter.of(**filters), all, "purged_dead"))

@@ -1,0 +1,20 @@
+"""The delayed messages of a queue."""
+
+from reliq.model.keys import QueueKeys
+from reliq.protocol.delayed import DelayedPage, delayed_page
+from reliq.transport.store import Store
+
+
+class Delayed:
+    """The delayed messages of one queue: `queue.delayed`."""
+
+    def __init__(self, store: Store, keys: QueueKeys) -> None:
+        self._store = store
+        self._keys = keys
+
+    def list(self, *, limit: int = 50, after: str | None = None, failed: bool = False) -> DelayedPage:
+        """Delayed messages, due soonest first; `after` is the `next` of the page before.
+
+        `failed`: only messages that wait for a retry; `last_error` says why.
+        """
+        return self._store.run(delayed_page(self._keys, limit, after, failed))

@@ -1,0 +1,111 @@
+"""Renewing leases from a thread of their own: a busy handler must not cost its worker the lease."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model import settings
+from reliq.model.keys import QueueKeys, connection_name
+from reliq.ops.topology import Node
+from reliq.runtime.moment import Moment
+from reliq.runtime.outage_log import OutageLog
+from reliq.transport.store import Store
+
+log = logging.getLogger("reliq.heartbeat")
+
+
+class Lease:
+    """One consumer's lease, as its heartbeat needs to know it."""
+
+    __slots__ = ("consumer", "keys", "length", "renewed")
+
+    def __init__(self, keys: QueueKeys, consumer: str, length: float, renewed: Callable[[Moment], object] = id) -> None:
+        """`renewed` is told when each renewal that Redis confirmed was sent."""
+        self.keys = keys
+        self.consumer = consumer
+        self.length = length
+        self.renewed = renewed
+
+
+class Heartbeat(threading.Thread):
+    """Renews `leases()` three times in their `length`, and tells `lost(lease)` of each that is gone.
+
+    Its connection is named after the owner and stands while the owner lives: a monitor that no longer sees it takes
+    the owner for dead, sooner than its lease. So between two beats it waits on the socket, to be back at once.
+
+    On a Redis Cluster each node has a thread of its own: one that is unreachable delays the beats of no other.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        owner: str,
+        length: float,
+        leases: Callable[[], Sequence[Lease]],
+        lost: Callable[[Lease], None],
+        part_of: threading.Event | None = None,
+    ) -> None:
+        """`part_of`: this is the part for one node of a cluster, and ends when the whole sets this."""
+        super().__init__(name=f"reliq-heartbeat-{owner[:6]}", daemon=True)
+        self._connection = store.connection(connection_name(owner))
+        self._store = store
+        self._owner = owner
+        self._length = length
+        self._interval = length / settings.HEARTBEATS_PER_LEASE
+        self._leases = leases
+        self._lost = lost
+        self._stopping = part_of or threading.Event()
+        self._outage = OutageLog(log, "heartbeat")
+        self._is_part = part_of is not None
+        self._parts: dict[Node, Heartbeat] = {}
+
+    def beat(self) -> None:
+        """Renew every lease now, but for those that a part of this heartbeat sees to."""
+        leases = [lease for lease in self._leases() if self._node_of(lease) not in self._parts]
+        if not leases:
+            self._store.call(ops.command("PING"), self._connection, timeout=0)
+            return
+        beats = [ops.heartbeat(lease.keys, lease.consumer, lease.length) for lease in leases]
+        sent_at = Moment.now()
+        for lease, alive in zip(leases, self._store.call(beats, self._connection, timeout=0), strict=True):
+            if alive:
+                lease.renewed(sent_at)
+            else:
+                self._lost(lease)
+
+    def _node_of(self, lease: Lease) -> Node | None:
+        return self._store.node_of(lease.keys.messages)
+
+    def _divide(self) -> None:
+        """Have each node's leases renewed by a thread of their own."""
+        for node in {self._node_of(lease) for lease in self._leases()}:
+            if node is None or node in self._parts:
+                continue
+            leases = partial(self._at, node)
+            part = Heartbeat(self._store, self._owner, self._length, leases, self._lost, self._stopping)
+            part.start()
+            self._parts[node] = part
+
+    def _at(self, node: Node) -> list[Lease]:
+        return [lease for lease in self._leases() if self._node_of(lease) == node]
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            if self._store.sharded and not self._is_part:
+                self._divide()
+            try:
+                self.beat()
+            except ReliqError as error:
+                self._outage.failed(error)
+                self._stopping.wait(settings.RECONNECT_PAUSE)
+            else:
+                self._outage.over()
+                self._connection.wait_closed(self._interval)
+        self._connection.close()
+
+    def stop(self) -> None:
+        """Stop renewing. Returns at once; the connection closes with the thread."""
+        self._stopping.set()

@@ -1,0 +1,60 @@
+"""A message that is sent together with a transaction of the application's own."""
+
+from types import TracebackType
+from typing import Self
+
+from reliq.errors import ReliqError
+from reliq.model.element import check_id
+from reliq.protocol.prepared import DecisionOptions, PreparedSteps, not_rolled_back
+from reliq.transport.store import Store
+
+
+class Prepared:
+    """A message that waits for its producer's word: what `Queue.prepare` answers.
+
+        with orders.prepare({"order": 1}) as handle:
+            ...                                  # your own transaction; handle.id belongs into it
+
+    Leaving the context commits; an exception in it rolls back. `commit` and `rollback` may be repeated.
+    """
+
+    def __init__(
+        self, store: Store, steps: PreparedSteps, identity: str, care: DecisionOptions = DecisionOptions()
+    ) -> None:
+        self.id = check_id(identity)
+        self._store = store
+        self._steps = steps
+        self._care = care
+        self._decided = False
+
+    def commit(self) -> str:
+        """Into the queue with it; its id, or where its dedup_key is taken, the id of the first message.
+
+        Raises PreparedClosed when it is decided otherwise, RedisUnavailable (nothing is decided) and OutcomeUnknown
+        (it may be): repeat it then, or have the check-back answer.
+        """
+        identity = self._store.run(self._steps.commit(self.id, self._care))
+        self._decided = True
+        return identity
+
+    def rollback(self) -> None:
+        """Nobody will ever see it. Raises as `commit`."""
+        self._store.run(self._steps.rollback(self.id, self._care))
+        self._decided = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._decided:
+            return
+        if error is None:
+            self.commit()
+            return
+        try:
+            self.rollback()
+        except ReliqError as failure:
+            error.add_note(not_rolled_back(self.id, failure))
+
+    def __repr__(self) -> str:
+        return f"<Prepared {self.id}>"

@@ -1,0 +1,156 @@
+"""A queue: send, look, set its policy."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from reliq.client.consumer import Consumer
+from reliq.client.cycle import Cycle
+from reliq.client.dead_letters import DeadLetters
+from reliq.client.delayed import Delayed
+from reliq.client.prepared import Prepared
+from reliq.model import settings
+from reliq.model.outgoing import Body, NewMessage
+from reliq.model.settings import Duration
+from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
+from reliq.protocol.queue import Config, QueueSteps, Stats
+from reliq.transport.store import Store
+
+T = TypeVar("T")
+
+
+class Queue:
+    """A queue. Made by `Reliq.queue(name)`; any number of threads may use it."""
+
+    def __init__(self, store: Store, steps: QueueSteps) -> None:
+        self._store = store
+        self._steps = steps
+        self.name = steps.keys.queue
+        self.dead = DeadLetters(store, steps.keys)
+        self.delayed = Delayed(store, steps.keys)
+        self.cycle = Cycle(store, steps.cycle)
+
+    def send(
+        self,
+        body: Body | NewMessage,
+        *,
+        id: str | None = None,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        dedup_key: str | None = None,
+        window: Duration = "10m",
+        ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
+        durability: str | None = None,
+        retries: int | None = None,
+    ) -> str:
+        """Enqueue one message and answer its id; the options are those of NewMessage.
+
+        `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this answers; where it
+        is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
+        A call whose answer is lost is repeated by itself, for 5 seconds (`send_timeout`) and at most `retries` times
+        (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
+        InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
+        """
+        options = {
+            "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
+            "key": key, "priority": priority,
+        }  # fmt: skip
+        (sent,) = self._store.run(self._steps.send_many([self._steps.prepared(body, options)], durability, retries))
+        return sent
+
+    def send_many(
+        self,
+        bodies: Iterable[Body | NewMessage],
+        *,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
+        durability: str | None = None,
+        retries: int | None = None,
+    ) -> list[str]:
+        """Enqueue many, 1,000 a round trip, and answer their ids. Bodies, or NewMessages with options of their own.
+
+        All are checked before the first is sent: InvalidMessage names the index, and nothing of the call is enqueued.
+        Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
+        """
+        options = {"delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
+        messages = self._steps.prepared_many(bodies, options)
+        return self._store.run(self._steps.send_many(messages, durability, retries))
+
+    def prepare(
+        self,
+        body: Body | NewMessage,
+        *,
+        timeout: Duration = CHECK_AFTER,
+        checks: int = CHECKS,
+        id: str | None = None,
+        delay: Duration = 0,
+        headers: Mapping[str, str] | None = None,
+        dedup_key: str | None = None,
+        window: Duration = "10m",
+        ttl: Duration | None = None,
+        key: str | None = None,
+        priority: str = "normal",
+        durability: str | None = None,
+        retries: int | None = None,
+    ) -> Prepared:
+        """Send a message that nobody sees until its handle commits; as a context it does so at its end.
+
+        Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
+        again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
+        other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
+        """
+        options = {
+            "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
+            "key": key, "priority": priority,
+        }  # fmt: skip
+        message, care = self._steps.prepared(body, options), DecisionOptions(durability, retries)
+        self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, care))
+        return Prepared(self._store, self._steps.prepared_records, message.id, care)
+
+    def prepared(self, id: str) -> Prepared:
+        """The handle of a message that was prepared, maybe by another process. Reads nothing; raises InvalidName."""
+        return Prepared(self._store, self._steps.prepared_records, id)
+
+    def stats(self) -> Stats:
+        """How many are where, and the counters."""
+        return self._store.run(self._steps.stats())
+
+    def config(self) -> Config:
+        """The policy that is in force."""
+        return self._store.run(self._steps.config())
+
+    def configure(self, **changes: Any) -> Config:
+        """Change the policy: max_length, max_bytes, max_deliveries, dead_max_age, dead_max_count, durability.
+
+        None = back to the default.
+        """
+        return self._store.run(self._steps.configure(changes))
+
+    def pause(self) -> None:
+        """No message is started from now on, by anybody; sends go on. What is running, runs to its end."""
+        self._store.run(self._steps.pause())
+
+    def resume(self) -> None:
+        self._store.run(self._steps.resume())
+
+    def purge(self) -> int:
+        """Remove what is ready, delayed and prepared, for good; how many that were."""
+        return self._store.run(self._steps.purge())
+
+    def cancel(self, id: str) -> bool:
+        """Remove a delayed message, a first delivery or a retry.
+
+        True only if it had not been promoted: it will never run.
+        """
+        return self._store.run(self._steps.cancel(id))
+
+    def consumer(self, lease: Duration = settings.LEASE) -> Consumer:
+        """A consumer to claim and settle by hand, as a context."""
+        return Consumer(self._store, self._steps.keys, lease)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name} at {self._store.where}>"

@@ -1,0 +1,28 @@
+"""Topics: which queues get what is published."""
+
+from reliq.protocol.topics import Binding, TopicStats, TopicSteps
+from reliq.transport.store import Store
+
+
+class Topics:
+    """The bindings of all queues, `app.topics`."""
+
+    def __init__(self, store: Store, steps: TopicSteps) -> None:
+        self._store = store
+        self._steps = steps
+
+    def match(self, routing_key: str) -> list[str]:
+        """The queues that would get a message with this key; nothing is sent."""
+        return self._store.run(self._steps.match(routing_key))
+
+    def list(self) -> list[Binding]:
+        """Every binding, by queue."""
+        return self._store.run(self._steps.list())
+
+    def set_alternate(self, queue: str | None) -> None:
+        """Where a message goes that no queue is bound for; None: it is counted as unroutable, and gone."""
+        self._store.run(self._steps.set_alternate(queue))
+
+    def stats(self) -> TopicStats:
+        """How many bindings there are, and how many messages found none."""
+        return self._store.run(self._steps.stats())

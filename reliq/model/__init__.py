@@ -1,0 +1,1 @@
+"""What messages, queues and policies are: pure values, without Redis."""

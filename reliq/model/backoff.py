@@ -1,0 +1,86 @@
+"""When a message that failed is tried again.
+
+A back-off answers, for the n-th failure, the delay in seconds until the next try, or None: no more tries, the message
+becomes a dead letter. `limit` counts the retries: limit=3 means at most four runs. Any function of that form will do.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reliq.errors import InvalidSetting
+from reliq.model.settings import Duration, seconds, whole
+
+Backoff = Callable[[int, BaseException], float | None]
+
+_RETRIES_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class fixed:
+    """The same delay each time: fixed("30s", limit=3)."""
+
+    delay: Duration
+    limit: int = 3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delay", seconds(self.delay, "delay"))
+        whole(self.limit, "limit", 0, _RETRIES_MOST)
+
+    def __call__(self, failures: int, error: BaseException) -> float | None:
+        return float(self.delay) if failures <= self.limit else None  # type: ignore[arg-type]
+
+
+class steps:
+    """One delay after another, as many retries as there are delays: steps("10s", "100s", "1h", "2h", "10h")."""
+
+    __slots__ = ("delays",)
+
+    def __init__(self, *delays: Duration) -> None:
+        if not delays:
+            raise InvalidSetting("steps() needs at least one delay")
+        self.delays = tuple(seconds(delay, f"delay {place}") for place, delay in enumerate(delays, 1))
+
+    def __call__(self, failures: int, error: BaseException) -> float | None:
+        return self.delays[failures - 1] if failures <= len(self.delays) else None
+
+    def __repr__(self) -> str:
+        return f"steps{self.delays}"
+
+
+@dataclass(frozen=True, slots=True)
+class exponential:
+    """first, first x factor, first x factor^2 ... up to cap, each moved at random by up to +-jitter of itself."""
+
+    first: Duration = 5.0
+    factor: float = 3.0
+    jitter: float = 0.2
+    cap: Duration = 3600.0
+    limit: int = 10
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", seconds(self.first, "first"))
+        object.__setattr__(self, "cap", seconds(self.cap, "cap"))
+        whole(self.limit, "limit", 0, _RETRIES_MOST)
+        if not 1.0 <= self.factor <= 1000.0:
+            raise InvalidSetting(f"factor is {self.factor!r}: it must be between 1 and 1000")
+        if not 0.0 <= self.jitter <= 1.0:
+            raise InvalidSetting(f"jitter is {self.jitter!r}: it must be between 0 and 1")
+
+    def __call__(self, failures: int, error: BaseException) -> float | None:
+        if failures > self.limit:
+            return None
+        first, cap = float(self.first), float(self.cap)  # type: ignore[arg-type]
+        # The exponent is bounded: 3.0 ** 10_000 is an OverflowError, and the cap has long been reached.
+        delay = min(cap, first * self.factor ** min(failures - 1, 64))
+        return delay * (1.0 + random.uniform(-self.jitter, self.jitter))
+
+
+def rocketmq_levels() -> steps:
+    """RocketMQ's retry schedule: its 18 delay levels from the third on, sixteen retries, then the dead letters.
+
+    The levels 1s 5s 10s 30s 1m ... 2h are the broker's `messageDelayLevel` default; a retry starts at level 3.
+    """
+    return steps(
+        "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m", "10m", "20m", "30m", "1h", "2h",
+    )  # fmt: skip

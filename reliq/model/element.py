@@ -1,0 +1,130 @@
+"""The element: a message as it lies in Redis. docs/wire-format.md describes it for other languages."""
+
+import hashlib
+import random
+import re
+import time
+from typing import Annotated, Literal
+
+import msgspec
+
+from reliq import forks
+from reliq.errors import InvalidName
+from reliq.model import settings
+
+_ID = re.compile(r"[\x21-\x7e]{1,128}")
+is_id = _ID.fullmatch
+# An element is input: any client of Redis may have written it. What is outside of these ranges does not decode.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=settings.MAX_COUNT)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=settings.MAX_TIME_MS)]
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+_Key = Annotated[str, msgspec.Meta(max_length=settings.MAX_KEY_BYTES)]
+_Priority = Annotated[str, msgspec.Meta(pattern=r"^(high|normal|low)?\Z")]
+_Group = Annotated[str, msgspec.Meta(max_length=16)]
+
+
+class Failure(msgspec.Struct, omit_defaults=True, frozen=True):
+    """One failure of a message, as its history keeps it."""
+
+    at: _Time  #: ms since the epoch, the worker's clock
+    worker: str
+    error_class: str
+    text: str
+
+
+class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
+    """What only some messages carry; absent from the element of all others.
+
+    The last two are at the very end of the element, where a script finds them without decoding it.
+    """
+
+    expires_at: _Time = 0  #: ms since the epoch; 0 = never
+    routing_key: str = ""
+    reason: str = ""  #: why it is a dead letter
+    errors: tuple[Failure, ...] = ()
+    key: _Key = ""  #: messages with one key are handled in order, one at a time
+    cycle: bool = False  #: its key is a member of the queue's cycle
+    priority: _Priority = ""
+    group: _Group = ""  #: the key's digest
+
+
+class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The array of the wire format, field by field."""
+
+    version: Literal[1]
+    id: _Id
+    nonce: Annotated[int, msgspec.Meta(ge=0)]
+    deliveries: _Count
+    failures: _Count
+    redelivered: bool
+    enqueued_at: _Time
+    headers: dict[str, str]
+    body: bytes
+    extra: Extra | None = None
+
+
+NO_EXTRA = Extra()
+NO_HEADERS: dict[str, str] = {}
+PRIORITIES = ("high", "normal", "low")
+encode_envelope = msgspec.msgpack.Encoder().encode
+decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
+
+# Our own generator: a user who seeds `random` must not get the ids of another process, nor a forked child its parent's.
+# `forks.mark()` in front of each use sees to the child.
+_random = random.Random()
+forks.in_every_child(_random.seed)
+
+
+def new_id() -> str:
+    """A UUIDv7 (RFC 9562) with 72 random bits: sortable by the millisecond it was made in."""
+    forks.mark()
+    now, bits = f"{time.time_ns() // 1_000_000:012x}", f"{_random.getrandbits(72):018x}"
+    return f"{now[:8]}-{now[8:]}-7{bits[:3]}-8{bits[3:6]}-{bits[6:]}"
+
+
+def new_ids(count: int) -> list[str]:
+    """So many of them, in a third of the time."""
+    forks.mark()
+    now, bits = f"{time.time_ns() // 1_000_000:012x}", _random.randbytes(9 * count).hex()
+    head = f"{now[:8]}-{now[8:]}-7"
+    return [
+        f"{head}{bits[at : at + 3]}-8{bits[at + 3 : at + 6]}-{bits[at + 6 : at + 18]}"
+        for at in range(0, 18 * count, 18)
+    ]
+
+
+def new_nonce() -> int:
+    """64 random bits that make one push of a message unlike every other."""
+    forks.mark()
+    return _random.getrandbits(64)
+
+
+class Undecodable(Exception):
+    """The bytes are no element of this version."""
+
+
+def first_element(identity: str, now: int, headers: dict[str, str], body: bytes, extra: Extra | None) -> bytes:
+    nonce = _random.getrandbits(64)  # its callers have asked for `forks.mark()`, once for all of them
+    return encode_envelope((1, identity, nonce, 0, 0, False, now, headers, body, extra))  # an Envelope, only faster
+
+
+def cut(text: str, largest: int = settings.MAX_ERROR_CHARACTERS) -> str:
+    """The text in at most `largest` bytes of UTF-8, its middle left out; lone surrogates replaced."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= largest:
+        return data.decode()
+    prepared_record = (largest - 5) // 2
+    return (
+        data[:prepared_record].decode("utf-8", "ignore") + " ... " + data[-prepared_record:].decode("utf-8", "ignore")
+    )
+
+
+def group_of(key: str) -> str:
+    """The digest of a key, 16 characters: a user's text never becomes part of a Redis key, nor of a field."""
+    return hashlib.blake2b(key.encode(), digest_size=8).hexdigest() if key else ""
+
+
+def check_id(value: object) -> str:
+    if not isinstance(value, str) or _ID.fullmatch(value) is None:
+        raise InvalidName(f"message id {cut(repr(value), 80)}: use 1 to 128 printable ASCII characters without spaces")
+    return value

@@ -1,0 +1,176 @@
+"""What a user's code says about its messages: handlers, their policies, and the outcomes they raise or return."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CoroutineType
+from typing import Any
+
+from reliq.errors import InvalidHandler
+from reliq.model.backoff import Backoff, exponential
+from reliq.model.keys import check_name, instance_queue
+from reliq.model.message import Message
+from reliq.model.policy import Errors, Policy, error_classes
+from reliq.model.routing import check_pattern
+from reliq.model.settings import Duration, seconds
+
+HandlerFunction = Callable[[Message], Any]
+DeadHook = Callable[[Message], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function bound to a queue."""
+
+    queue: str
+    function: HandlerFunction
+    policy: Policy
+    time_limit: float | None
+    is_async: bool
+    once: bool | str = False  #: by message id, or by the value of this header
+    once_for: float = 86_400.0  #: seconds a message that is done stays known
+    measured: bool = True  #: not for broadcasts: each instance has a queue of its own, too many for a metric's label
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """A function that every running instance calls for every message whose routing key matches."""
+
+    name: str
+    pattern: str
+    function: HandlerFunction
+    time_limit: float | None
+    is_async: bool
+
+    def of(self, owner: str) -> Handler:
+        """The handler of one instance: it fails once, and for good."""
+        queue = instance_queue(self.name, owner)
+        return Handler(queue, self.function, Policy(self._give_up), self.time_limit, self.is_async, measured=False)
+
+    def _give_up(self, failures: int, error: BaseException) -> None:
+        """No retry."""
+
+
+class Handlers:
+    """The handlers of one application, one a queue, and what is called when a message dies."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, Handler] = {}
+        self.broadcasts: list[Broadcast] = []
+        self.dead_hooks: list[tuple[str | None, DeadHook]] = []
+        self.checks: dict[str, HandlerFunction] = {}  #: by queue: what decides about prepared messages
+
+    def add(
+        self,
+        queue: str,
+        function: HandlerFunction,
+        *,
+        retry: Backoff | None,
+        retry_on: type[BaseException] | Errors,
+        dead_on: type[BaseException] | Errors,
+        time_limit: Duration | None,
+        once: bool | str = False,
+        once_for: Duration = "1d",
+    ) -> Handler:
+        """Register it; raises InvalidHandler for a second handler of one queue and for what is not a function."""
+        check_name(queue)
+        _check_callable(function, f"the handler of queue {queue!r}", "the message")
+        if queue in self._by_queue:
+            first = self._by_queue[queue].function
+            raise InvalidHandler(
+                f"queue {queue!r} has two handlers, {_name(first)} and {_name(function)}: "
+                "one queue has one handler; use a second queue, or a topic with two subscriptions"
+            )
+        backoff = exponential() if retry is None else retry
+        _check_callable(backoff, f"retry of queue {queue!r}", "the number of failures", "the error")
+        if not isinstance(once, (bool, str)) or once == "":
+            raise InvalidHandler(f"once of {queue!r} is {once!r}: True, or the name of a header")
+        handler = Handler(
+            queue,
+            function,
+            Policy(backoff, error_classes(retry_on, "retry_on"), error_classes(dead_on, "dead_on")),
+            None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001),
+            _is_async(function),
+            once,
+            seconds(once_for, "once_for", shortest=1.0),
+        )
+        self._by_queue[queue] = handler
+        return handler
+
+    def add_broadcast(self, pattern: str, function: HandlerFunction, time_limit: Duration | None) -> None:
+        """Register it; raises InvalidHandler for what is not a function."""
+        _check_callable(function, f"the handler of broadcast {pattern!r}", "the message")
+        limit = None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001)
+        # A part of a queue's name. The number keeps two functions of one name apart.
+        name = re.sub(r"[^A-Za-z0-9]+", "-", _name(function)).strip("-")[-60:].strip("-")
+        name = f"{name or 'broadcast'}.{len(self.broadcasts) + 1}"
+        self.broadcasts.append(Broadcast(name, check_pattern(pattern), function, limit, _is_async(function)))
+
+    def add_check(self, queue: str, function: HandlerFunction) -> None:
+        """Register it; raises InvalidHandler for a second one of a queue and for what is not a function."""
+        check_name(queue)
+        _check_callable(function, f"the check-back of queue {queue!r}", "the message")
+        if queue in self.checks:
+            first = _name(self.checks[queue])
+            raise InvalidHandler(f"queue {queue!r} has two check-backs, {first} and {_name(function)}")
+        self.checks[queue] = function
+
+    def add_dead_hook(self, queue: str | None, hook: DeadHook) -> None:
+        """Register it; raises InvalidHandler for what cannot be called with a message, and for an async function."""
+        name = "on_dead" if queue is None else f"on_dead of queue {check_name(queue)!r}"
+        _check_callable(hook, name, "the message")
+        if _is_async(hook):
+            raise InvalidHandler(f"{name} is {_name(hook)}, an async function, which is never awaited here: use def")
+        self.dead_hooks.append((queue, hook))
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._by_queue.values())
+
+    @property
+    def empty(self) -> bool:
+        """Whether a worker would have nothing to do."""
+        return not (self._by_queue or self.broadcasts or self.checks)
+
+    def hooks_of(self, queue: str) -> list[DeadHook]:
+        """What to call when a message of this queue dies."""
+        return [hook for of, hook in self.dead_hooks if of is None or of == queue]
+
+
+def refuse_coroutine(result: object) -> None:
+    """Raise TypeError for a handler's result that shows that the handler has not run."""
+    if isinstance(result, CoroutineType):
+        result.close()
+        raise TypeError("the handler returned a coroutine that is never awaited: make the handler an async def")
+
+
+def _check_callable(function: object, what: str, *arguments: str) -> None:
+    """Raise InvalidHandler unless a call with these arguments, by position, runs the function."""
+    if not callable(function):
+        raise InvalidHandler(f"{what} is {function!r}, which is not a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidHandler(f"{what} is {_name(function)}, a generator: a call runs none of it; remove its yield")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions have none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        given = " and ".join(arguments)
+        raise InvalidHandler(
+            f"{what} is {_name(function)}{signature}, which cannot be called with {given}: {error}; "
+            f"it must take exactly {_COUNTS[len(arguments)]}"
+        ) from None
+
+
+_COUNTS = {1: "one positional argument", 2: "two positional arguments"}
+
+
+def _is_async(function: HandlerFunction) -> bool:
+    # An object whose __call__ is async counts as well; getattr finds it on its class.
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__qualname__", repr(function))

@@ -1,0 +1,64 @@
+"""What becomes of a message whose handler failed, or asked for more."""
+
+from dataclasses import dataclass
+
+from reliq.errors import InvalidHandler
+from reliq.model.backoff import Backoff
+from reliq.model.settings import Duration, seconds
+
+Errors = tuple[type[BaseException], ...]
+
+
+class Retry(Exception):
+    """Raise it to fail on purpose: the message is tried again after `delay`, or as its policy says without one.
+
+    It counts as a failure, so the policy's limit still ends it.
+    """
+
+    def __init__(self, message: str = "retry was asked for", *, delay: Duration | None = None) -> None:
+        super().__init__(message)
+        self.delay = None if delay is None else seconds(delay, "Retry(delay=)")
+
+
+class Dead(Exception):
+    """Raise it to put the message into the dead letters at once, with reason `rejected`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Return it to put the message back into its queue: not a failure, it starts afresh."""
+
+    delay: Duration = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delay", seconds(self.delay, "Again(delay=)"))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a queue's failures are judged."""
+
+    backoff: Backoff
+    retry_on: Errors = (BaseException,)
+    dead_on: Errors = ()
+
+    def delay(self, failures: int, error: BaseException) -> float | None:
+        """Seconds until the next try after the n-th failure, or None: a dead letter now."""
+        delay = self.backoff(failures, error)
+        if delay is not None and isinstance(error, Retry) and error.delay is not None:
+            return error.delay
+        return None if delay is None else seconds(delay, "the back-off's answer")
+
+    def rejects(self, error: BaseException) -> bool:
+        """Whether this error is hopeless: no retry, however many are left."""
+        if isinstance(error, Dead):
+            return True
+        return isinstance(error, self.dead_on) or not isinstance(error, (*self.retry_on, Retry))
+
+
+def error_classes(value: type[BaseException] | Errors, what: str) -> Errors:
+    errors = value if isinstance(value, tuple) else (value,)
+    for one in errors:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise InvalidHandler(f"{what} has {one!r}, which is no exception class")
+    return errors

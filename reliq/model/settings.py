@@ -1,0 +1,75 @@
+"""Defaults, limits, and the one reader of durations."""
+
+import math
+import re
+from datetime import timedelta
+
+from reliq.errors import InvalidSetting
+
+DEFAULT_URL = "redis://localhost:6379/0"
+
+LEASE = 15.0  #: seconds a consumer may be silent before the monitor takes its messages back
+MIN_LEASE_SECONDS = 1.0
+MAX_LEASE_SECONDS = 12 * 3600.0
+HEARTBEATS_PER_LEASE = 3  #: two heartbeats may be missed
+BLOCK = 1.0  #: seconds an idle consumer waits in Redis; bounds shutdown and half-open connections
+RECONNECT_PAUSE = 0.1  #: seconds; well below the time after which a missing connection is taken for a death
+SOCKET_MARGIN = 3.0  #: seconds a reply may take beyond the time its command blocks
+SEND_TIMEOUT = 5.0  #: seconds in which a producer repeats a call whose reply was lost
+DURABLE_WITHIN = 3.0  #: seconds a send waits for disks or replicas; appendfsync everysec takes up to two
+SCAN_INTERVAL = 0.5  #: seconds between two looks of the monitor
+RECONNECT_GRACE = 5.0  #: seconds a consumer may be without its connection before the monitor takes it for dead
+LOOPBACK_GRACE = 0.5  #: the same on one machine, where no network closes a connection
+GRACE = 25.0  #: seconds a worker finishes what it runs after SIGTERM; Kubernetes kills after 30
+
+MAX_BODY_BYTES = 256 * 1024  #: bytes
+MAX_ELEMENT_BYTES = 256 * 1024 * 1024  #: bytes; Redis takes no argument above 512 MB, and a retry sends a message twice
+MAX_COUNT = 1_000_000_000  #: deliveries and failures an element may state
+MAX_TIME_MS = 253_402_300_799_999  #: ms since the epoch: the last one of the year 9999
+MAX_HEADERS_BYTES = 16 * 1024  #: bytes, names and values together
+MAX_KEY_BYTES = 512  #: bytes of the key that orders a message
+MAX_DELAY_SECONDS = 366 * 86_400.0
+MAX_ERROR_CHARACTERS = 4096  #: bytes of one error's text that are kept
+ERRORS_KEPT = 10  #: the first failure and the latest nine
+MIN_QUOTA_BYTES = 1024 * 1024  #: bytes a queue may at least have, where it is limited at all
+MAX_BATCH = 1000  #: messages in one call of a script
+
+MAX_DELIVERIES = 5  #: holders that may vanish with a message before it is a dead letter
+
+_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
+
+Duration = float | int | str | timedelta
+
+
+def seconds(value: Duration, what: str, shortest: float = 0.0, longest: float = MAX_DELAY_SECONDS) -> float:
+    """Read a duration: a number of seconds, a text such as "90s", "1.5h", "250ms", or a timedelta.
+
+    Raises InvalidSetting naming `what` for anything else, NaN, and values outside [shortest, longest].
+    """
+    if isinstance(value, timedelta):
+        number = value.total_seconds()
+    elif isinstance(value, str):
+        match = _DURATION.fullmatch(value.strip())
+        if match is None:
+            raise InvalidSetting(f'{what} is {value!r}: write seconds, or a number and a unit such as "90s" or "1h"')
+        number = float(match[1]) * _UNITS[match[2]]
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        raise InvalidSetting(f"{what} is {value!r}: give seconds, a text such as '90s', or a timedelta")
+    if not math.isfinite(number) or not shortest <= number <= longest:
+        raise InvalidSetting(f"{what} is {value!r}: it must be between {shortest:g} and {longest:g} seconds")
+    return number
+
+
+def retries(value: object) -> int | None:
+    """Read how often a call is tried again at most; None: as often as there is time."""
+    return None if value is None else whole(value, "retries", 0, 1_000_000)
+
+
+def whole(value: object, what: str, smallest: int, largest: int) -> int:
+    """Read a whole number in [smallest, largest]; raises InvalidSetting naming `what`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
+        raise InvalidSetting(f"{what} is {value!r}: it must be a whole number from {smallest} to {largest}")
+    return value

@@ -1,0 +1,1 @@
+"""What is measured, shown and judged: histograms, Prometheus, snapshots of queues, doctor."""

@@ -1,0 +1,55 @@
+"""How many workers a queue wants: from arrivals, the time a run takes, and how long the oldest message has waited."""
+
+import math
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from reliq.observability.snapshot import QueueSnapshot
+
+WAIT_WANTED = 30.0  #: seconds a message may be ready; what waits is to be worked off before the oldest has
+_WINDOW = 60.0  #: seconds over which arrivals and service time are taken
+
+
+def desired_workers(ready: int, oldest_age: float, arrivals: float, service: float, slots: int) -> int:
+    """Workers, of `slots` handlers at once each.
+
+    `arrivals` a second that take `service` seconds keep arrivals * service handlers busy (Little's law); to that comes
+    what waits, in the time that its oldest message has left. Never 0 while there is work.
+    """
+    time_left = max(WAIT_WANTED - oldest_age, WAIT_WANTED / 4)
+    busy = service * (arrivals + ready / time_left)
+    return max(math.ceil(busy / slots - 1e-9), 1 if ready or arrivals > 0 else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at: float
+    through: int  #: messages that have ever become ready: those claimed, and those that wait
+    runs: int
+    run_seconds: float
+
+
+class Demand:
+    """One queue's, from looks at it that follow each other."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._samples: deque[_Sample] = deque()
+
+    def note(self, reading: QueueSnapshot, runs: int, run_seconds: float) -> int:
+        """The workers wanted now; `runs` and `run_seconds`: of its handlers, ever."""
+        through = reading.counters.get("claimed", 0) + reading.ready
+        latest = _Sample(time.monotonic(), through, runs, run_seconds)
+        self._samples.append(latest)
+        while len(self._samples) > 2 and self._samples[1].at <= latest.at - _WINDOW:
+            self._samples.popleft()
+        first = self._samples[0]
+        elapsed = latest.at - first.at
+        arrivals = max(0.0, (latest.through - first.through) / elapsed) if elapsed > 0 else 0.0
+        service = _mean(latest.runs - first.runs, latest.run_seconds - first.run_seconds) or _mean(runs, run_seconds)
+        return desired_workers(reading.ready, reading.oldest_ready_age, arrivals, service, self._slots)
+
+
+def _mean(runs: int, seconds: float) -> float:
+    return seconds / runs if runs > 0 else 0.0

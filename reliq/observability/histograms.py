@@ -1,0 +1,211 @@
+"""What a process tells whoever measures it: how long messages waited, ran, and took to come back.
+
+Told a batch at a time, never a message at a time, and to nobody at all unless somebody asked: a worker without
+metrics pays nothing. Nothing in here knows Prometheus; `reliq.exporter` turns the numbers into its text.
+"""
+
+import mmap
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import sub
+from pathlib import Path
+from typing import Protocol
+
+from reliq.model.message import Message
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: its hash is wanted for every batch
+class Family:
+    """One histogram: its name, its labels, and the upper bounds of its buckets in seconds (the last is +Inf)."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    bounds: tuple[float, ...]
+
+    @property
+    def cells(self) -> int:
+        """Numbers it keeps: a count for each bucket, +Inf included, and the sum."""
+        return len(self.bounds) + 2
+
+
+WAIT = Family(
+    "reliq_message_wait_seconds",
+    "From when a message was first sent until its handler started; delays and retries included.",
+    ("queue",),
+    (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
+)
+PROCESS = Family(
+    "reliq_message_process_seconds",
+    "How long one run of a handler took, whatever became of its message.",
+    ("queue",),
+    (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
+)
+RECOVERY = Family(
+    "reliq_recovery_seconds",
+    "From when a holder vanished (its lease's deadline, or when its connection was last seen) until its message was "
+    "back. One observation a message.",
+    ("queue",),
+    (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 15, 17, 20, 30, 60, 300),
+)
+HTTP = Family(
+    "reliq_http_request_seconds",
+    "HTTP requests: how long the answer took, long polls included.",
+    ("method", "route", "status"),
+    (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+
+_STRIDE = 32  #: quick runs that are measured together
+_LONG_BATCH = 2 * _STRIDE
+_QUICK = 0.001  #: seconds
+
+_OF_A_WORKER = (WAIT, PROCESS)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Histogram:
+    """Counts by bucket, and the sum, in a row of doubles: of this process, or shared with its parent."""
+
+    __slots__ = ("_bounds", "_cells")
+
+    def __init__(self, family: Family, cells: "memoryview[float]") -> None:
+        self._bounds = family.bounds
+        self._cells = cells
+
+    def add(self, values: list[float], each: int) -> None:
+        """Count all of them, `each` times. Sorts the list: a search a bucket is much cheaper than one a value."""
+        values.sort()
+        bounds, cells, done = self._bounds, self._cells, 0
+        place = bisect_left(bounds, values[0])
+        while done < len(values):
+            upto = bisect_right(values, bounds[place], done) if place < len(bounds) else len(values)
+            cells[place] += (upto - done) * each
+            done, place = upto, place + 1
+        cells[len(bounds) + 1] += sum(values) * each
+
+    @property
+    def counts(self) -> list[int]:
+        """How many fell into each bucket; the last is +Inf."""
+        return [int(count) for count in self._cells[:-1]]
+
+    @property
+    def sum(self) -> float:
+        return self._cells[-1]
+
+
+Labels = tuple[str, ...]
+
+
+class Run(Protocol):
+    """A handler's run, as the worker has it."""
+
+    started: float  #: monotonic clock
+
+    @property
+    def message(self) -> Message: ...
+
+
+def _waited(run: Run, clock_offset: float) -> float:
+    return max(0.0, run.started + clock_offset - run.message.enqueued_at / 1000)
+
+
+class Measurements:
+    """The histograms of one process. Any number of threads may add to them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._series: dict[tuple[Family, Labels], Histogram] = {}
+
+    @classmethod
+    def shared(cls, path: Path, queues: Iterable[str]) -> "Measurements":
+        """A worker's histograms in a file that its parent maps too.
+
+        What a killed worker has measured is not lost, and the one that takes its place goes on adding.
+        """
+        keys = [(family, (queue,)) for queue in sorted(queues) for family in _OF_A_WORKER]
+        size = 8 * sum(family.cells for family, _ in keys)
+        with path.open("a+b") as file:
+            file.truncate(size)
+            cells = memoryview(mmap.mmap(file.fileno(), size)).cast("d")
+        measurements, start = cls(), 0
+        for family, labels in keys:
+            measurements._series[family, labels] = Histogram(family, cells[start : start + family.cells])
+            start += family.cells
+        return measurements
+
+    def add(self, family: Family, labels: Labels, values: list[float], each: int = 1) -> None:
+        """Count these seconds, `each` times; an empty list is nothing to count."""
+        if not values:
+            return
+        with self._lock:
+            histogram = self._series.get((family, labels))
+            if histogram is None:
+                cells = memoryview(bytearray(8 * family.cells)).cast("d")
+                histogram = self._series[family, labels] = Histogram(family, cells)
+            histogram.add(values, each)
+
+    def ran(self, queue: str, runs: Sequence[tuple[Run, float]], clock_offset: float) -> None:
+        """Handlers of this queue have run, side by side, each until its time of the monotonic clock.
+
+        `clock_offset`: seconds that the Redis server's clock is ahead of the monotonic clock.
+        """
+        self.add(WAIT, (queue,), [_waited(run, clock_offset) for run, _ in runs])
+        self.add(PROCESS, (queue,), [ended - run.started for run, ended in runs])
+
+    def ran_in_turn(self, queue: str, runs: Sequence[Run], ended: float, clock_offset: float) -> None:
+        """Handlers of this queue have run one after the other, the last one until `ended`.
+
+        A worker with a quick handler runs far more than 100,000 a second, and looking at each would cost several
+        percent of that. So of a long batch 32 runs are measured together: their mean counts 32 times, unless they
+        took a millisecond; their waits are that of the first. Counts and sums stay exact.
+        """
+        together = len(runs) // _STRIDE * _STRIDE if len(runs) >= _LONG_BATCH else 0
+        firsts = runs[:together:_STRIDE]
+        marks = [run.started for run in firsts]
+        marks.append(runs[together].started if together < len(runs) else ended)
+        spans = list(map(sub, marks[1:], marks))
+        singly = list(range(together, len(runs)))
+        if spans and max(spans) >= _QUICK:
+            for place, span in enumerate(spans):
+                if span >= _QUICK:
+                    singly += range(place * _STRIDE, (place + 1) * _STRIDE)
+            spans = [span for span in spans if span < _QUICK]
+        self.add(PROCESS, (queue,), [span / _STRIDE for span in spans], _STRIDE)
+        self.add(WAIT, (queue,), [_waited(run, clock_offset) for run in firsts], _STRIDE)
+        if singly:
+            ends = [run.started for run in runs[1:]] + [ended]
+            self.add(PROCESS, (queue,), [ends[place] - runs[place].started for place in singly])
+            self.add(WAIT, (queue,), [_waited(run, clock_offset) for run in runs[together:]])
+
+    def recovered(self, queue: str, seconds: float, messages: int) -> None:
+        """So many messages are back, so long after their holder vanished."""
+        self.add(RECOVERY, (queue,), [max(0.0, seconds)] * messages)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """An HTTP request; `route` is the template of its path, never the path itself."""
+        known = method if method in _METHODS else "other"
+        self.add(HTTP, (known, route, str(status)), [seconds])
+
+    def read(self) -> list[tuple[Family, Labels, list[int], float]]:
+        """Every series: its family, its labels, its counts by bucket, its sum."""
+        with self._lock:
+            return [(family, labels, one.counts, one.sum) for (family, labels), one in self._series.items()]
+
+
+def totals(every: Sequence[Measurements]) -> list[tuple[Family, Labels, list[int], float]]:
+    """The series of several processes, those alike added up."""
+    found: dict[tuple[Family, Labels], tuple[list[int], float]] = {}
+    for measurements in every:
+        for family, labels, counts, total in measurements.read():
+            before, sum_before = found.get((family, labels), ([0] * len(counts), 0.0))
+            found[family, labels] = (
+                [first + second for first, second in zip(before, counts, strict=True)], sum_before + total,
+            )  # fmt: skip
+    return [(family, labels, counts, total) for (family, labels), (counts, total) in sorted(found.items(), key=_name)]
+
+
+def _name(item: tuple[tuple[Family, Labels], object]) -> tuple[str, Labels]:
+    (family, labels), _ = item
+    return family.name, labels

@@ -1,0 +1,317 @@
+"""Metrics for Prometheus: the queues as Redis has them at the moment of the scrape, and this process's histograms.
+
+Worker, monitor and API all export; the command line puts an `Exporter` together and serves it. Needs the package
+prometheus-client (the extras `monitor` and `api`), which nothing else in here imports.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from reliq._version import __version__
+from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
+from reliq.model.dead_letter import REASONS
+from reliq.model.keys import TOPICS, instance_of
+from reliq.observability.autoscale import Demand
+from reliq.observability.histograms import PROCESS, Measurements, totals
+from reliq.observability.snapshot import QueueSnapshot, every_queue, read_queues
+from reliq.ops import command
+from reliq.transport.server_check import server_info
+from reliq.transport.store import Store
+
+MOST_QUEUES = 1000  #: that are exported; the number of all is exported too
+_PATIENCE = 1.0  #: seconds in which a scrape tries to reach Redis
+
+#: Of each queue's counters in Redis: the metric, without its _total, and what it counts.
+_COUNTERS = {
+    "enqueued": ("reliq_messages_enqueued", "Messages accepted, also delayed and prepared ones; a duplicate is not."),
+    "deduplicated": ("reliq_messages_deduplicated", "Sends answered with the id of an earlier message."),
+    "dedup_conflicts": (
+        "reliq_dedup_conflicts", "Sends whose deduplication key stood for a message with another body."),
+    "rejected": ("reliq_messages_rejected", "Messages refused because the queue had its max_length."),
+    "claimed": ("reliq_messages_claimed", "Messages taken by consumers; one that comes back is counted again."),
+    "acked": ("reliq_messages_acked", "Messages handled: gone for good."),
+    "retried": ("reliq_messages_retried", "Failures that are tried again."),
+    "requeued": ("reliq_messages_requeued", "Messages put back because their handler returned Again."),
+    "released": ("reliq_messages_released", "Messages handed back untouched by consumers that could not start them."),
+    "reclaimed": ("reliq_messages_reclaimed", "Messages taken back from holders that vanished."),
+    "promoted": ("reliq_messages_promoted", "Delayed messages that became ready."),
+    "redriven": ("reliq_messages_redriven", "Dead letters put back into the queue."),
+    "cancelled": ("reliq_messages_cancelled", "Delayed messages removed before they were due."),
+    "ordered": ("reliq_messages_ordered", "Times a message was put behind another one of its key."),
+    "prepared": ("reliq_messages_prepared", "Messages prepared, to be committed or rolled back."),
+    "committed": ("reliq_messages_committed", "Prepared messages that entered the queue."),
+    "withdrawn": (
+        "reliq_messages_withdrawn", "Prepared messages that never entered: rolled back, or a duplicate then."),
+    "purged": ("reliq_messages_purged", "Ready and delayed messages removed by an operator."),
+    "purged_dead": ("reliq_dead_letters_purged", "Dead letters removed by an operator."),
+    "trimmed": ("reliq_dead_letters_trimmed", "Dead letters removed by the queue's retention policy."),
+    "lease_lost": ("reliq_lease_lost", "Consumers that lost their lease while they lived, and started afresh."),
+    "reclaim_conflicts": ("reliq_reclaim_conflicts", "Messages settled and reclaimed at once; compensated."),
+}  # fmt: skip
+_PRIORITIES = ("high", "normal", "low")
+_STATES = ("prepared", "ready", "processing", "delayed", "dead")
+_GAUGES: dict[str, tuple[str, Callable[[QueueSnapshot], float]]] = {
+    "reliq_queue_oldest_ready_age_seconds": (
+        "Since the next message was first sent, of the priority where that is longest; 0 when none is ready.",
+        lambda one: one.oldest_ready_age),
+    "reliq_queue_waiting_messages": (
+        "Of the ready messages, those that wait because another message of their key is not done.",
+        lambda one: one.waiting),
+    "reliq_queue_cycle_members": ("Members of the queue's cycle.", lambda one: one.members),
+    "reliq_queue_overdue_seconds": (
+        "Since the first delayed message was due; more than a second means that no monitor works.",
+        lambda one: one.overdue),
+    "reliq_queue_consumers": ("Consumers that may hold messages.", lambda one: one.consumers),
+    "reliq_queue_paused": ("1 while the queue is paused.", lambda one: one.paused),
+    "reliq_queue_max_length": (
+        "Ready and delayed messages above which sends are refused; 0 = unlimited.", lambda one: one.max_length),
+}  # fmt: skip
+_INFO_GAUGES: dict[str, tuple[str, Callable[[Mapping[str, str]], float]]] = {
+    "reliq_redis_memory_used_bytes": ("Memory Redis uses.", lambda info: float(info["used_memory"])),
+    "reliq_redis_memory_limit_bytes": ("Its maxmemory; 0 = none.", lambda info: float(info["maxmemory"])),
+    "reliq_redis_eviction_safe": (
+        "1 when maxmemory-policy is noeviction: a full Redis refuses instead of deleting queues.",
+        lambda info: info.get("maxmemory_policy", "noeviction") == "noeviction"),
+    "reliq_redis_append_only": (
+        "1 when the append-only file is on: without it a restart loses what came after the last snapshot.",
+        lambda info: info["aof_enabled"] == "1"),
+    "reliq_redis_writes_to_disk": (
+        "0 when the last write of the append-only file or the last snapshot failed.",
+        lambda info: "err" not in (info["aof_last_write_status"], info["rdb_last_bgsave_status"])),
+    "reliq_redis_clients": ("Connections.", lambda info: float(info["connected_clients"])),
+    "reliq_redis_replicas": ("Connected replicas.", lambda info: float(info["connected_slaves"])),
+}  # fmt: skip
+_INFO_COUNTERS = {
+    "reliq_redis_commands": ("Commands processed since Redis started.", "total_commands_processed"),
+    "reliq_redis_evicted_keys": ("Keys Redis evicted since it started. Each may be a queue.", "evicted_keys"),
+}
+_INFO_SECTIONS = ("memory", "persistence", "clients", "replication", "stats")
+
+
+class MonitorState(Protocol):
+    """What is told of a monitor in this process."""
+
+    last_scan_at: float  #: seconds since the epoch
+    last_scan_took: float  #: seconds
+    leading: bool
+    clock_jumps: int  #: of the Redis server
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """How many attempts of each duty have failed."""
+
+    @property
+    def failing(self) -> Collection[tuple[str, str]]:
+        """The duties that fail now, each with the queue where it does."""
+
+
+class Exporter(Collector):
+    """Answers a scrape. Any number of threads may ask."""
+
+    def __init__(
+        self,
+        store: Store,
+        measurements: Sequence[Measurements] = (),
+        *,
+        slots: Mapping[str, int] | None = None,
+        monitor: MonitorState | None = None,
+    ) -> None:
+        """`slots`: of a worker, the handlers it runs at once by queue; it then exports these queues only."""
+        self._store = store
+        self._measurements = measurements
+        self._queues = None if slots is None else sorted(slots)
+        self._demands = {queue: Demand(at_once) for queue, at_once in (slots or {}).items()}
+        self._monitor = monitor
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        """Nothing: Redis need not be there when a process starts."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything. While Redis is away: reliq_redis_up is 0, and of the rest what this process knows itself."""
+        series = totals(self._measurements)
+        yield _gauge("reliq_build_info", "The version of reliq.", 1, version=__version__)
+        try:
+            names = self._queues
+            if names is None:  # those of broadcasts come and go with their processes: too many for a label
+                found = self._store.run(every_queue(), timeout=_PATIENCE)
+                names = [name for name in found if instance_of(name) is None]
+            readings = self._store.run(read_queues(names[:MOST_QUEUES]), timeout=_PATIENCE)
+            info = self._info()
+            unroutable = self._store.call(command("HGET", TOPICS, "unroutable"), timeout=_PATIENCE)
+        except ReliqError:
+            yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 0)
+        else:
+            yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 1)
+            yield _gauge("reliq_queues", "Queues there are; at most the first 1,000 by name are exported.", len(names))
+            yield from _of_queues(readings)
+            yield from self._desired(readings, series)
+            yield _counter(
+                "reliq_messages_unroutable", "Messages published that no queue was bound for.", int(unroutable or 0)
+            )
+            yield from _of_redis(info)
+        yield from _of_monitor(self._monitor)
+        yield from _histograms(series)
+
+    def _info(self) -> dict[str, str]:
+        """INFO; empty where a managed service forbids it."""
+        try:
+            answers = self._store.call(server_info(*_INFO_SECTIONS), timeout=_PATIENCE)
+        except RedisUnsuitable:
+            return {}
+        return {name: value for answer in answers for name, value in answer.items()}
+
+    def _desired(self, readings: Sequence[QueueSnapshot], series: Sequence[Any]) -> Iterator[Metric]:
+        if not self._demands:
+            return
+        ran = {labels[0]: (sum(counts), total) for family, labels, counts, total in series if family is PROCESS}
+        metric = GaugeMetricFamily(
+            "reliq_desired_workers",
+            "Workers like this one that would keep every message of the queue from waiting longer than 30 s.",
+            labels=["queue"],
+        )
+        for reading in readings:
+            wanted = self._demands[reading.queue].note(reading, *ran.get(reading.queue, (0, 0.0)))
+            metric.add_metric([reading.queue], wanted)
+        yield metric
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The answer of /metrics, and its content type, for a request with this Accept header. Reads Redis: blocks."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+    def serve(self, port: int, host: str) -> "Server":
+        """Answer /metrics on this port, from a thread; 0 = a free one. Raises InvalidSetting where it is taken."""
+        try:
+            server, _ = start_http_server(port, host, self.registry)
+        except (OSError, OverflowError) as error:
+            raise InvalidSetting(f"metrics cannot be served on {host}, port {port}: {error}") from None
+        return Server(server)
+
+
+class Server:
+    """A running /metrics. A context: leaving it stops the server."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    @property
+    def port(self) -> int:
+        port: int = self._server.server_port
+        return port
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+
+def _gauge(name: str, help: str, value: float, **labels: str) -> Metric:
+    metric = GaugeMetricFamily(name, help, labels=list(labels))
+    metric.add_metric(list(labels.values()), value)
+    return metric
+
+
+def _counter(name: str, help: str, value: float) -> Metric:
+    metric = CounterMetricFamily(name, help, labels=[])
+    metric.add_metric([], value)
+    return metric
+
+
+def _of_queues(readings: Sequence[QueueSnapshot]) -> Iterator[Metric]:
+    for counter, (name, text) in _COUNTERS.items():
+        counted = CounterMetricFamily(name, text, labels=["queue"])
+        for one in readings:
+            counted.add_metric([one.queue], one.counters.get(counter, 0))
+        yield counted
+    died = CounterMetricFamily(
+        "reliq_messages_dead_lettered", "Messages that died, by reason.", labels=["queue", "reason"]
+    )
+    states = GaugeMetricFamily("reliq_queue_messages", "Messages there are, by where.", labels=["queue", "state"])
+    ready = GaugeMetricFamily(
+        "reliq_queue_ready_messages",
+        "Of the ready messages, those that may start now, by priority.",
+        labels=["queue", "priority"],
+    )
+    missing = GaugeMetricFamily(
+        "reliq_audit_mismatch_messages",
+        "Messages enqueued that are nowhere, neither here nor counted as gone: above 0 lost, below 0 never enqueued.",
+        labels=["queue"],
+    )
+    for one in readings:
+        for reason in REASONS:
+            died.add_metric([one.queue, reason], one.counters.get(f"dead:{reason}", 0))
+        for state in _STATES:
+            states.add_metric([one.queue, state], getattr(one, state))
+        for priority in _PRIORITIES:
+            ready.add_metric([one.queue, priority], getattr(one, priority))
+        if one.exact:
+            missing.add_metric([one.queue], one.missing)
+    yield from (died, states, ready, missing)
+    for name, (text, value_of) in _GAUGES.items():
+        gauge = GaugeMetricFamily(name, text, labels=["queue"])
+        for one in readings:
+            gauge.add_metric([one.queue], value_of(one))
+        yield gauge
+
+
+def _of_redis(info: Mapping[str, str]) -> Iterator[Metric]:
+    for name, (text, value_of) in _INFO_GAUGES.items():
+        try:
+            yield _gauge(name, text, value_of(info))
+        except KeyError:  # not every service tells everything
+            continue
+    for name, (text, field) in _INFO_COUNTERS.items():
+        if field in info:
+            yield _counter(name, text, float(info[field]))
+
+
+def _of_monitor(monitor: MonitorState | None) -> Iterator[Metric]:
+    if monitor is None:
+        return
+    yield _gauge("reliq_monitor_leading", "1 when it is this monitor's turn.", monitor.leading)
+    if monitor.last_scan_at:
+        yield _gauge(
+            "reliq_monitor_last_scan_timestamp_seconds",
+            "When this monitor last finished a scan and every duty ran.",
+            monitor.last_scan_at,
+        )
+        yield _gauge("reliq_monitor_scan_seconds", "How long its last scan took.", monitor.last_scan_took)
+    yield _counter(
+        "reliq_redis_clock_jumps", "Jumps of the Redis server's clock that this monitor saw.", monitor.clock_jumps
+    )
+    failures = CounterMetricFamily("reliq_monitor_duty_failures", "Attempts of a duty that failed.", labels=["duty"])
+    for duty, count in sorted(monitor.failures.items()):
+        failures.add_metric([duty], count)
+    failing = GaugeMetricFamily(
+        "reliq_monitor_duty_failing", "1 while a duty fails for a queue (none: for all).", labels=["duty", "queue"]
+    )
+    now = set(monitor.failing)
+    for duty, queue in sorted({(duty, "") for duty in monitor.failures} | now)[:MOST_QUEUES]:
+        failing.add_metric([duty, queue], float((duty, queue) in now))
+    yield from (failures, failing)
+
+
+def _histograms(series: Sequence[Any]) -> Iterator[Metric]:
+    metrics: dict[str, HistogramMetricFamily] = {}
+    for family, labels, counts, total in series:
+        metric = metrics.get(family.name)
+        if metric is None:
+            metric = metrics[family.name] = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        bounds = [*(str(float(bound)) for bound in family.bounds), "+Inf"]
+        metric.add_metric(list(labels), list(zip(bounds, accumulate(counts), strict=True)), total)
+    yield from metrics.values()

@@ -1,0 +1,120 @@
+"""A consumer: its life, its claims, and what becomes of the messages it holds."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reliq.model.keys import QueueKeys
+from reliq.ops.request import Argument, Op, milliseconds, scripted
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What claim, and settle with a claim, answer. `codes`: one of d, a, l a settled message."""
+
+    status: Literal["ok", "paused", "lost"]
+    now: int
+    elements: list[bytes]
+    codes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where a message goes from processing that is not acked.
+
+    `counter` is the field of the queue's counters that moves with it.
+    """
+
+    element: bytes
+    destination: Literal["head", "tail", "delayed", "dead", "gone", "done", "round", "rest"]
+    counter: str
+    id: str = ""
+    again: bytes = b""
+    delay: float = 0.0
+    mark: str = ""  #: with destination done: the key that says so from now on, for `delay` seconds
+
+
+def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False) -> Op[int]:
+    """`marks`: it says which redelivered message it tries, with `mark_tried`."""
+    names = (keys.consumers, keys.lease(consumer), keys.trying)
+    return scripted("register", names, (consumer, milliseconds(lease), int(marks)))
+
+
+def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
+    """Say that this consumer starts a redelivered message."""
+    return scripted("try", (keys.trying,), (consumer, tag))
+
+
+def claim(keys: QueueKeys, consumer: str, lease: float, limit: int) -> Op[Claimed]:
+    """Not repeatable by itself: a claim whose reply was lost has moved messages that only a read-back finds."""
+    names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers)
+    op = scripted("claim", names, (milliseconds(lease), limit, consumer), _read_claimed)
+    return Op(op.command, op.read, op.script, repeatable=False)
+
+
+def block(keys: QueueKeys, consumer: str, seconds: float) -> Op[bytes | None]:
+    """The claim of an idle consumer: wait for one message."""
+    processing = keys.processing(consumer)
+    command = ("BLMOVE", keys.messages, processing, "RIGHT", "LEFT", f"{seconds:.3f}")
+    return Op(command, repeatable=False, blocks=seconds)
+
+
+def settle(
+    keys: QueueKeys,
+    consumer: str,
+    lease: float,
+    acks: Sequence[bytes],
+    moves: Sequence[Move] = (),
+    limit: int = 0,
+    uncounted: Collection[bytes] = (),
+) -> Op[Claimed]:
+    """Ack, move the others, and claim up to `limit` next ones. Repeatable as long as it claims nothing.
+
+    `uncounted`: elements that BLMOVE has moved here, which counts nothing: they count as claimed when they leave.
+    """
+    names = (
+        *keys.places, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.index,
+        *(move.mark for move in moves if move.mark),
+    )  # fmt: skip
+    arguments: list[Argument] = [milliseconds(lease), limit, len(acks), "", *acks]
+    if uncounted:
+        every = (*acks, *(move.element for move in moves))
+        arguments[3] = " ".join(str(position) for position, element in enumerate(every, 1) if element in uncounted)
+    for move in moves:
+        delay = milliseconds(move.delay)
+        arguments += (move.element, move.destination, move.counter, delay, move.id, move.again)
+    op = scripted("settle", names, arguments, _read_settled)
+    return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
+
+
+def _read_claimed(reply: list[Any]) -> Claimed:
+    return Claimed(reply[0].decode(), reply[1], reply[2:])
+
+
+def _read_settled(reply: list[Any]) -> Claimed:
+    return Claimed(reply[0].decode(), reply[1], reply[3:], reply[2].decode())
+
+
+def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[bool]:
+    return scripted("heartbeat", (keys.lease(consumer),), (milliseconds(lease),), bool)
+
+
+def end(keys: QueueKeys, consumer: str) -> Op[int]:
+    """End a lease: from now on this consumer claims nothing, and the monitor takes back what it may still hold."""
+    return Op(("DEL", keys.lease(consumer)))
+
+
+def read_back(keys: QueueKeys, consumer: str) -> Op[list[bytes]]:
+    """What this consumer holds, newest first."""
+    return Op(("LRANGE", keys.processing(consumer), 0, -1))
+
+
+def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:
+    names = (keys.consumers, keys.processing(consumer), keys.lease(consumer), keys.trying)
+    return scripted("forget", names, (consumer, int(leaving)), bool)
+
+
+def finish(keys: QueueKeys, lease: str, remembered: float) -> Op[bool]:
+    """End a lease over HTTP that holds nothing, and note for `remembered` seconds that it was settled."""
+    names = (keys.consumers, keys.processing(lease), keys.lease(lease), keys.settled(lease))
+    return scripted("finish", names, (lease, milliseconds(remembered)), bool)

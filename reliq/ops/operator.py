@@ -1,0 +1,72 @@
+"""What operators do: redrive, discard, cancel, purge; and how much is where."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reliq.model.keys import QueueKeys
+from reliq.ops.request import Op, scripted
+
+
+@dataclass(frozen=True, slots=True)
+class Revival:
+    """A dead letter and the element it becomes."""
+
+    element: bytes
+    id: str
+    again: bytes
+    member: str = ""  #: of the cycle, which it enters again
+
+
+def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
+    arguments = [part for one in revivals for part in (one.element, one.id, one.member, one.again)]
+    return scripted("redrive", (*keys.places, keys.dead, keys.index), arguments)
+
+
+def discard(
+    keys: QueueKeys, letters: Sequence[tuple[bytes, str]], counter: Literal["purged_dead", "trimmed"]
+) -> Op[int]:
+    """Remove dead letters, given as element and id."""
+    arguments = [counter, *(part for letter in letters for part in letter)]
+    return scripted("discard", (keys.dead, keys.counters, keys.index), arguments)
+
+
+def cancel(keys: QueueKeys, identity: str) -> Op[bool]:
+    return scripted("cancel", (*keys.places, keys.delayed, keys.index), (identity,), bool)
+
+
+def purge(keys: QueueKeys, limit: int) -> Op[int]:
+    return scripted("purge", (*keys.places, keys.delayed, keys.index), (limit,))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much of a queue is where, at one instant. `following`: the element that is taken next, of each priority."""
+
+    now: int
+    ready: int
+    waiting: int
+    delayed: int
+    dead: int
+    processing: int
+    prepared: int
+    paused: bool
+    high: int
+    low: int
+    members: int
+    following: list[bytes]
+    counters: dict[str, int]
+
+
+def stats(keys: QueueKeys, consumers: Iterable[str]) -> Op[Counts]:
+    """What is where, counting what these consumers hold."""
+    names = [*keys.places, keys.delayed, keys.dead, keys.prepared, *map(keys.processing, consumers)]
+    return scripted("stats", names, (), _read_counts)
+
+
+def _read_counts(reply: list[Any]) -> Counts:
+    now, ready, waiting, delayed, dead, processing, prepared, paused, high, low, members, following, *rest = reply
+    counters = {name.decode(): int(count) for name, count in sorted(zip(rest[::2], rest[1::2], strict=True))}
+    return Counts(
+        now, ready, waiting, delayed, dead, processing, prepared, bool(paused), high, low, members, following, counters
+    )

@@ -1,0 +1,77 @@
+"""Prepared messages: prepare, decide, ask."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from reliq.model.keys import QueueKeys
+from reliq.ops.producer import Entry
+from reliq.ops.request import Argument, Op, as_text, milliseconds, readable, scripted
+
+Decision = Literal["committed", "rolled_back", "purged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The prepare script's answer; taken: the id is."""
+
+    status: Literal["ok", "taken", "full"]
+    now: int
+    length: int = 0
+    max_length: int = 0
+    unit: str = "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The decide script's answer: a Decision, undecided, unknown, or key; the id of the message, or the key's name."""
+
+    decision: str
+    id: str
+
+
+def prepare(
+    keys: QueueKeys, entry: Entry, check_after: float, checks: int, producer: str, sequence: int
+) -> Op[Accepted]:
+    names = (*keys.places, keys.delayed, keys.producers, keys.prepared, keys.prepared_record(entry.id))
+    arguments: list[Argument] = [producer, sequence, entry.id, milliseconds(check_after), checks]
+    arguments += ("element", entry.element, "delay", milliseconds(entry.delay))
+    if entry.dedup_key is not None:
+        arguments += ("dedup", keys.dedup(entry.dedup_key), "window", milliseconds(entry.window))
+        arguments += ("digest", entry.digest)
+    return scripted("prepare", names, arguments, lambda reply: Accepted(*map(readable, reply)))
+
+
+def decide(
+    keys: QueueKeys,
+    identity: str,
+    decision: Decision,
+    remembered: float,
+    producer: str = "",
+    sequence: int = 0,
+    dedup: str = "",
+) -> Op[Decided]:
+    names = [
+        *keys.places,
+        keys.delayed,
+        keys.index,
+        keys.producers,
+        keys.prepared,
+        keys.questions,
+        keys.prepared_record(identity),
+    ]
+    arguments = (producer, sequence, identity, decision, milliseconds(remembered))
+    return scripted(
+        "decide", [*names, dedup] if dedup else names, arguments, lambda reply: Decided(*map(as_text, reply))
+    )
+
+
+def ask(keys: QueueKeys, identity: str, letter: bytes, remembered: float) -> Op[str]:
+    """`letter`: the dead letter that it becomes, or nothing: then it is asked about."""
+    names = (keys.prepared, keys.questions, keys.prepared_record(identity), keys.dead, keys.index, keys.counters)
+    return scripted("ask", names, (identity, letter, milliseconds(remembered)), as_text)
+
+
+def question(keys: QueueKeys) -> Op[str | None]:
+    """Take one: the id it is about. One that is lost on the way is put again by the monitor."""
+    command = ("ZPOPMIN", keys.questions)
+    return Op(command, lambda reply: reply[0].decode() if reply else None, repeatable=False)

@@ -1,0 +1,21 @@
+"""Looks at many queues at once: what the monitor asks before it does anything."""
+
+from collections.abc import Sequence
+
+from reliq.model.keys import QueueKeys
+from reliq.ops.request import Op, milliseconds, scripted
+
+
+def existing(names: Sequence[str]) -> Op[list[int]]:
+    """The places, from 1, of those keys that exist."""
+    if len(names) == 1:  # on a cluster; the script would cost several times as much
+        return Op(("EXISTS", names[0]), lambda reply: [1] * reply)
+    return scripted("existing", names, (), list)
+
+
+def due(queues: Sequence[QueueKeys], ahead: float) -> Op[list[int]]:
+    """In how many ms the next delayed message is due, -1: none within `ahead` seconds.
+
+    Then the places, from 1, of those queues that have one due now.
+    """
+    return scripted("due", [keys.delayed for keys in queues], (milliseconds(ahead),), list)

@@ -1,0 +1,75 @@
+"""The messages of one call, checked before anything is sent."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, overload
+
+from reliq.errors import InvalidMessage, InvalidName
+from reliq.model.element import new_ids
+from reliq.model.outgoing import Body, NewMessage, elements_of, encode_body
+from reliq.runtime import tracing
+
+_NO_OPTIONS = {"delay": 0, "headers": None, "ttl": None, "key": None, "priority": "normal"}
+
+
+class RawBatch(Sequence[NewMessage]):
+    """Messages without options: bodies, and an id for each. An object is made only of those that somebody looks at."""
+
+    def __init__(self, bodies: list[bytes], ids: list[str]) -> None:
+        self._bodies = bodies
+        self.ids = ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, place: int) -> NewMessage: ...
+    @overload
+    def __getitem__(self, place: slice) -> "RawBatch": ...
+    def __getitem__(self, place: int | slice) -> "NewMessage | RawBatch":
+        if isinstance(place, slice):
+            return RawBatch(self._bodies[place], self.ids[place])
+        return NewMessage(self._bodies[place], id=self.ids[place])
+
+    def elements(self, now: int) -> list[bytes]:
+        return elements_of(self.ids, self._bodies, now)
+
+
+def checked(message: NewMessage, max_body: int) -> NewMessage:
+    """The message, if its body is not too large; raises InvalidMessage."""
+    if len(message.body) > max_body:
+        raise InvalidMessage(
+            f"the body has {len(message.body)} bytes, the limit is {max_body}: "
+            "store it elsewhere and send a reference, or raise max_body"
+        )
+    return message
+
+
+def checked_many(
+    bodies: Iterable[Body | NewMessage], options: Mapping[str, Any], max_body: int
+) -> Sequence[NewMessage]:
+    """All of them; raises InvalidMessage, which names the first that is not good."""
+    if isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable):
+        raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
+    bodies = list(bodies)
+    ids = new_ids(len(bodies))
+    if options == _NO_OPTIONS and tracing.active is None and (bare := _bare(bodies, ids, max_body)) is not None:
+        return bare
+    alike = NewMessage(b"", **options)
+    made: list[NewMessage] = []
+    try:
+        for body, identity in zip(bodies, ids, strict=True):
+            message = body if isinstance(body, NewMessage) else alike.like(body, identity)
+            made.append(checked(message, max_body))
+    except (InvalidMessage, InvalidName) as error:
+        index = len(made)
+        raise InvalidMessage(f"message {index} of the call: {error}; nothing was enqueued", index) from None
+    return made
+
+
+def _bare(bodies: Sequence[Body | NewMessage], ids: list[str], max_body: int) -> RawBatch | None:
+    """None where one of them is no good body, or no mere body."""
+    try:
+        encoded = [encode_body(body) for body in bodies]  # type: ignore[arg-type]
+    except InvalidMessage:
+        return None
+    return RawBatch(encoded, ids) if max(map(len, encoded), default=0) <= max_body else None

@@ -1,0 +1,329 @@
+"""The steps of one consumer: claim, settle, and the read-back after an answer that never came.
+
+Pure protocol, shared by the worker, the HTTP leases and the consumers that claim by hand.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from reliq import ops
+from reliq.errors import QueueFull
+from reliq.model.element import Undecodable
+from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
+from reliq.model.message import Message
+from reliq.ops import Move, Steps
+from reliq.protocol.outcomes import released, undecodable
+from reliq.runtime.moment import Moment
+
+_PAUSE_LOOK = 0.2  #: seconds after which a paused queue is looked at again
+_LEASE_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages are surely this consumer's
+
+
+class ConsumerSteps:
+    """The steps of one consumer. Its callers run them one at a time."""
+
+    def __init__(self, keys: QueueKeys, owner: str, lease: float) -> None:
+        self.keys = keys
+        self.lease = lease
+        self.consumer = owner
+        self.keeps_marks = False  #: it says which redelivered message it tries
+        self.held: dict[bytes, Message] = {}  #: by element, as the processing list has them
+        self.buried: list[Move] = []  #: put into the dead letters on claiming, because expired or undecodable
+        self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
+        self._arrived: list[Message] = []  #: taken, and not handed to the caller yet
+        self._dying: list[Move] = []  #: taken, and not put into the dead letters yet
+        self.cyclic = False  #: members of a cycle have arrived in this queue
+        self._members = False  #: some have just arrived: are they still in it?
+        self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
+        self._afresh = False  #: the life before this one ended with a lost lease
+        self._registered = False
+        self._paused = False  #: what the latest claim said
+        self._uncertain = False  #: the processing list may hold what is not in `held`
+        self._named = True  #: its connections carry its name; else only the lease tells that it lives
+        self._under_way = 0  #: calls whose answer has not been read yet
+        self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
+        self._settled_elsewhere: set[bytes] | None = None  #: settled by the watchdog while a read-back is under way
+        self._handed: list[Message] = []  #: what the latest claim answered to its caller
+        self._uncounted: set[bytes] = set()  #: moved by BLMOVE, which moves no counter
+        self.trusted_until = Moment.never()  #: until then the lease surely lasts, by both clocks
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a lease to renew."""
+        return self._registered
+
+    @property
+    def to_be_verified(self) -> bool:
+        """Whether the next claim is to read the processing list back, for which no other call may be under way."""
+        return self._registered and (self._uncertain or time.monotonic() - self._verified_at > self.lease)
+
+    def connected(self, named: bool) -> None:
+        """There is a new connection. Redis may not be in the state that the former one left it in."""
+        self._named = named
+        self._uncertain = True
+
+    def note_settled(self, elements: Iterable[bytes]) -> None:
+        """These were settled by another thread. From any thread."""
+        elements = list(elements)
+        if self._settled_elsewhere is not None:
+            self._settled_elsewhere.update(elements)  # first: a read-back looks into `held` first
+        for element in elements:
+            self.held.pop(element, None)
+            self._uncounted.discard(element)
+
+    def settle_op(self, acks: Sequence[bytes], moves: Sequence[Move]) -> ops.Op[ops.Claimed]:
+        """Settle from another thread; what was settled must then be noted with `note_settled`."""
+        return ops.settle(self.keys, self.consumer, self.lease, acks, moves, uncounted=self._uncounted)
+
+    def renewed(self, sent_at: Moment) -> None:
+        """A renewal of the lease that was sent then is confirmed. From any thread."""
+        self.trusted_until = sent_at.after(self.lease * _LEASE_TRUSTED)
+
+    def accepted(self) -> None:
+        """The caller has what the latest claim answered."""
+        self._handed = []
+
+    def interrupted(self) -> None:
+        """A claim's caller did not get its answer: what it was to be handed comes with the next claim."""
+        self._arrived = [message for message in self._handed if message.element in self.held] + self._arrived
+        self._handed = []
+
+    def claim(self, limit: int) -> Steps[list[Message]]:
+        """Up to `limit` messages, without waiting; oldest first."""
+        _, messages = yield from self.settle((), (), limit)
+        return messages
+
+    def settle(
+        self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0
+    ) -> Steps[tuple[str, list[Message]]]:
+        """Settle, and claim up to `limit` next messages in the same step.
+
+        Answers the codes (d, a or l a message, acks first) and the messages claimed. After an error nothing is
+        forgotten: the same call may be repeated, and messages that had been taken come with the next claim.
+        """
+        if limit:
+            yield from self._be_ready()
+        limit_now = 0 if self._arrived else limit
+        if acks or moves:
+            request = ops.settle(self.keys, self.consumer, self.lease, acks, moves, limit_now, self._uncounted)
+        elif limit_now:
+            request = ops.claim(self.keys, self.consumer, self.lease, limit_now)
+        else:
+            return "", self._hand_out() if limit else []
+        with self._asking():
+            sent_at = Moment.now()
+            answer: ops.Claimed = yield request
+            for element in (*acks, *(move.element for move in moves)):
+                self.held.pop(element, None)
+                self._uncounted.discard(element)
+            self._note(answer, sent_at, claimed=limit_now > 0)
+        yield from self._sort_out()
+        return answer.codes, self._hand_out() if limit else []
+
+    def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
+        """Wait for a message, at most `timeout` seconds; then take up to `limit` in the same round trip."""
+        if self._paused:  # BLMOVE knows no pause
+            yield ops.Sleep(min(timeout, _PAUSE_LOOK))
+        if self._paused or self._arrived or self.to_be_verified or not self._registered:
+            messages = yield from self.claim(limit)
+            if messages or self._paused or not self._registered:
+                return messages
+        more = ops.claim(self.keys, self.consumer, self.lease, limit - 1)
+        try:
+            with self._asking():
+                sent_at = Moment.now()
+                moved, answer = yield [ops.block(self.keys, self.consumer, timeout), more]
+                self._note(answer, sent_at, claimed=True, moved=moved)
+        except QueueFull:  # a full Redis refuses BLMOVE, but not the claim behind it: read back what that has moved
+            yield ops.Sleep(min(timeout, 0.1))
+            return (yield from self.claim(limit))
+        yield from self._sort_out()
+        if self._paused:
+            yield from self._respect_pause()
+        return self._hand_out()
+
+    def leave(self) -> Steps[None]:
+        """Give back what is held, uncharged, and end the consumer's life."""
+        if not self._registered:
+            return
+        forgotten = False
+        while self._registered and not forgotten:
+            if self._uncertain:
+                yield from self._read_back()
+            yield from self._bury()
+            yield from self.settle((), [released(message) for message in list(self.held.values())])
+            forgotten = yield ops.forget(self.keys, self.consumer, leaving=True)
+            self._uncertain = not forgotten  # its list is not empty: a call whose answer was lost has filled it
+        self._registered = False
+
+    def lose(self) -> None:
+        """The heartbeat has found no lease: what is held belongs to others. From any thread."""
+        self._gone = True
+        for message in list(self.held.values()):
+            message.lost = True
+
+    def end_life(self) -> None:
+        """The lease is lost: the monitor has taken everything back. Start afresh, under a new name."""
+        for message in list(self.held.values()):
+            message.lost = True
+        self.held.clear()
+        self._arrived.clear()
+        self._dying.clear()
+        self._handed.clear()
+        self._uncounted.clear()
+        self.consumer = next_life(self.consumer)
+        self._registered = self._uncertain = self._paused = self._members = self._gone = False
+        self._afresh = True
+
+    def be_registered(self) -> Steps[None]:
+        """Begin the consumer's life, if it has none: monitors and broadcasts know of it, and it holds a lease."""
+        if self._registered:
+            return
+        sent_at = Moment.now()
+        yield [ops.announce(self.keys.queue), ops.register(self.keys, self.consumer, self.lease, self.keeps_marks)]
+        if not self._named and is_connected(self.consumer):
+            former, self.consumer = self.consumer, unconnected(self.consumer)
+            yield [
+                ops.register(self.keys, self.consumer, self.lease, self.keeps_marks),
+                ops.forget(self.keys, former, leaving=True),
+            ]
+        self._registered, self._uncertain = True, False
+        self._verified_at = time.monotonic()
+        self.renewed(sent_at)
+        if self._afresh:
+            yield from self._count_lost_lease()
+
+    def _be_ready(self) -> Steps[None]:
+        """Registered, and certain of what is held."""
+        yield from self.be_registered()
+        if self.to_be_verified and not self._under_way:
+            yield from self._verify()
+            yield from self.be_registered()
+        if self._paused:
+            yield from self._respect_pause()
+        if self._members:
+            yield from self._drop_removed()
+
+    def _respect_pause(self) -> Steps[None]:
+        """Give back what a BLMOVE took from a paused queue."""
+        if self._arrived:
+            yield from self.settle((), [released(message) for message in self._arrived])
+            self._arrived.clear()
+
+    def _drop_removed(self) -> Steps[None]:
+        """What was removed from its cycle while it was ready leaves the queue now."""
+        members = [message for message in self._arrived if message.in_cycle]
+        still = yield ops.command("HMGET", self.keys.cycle, *(message.group for message in members))
+        self._members = False
+        for message, member in zip(members, still, strict=True):
+            if member is None or not member.startswith(message.id.encode() + b" "):
+                self._arrived.remove(message)
+                del self.held[message.element]
+                self._dying.append(Move(message.element, "gone", "cancelled", message.id))
+        yield from self._bury()
+
+    def _count_lost_lease(self) -> Steps[None]:
+        self._afresh = False
+        try:
+            yield ops.command("HINCRBY", self.keys.counters, "lease_lost", 1)
+        except QueueFull:  # a full Redis counts nothing; its consumers must go on, to drain it
+            return
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """A call that may move messages. Whatever keeps its answer from being noted, the list must be read back."""
+        self._under_way += 1
+        try:
+            yield
+        except BaseException:
+            self._uncertain = True
+            raise
+        finally:
+            self._under_way -= 1
+
+    def _verify(self) -> Steps[None]:
+        """Once a lease, or when it is uncertain: does the processing list hold what `held` does not?"""
+        if not self._uncertain:
+            length = yield ops.command("LLEN", self.keys.processing(self.consumer))
+            self._verified_at = time.monotonic()
+            if length <= len(self.held) + len(self._dying):
+                return
+        yield from self._read_back()
+
+    def _read_back(self) -> Steps[None]:
+        """Adopt what the processing list holds and `held` does not: moved by a call whose answer was lost, or left
+        there by a Redis that lost its latest writes.
+        """
+        settled = self._settled_elsewhere = set()
+        try:
+            sent_at = Moment.now()
+            alive, elements, now = yield [
+                ops.heartbeat(self.keys, self.consumer, self.lease),
+                ops.read_back(self.keys, self.consumer),
+                ops.server_time(),
+            ]
+            self._uncertain, self._verified_at = False, time.monotonic()
+            if not alive or self._gone:
+                self.end_life()
+                return
+            self.renewed(sent_at)
+            dying = {move.element for move in self._dying}
+            # In this order: a watchdog that settles one meanwhile notes it in `settled` before it leaves `held`.
+            unknown = [one for one in reversed(elements) if not (one in self.held or one in settled or one in dying)]
+            self._sort(unknown, now)
+        finally:
+            self._settled_elsewhere = None
+        yield from self._bury()
+
+    def _note(self, answer: ops.Claimed, sent_at: Moment, *, claimed: bool, moved: bytes | None = None) -> None:
+        """What a call has brought; `moved` by the BLMOVE in front of it."""
+        if answer.status == "lost" or self._gone:
+            self.end_life()
+            return
+        self.renewed(sent_at)
+        if claimed:
+            self._paused = answer.status == "paused"
+        if moved is not None:
+            self._uncounted.add(moved)
+            self._sort([moved], answer.now)
+        self._sort(answer.elements, answer.now)
+
+    def _sort_out(self) -> Steps[None]:
+        """Bury what has arrived and is not to be handled."""
+        if self._dying:
+            yield from self._bury()
+        if self._members:
+            yield from self._drop_removed()
+
+    def _sort(self, elements: Iterable[bytes], now: int) -> None:
+        """The messages to be handled, and those that are to die: what does not decode, and what has expired."""
+        queue = self.keys.queue
+        self.clock_offset = now / 1000 - time.monotonic()
+        for element in elements:
+            try:
+                message = Message.decode(queue, element)
+            except Undecodable:
+                self._dying.append(undecodable(element))
+                continue
+            if message.extra is not None:
+                if 0 < message.expires_at <= now:
+                    self._dying.append(Move(element, "dead", "dead:expired", message.id, message.buried("expired")))
+                    continue
+                if message.in_cycle:
+                    self.cyclic = self._members = True
+            message.holder = self
+            self.held[element] = message
+            self._arrived.append(message)
+
+    def _bury(self) -> Steps[None]:
+        if self._dying:
+            yield ops.settle(self.keys, self.consumer, self.lease, (), self._dying, uncounted=self._uncounted)
+            self.buried += [move for move in self._dying if move.destination == "dead"]
+            self._uncounted.difference_update(move.element for move in self._dying)
+            self._dying.clear()
+
+    def _hand_out(self) -> list[Message]:
+        messages, self._arrived = self._arrived, []
+        self._handed = messages
+        return messages

@@ -1,0 +1,66 @@
+"""The steps of a queue's cycle."""
+
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.errors import InvalidMessage, QueueFull
+from reliq.model import settings
+from reliq.model.element import group_of
+from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage, check_key
+from reliq.ops import Entered, Member, Steps
+from reliq.protocol.producer import ProducerPool
+
+
+class CycleSteps:
+    """What can be done to a cycle, without the doing."""
+
+    def __init__(self, keys: QueueKeys, lanes: ProducerPool) -> None:
+        self._keys = keys
+        self._lanes = lanes
+        self._clock = lanes.clock
+
+    def add(self, members: Sequence[str]) -> Steps[int]:
+        """How many of them were new."""
+        new = 0
+        entrants = [self._entrant(member) for member in dict.fromkeys(_checked(members))]
+        yield ops.announce(self._keys.queue)
+        for start in range(0, len(entrants), settings.MAX_BATCH):
+            answer = yield from self._add(entrants[start : start + settings.MAX_BATCH])
+            self._clock.note(answer.now)
+            if answer.status == "full":
+                length, most, unit = answer.rest
+                raise QueueFull(f"queue {self._keys.queue!r} holds {length} of at most {most} {unit}; {new} entered")
+            new += sum(answer.rest)
+        return new
+
+    def _add(self, entrants: Sequence[Member]) -> Steps[Entered]:
+        """One call of the script."""
+        lane = self._lanes.take()
+        try:
+            return (yield from ops.one(ops.cycle_add(self._keys, entrants, lane.producer, lane.sequence)))
+        finally:
+            self._lanes.give_back(lane)
+
+    def _entrant(self, member: str) -> Member:
+        message = NewMessage(member, key=member)
+        message.in_cycle = True
+        return Member(member, group_of(member), message.id, message.element(self._clock.now()))
+
+    def remove(self, members: Sequence[str]) -> Steps[int]:
+        """How many of them were in it."""
+        removed = 0
+        groups = [group_of(member) for member in _checked(members)]
+        for start in range(0, len(groups), settings.MAX_BATCH):
+            removed += sum((yield ops.cycle_remove(self._keys, groups[start : start + settings.MAX_BATCH])))
+        return removed
+
+    def members(self) -> Steps[list[str]]:
+        found = yield ops.read_hash(self._keys.cycle)
+        return sorted(entry.partition(" ")[2] for entry in found.values())
+
+
+def _checked(members: Sequence[str]) -> Sequence[str]:
+    if not members:
+        raise InvalidMessage("no member was given")
+    return [check_key(member, "member") for member in members]

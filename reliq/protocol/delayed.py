@@ -1,0 +1,53 @@
+"""The steps that list delayed messages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reliq import ops
+from reliq.model.delayed_message import DelayedMessage
+from reliq.model.keys import QueueKeys
+from reliq.model.settings import whole
+from reliq.ops import Steps
+from reliq.protocol.dead_letters import read_cursor
+
+_PAGE = 500
+_STEP_LEAST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedPage:
+    """Some delayed messages, due soonest first; `next` continues behind them, None at the end."""
+
+    messages: list[DelayedMessage]
+    next: str | None
+
+    def __iter__(self) -> Iterator[DelayedMessage]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __getitem__(self, place: int) -> DelayedMessage:
+        return self.messages[place]
+
+
+def delayed_page(keys: QueueKeys, limit: int, cursor: str | None, failed: bool) -> Steps[DelayedPage]:
+    """Read up to `limit` messages behind `cursor`; with `failed` only those that a handler has failed on."""
+    whole(limit, "limit", 1, 100_000)
+    earliest, skip = ("-inf", 0) if cursor is None else read_cursor(cursor)
+    messages: list[DelayedMessage] = []
+    step = max(_STEP_LEAST, min(_PAGE, limit))  # bodies may be large: not many more than are wanted
+    while True:
+        reply = yield ops.command(
+            "ZRANGEBYSCORE", keys.delayed, earliest, "+inf", "WITHSCORES", "LIMIT", skip, step
+        )  # fmt: skip
+        for element, score in zip(reply[::2], reply[1::2], strict=True):
+            message = DelayedMessage.read(keys.queue, element, score)
+            skip = skip + 1 if message.score == earliest else 1
+            earliest = message.score
+            if message.failures or not failed:
+                messages.append(message)
+                if len(messages) == limit:
+                    return DelayedPage(messages, f"{earliest}:{skip}")
+        if len(reply) < 2 * step:
+            return DelayedPage(messages, None)

@@ -1,0 +1,94 @@
+"""How sure a send is before it answers: in memory, on the server's disk, or on replicas too.
+
+WAIT and WAITAOF speak of the writes of their own connection, which after a reconnect are none, and of one server, which
+after a failover is another. So the question is asked in one go, on one connection: does this server know our call, a
+write behind it, and who has that write.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from reliq import ops
+from reliq.errors import DurabilityUnavailable, InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.model import settings
+from reliq.model.keys import QueueKeys
+from reliq.ops import Op, Steps
+
+_MOST_REPLICAS = 100
+UNCONFIRMED = (
+    "enqueued, but "  #: how the text of an OutcomeUnknown begins whose message is there, less surely than asked
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """Where a message must be before its send is answered."""
+
+    name: str
+    disks: int = 0  #: 1 = fsynced by the server itself
+    replicas: int = 0
+
+    @property
+    def waits(self) -> bool:
+        return self.disks + self.replicas > 0
+
+    def wait(self) -> Op[Any]:
+        """Answers how many have the writes of this connection: replicas, or for fsync [servers, replicas]."""
+        limit = round(settings.DURABLE_WITHIN * 1000)
+        words = ("WAITAOF", 1, 0, limit) if self.disks else ("WAIT", self.replicas, limit)
+        return Op(words, blocks=settings.DURABLE_WITHIN)
+
+    def reached(self, answer: Any) -> bool:
+        have: int = answer[0] if self.disks else answer
+        return have >= self.disks + self.replicas
+
+
+MEMORY = Durability("memory")
+_FSYNC = Durability("fsync", disks=1)
+
+
+def durability(value: object) -> Durability:
+    """Read "memory", "fsync" or "replicas=N"; raises InvalidSetting."""
+    if value == "memory":
+        return MEMORY
+    if value == "fsync":
+        return _FSYNC
+    name, _, count = value.partition("=") if isinstance(value, str) else ("", "", "")
+    if name == "replicas" and count.isascii() and count.isdigit() and 1 <= int(count) <= _MOST_REPLICAS:
+        return Durability(f"replicas={int(count)}", replicas=int(count))
+    raise InvalidSetting(f'durability is {value!r}: it is "memory", "fsync" or "replicas=1" (2, 3 ...)')
+
+
+def check_possible(wanted: Durability) -> Steps[None]:
+    """Raise DurabilityUnavailable where the server has no WAITAOF or no append-only file; before anything is sent."""
+    if not wanted.disks:
+        return
+    try:
+        yield ops.command("WAITAOF", 1, 0, 1)  # this connection's writes: mostly none, and it answers at once
+    except RedisUnavailable:
+        raise
+    except ReliqError as error:
+        if type(error) is not ReliqError:
+            raise
+        raise DurabilityUnavailable(
+            'durability="fsync" needs Redis 7.2 or newer (WAITAOF) with appendonly yes; nothing was enqueued'
+        ) from None
+
+
+def confirm(keys: QueueKeys, wanted: Durability, producer: str, sequence: int) -> Steps[None]:
+    """Wait until a call that was answered is as durable as wanted; raises OutcomeUnknown where that is not sure."""
+    question = [
+        ops.command("HGET", keys.producers, producer),
+        ops.command("HINCRBY", keys.counters, "confirms", 1),
+        wanted.wait(),
+    ]
+    try:
+        known, _, answer = yield question
+    except ReliqError as error:
+        raise OutcomeUnknown(f"{UNCONFIRMED}durability {wanted.name} could not be confirmed: {error}") from None
+    if known is None or int(known.partition(b" ")[0]) < sequence:
+        raise OutcomeUnknown(f"{UNCONFIRMED}the server that answers now does not know it; {wanted.name} is not reached")
+    if not wanted.reached(answer):
+        raise OutcomeUnknown(
+            f"{UNCONFIRMED}durability {wanted.name} was not reached within {settings.DURABLE_WITHIN:g} s"
+        )

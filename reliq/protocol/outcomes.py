@@ -1,0 +1,33 @@
+"""What becomes of a message that is not acked: released, retried, dead."""
+
+import time
+
+from reliq.model.element import Failure, cut
+from reliq.model.message import Message, undecodable_letter
+from reliq.ops import Move
+
+
+def undecodable(element: bytes) -> Move:
+    """To the dead letters, raw."""
+    identity, again = undecodable_letter(element)
+    return Move(element, "dead", "dead:decode", identity, again)
+
+
+def released(message: Message, delay: float = 0.0) -> Move:
+    """Back to the tail of the queue, to be taken next; uncharged. With a delay: out of the way for a while."""
+    return Move(message.element, "delayed" if delay else "tail", "released", message.id, message.again(), delay)
+
+
+def retried(message: Message, failure: Failure, delay: float) -> Move:
+    """Failed once more: back into the queue after `delay` seconds."""
+    again = message.failed(failure)
+    return Move(message.element, "delayed" if delay else "head", "retried", message.id, again, delay)
+
+
+def buried(message: Message, failure: Failure, reason: str) -> Move:
+    """To the dead letters, because a handler failed on it or refused it."""
+    return Move(message.element, "dead", f"dead:{reason}", message.id, message.failed(failure, reason))
+
+
+def failure_now(worker: str, error_class: str, text: str) -> Failure:
+    return Failure(time.time_ns() // 1_000_000, worker, cut(error_class, 200), cut(text))

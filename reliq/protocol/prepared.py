@@ -1,0 +1,194 @@
+"""The steps of a prepared message: prepare, commit, roll back, ask."""
+
+import contextlib
+from dataclasses import dataclass
+
+from reliq import ops
+from reliq.errors import InvalidMessage, OutcomeUnknown, PreparedClosed, QueueFull, ReliqError
+from reliq.model import settings
+from reliq.model.element import Undecodable
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message, undecodable_letter
+from reliq.model.outgoing import NewMessage
+from reliq.model.settings import Duration
+from reliq.ops import Decision, Steps, at_most
+from reliq.protocol.durability import MEMORY, check_possible, confirm, durability
+from reliq.protocol.producer import ProducerPool
+from reliq.runtime import tracing
+
+CHECK_AFTER = 60.0  #: seconds until the first question about it, and between two
+_CHECK_SOONEST = 0.1
+CHECKS = 15  #: questions without an answer, after which it is a dead letter
+REMEMBERED = 600.0  #: seconds a decision is known
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionOptions:
+    """How surely, and how often at most, the calls for one prepared message are made."""
+
+    sure: str | None = None  #: the durability asked for; None = the queue's
+    retries: int | None = None
+
+    def __post_init__(self) -> None:
+        settings.retries(self.retries)
+        if self.sure is not None:
+            durability(self.sure)
+
+
+class PreparedSteps:
+    """What can be done with a queue's prepared messages, without the doing."""
+
+    def __init__(self, keys: QueueKeys, lanes: ProducerPool) -> None:
+        self._keys = keys
+        self._lanes = lanes
+
+    def prepare(self, message: NewMessage, timeout: Duration, checks: int, care: DecisionOptions) -> Steps[None]:
+        """Raises QueueFull, and InvalidMessage where its id is taken."""
+        check_after = settings.seconds(timeout, "timeout", shortest=_CHECK_SOONEST)
+        settings.whole(checks, "checks", 0, 1000)
+        if care.sure is not None:
+            yield from check_possible(durability(care.sure))
+        clock = self._lanes.clock
+        if not clock.known and message.ttl is not None:
+            clock.note((yield ops.server_time()))
+        with tracing.sending(self._keys.queue, [message]):
+            entry = ops.Entry(
+                message.id, message.element(clock.now()), message.delay, message.dedup_key, message.window,
+                message.digest,
+            )  # fmt: skip
+            yield from self._prepare(entry, check_after, checks, care)
+
+    def _prepare(self, entry: ops.Entry, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
+        keys = self._keys
+        lane = self._lanes.take()
+        try:
+            prepare = ops.prepare(keys, entry, check_after, checks, lane.producer, lane.sequence)
+            _, default, answer = yield [
+                ops.announce(keys.queue),
+                ops.command("HGET", keys.config, "durability"),
+                at_most(prepare, care.retries),
+            ]
+            self._lanes.clock.note(answer.now)
+            if answer.status == "full":
+                yield ops.command("HINCRBY", keys.counters, "rejected", 1)
+                raise QueueFull(
+                    f"queue {keys.queue!r} holds {answer.length} of at most {answer.max_length} {answer.unit}, "
+                    "not counting what is prepared; nothing was"
+                )
+            if answer.status == "taken":
+                raise InvalidMessage(f"message {entry.id} is prepared already: queue.prepared(id) is its handle")
+            yield from self._confirmed(care, default, lane.producer, lane.sequence)
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), (entry.id,)) from None
+        finally:
+            self._lanes.give_back(lane)
+
+    def commit(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[str]:
+        """Its id, for a duplicate the id of the first message; raises PreparedClosed."""
+        lane = self._lanes.take()
+        try:
+            default, answer = yield [
+                ops.command("HGET", self._keys.config, "durability"),
+                self._decision(identity, "committed", care, lane.producer, lane.sequence),
+            ]
+            if answer.decision == "key":
+                answer = yield self._decision(
+                    identity, "committed", care, lane.producer, lane.sequence, dedup=answer.id
+                )
+            _check(self._keys.queue, identity, "committed", answer.decision)
+            yield from self._confirmed(care, default, lane.producer, lane.sequence)
+            first: str = answer.id
+            return first
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), (identity,)) from None
+        finally:
+            self._lanes.give_back(lane)
+
+    def rollback(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[None]:
+        """Raises PreparedClosed."""
+        answer = yield self._decision(identity, "rolled_back", care)
+        _check(self._keys.queue, identity, "rolled_back", answer.decision)
+
+    def _decision(
+        self,
+        identity: str,
+        decision: Decision,
+        care: DecisionOptions,
+        producer: str = "",
+        sequence: int = 0,
+        dedup: str = "",
+    ) -> ops.Op[ops.Decided]:
+        return at_most(ops.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup), care.retries)
+
+    def _confirmed(self, care: DecisionOptions, default: bytes | None, producer: str, sequence: int) -> Steps[None]:
+        found = default.decode() if default else MEMORY.name
+        sure = durability(care.sure or found)
+        if sure.waits:
+            yield from confirm(self._keys, sure, producer, sequence)
+
+    def purge(self) -> Steps[int]:
+        """Remove them all; how many that were."""
+        removed = 0
+        while names := (yield ops.command("ZRANGE", self._keys.prepared, 0, _PAGE - 1)):
+            answers = yield [ops.decide(self._keys, name.decode(), "purged", REMEMBERED) for name in names]
+            removed += sum(answer.decision == "purged" for answer in answers)
+            lost = [name for name, answer in zip(names, answers, strict=True) if answer.decision == "unknown"]
+            if lost:
+                yield ops.command("ZREM", self._keys.prepared, *lost)
+        return removed
+
+    def question(self) -> Steps[Message | None]:
+        """Take one of the messages that somebody shall decide about; None when there is none."""
+        while (identity := (yield ops.question(self._keys))) is not None:
+            element = yield ops.command("HGET", self._keys.prepared_record(identity), "element")
+            if element is None:  # it was decided meanwhile
+                continue
+            with contextlib.suppress(Undecodable):  # nobody can decide about it: it dies of too many questions
+                return Message.decode(self._keys.queue, element)
+        return None
+
+
+def _check(queue: str, identity: str, wanted: Decision, found: str) -> None:
+    if found == wanted:
+        return
+    said = {
+        "committed": "is committed, it cannot be rolled back any more",
+        "rolled_back": "is rolled back, it cannot be committed any more",
+        "purged": "was removed with everything else that was in the queue",
+        "undecided": "was not decided in its time: it is a dead letter (undecided); redrive it, or purge it",
+        "unknown": f"is not known: never prepared, or decided more than {REMEMBERED / 60:g} minutes ago",
+    }
+    raise PreparedClosed(f"prepared message {identity} of queue {queue!r} {said[found]}", found)
+
+
+def ask_overdue(keys: QueueKeys, overdue: list[bytes]) -> Steps[tuple[int, int]]:
+    """Have these messages asked about, those asked often enough die. For a monitor: how many were asked, and died."""
+    records = yield [
+        ops.command("HMGET", keys.prepared_record(one.decode()), "element", "asks", "most") for one in overdue
+    ]
+    answers = yield [
+        ops.ask(
+            keys, name.decode(), _letter(keys.queue, element) if int(asks or 0) >= int(most or 0) else b"", REMEMBERED
+        )
+        for name, (element, asks, most) in zip(overdue, records, strict=True)
+    ]
+    return answers.count("asked"), answers.count("dead")
+
+
+def _letter(queue: str, element: bytes | None) -> bytes:
+    if element is None:  # decided meanwhile
+        return b""
+    try:
+        return Message.decode(queue, element).buried("undecided")
+    except Undecodable:
+        return undecodable_letter(element)[1]
+
+
+def overdue(keys: QueueKeys, now: int) -> ops.Op[list[bytes]]:
+    """The messages whose time is over."""
+    return ops.Op(("ZRANGEBYSCORE", keys.prepared, "-inf", now, "LIMIT", 0, _PAGE))
+
+
+def not_rolled_back(identity: str, failure: ReliqError) -> str:
+    return f"prepared message {identity} could not be rolled back, its check-back decides: {failure}"

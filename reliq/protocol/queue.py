@@ -1,0 +1,302 @@
+"""The steps of a queue: send, statistics, policy, pause, purge."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from reliq import ops
+from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull, ReliqError
+from reliq.model import settings
+from reliq.model.element import Undecodable, check_id
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.model.outgoing import Body, NewMessage
+from reliq.model.settings import whole
+from reliq.ops import Steps, at_most
+from reliq.protocol.batch import RawBatch, checked, checked_many
+from reliq.protocol.cycle import CycleSteps
+from reliq.protocol.durability import MEMORY, Durability, check_possible, confirm, durability
+from reliq.protocol.prepared import PreparedSteps
+from reliq.protocol.producer import ProducerPool, ProducerSession
+from reliq.runtime import tracing
+
+T = TypeVar("T")
+
+_ANNOUNCE_EVERY = 60.0
+_PURGE_STEP = 1000
+_LOOKS = 3  #: at the queue, while its consumers change
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A queue at one instant."""
+
+    queue: str
+    ready: int
+    processing: int
+    delayed: int
+    dead: int
+    waiting: int  #: of the ready ones, those behind another message of their key
+    oldest_ready_age: float  #: seconds since the oldest of the next messages was sent, one a priority; 0.0 without any
+    consumers: int
+    paused: bool
+    counters: dict[str, int] = field(default_factory=dict)  #: since the queue exists: enqueued, acked, retried, ...
+    prepared: int = 0  #: invisible until their producers decide
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A queue's policy. It lives in Redis, so that every producer, worker and monitor follows the same."""
+
+    max_length: int | None = None  #: messages ready and delayed, above which sends raise QueueFull
+    max_bytes: int | None = None  #: of them in Redis' memory, above which sends raise QueueFull
+    max_deliveries: int = settings.MAX_DELIVERIES
+    dead_max_age: float | None = None  #: seconds a dead letter is kept
+    dead_max_count: int | None = None  #: dead letters that are kept, the latest
+    paused: bool = False
+    durability: str = "memory"  #: of sends that do not say; one that is changed is followed within a minute
+
+
+class QueueSteps:
+    """What can be done to a queue, without the doing."""
+
+    def __init__(self, name: str, lanes: ProducerPool, max_body: int = settings.MAX_BODY_BYTES) -> None:
+        self.keys = QueueKeys(name)
+        self._lanes = lanes
+        self._max_body = max_body
+        self._announced_at = float("-inf")
+        self._limited = False  #: it has a max_length or max_bytes, as last seen
+        self.durability = MEMORY  #: of the queue's sends that do not say, as last read
+        self._clock = lanes.clock
+        self.cycle = CycleSteps(self.keys, lanes)
+        self.prepared_records = PreparedSteps(self.keys, lanes)
+
+    def send_many(
+        self, messages: Sequence[NewMessage], sure: str | None = None, retries: int | None = None
+    ) -> Steps[list[str]]:
+        """Enqueue them, 1,000 a round trip; the ids, for a duplicate the id of its first message.
+
+        `sure`: the durability that is asked for; None = the queue's own.
+        """
+        wanted = None if sure is None else durability(sure)
+        retries = settings.retries(retries)
+        if wanted is not None:
+            yield from check_possible(wanted)
+        expiring = not isinstance(messages, RawBatch) and [message for message in messages if message.ttl is not None]
+        if expiring and not self._clock.known:
+            self._clock.note((yield ops.server_time()))
+        ids: list[str] = []
+        with tracing.sending(self.keys.queue, messages):
+            for start in range(0, len(messages), settings.MAX_BATCH):
+                batch = messages[start : start + settings.MAX_BATCH]
+                try:
+                    ids += yield from self._send(batch, wanted, retries)
+                except ReliqError as error:
+                    if ids:
+                        error.sent = tuple(ids)
+                        before = f"the first {len(ids)} of the {len(messages)} messages of the call were enqueued"
+                        error.args = (f"{error}; {before}",)
+                    raise
+        return ids
+
+    def _send(self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
+        """One call of a script."""
+        lane = self._lanes.take()
+        now = self._clock.now()
+        ids = _ids(batch)
+        try:
+            if self._limited or self.unknown or not (elements := _unplaced(batch, now)):
+                ids = yield from self._enqueue(batch, lane, retries)
+            elif not (yield at_most(ops.push(self.keys, elements, lane.producer, lane.sequence, now), retries)):
+                self._limited = True
+                ids = yield from self._enqueue(batch, lane, retries)
+            sure = wanted or self.durability
+            if sure.waits:
+                yield from confirm(self.keys, sure, lane.producer, lane.sequence)
+            return ids
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), tuple(ids)) from None
+        finally:
+            self._lanes.give_back(lane)
+
+    def _enqueue(self, batch: Sequence[NewMessage], lane: ProducerSession, retries: int | None) -> Steps[list[str]]:
+        now = self._clock.now()
+        with_options: list[NewMessage] = []
+        if not (plain := _unplaced(batch, now)):
+            # Order within a call is kept, so one deduplication key in it makes all of them entries with options.
+            dedup = any(message.dedup_key is not None for message in batch)
+            with_options = [message for message in batch if dedup or message.placed]
+            plain = [] if dedup else [message.element(now) for message in batch if not message.placed]
+        entries = [
+            ops.Entry(one.id, one.element(now), one.delay, one.dedup_key, one.window, one.digest)
+            for one in with_options
+        ]
+        enqueue = at_most(ops.enqueue(self.keys, plain, entries, lane.producer, lane.sequence), retries)
+        if self.unknown:
+            _, default, answer = yield [*self.introduction(), enqueue]
+            self.introduced(default)
+        else:
+            answer = yield enqueue
+        self._clock.note(answer.now)
+        if answer.status == "full":
+            yield ops.command("HINCRBY", self.keys.counters, "rejected", len(batch))
+            raise QueueFull(
+                f"queue {self.keys.queue!r} holds {answer.length} of at most {answer.max_length} {answer.unit}; "
+                f"none of the {len(batch)} was enqueued"
+            )
+        if not answer.first_ids:
+            return _ids(batch)
+        for position in answer.first_ids:
+            with_options[position].duplicate = True
+            with_options[position].conflict = position in answer.conflicts
+        firsts = {id(with_options[position]): first for position, first in answer.first_ids.items()}
+        return [firsts.get(id(message), message.id) for message in batch]
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the queue has not been announced by this producer, or a while ago."""
+        return time.monotonic() - self._announced_at > _ANNOUNCE_EVERY
+
+    def introduction(self) -> list[ops.Op[Any]]:
+        """What goes before the first message: the queue's name for all to see; and what does it say of durability?"""
+        return [ops.announce(self.keys.queue), ops.command("HGET", self.keys.config, "durability")]
+
+    def introduced(self, default: bytes | None) -> None:
+        self.durability = durability(default.decode()) if default else MEMORY
+        self._limited = False  # who sends next finds out
+        self._announced_at = time.monotonic()
+
+    def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
+        """Check one message completely, before anything is sent; raises InvalidMessage or InvalidName."""
+        return checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
+
+    def prepared_many(self, bodies: Iterable[Body | NewMessage], options: Mapping[str, Any]) -> Sequence[NewMessage]:
+        return checked_many(bodies, options, self._max_body)
+
+    def stats(self) -> Steps[Stats]:
+        consumers = yield ops.members(self.keys.consumers)
+        for _ in range(_LOOKS):
+            known = consumers
+            found, consumers = yield [ops.stats(self.keys, known), ops.members(self.keys.consumers)]
+            if set(consumers) <= set(known):  # else somebody came in between, and may hold what was not counted
+                break
+        return Stats(
+            queue=self.keys.queue,
+            ready=found.ready,
+            processing=found.processing,
+            delayed=found.delayed,
+            dead=found.dead,
+            waiting=found.waiting,
+            oldest_ready_age=age_of_oldest(self.keys.queue, found.following, found.now),
+            consumers=len(consumers),
+            paused=found.paused,
+            counters=found.counters,
+            prepared=found.prepared,
+        )
+
+    def config(self) -> Steps[Config]:
+        return _read_config((yield ops.read_hash(self.keys.config)))
+
+    def configure(self, changes: Mapping[str, Any]) -> Steps[Config]:
+        """Set the fields given; None returns one to its default. Raises InvalidSetting, and changes nothing then."""
+        for name in changes:
+            _check_setting(name)
+        if changes.get("durability") is not None:
+            yield from check_possible(durability(changes["durability"]))
+        if changes.get("max_bytes") is not None:  # a server that has no MEMORY says so here, and not at the first send
+            yield ops.command("MEMORY", "USAGE", self.keys.messages)
+        to_set: list[str | int | float] = []
+        to_delete: list[str] = []
+        for name, value in changes.items():
+            if value is None:
+                to_delete.append(name)
+            else:
+                to_set += (name, _checked_config(name, value))
+        wanted = [ops.announce(self.keys.queue), ops.command("HINCRBY", self.keys.config, "version", 1)]
+        if to_set:
+            wanted.append(ops.command("HSET", self.keys.config, *to_set))
+        if to_delete:
+            wanted.append(ops.command("HDEL", self.keys.config, *to_delete))
+        yield wanted
+        return (yield from self.config())
+
+    def pause(self) -> Steps[None]:
+        yield [ops.announce(self.keys.queue), ops.command("HSET", self.keys.config, "paused", 1)]
+
+    def resume(self) -> Steps[None]:
+        yield ops.command("HDEL", self.keys.config, "paused")
+
+    def purge(self) -> Steps[int]:
+        removed = 0
+        while step := (yield ops.purge(self.keys, _PURGE_STEP)):
+            removed += step
+        return removed + (yield from self.prepared_records.purge())
+
+    def cancel(self, identity: str) -> Steps[bool]:
+        return (yield from ops.one(ops.cancel(self.keys, check_id(identity))))
+
+
+def _ids(batch: Sequence[NewMessage]) -> list[str]:
+    return batch.ids if isinstance(batch, RawBatch) else [message.id for message in batch]
+
+
+def _unplaced(batch: Sequence[NewMessage], now: int) -> list[bytes]:
+    """The elements, if no script has to look at any of them."""
+    if isinstance(batch, RawBatch):
+        return batch.elements(now)
+    return [] if [message for message in batch if message.placed] else [message.element(now) for message in batch]
+
+
+def age_of_oldest(queue: str, elements: Iterable[bytes], now: int) -> float:
+    """Seconds since the first of these was sent; 0.0 without any."""
+    ages = [0.0]
+    for element in elements:
+        with contextlib.suppress(Undecodable):
+            ages.append((now - Message.decode(queue, element).enqueued_at) / 1000)
+    return max(ages)
+
+
+def _read_config(values: Mapping[str, str]) -> Config:
+    def number(name: str, kind: Callable[[str], T]) -> T | None:
+        try:
+            return kind(values[name]) if name in values else None
+        except ValueError:  # written by another program
+            raise InvalidSetting(
+                f"the queue's {name} in Redis is {values[name]!r}, which is not a number: "
+                f"set it again, or reset it with `reliq config QUEUE {name}=`"
+            ) from None
+
+    return Config(
+        max_length=number("max_length", int),
+        max_bytes=number("max_bytes", int),
+        max_deliveries=number("max_deliveries", int) or settings.MAX_DELIVERIES,
+        dead_max_age=number("dead_max_age", float),
+        dead_max_count=number("dead_max_count", int),
+        paused="paused" in values,
+        durability=values.get("durability", "memory"),
+    )
+
+
+_SETTINGS = ("max_length", "max_bytes", "max_deliveries", "dead_max_age", "dead_max_count", "durability")
+
+
+def _check_setting(name: str) -> None:
+    """Refuse what is no setting, also when it is only reset: the hash has fields of reliq's own (`round`)."""
+    if name not in _SETTINGS:
+        raise InvalidSetting(f"a queue has no setting {name!r}; it has {', '.join(_SETTINGS)}")
+
+
+def _checked_config(name: str, value: Any) -> int | float | str:
+    match name:
+        case "max_length" | "dead_max_count":
+            return whole(value, name, 1, 10**12)
+        case "max_bytes":
+            return whole(value, name, settings.MIN_QUOTA_BYTES, 10**15)
+        case "max_deliveries":
+            return whole(value, name, 1, 10_000)
+        case "dead_max_age":
+            return settings.seconds(value, name, shortest=1.0)
+        case _:
+            return durability(value).name

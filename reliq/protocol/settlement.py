@@ -1,0 +1,34 @@
+"""Checks of what a consumer is asked to settle."""
+
+from collections.abc import Callable, Sequence
+
+from reliq.errors import InvalidSetting, LeaseLost
+from reliq.model import settings
+from reliq.model.message import Message
+from reliq.model.settings import Duration, seconds
+from reliq.ops import Move
+from reliq.protocol.consumer import ConsumerSteps
+
+
+def checked_lease(lease: Duration) -> float:
+    return seconds(lease, "lease", settings.MIN_LEASE_SECONDS, settings.MAX_LEASE_SECONDS)
+
+
+def settleable(
+    holdings: ConsumerSteps, messages: Sequence[Message], move: Callable[[Message], Move] | None
+) -> tuple[list[bytes], list[Move]]:
+    """The acks, or with `move` the moves, of those messages whose lease was not lost; raises InvalidSetting."""
+    for message in messages:
+        if not isinstance(message, Message):
+            raise InvalidSetting(f"cannot settle {message!r}: give a message that claim() answered")
+        if message.holder is not holdings:
+            raise InvalidSetting(f"cannot settle {message!r} here: another consumer holds it")
+    ours = [message for message in messages if not message.lost]
+    return ([message.element for message in ours], []) if move is None else ([], [move(message) for message in ours])
+
+
+def lease_lost(queue: str, lost: int, of: int) -> LeaseLost:
+    return LeaseLost(
+        f"the lease of this consumer of {queue!r} ran out and the monitor took back what it held: "
+        f"{lost} of the {of} messages of this call may be running elsewhere"
+    )

@@ -1,0 +1,329 @@
+"""Staging: write any number of messages where nobody sees them, then make all of them visible, or none.
+
+A job is written in parts, each by one writer (a Spark task attempt, an HTTP request) for one queue. Whoever leads the
+job commits it with the list of the parts that count: one record, written in one step. That decides, for all queues.
+Then the parts are rolled forward into their queues in short steps that anybody may take or repeat: the leader, or a
+monitor when the leader died.
+
+    open ── commit ──> committed ── every part rolled forward, the others removed ──> done
+      └─── abort ───> aborted ──── every part removed ──> forgotten
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from reliq import ops
+from reliq.errors import InvalidName, JobClosed, OutcomeUnknown, QueueFull
+from reliq.model.keys import JobKeys, QueueKeys
+from reliq.ops import Packed, Staged, Steps, Transaction
+from reliq.ops.chunks import Chunk, elements_of
+
+TIME_LIMIT = 24 * 3600.0  #: seconds after which a job that nobody writes to, commits or aborts is aborted
+ORPHANED = 7 * 86_400.0  #: seconds beyond its time limit after which a part is gone that its job did not know any more
+REMEMBERED = 3600.0  #: seconds a decided job is known, so that a late writer or a repeated commit learns of it
+_CALL_BYTES = 4 * 1024 * 1024
+_PARTS_PER_TRIP = 200
+
+_NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}")
+
+
+def new_token() -> str:
+    """What makes a run, or a part of it, unlike every other."""
+    return secrets.token_hex(8)
+
+
+def check_job(name: str) -> str:
+    """The name itself; raises InvalidName."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidName(f"job name {name!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job, and which run of it this is: a job that is begun anew leaves what its earlier run staged behind."""
+
+    home: JobKeys  #: where its record lies: with its queue, or with the jobs of several queues
+    name: str = field(default_factory=new_token)
+    run: str = field(default_factory=new_token)
+    time_limit: float = TIME_LIMIT
+    remembered: float = REMEMBERED
+
+    def __post_init__(self) -> None:
+        check_job(self.name)
+
+
+class Part(msgspec.Struct, array_like=True, frozen=True):
+    """What one writer has staged for one queue, as the manifest of the commit has it."""
+
+    queue: str
+    name: str
+    chunks: int
+    messages: int
+
+    @property
+    def staged(self) -> Staged:
+        return Staged(QueueKeys(self.queue), self.name)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_manifest = msgspec.msgpack.Decoder(list[Part]).decode
+
+
+class PartWriter:
+    """Stages one part of a job. For one writer; the name is unlike that of every other attempt."""
+
+    def __init__(self, job: Job, queue: str, name: str) -> None:
+        self._job = job
+        self.part = Part(queue, f"{name}-{new_token()}", 0, 0)
+
+    def add(self, chunks: Iterable[Chunk]) -> Steps[None]:
+        """Stage them behind those before; raises JobClosed, and QueueFull when Redis is full."""
+        for some in _calls(chunks):
+            if not self.part.chunks:
+                yield ops.announce(self.part.queue)
+            answer = yield from self._stage([chunk.packed() for chunk in some])
+            if answer != "ok":
+                raise _closed(self._job, answer)
+            part, messages = self.part, sum(chunk.messages for chunk in some)
+            self.part = Part(part.queue, part.name, part.chunks + len(some), part.messages + messages)
+
+    def _stage(self, chunks: Sequence[Packed]) -> Steps[str]:
+        job, part = self._job, self.part
+        request = ops.stage(job.home, job.name, job.run, job.time_limit, part.staged, part.chunks, chunks)
+        if part.staged.apart(job.home):
+            enlisted = yield ops.stage_enlist(job.home, job.name, job.run, job.time_limit, part.staged)
+            if enlisted != "ok":
+                return str(enlisted)
+            request = ops.stage_apart(job.name, part.staged, part.chunks, chunks, job.time_limit + ORPHANED)
+        try:
+            _, answer = yield request
+        except OutcomeUnknown:  # the script knows a call that was carried out
+            _, answer = yield request
+        return str(answer)
+
+
+def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    """As many at a time as one call may take."""
+    call: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        call.append(chunk)
+        size += chunk.size
+        if size >= _CALL_BYTES:
+            yield call
+            call, size = [], 0
+    if call:
+        yield call
+
+
+Progress = Callable[[int], None]
+
+
+def unwatched(moved: int) -> None:
+    """The progress that nobody looks at."""
+
+
+def open_job(job: Job) -> Steps[bool]:
+    """Begin a job. False: an earlier run has committed it, there is nothing left to write."""
+    state = yield ops.stage_open(job.home, job.name, job.run, job.time_limit)
+    return bool(state == "open")
+
+
+def commit(
+    job: Job, parts: Sequence[Part], stream: str = "", epoch: int = 0
+) -> Steps[Literal["committed", "already", "repeated"]]:
+    """Decide that these parts become visible, and no other of the job. Then `roll_forward`.
+
+    With a stream, an epoch that it has committed before is not committed again: "repeated", and the job is aborted.
+    Raises JobClosed, QueueFull (max_length, max_bytes): nothing becomes visible.
+    """
+    parts = [part for part in parts if part.chunks]
+    yield from _check(job, parts)
+    manifest, messages = _encode(parts), sum(part.messages for part in parts)
+    answer = yield ops.commit(job.home, job.name, job.run, manifest, messages, job.remembered, stream, epoch)
+    if answer == "closed":
+        raise _closed(job, answer)
+    if answer == "repeated":
+        yield from abort(job)
+        return "repeated"
+    return "already" if answer == "already" else "committed"
+
+
+def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
+    state = yield ops.command("HGET", job.home.job(job.name), "state")
+    if state in (b"committed", b"done"):
+        return  # a commit whose answer was lost
+    for page in _pages(parts):
+        # From here on no part ends by itself: the job's record knows it.
+        apart = [part.staged.key(job.name) for part in page if part.staged.apart(job.home)]
+        lengths = yield [
+            *(ops.command("PERSIST", key) for key in apart),
+            *(ops.command("LLEN", part.staged.key(job.name)) for part in page),
+        ]
+        if lengths[len(apart) :] != [part.chunks for part in page]:
+            raise _closed(job, "torn")
+    for queue in sorted({part.queue for part in parts}):
+        yield from _check_room(job, queue, [part for part in parts if part.queue == queue])
+
+
+def _check_room(job: Job, queue: str, parts: Sequence[Part]) -> Steps[None]:
+    """Refuse parts that would bring the queue above its max_length or max_bytes, as `send` does; raises QueueFull."""
+    keys, messages = QueueKeys(queue), sum(part.messages for part in parts)
+    (most, most_bytes), *lengths = yield [
+        ops.command("HMGET", keys.config, "max_length", "max_bytes"),
+        *(ops.command("LLEN", one) for one in (keys.messages, keys.high, keys.low, keys.next_round)),
+        *(ops.command("ZCARD", one) for one in (keys.delayed, keys.waiting)),
+    ]
+    if most is not None and sum(lengths) + messages > int(most):
+        raise _full(job, queue, f"{sum(lengths)} of at most {int(most)} messages", messages)
+    if most_bytes is None:
+        return
+    used = yield from _memory((keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed))
+    if used + (yield from _memory([part.staged.key(job.name) for part in parts])) > int(most_bytes):
+        raise _full(job, queue, f"{used} of at most {int(most_bytes)} bytes", messages)
+
+
+def _memory(names: Sequence[str]) -> Steps[int]:
+    """The bytes that Redis needs for these keys: exact for the shorter ones, else estimated as `send` does."""
+    used = 0
+    for start in range(0, len(names), _PARTS_PER_TRIP):
+        page = names[start : start + _PARTS_PER_TRIP]
+        found = yield [ops.command("MEMORY", "USAGE", name, "SAMPLES", 100) for name in page]
+        used += sum(size or 0 for size in found)
+    return used
+
+
+def _full(job: Job, queue: str, limit: str, messages: int) -> QueueFull:
+    return QueueFull(f"queue {queue!r} holds {limit}; none of the {messages} of job {job.name} was enqueued")
+
+
+def outcome(home: JobKeys, job: str) -> Steps[int | None]:
+    """How many messages a job has committed; None where it is not committed, or that is forgotten."""
+    state, messages = yield ops.command("HMGET", home.job(job), "state", "messages")
+    return int(messages) if state in (b"committed", b"done") else None
+
+
+def roll_parts(job: Job, parts: Iterable[Part]) -> Steps[None]:
+    """Move these parts of a committed job into their queues, for a leader that moves others at the same time."""
+    for part in parts:
+        while (yield from _roll(job, part.staged)):
+            pass
+
+
+def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:
+    """Move what is committed into its queues, in up to `at_most` steps, and with the last of it end the job.
+
+    How many messages moved. Nothing, where the job is not committed or is over.
+    """
+    manifest = yield ops.command("HGET", job.home.job(job.name), "manifest")
+    if manifest is None:
+        return 0
+    moved = steps = 0
+    for part in _decode_manifest(manifest):
+        while messages := (yield from _roll(job, part.staged)):
+            moved += messages
+            progress(moved)
+            steps += 1
+            if steps == at_most:
+                return moved
+    yield from _clear(job)
+    return moved
+
+
+def _roll(job: Job, staged: Staged) -> Steps[int]:
+    """Make the first chunk of a part visible; how many messages it had, 0 where there is none."""
+    while True:
+        first, *_ = yield ops.first_chunk(job.name, staged)
+        elements = elements_of(first) if first else None
+        if elements is None:
+            yield Transaction(())
+            return 0 if first is None else (yield from _roll_by_script(job, staged))
+        try:
+            if (yield ops.roll(job.name, staged, elements)) is not None:
+                return elements.count
+        except OutcomeUnknown:
+            continue  # what is first now tells
+        except QueueFull:
+            return (yield from _roll_by_script(job, staged))
+
+
+def _roll_by_script(job: Job, staged: Staged) -> Steps[int]:
+    messages, _ = yield ops.commit_roll(job.name, staged)
+    return int(messages)
+
+
+def abort(job: Job, overdue: bool = False) -> Steps[bool]:
+    """Remove everything the job has staged; False when that is not this run's to do: it is committed, or taken over.
+
+    `overdue`: only if its time limit has passed.
+    """
+    aborted = bool((yield ops.stage_abort(job.home, job.name, job.run, overdue)))
+    if aborted:
+        yield from _clear(job)
+    return aborted
+
+
+def abort_others(job: Job, prefix: str) -> Steps[None]:
+    """Abort the open jobs of this prefix but this one: what dead runs of the same leader have left."""
+    names = yield ops.command("ZRANGE", job.home.jobs, 0, _PARTS_PER_TRIP - 1)
+    for name in (one.decode() for one in names):
+        if name.startswith(prefix) and name != job.name:
+            run = yield ops.command("HGET", job.home.job(name), "run")
+            yield from abort(Job(job.home, name, (run or b"").decode()))
+
+
+def _clear(job: Job) -> Steps[None]:
+    """Remove its parts, and its record with the last of them."""
+    record, left = job.home.job(job.name), 1
+    while left > 0:
+        # In this order: none of these parts is of a run that has begun since.
+        names, (state, run) = yield [
+            ops.command("SRANDMEMBER", job.home.parts(job.name), _PARTS_PER_TRIP),
+            ops.command("HMGET", record, "state", "run"),
+        ]
+        if state == b"open" or (run or b"").decode() != job.run:
+            return
+        parts = [Staged.of(name.decode()) for name in names]
+        if apart := [part.key(job.name) for part in parts if part.apart(job.home)]:
+            yield [ops.command("UNLINK", key) for key in apart]
+        left = yield ops.stage_clear(job.home, job.name, job.run, job.remembered, parts)
+
+
+def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) -> Steps[int]:
+    """Do what the leaders of these jobs did not: roll forward, remove. For a monitor; how many messages moved."""
+    moved = 0
+    for name in due:
+        state, run = yield ops.command("HMGET", home.job(name.decode()), "state", "run")
+        job = Job(home, name.decode(), (run or b"").decode())
+        match state:
+            case b"committed":
+                moved += yield from roll_forward(job, at_most)
+            case b"open":
+                yield from abort(job, overdue=True)
+            case _:
+                yield from _clear(job)
+    return moved
+
+
+def due_jobs(home: JobKeys, now: int) -> ops.Op[list[bytes]]:
+    """The jobs that are decided and not over, or open and beyond their time limit."""
+    return ops.Op(("ZRANGEBYSCORE", home.jobs, "-inf", now, "LIMIT", 0, 10))
+
+
+def _pages(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    return (parts[start : start + _PARTS_PER_TRIP] for start in range(0, len(parts), _PARTS_PER_TRIP))
+
+
+def _closed(job: Job, answer: str) -> JobClosed:
+    if answer == "torn":
+        return JobClosed(f"job {job.name}: Redis has lost what was staged; nothing becomes visible")
+    return JobClosed(
+        f"job {job.name} was aborted, ran out of its time limit of {job.time_limit:g} s, "
+        "or was begun anew by another run; nothing of this run becomes visible"
+    )

@@ -1,0 +1,207 @@
+"""The steps of topics: bind, publish, look."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from reliq import ops
+from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
+from reliq.model import settings
+from reliq.model.keys import TOPICS, QueueKeys, check_grammar, check_name
+from reliq.model.outgoing import Body, NewMessage
+from reliq.model.routing import Routes, check_pattern, check_routing_key
+from reliq.ops import Steps
+from reliq.ops.topology import slot_of
+from reliq.protocol.batch import checked
+from reliq.protocol.durability import Durability, check_possible, confirm, durability
+from reliq.protocol.producer import ProducerPool, ProducerSession
+from reliq.protocol.queue import QueueSteps
+from reliq.runtime import tracing
+
+_FRESH = 0.5  #: seconds for which bindings are used unasked
+
+
+class Binding(NamedTuple):
+    """A queue takes what is published under keys that match the pattern."""
+
+    queue: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """The bindings as a whole. `unroutable`: messages that no queue was bound for, and no alternate either."""
+
+    bindings: int
+    alternate: str | None
+    unroutable: int
+
+
+class TopicSteps:
+    """What can be done with topics, without the doing."""
+
+    def __init__(self, queue: Callable[[str], QueueSteps], lanes: ProducerPool, max_body: int) -> None:
+        self._queue = queue
+        self._lanes = lanes
+        self._max_body = max_body
+        self._routes = Routes()
+        self._alternate: str | None = None
+        self._version: str | None = ""  #: of what is compiled; None = there are no bindings
+        self._looked_at = float("-inf")
+        self.sharded = False  #: queues may lie on different servers
+
+    def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
+        """Check a message completely; raises InvalidMessage or InvalidName."""
+        message = checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
+        if message.dedup_key is not None:
+            raise InvalidMessage("publish takes no dedup_key: each queue would have its own; send to one queue has it")
+        return message
+
+    def publish(
+        self,
+        routing_key: str,
+        message: NewMessage,
+        mandatory: bool = False,
+        sure: str | None = None,
+        retries: int | None = None,
+    ) -> Steps[dict[str, str]]:
+        """Enqueue it into every queue that is bound, in one atomic step a server; its id by queue."""
+        check_routing_key(routing_key)
+        wanted, retries = None if sure is None else durability(sure), settings.retries(retries)
+        if wanted is not None:
+            yield from check_possible(wanted)
+        if not self._lanes.clock.known and message.ttl is not None:
+            self._lanes.clock.note((yield ops.server_time()))
+        queues = yield from self._reached(routing_key)
+        if not queues and mandatory:
+            raise Unroutable(f"no queue is bound to a pattern that matches {routing_key!r}; nothing was enqueued")
+        if not queues and self._alternate is not None:
+            queues = (self._alternate,)
+        if not queues:
+            yield ops.command("HINCRBY", TOPICS, "unroutable", 1, repeatable=False)
+            return {}
+        with tracing.sending(routing_key, [message]):
+            lane = self._lanes.take()
+            try:
+                reached = [self._queue(name) for name in queues]
+                yield from self._publish(routing_key, message, reached, lane, wanted, retries)
+            except OutcomeUnknown as error:
+                raise OutcomeUnknown(str(error), (message.id,)) from None
+            finally:
+                self._lanes.give_back(lane)
+        return dict.fromkeys(queues, message.id)
+
+    def _publish(
+        self,
+        routing_key: str,
+        message: NewMessage,
+        queues: Sequence[QueueSteps],
+        lane: ProducerSession,
+        wanted: Durability | None,
+        retries: int | None,
+    ) -> Steps[None]:
+        element = message.element(self._lanes.clock.now(), routing_key)
+        groups = self._groups(queues)
+        strangers = [queue for queue in queues if queue.unknown]
+        introductions = [op for queue in strangers for op in queue.introduction()]
+        publish = [
+            ops.publish(group, message.id, element, message.delay, lane.producer, lane.sequence) for group in groups
+        ]
+        replies = yield [*introductions, *(ops.at_most(one, retries) for one in publish)]
+        for queue, default in zip(strangers, replies[1 : len(introductions) : 2], strict=True):
+            queue.introduced(default)
+        answers: list[ops.Published] = replies[len(introductions) :]
+        self._lanes.clock.note(answers[0].now)
+        yield from _refuse_full(groups, answers, message.id)
+        sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
+        if sure.waits:
+            for group in groups:
+                yield from confirm(group[0], sure, lane.producer, lane.sequence)
+
+    def _groups(self, queues: Sequence[QueueSteps]) -> Sequence[Sequence[QueueKeys]]:
+        """Those that one atomic step can reach: all of them, or on a cluster those of one hash slot."""
+        if not self.sharded:
+            return [[queue.keys for queue in queues]]
+        groups: dict[int, list[QueueKeys]] = {}
+        for queue in queues:
+            groups.setdefault(slot_of(queue.keys.messages), []).append(queue.keys)
+        return [*groups.values()]
+
+    def _reached(self, routing_key: str) -> Steps[tuple[str, ...]]:
+        """The queues bound now, or half a second ago."""
+        now = time.monotonic()
+        if now - self._looked_at > _FRESH:
+            version = yield ops.command("HGET", TOPICS, "version")
+            if (version.decode() if version else None) != self._version:
+                yield from self._compile()
+            self._looked_at = now
+        return self._routes.match(routing_key)
+
+    def _compile(self) -> Steps[None]:
+        found = yield ops.read_hash(TOPICS)
+        self._routes = Routes(_bindings(found))
+        self._alternate = found.get("alternate")
+        self._version = found.get("version")
+
+    def match(self, routing_key: str) -> Steps[list[str]]:
+        """The queues that would get it, as Redis has the bindings now."""
+        check_routing_key(routing_key)
+        yield from self._compile()
+        return list(self._routes.match(routing_key))
+
+    def list(self) -> Steps[list[Binding]]:
+        return sorted(_bindings((yield ops.read_hash(TOPICS))))
+
+    def bind(self, queue: str, *patterns: str) -> Steps[bool]:
+        bindings = _fields(check_name(queue), patterns)
+        _, changed = yield [ops.announce(queue), ops.bind("bind", bindings)]
+        self._looked_at = float("-inf")
+        return bool(changed)
+
+    def unbind(self, queue: str, *patterns: str) -> Steps[bool]:
+        changed = yield ops.bind("unbind", _fields(queue, patterns))
+        self._looked_at = float("-inf")
+        return bool(changed)
+
+    def set_alternate(self, queue: str | None) -> Steps[None]:
+        if queue is None:
+            yield ops.bind("unbind", ["alternate"])
+        else:
+            yield [ops.announce(check_name(queue)), ops.alternate(queue)]
+        self._looked_at = float("-inf")
+
+    def stats(self) -> Steps[TopicStats]:
+        found = yield ops.read_hash(TOPICS)
+        return TopicStats(len(_bindings(found)), found.get("alternate"), int(found.get("unroutable", 0)))
+
+
+def read_routes() -> Steps[tuple[Routes, str | None]]:
+    """The bindings as Redis has them now, compiled, and the alternate queue."""
+    found = yield ops.read_hash(TOPICS)
+    return Routes(_bindings(found)), found.get("alternate")
+
+
+def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Published], identity: str) -> Steps[None]:
+    refusals = [(group, one) for group, one in zip(groups, answers, strict=True) if one.status == "full"]
+    if not refusals:
+        return
+    reached = [keys.queue for group, one in zip(groups, answers, strict=True) if one.status != "full" for keys in group]
+    yield [ops.command("HINCRBY", group[one.refuser].counters, "rejected", 1) for group, one in refusals]
+    group, full = refusals[0]
+    others = f"only {', '.join(reached)} got it" if reached else "nothing was enqueued in any queue that is bound"
+    raise QueueFull(
+        f"queue {group[full.refuser].queue!r} holds {full.length} of at most {full.max_length} {full.unit}; {others}",
+        dict.fromkeys(reached, identity),
+    )
+
+
+def _bindings(found: Mapping[str, str]) -> list[Binding]:
+    """Those fields that are bindings: a name has no blank, nor has a pattern."""
+    return [Binding(*field.split(" ", 1)) for field in found if " " in field]
+
+
+def _fields(queue: str, patterns: Sequence[str]) -> list[str]:
+    if not patterns:
+        raise InvalidMessage(f"no pattern for {queue!r}: give one, such as order.created.*")
+    return [f"{check_grammar(queue)} {check_pattern(pattern)}" for pattern in patterns]

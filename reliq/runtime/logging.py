@@ -1,0 +1,90 @@
+"""Log lines: one an event, for people and `grep` as they are, for programs as JSON. No line breaks, no passwords.
+
+What the library logs never has a body in it; what a handler's own errors quote, in a traceback, is the handler's.
+"""
+
+import json
+import logging
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from reliq.runtime.url import redacted
+
+_AS_JSON = "RELIQ_LOG_JSON"
+_TRACEBACKS = "RELIQ_LOG_TRACEBACKS"
+_PLACEHOLDER = re.compile(r"(?:(\w+)=)?%(?:%|[-#0 +]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa])")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def configure(level: int, as_json: bool, tracebacks: bool = False) -> None:
+    """Send this process's log to standard error.
+
+    The environment carries the choices to child processes: JSON is also written when RELIQ_LOG_JSON is 1, and
+    tracebacks of failures when RELIQ_LOG_TRACEBACKS is 1.
+    """
+    if as_json:
+        os.environ[_AS_JSON] = "1"
+    if tracebacks:
+        os.environ[_TRACEBACKS] = "1"
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if os.environ.get(_AS_JSON) == "1" else Lines())
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def tracebacks_wanted() -> bool:
+    """Whether the line of a failure that is tried again has the traceback."""
+    return os.environ.get(_TRACEBACKS) == "1"
+
+
+def one_line(text: str) -> str:
+    """The text without passwords, its line breaks and other control characters written as escapes."""
+    without = redacted(text)
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), without)
+
+
+class Lines(logging.Formatter):
+    """Time, level, logger, message; a traceback follows in the same line."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        return one_line(super().format(record))
+
+
+class JsonLines(logging.Formatter):
+    """An object a line: time, level, logger, message; what the message has as name=value, once more as a field.
+
+    The fields are read from the message's template, never from its values: no value can pass itself off as a field.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        entry: dict[str, Any] = {
+            **fields(record),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": redacted(record.getMessage()),
+        }
+        if record.exc_info:
+            entry["exception"] = redacted(self.formatException(record.exc_info))
+        return json.dumps(entry, default=str)
+
+
+def fields(record: logging.LogRecord) -> dict[str, str | int | float | bool | None]:
+    """The values that the record's template names, as in `log.info("dead queue=%s id=%s", ...)`."""
+    if not isinstance(record.msg, str) or not isinstance(record.args, tuple):
+        return {}
+    names = [found[1] for found in _PLACEHOLDER.finditer(record.msg) if not found[0].endswith("%%")]
+    if len(names) != len(record.args):
+        return {}
+    return {name: _plain(value) for name, value in zip(names, record.args, strict=True) if name}
+
+
+def _plain(value: object) -> str | int | float | bool | None:
+    return value if isinstance(value, (int, float)) or value is None else redacted(str(value))

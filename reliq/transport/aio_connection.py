@@ -1,0 +1,231 @@
+"""One connection to Redis, for tasks of an event loop."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from reliq import forks
+from reliq.ops import Request, Sleep, Transaction, Watch
+from reliq.ops.topology import Node
+from reliq.transport.calls import (
+    asked_elsewhere,
+    carried_out,
+    loading,
+    read,
+    unknown_scripts,
+    waits,
+)
+from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
+from reliq.transport.introduction import Identity, introduced, introduction
+from reliq.transport.resp import Command, commands_of, pack
+from reliq.transport.sentinel import Sentinels
+from reliq.transport.server import ClusterNode, Server
+
+T = TypeVar("T")
+_LOOK_EVERY = 0.2  #: seconds between two looks at a connection that should stay open
+
+_of_parents: list[Any] = []  # connections that closing, or being collected, would take from the parent's selector
+
+
+class AioConnection:
+    """One asyncio connection; the same contract as Link."""
+
+    def __init__(self, store: Server | ClusterNode, name: str = "") -> None:
+        self._store: Any = store
+        self._name = name
+        self._raw: Any = None
+        self._mark = forks.mark()
+        self._epoch = store.epoch
+        self.watching = False  #: until the transaction, also when the connection is lost: the steps must begin again
+        self.connects = 0
+        self.named = False  #: the server knows its name
+        self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
+        self._identity: Identity | None = None  #: of the latest connection, also when it is lost
+        self.follow: Callable[[Node, Request, int], Awaitable[Any]] | None = None  #: in a cluster, to where a key moves
+
+    async def perform(self, request: Request) -> Any:
+        """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
+        if isinstance(request, Sleep):
+            await asyncio.sleep(request.seconds)
+            return None
+        if self.connected and self.ended:
+            await self.close()  # found out before a command is sent into the void
+        if isinstance(request, Watch):
+            self.watching = False
+        replies = await self._exchange(commands_of(request))
+        if unknown := unknown_scripts(replies):
+            await self._load(request, replies, unknown)
+        if self.follow is not None and (moving := asked_elsewhere(request, replies)):
+            for place, node in moving:
+                replies[place] = await self.follow(node, request, place)
+        watched = self.watching
+        if isinstance(request, (Watch, Transaction)):
+            self.watching = isinstance(request, Watch)
+        try:
+            answer = read(request, replies)
+            if self._store.sentinels is not None and waits(request):
+                await self._ask_for_failover(self._store.sentinels)
+            return answer
+        except TryAgain as refusal:
+            self.watching = watched  # a transaction that was refused has ended the watch: it cannot be repeated alone
+            if refusal.elsewhere:
+                await self._depart()
+            raise
+
+    async def _load(self, request: Request, replies: list[Any], unknown: list[int]) -> None:
+        """Load the scripts that the server did not know, and run them now."""
+        commands = commands_of(request)
+        try:
+            answers = await self._exchange([*loading(request), *(commands[place] for place in unknown)])
+        except ConnectionLost as error:
+            error.sent = error.sent or carried_out(request, replies)
+            raise
+        for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
+            replies[place] = answer
+
+    async def ask(self, request: Request, place: int) -> Any:
+        """Run one command of a request on the node that its key is moving to."""
+        asking = [("ASKING",), commands_of(request)[place]]
+        try:
+            _, reply = await self._exchange(asking)
+            if unknown_scripts([reply]):
+                *_, reply = await self._exchange([*loading(request), *asking])
+        except ConnectionLost as error:
+            error.sent = True  # of the request, another part
+            raise
+        return reply
+
+    async def _ask_for_failover(self, sentinels: Sentinels) -> None:
+        """Raise Lost where a failover takes the master from here: what replicas have confirmed may be lost."""
+        address = (self._raw.host, int(self._raw.port))
+        if not await asyncio.to_thread(sentinels.vouch, address):
+            raise ConnectionLost(sent=True, cause="a failover is under way")
+
+    async def _depart(self) -> None:
+        """Leave a server that is no master any more, and have the other links of the store look where that is."""
+        self._store.depart(self._epoch)
+        await self.close()
+
+    async def release(self) -> None:
+        """End a run of steps: what it watched is watched no more."""
+        if self.watching:
+            await self.close()
+            self.watching = False
+
+    async def _exchange(self, commands: list[Command]) -> list[Any]:
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task else 0
+        raw = await self._connected()
+        packed = pack(commands)
+        try:
+            await raw.send_packed_command(packed)
+            if task and task.cancelling() > cancelled:
+                raise asyncio.CancelledError  # noqa: TRY301  redis-py sends by wait_for, which forgets it in Python 3.11
+            if self._store.sentinels is not None:
+                return await self._replies_of_master(raw, len(commands))
+            return [await self._reply(raw) for _ in commands]
+        except connection_ended(aio=True) as error:
+            await self.close()
+            raise failed(error, sent=True) from None
+        except BaseException:
+            await self.close()  # cancelled between send and answer: the next reader would read this answer
+            raise
+
+    async def _replies_of_master(self, raw: Any, count: int) -> list[Any]:
+        """Wait for replies, but not for those of a server that is no master any more; raises Lost."""
+
+        async def read_all() -> list[Any]:
+            return [await self._reply(raw) for _ in range(count)]
+
+        reading = asyncio.ensure_future(read_all())
+        try:
+            while not (await asyncio.wait({reading}, timeout=_LOOK_EVERY))[0]:
+                if self._epoch != self._store.epoch:
+                    raise ConnectionLost(sent=True, cause="the master is elsewhere")
+            return reading.result()
+        finally:
+            reading.cancel()
+
+    @staticmethod
+    async def _reply(raw: Any) -> Any:
+        try:
+            return await raw.read_response()
+        except redis_errors().ResponseError as error:
+            return error
+
+    async def _connected(self) -> Any:
+        self._leave_to_parent()
+        if self._epoch != self._store.epoch:
+            await self.close()
+        if self._raw is None:
+            if self.watching:
+                raise ConnectionLost(sent=False, cause="the connection that watched is gone")
+            self._epoch = self._store.epoch
+            if self._store.sentinels is not None:
+                await asyncio.to_thread(
+                    self._store.sentinels.master
+                )  # else the next line waits for it in the event loop
+            raw = self._store.new_connection()
+            try:
+                await raw.connect()
+            except (redis_errors().RedisError, *connection_ended(aio=True)) as error:
+                await raw.disconnect(nowait=True)
+                raise failed(error, sent=False) from None
+            self._raw = raw
+            self.connects += 1
+            if self.connects > 1:
+                self._store.check_again()
+            if self._name:
+                await self._introduce()
+            if self.on_connect is not None:
+                self.on_connect(self.named)
+        return self._raw
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: let go of the parent's connection without a word to its event loop, which both share."""
+        mark = forks.mark()
+        if self._mark != mark:
+            if self._raw is not None:
+                _of_parents.append(self._raw)
+            self._raw, self._identity = None, None  # the parent's is not to be ended
+            self._mark, self.watching, self.named = mark, False, False
+
+    async def _introduce(self) -> None:
+        """Name the new connection, and have the server end the one before it."""
+        try:
+            replies = await self._exchange(introduction(self._name, self._identity))
+            self.named, self._identity = introduced(replies, self.named)
+        except ConnectionLost as error:
+            raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent yet
+        except TryAgain:
+            await self.close()
+            raise
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has closed the connection meanwhile. Looks at what the event loop knows: costs no call."""
+        reader, writer = self._raw._reader, self._raw._writer  # noqa: SLF001  redis-py tells no other way
+        if reader is None or writer is None or self._epoch != self._store.epoch:
+            return True
+        return bool(reader.at_eof() or reader.exception() is not None or writer.transport.is_closing())
+
+    async def wait_closed(self, timeout: float) -> bool:
+        """Wait until the server closes the connection, at most `timeout` seconds; True when it has."""
+        until = time.monotonic() + timeout
+        while not (ended := self.connected and self.ended) and (left := until - time.monotonic()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(min(left, _LOOK_EVERY))  # the event loop tells no other way
+        return ended
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection; it may have ended."""
+        return self._raw is not None
+
+    async def close(self) -> None:
+        self._leave_to_parent()
+        if self._raw is not None:
+            raw, self._raw = self._raw, None
+            with contextlib.suppress(*connection_ended(aio=True)):
+                await raw.disconnect(nowait=True)

@@ -1,0 +1,104 @@
+"""Runs ops against Redis for the tasks of an event loop: the same contract as `store`, by the same rules."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from reliq.errors import ReliqError
+from reliq.model import settings
+from reliq.ops import Request, Steps
+from reliq.transport.aio_cluster import AioClusterConnection
+from reliq.transport.aio_connection import AioConnection
+from reliq.transport.errors import ConnectionLost, TryAgain
+from reliq.transport.retry import CallRetry
+from reliq.transport.server import Server
+
+T = TypeVar("T")
+
+AioCall = Callable[[Request, "AioConnection", float | None], Awaitable[Any]]
+
+
+class AioStore(Server):
+    """A Redis server, for the tasks of one event loop; the same contract as Store."""
+
+    def __init__(
+        self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
+    ) -> None:
+        super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
+        self._idle: deque[AioConnection] = deque()
+
+    async def run(self, steps: Steps[T], connection: AioConnection | None = None, timeout: float | None = None) -> T:
+        """Run steps to their end. Raises what they raise, RedisUnavailable, or OutcomeUnknown."""
+        if connection is not None:
+            return await self._drive(steps, connection, timeout)
+        borrowed = self._idle.pop() if self._idle else self.connection()
+        try:
+            return await self._drive(steps, borrowed, timeout)
+        finally:
+            self._idle.append(borrowed)
+
+    async def call(self, request: Request, connection: AioConnection, timeout: float | None = None) -> Any:
+        """Run one request."""
+        if not self._checked:
+            await self._check(connection, timeout)
+        return await self._send(request, connection, timeout)
+
+    async def _check(self, connection: AioConnection, timeout: float | None) -> None:
+        """Refuse a server that must not hold a queue, before anybody's first call."""
+        await self._step(self.check(), connection, timeout, self._send)
+
+    async def _send(self, request: Request, connection: AioConnection, timeout: float | None) -> Any:
+        try:
+            return await connection.perform(request)
+        except (ConnectionLost, TryAgain) as failure:
+            return await self._again(request, connection, failure, timeout)
+
+    async def _again(
+        self, request: Request, connection: AioConnection, failure: ConnectionLost | TryAgain, timeout: float | None
+    ) -> Any:
+        patience = CallRetry(request, self.where, self.timeout if timeout is None else timeout, connection.watching)
+        while True:
+            await asyncio.sleep(patience.after(failure))
+            try:
+                return await connection.perform(request)
+            except (ConnectionLost, TryAgain) as again:
+                failure = again
+            except ReliqError as error:
+                raise patience.refused(error) from None
+
+    async def _drive(self, steps: Steps[T], connection: AioConnection, timeout: float | None) -> T:
+        try:
+            return await self._step(steps, connection, timeout)
+        finally:
+            await connection.release()
+
+    async def _step(
+        self, steps: Steps[T], connection: AioConnection, timeout: float | None, call: AioCall | None = None
+    ) -> T:
+        call = call or self.call
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    answer = await call(request, connection, timeout)
+                except BaseException as error:  # noqa: BLE001  a cancellation too: the steps must know that there is no answer
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            steps.close()
+
+    def connection(self, name: str = "") -> AioConnection:
+        """A connection of one's own; `name` is what CLIENT LIST shows."""
+        return AioClusterConnection(self, name) if self.sharded else AioConnection(self, name)
+
+    async def close(self) -> None:
+        """Close the idle connections; the next call opens new ones."""
+        while self._idle:
+            await self._idle.pop().close()
+        if self.sentinels is not None:
+            self.sentinels.close()

@@ -1,0 +1,131 @@
+"""A request and its replies: what may be repeated, what was carried out, what the answer is."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from reliq.errors import (
+    OutcomeUnknown,
+    QueueFull,
+)
+from reliq.ops import Op, Request, Sleep, Transaction, Watch
+from reliq.ops.topology import Node
+from reliq.transport.errors import TryAgain, translated
+from reliq.transport.resp import Command
+
+T = TypeVar("T")
+
+
+def read(request: Request, replies: list[Any]) -> Any:
+    """The result of a request from its replies; raises the first error among them, translated."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise _refused(request, replies, translated(reply))
+    match request:
+        case Op():
+            return request.read(replies[0])
+        case Watch():
+            return [op.read(reply) for op, reply in zip(request.reads, replies[1:], strict=True)]
+        case Transaction(ops=()):
+            return None
+        case Transaction():
+            answer = replies[-1]
+            if answer is None:
+                return None
+            for one in answer:
+                if isinstance(one, Exception):
+                    raise translated(one)
+            return [op.read(one) for op, one in zip(request.ops, answer, strict=True)]
+        case Sleep():
+            return None
+        case _:
+            return [op.read(reply) for op, reply in zip(request, replies, strict=True)]
+
+
+def _refused(request: Request, replies: list[Any], error: Exception) -> Exception:
+    """The error for one refused command of a request, which may have been carried out in part."""
+    if carried_out(request, replies):
+        if isinstance(error, TryAgain):
+            error.sent = True
+        elif isinstance(error, QueueFull) and repeatable(request):
+            return carried_out_in_part()
+    return error
+
+
+def carried_out_in_part() -> OutcomeUnknown:
+    return OutcomeUnknown("Redis carried out a part of the call, and is too full for the rest")
+
+
+def carried_out(request: Request, replies: Sequence[Any]) -> bool:
+    """Whether any op of a list changed something, by the replies to all of them."""
+    if isinstance(request, (Op, Watch, Transaction, Sleep)):
+        return False
+    return any(_changes(op) and not isinstance(reply, Exception) for op, reply in zip(request, replies, strict=True))
+
+
+def loading(request: Request) -> list[Command]:
+    """The commands that load every script of a request."""
+    scripts = {op.script for op in _ops(request) if op.script is not None}
+    return [("SCRIPT", "LOAD", script.source) for script in scripts]
+
+
+_READS = frozenset({
+    "CLIENT", "CONFIG", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "INFO", "LINDEX", "LLEN",
+    "LRANGE", "MEMORY", "MGET", "PING", "PTTL", "SCAN", "SMEMBERS", "SSCAN", "TIME", "TTL", "TYPE", "ZCARD", "ZCOUNT",
+    "WAIT", "WAITAOF", "ZRANGE", "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+})  # fmt: skip
+
+
+def _ops(request: Request) -> tuple[Op[Any], ...]:
+    match request:
+        case Op():
+            return (request,)
+        case Transaction():
+            return request.ops
+        case Watch() | Sleep():
+            return ()
+        case _:
+            return tuple(request)
+
+
+def only_reads(request: Request) -> bool:
+    """Whether it changes nothing: then no answer means no more than that there is none."""
+    return not any(_changes(op) for op in _ops(request))
+
+
+def _changes(op: Op[Any]) -> bool:
+    """Whether it may change what a caller asks for: that a queue's name is known is of no consequence."""
+    return op.command[0] not in _READS if op.script is None else op.script.name != "announce"
+
+
+def repeatable(request: Request) -> bool:
+    """Whether a lost reply may be answered by asking again."""
+    if isinstance(request, Transaction):
+        return only_reads(request)
+    return all(op.repeatable for op in _ops(request))
+
+
+def unknown_scripts(replies: list[Any]) -> list[int]:
+    """Where the server did not know a script (a restart, a failover): nothing was done there."""
+    return [place for place, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
+
+
+def waits(request: Request) -> bool:
+    """Whether it asks how durable something is."""
+    return isinstance(request, Sequence) and any(op.command[0] in ("WAIT", "WAITAOF") for op in request)
+
+
+def asked_elsewhere(request: Request, replies: list[Any]) -> list[tuple[int, Node]]:
+    """Where the server says that a key is on its way to another node: its place, and that node, to be asked once.
+
+    Of scripts only: what else is in a list may speak of its own connection, as WAIT does.
+    """
+    if isinstance(request, (Watch, Transaction)) or any(op.script is None for op in _ops(request)):
+        return []
+    asked = [(place, reply) for place, reply in enumerate(replies) if type(reply).__name__ == "AskError"]
+    return [(place, (reply.host, reply.port)) for place, reply in asked]
+
+
+def most_retries(request: Request) -> float:
+    """How often it may be tried again at most; infinity: as often as there is time."""
+    return min((op.retries for op in _ops(request) if op.retries is not None), default=math.inf)

@@ -1,0 +1,267 @@
+"""One connection to Redis, for threads."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from reliq import forks
+from reliq.errors import ReliqError
+from reliq.ops import Request, Sleep, Transaction, Watch
+from reliq.ops.topology import Node
+from reliq.transport.calls import (
+    asked_elsewhere,
+    carried_out,
+    loading,
+    read,
+    unknown_scripts,
+    waits,
+)
+from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
+from reliq.transport.introduction import Identity, introduced, introduction
+from reliq.transport.resp import Command, commands_of, pack
+from reliq.transport.sentinel import Sentinels
+from reliq.transport.server import ClusterNode, Server
+
+T = TypeVar("T")
+
+_LOOK_EVERY = 0.25  #: seconds between two looks whether the master is elsewhere
+_IDLE = 1.0  #: seconds after which a connection is looked at before it is used again
+
+
+class PendingReply:
+    """The replies to commands that were sent together."""
+
+    __slots__ = ("count", "lost", "replies")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.replies: list[Any] | None = None
+        self.lost = False
+
+
+class Connection:
+    """One connection. Reconnects when it has to; every reconnect counts up `connects`."""
+
+    def __init__(self, store: Server | ClusterNode, name: str = "") -> None:
+        self._store: Any = store
+        self._name = name
+        self._raw: Any = None
+        self._mark = forks.mark()
+        self._used_at = 0.0
+        self.connected_at = 0.0  #: by time.monotonic()
+        self._epoch = store.epoch
+        self.watching = False  #: until the transaction, also when the connection is lost: the steps must begin again
+        self.connects = 0
+        self.named = False  #: the server knows its name
+        self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
+        self._identity: Identity | None = None  #: of the latest connection, also when it is lost
+        self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster, to where a key is moving
+        self._owed: deque[PendingReply] = deque()  #: of what was sent, in this order
+
+    @property
+    def reconnected(self) -> bool:
+        """Whether it has had an earlier connection."""
+        return self.connects > 1
+
+    def perform(self, request: Request) -> Any:
+        """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
+        if isinstance(request, Sleep):
+            time.sleep(request.seconds)
+            return None
+        return self.finish(request, self.begin(request))
+
+    def begin(self, request: Request) -> Any:
+        """Send it once, and answer a ticket for `finish`. Others may be begun and finished meanwhile. Raises Lost."""
+        if isinstance(request, Watch):
+            self.watching = False
+        return self._send(commands_of(request))
+
+    def finish(self, request: Request, ticket: Any) -> Any:
+        """Read the answer to what was begun. Raises as `perform`."""
+        replies = self._receive(ticket)
+        if unknown := unknown_scripts(replies):
+            self._load(request, replies, unknown)
+        if self.follow is not None and (moving := asked_elsewhere(request, replies)):
+            for place, node in moving:
+                replies[place] = self.follow(node, request, place)
+        watched = self.watching
+        if isinstance(request, (Watch, Transaction)):
+            self.watching = isinstance(request, Watch)
+        try:
+            answer = read(request, replies)
+            if self._store.sentinels is not None and waits(request):
+                self._ask_for_failover(self._store.sentinels)
+            return answer
+        except TryAgain as refusal:
+            self.watching = watched  # a transaction that was refused has ended the watch: it cannot be repeated alone
+            if refusal.elsewhere:
+                self._depart()
+            raise
+
+    def _load(self, request: Request, replies: list[Any], unknown: list[int]) -> None:
+        """Load the scripts that the server did not know, and run them now."""
+        commands = commands_of(request)
+        try:
+            answers = self._exchange([*loading(request), *(commands[place] for place in unknown)])
+        except ConnectionLost as error:
+            error.sent = error.sent or carried_out(request, replies)
+            raise
+        for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
+            replies[place] = answer
+
+    def ask(self, request: Request, place: int) -> Any:
+        """Run one command of a request on the node that its key is moving to."""
+        asking = [("ASKING",), commands_of(request)[place]]
+        try:
+            _, reply = self._exchange(asking)
+            if unknown_scripts([reply]):
+                *_, reply = self._exchange([*loading(request), *asking])
+        except ConnectionLost as error:
+            error.sent = True  # of the request, another part
+            raise
+        return reply
+
+    def _ask_for_failover(self, sentinels: Sentinels) -> None:
+        """Raise Lost where a failover takes the master from here: what replicas have confirmed may be lost."""
+        address = (self._raw.host, int(self._raw.port))
+        if not sentinels.vouch(address):
+            raise ConnectionLost(sent=True, cause="a failover is under way")
+
+    def _depart(self) -> None:
+        """Leave a server that is no master any more, and have the other links of the store look where that is."""
+        self._store.depart(self._epoch)
+        self.close()
+
+    def release(self) -> None:
+        """End a run of steps: what it watched is watched no more."""
+        if self.watching:
+            self.close()
+            self.watching = False
+
+    def _exchange(self, commands: list[Command]) -> list[Any]:
+        return self._receive(self._send(commands))
+
+    def _send(self, commands: list[Command]) -> PendingReply:
+        raw = self._connected()
+        packed = pack(commands)
+        owed = PendingReply(len(commands))
+        self._owed.append(owed)
+        try:
+            raw.send_packed_command(packed)
+        except connection_ended() as error:
+            self.close()
+            raise failed(error, sent=True) from None  # a write that fails half way may have delivered a whole command
+        except BaseException:
+            self.close()
+            raise
+        return owed
+
+    def _receive(self, owed: PendingReply) -> list[Any]:
+        """Its replies; those that are owed before them are read on the way, and kept."""
+        while owed.replies is None:
+            if owed.lost:
+                raise ConnectionLost(sent=True, cause="ConnectionError")
+            first = self._owed[0]
+            try:
+                if self._store.sentinels is not None:
+                    self._wait_for_answer()
+                first.replies = [self._reply(self._raw) for _ in range(first.count)]
+            except connection_ended() as error:
+                self.close()
+                raise failed(error, sent=True) from None
+            except BaseException:
+                self.close()  # an interrupt: the next reader would read the rest of this answer
+                raise
+            self._owed.popleft()
+        return owed.replies
+
+    def _wait_for_answer(self) -> None:
+        """Wait as long as a reply may take, but not for a server that is no master any more; raises Lost."""
+        until = time.monotonic() + self._raw.socket_timeout
+        while time.monotonic() < until and not self._raw.can_read(_LOOK_EVERY):
+            if self._epoch != self._store.epoch:
+                raise ConnectionLost(sent=True, cause="the master is elsewhere")
+
+    @staticmethod
+    def _reply(raw: Any) -> Any:
+        try:
+            return raw.read_response()
+        except redis_errors().ResponseError as error:
+            return error
+
+    def _connected(self) -> Any:
+        mark = forks.mark()
+        if self._mark != mark:
+            self._raw, self._mark = None, mark  # the socket is the parent's
+            self._identity, self.named = None, False  # and is not to be ended
+            self._forget()
+        if self._epoch != self._store.epoch and not self._owed:
+            self.close()
+        now = time.monotonic()
+        if self._raw is not None and not self._owed and now - self._used_at > _IDLE and self._ended():
+            self.close()  # found out before a command is sent into the void
+        self._used_at = now
+        if self._raw is None:
+            if self.watching:
+                raise ConnectionLost(sent=False, cause="the connection that watched is gone")
+            self._epoch = self._store.epoch
+            raw = self._store.new_connection()
+            try:
+                raw.connect()
+            except (redis_errors().RedisError, OSError) as error:
+                raw.disconnect()
+                raise failed(error, sent=False) from None
+            self._raw = raw
+            self.connects += 1
+            self.connected_at = now
+            if self.connects > 1:
+                self._store.check_again()
+            if self._name:
+                self._introduce()
+            if self.on_connect is not None:
+                self.on_connect(self.named)
+        return self._raw
+
+    def _introduce(self) -> None:
+        """Name the new connection, and have the server end the one before it."""
+        try:
+            replies = self._exchange(introduction(self._name, self._identity))
+            self.named, self._identity = introduced(replies, self.named)
+        except ConnectionLost as error:
+            raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent yet
+        except TryAgain:
+            self.close()
+            raise
+
+    def _ended(self) -> bool:
+        """Whether the server has closed the connection meanwhile, or said what nobody asked for."""
+        try:
+            return bool(self._raw.can_read(0))
+        except connection_ended():
+            return True
+
+    def wait_closed(self, timeout: float) -> bool:
+        """Wait until the server closes the connection, at most `timeout` seconds; True when it has."""
+        until = time.monotonic() + timeout
+        try:
+            while (left := until - time.monotonic()) > 0:
+                if self._connected().can_read(min(left, _LOOK_EVERY)) or self._epoch != self._store.epoch:
+                    self.close()
+                    return True
+        except (ConnectionLost, TryAgain, ReliqError, redis_errors().RedisError, OSError):
+            self.close()
+            return True
+        return False
+
+    def _forget(self) -> None:
+        """What was asked on this connection will never be answered."""
+        for owed in self._owed:
+            owed.lost = True
+        self._owed.clear()
+
+    def close(self) -> None:
+        self._forget()
+        if self._raw is not None:
+            self._raw.disconnect()
+            self._raw = None

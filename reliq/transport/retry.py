@@ -1,0 +1,58 @@
+"""How a call that fails is tried again, and what its caller may be told in the end.
+
+`RedisUnavailable` is a promise: nothing was carried out. So it is given only while no try may have been. Once one may
+have been, its answer lost, no later refusal takes that back: what stays is `OutcomeUnknown`.
+"""
+
+import itertools
+import time
+
+from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.ops import Request, Watch
+from reliq.transport.calls import most_retries, only_reads, repeatable
+from reliq.transport.errors import ConnectionLost, TryAgain
+
+_PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)  #: seconds between two tries; the last one repeats
+
+
+class CallRetry:
+    """How a call that fails is tried again: pauses that grow, until its time is over, or its retries are."""
+
+    def __init__(self, request: Request, where: str, timeout: float, watching: bool) -> None:
+        self._where = where
+        self._until = time.monotonic() + timeout
+        self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
+        self._retries = most_retries(request)
+        # What follows a Watch belongs to the connection that watches: on the next one it would go unguarded.
+        self._watching = watching and not isinstance(request, Watch)
+        self._may_repeat = repeatable(request)
+        self._reads = only_reads(request)
+        self._sent = False
+
+    def after(self, failure: ConnectionLost | TryAgain) -> float:
+        """Seconds to wait before the next try; raises when there is to be none."""
+        self._sent = self._sent or (failure.sent and not self._reads)
+        pause = next(self._pauses)
+        hopeless = self._watching or (self._sent and not self._may_repeat) or self._retries <= 0
+        self._retries -= 1
+        if hopeless or time.monotonic() + pause > self._until:
+            raise self._out_of_tries(failure)
+        return pause
+
+    def refused(self, error: ReliqError) -> ReliqError:
+        """What the caller is told when a repeated call was refused for good."""
+        if not self._sent or isinstance(error, OutcomeUnknown):
+            return error
+        return self._unknown(f"repeated, it was refused: {error}")
+
+    def _out_of_tries(self, failure: ConnectionLost | TryAgain) -> ReliqError:
+        refusal = str(failure) if isinstance(failure, TryAgain) else ""
+        if self._sent:
+            return self._unknown(f"repeated, it was refused for now: {refusal}" if refusal else "")
+        if refusal:
+            return RedisUnavailable(f"Redis at {self._where} refuses for now: {refusal}")
+        return RedisUnavailable(f"Redis at {self._where} cannot be reached ({failure})")
+
+    def _unknown(self, more: str) -> OutcomeUnknown:
+        text = f"no answer from Redis at {self._where}: the call may have been carried out, or not"
+        return OutcomeUnknown(f"{text} ({more})" if more else text)

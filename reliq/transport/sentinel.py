@@ -1,0 +1,210 @@
+"""Redis Sentinel: which server is the master, and whether it is about to lose that to another one.
+
+A deposed master goes on answering for about ten seconds, and the other replicas confirm its writes. So the sentinels
+are asked all the time, each by a thread of its own, and the one with the highest epoch is believed: not the first one.
+"""
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reliq import forks
+from reliq.model import settings
+from reliq.ops.topology import Node
+from reliq.transport.errors import ConnectionLost, connection_ended, redis_errors
+from reliq.transport.resp import pack
+
+log = logging.getLogger("reliq.sentinel")
+
+_EVERY = 0.25  #: seconds between two questions to a sentinel
+_VOUCH = 1.0  #: seconds that sentinels may take to vouch for a master
+_HEIR = 3.0  #: seconds to wait for the heir of a master before its connection is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one sentinel says."""
+
+    epoch: int
+    master: Node
+    leaving: bool  #: a failover from this master is under way, and its heir is not known yet
+
+
+class _Panel:
+    """The sentinels as one process asks them."""
+
+    def __init__(self, nodes: Sequence[Node], service: str, connect: Callable[[Node], Any]) -> None:
+        self.changed = threading.Condition()
+        self.wanted = 1  #: the number of the latest question
+        self.stopped = False
+        self.voters = [_Voter(self, node, service, connect) for node in nodes]
+
+    def ask(self) -> int:
+        """Ask them all again now; the number of the question. Call it with the lock held."""
+        self.wanted += 1
+        self.changed.notify_all()
+        return self.wanted
+
+    def best(self) -> Vote | None:
+        votes = [voter.vote for voter in self.voters if voter.vote is not None]
+        return max(votes, key=lambda vote: vote.epoch, default=None)
+
+    def answered(self, number: int) -> bool:
+        """Whether most of them have answered this question, or all have been asked."""
+        answered = sum(voter.answered >= number for voter in self.voters)
+        return 2 * answered > len(self.voters) or all(voter.tried >= number for voter in self.voters)
+
+    def all_answered(self, number: int) -> bool:
+        """Whether every sentinel has that answered the question before: any of them may lead a failover."""
+        return self.answered(number) and all(voter.tried >= number or voter.silent for voter in self.voters)
+
+    def leaves(self, master: Node) -> bool:
+        """Whether a failover from this master is under way, and its heir not known yet."""
+        best = self.best()
+        return best is not None and best.master == master and any(one.vote and one.vote.leaving for one in self.voters)
+
+    def stop(self) -> None:
+        with self.changed:
+            self.stopped = True
+            self.changed.notify_all()
+
+
+class _Voter(threading.Thread):
+    """Asks one sentinel again and again."""
+
+    def __init__(self, panel: _Panel, node: Node, service: str, connect: Callable[[Node], Any]) -> None:
+        super().__init__(name=f"reliq-sentinel-{node[0]}:{node[1]}", daemon=True)
+        self._panel, self._node, self._connect = panel, node, connect
+        self._question = pack([("SENTINEL", "MASTER", service), ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)])
+        self._connection: Any = None
+        self.on_vote: Callable[[], None] = lambda: None
+        self.vote: Vote | None = None
+        self.tried = self.answered = 0  #: numbers of questions
+
+    @property
+    def silent(self) -> bool:
+        """Whether it gave no answer when it was last asked."""
+        return self.answered < self.tried
+
+    def run(self) -> None:
+        panel = self._panel
+        while not panel.stopped:
+            number = panel.wanted
+            vote = self._ask()
+            with panel.changed:
+                self.tried = number
+                self.vote = vote or self.vote  # one that is silent now may still know of the highest epoch
+                self.answered = number if vote else self.answered
+                panel.changed.notify_all()
+            self.on_vote()
+            with panel.changed:
+                panel.changed.wait_for(lambda asked=number: panel.stopped or panel.wanted > asked, _EVERY)  # type: ignore[misc]
+        self._close()
+
+    def _ask(self) -> Vote | None:
+        try:
+            if self._connection is None:
+                self._connection = self._connect(self._node)
+                self._connection.connect()
+            self._connection.send_packed_command(self._question)
+            state, master = self._connection.read_response(), self._connection.read_response()
+            return _vote(state, master)
+        except (redis_errors().RedisError, *connection_ended(), ValueError, KeyError) as error:
+            log.debug("sentinel %s:%d does not answer: %s", *self._node, type(error).__name__)
+            self._close()
+            return None
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
+
+
+def _vote(state: list[bytes], master: list[bytes] | None) -> Vote | None:
+    if master is None:
+        return None
+    fields = dict(zip(state[::2], state[1::2], strict=False))
+    node = (master[0].decode(), int(master[1]))
+    former = (fields[b"ip"].decode(), int(fields[b"port"]))
+    under_way = b"failover_in_progress" in fields[b"flags"]
+    return Vote(int(fields[b"config-epoch"]), node, under_way and node == former)
+
+
+class Sentinels:
+    """Who the master is. For any thread, in any process: a forked child asks for itself."""
+
+    def __init__(self, nodes: Sequence[Node], service: str, connect: Callable[[Node], Any]) -> None:
+        self._nodes, self._service, self._connect = nodes, service, connect
+        self._panel: _Panel | None = None
+        self._mark = forks.mark()
+        self.on_change: Callable[[], None] = lambda: None  #: called, by any thread, when another server is the master
+
+    def master(self) -> Node:
+        """The master's address; raises Lost."""
+        panel = self._here()
+        with panel.changed:
+            panel.changed.wait_for(lambda: panel.answered(1), settings.SOCKET_MARGIN)
+            best = panel.best()
+        if best is None:
+            raise ConnectionLost(sent=False, cause=f"no sentinel names a master of {self._service!r}")
+        return best.master
+
+    def vouch(self, master: Node) -> bool:
+        """Whether this is the master, and no failover from it was under way before the call; asks the sentinels now."""
+        panel = self._here()
+        with panel.changed:
+            number = panel.ask()
+            panel.changed.wait_for(lambda: panel.all_answered(number), _VOUCH)
+            fresh = [voter.vote for voter in panel.voters if voter.answered >= number and voter.vote is not None]
+            best = panel.best()
+            if any(vote.leaving for vote in fresh):
+                # What is written to it now puts other replicas ahead of its heir: each would need a full resync.
+                panel.changed.wait_for(lambda: not panel.leaves(master), _HEIR)
+                return False
+        return 2 * len(fresh) > len(panel.voters) and best is not None and best.master == master
+
+    def ask_again(self) -> None:
+        """Ask at once: a server has refused a write because it is no master."""
+        panel = self._here()
+        with panel.changed:
+            panel.ask()
+
+    def close(self) -> None:
+        """Stop asking; the next call begins again."""
+        if self._panel is not None and self._mark == forks.mark():
+            self._panel.stop()
+        self._panel = None
+
+    def _here(self) -> _Panel:
+        mark = forks.mark()
+        if self._panel is None or self._mark != mark:
+            panel = _Panel(self._nodes, self._service, self._connect)
+            watch = _Watch(self, panel)
+            for voter in panel.voters:
+                voter.on_vote = watch
+                voter.start()
+            weakref.finalize(self, panel.stop)
+            self._panel, self._mark = panel, mark
+        return self._panel
+
+
+class _Watch:
+    """Tells the sentinels' owner, while there is one, when the panel agrees on another master."""
+
+    def __init__(self, sentinels: Sentinels, panel: _Panel) -> None:
+        self._sentinels, self._panel = weakref.ref(sentinels), panel
+        self._master: Node | None = None
+
+    def __call__(self) -> None:
+        with self._panel.changed:
+            best = self._panel.best()
+            if best is None or best.master == self._master:
+                return
+            first, self._master = self._master is None, best.master
+        sentinels = self._sentinels()
+        if not first and sentinels is not None:
+            log.info("master=%s:%d epoch=%d", *best.master, best.epoch)
+            sentinels.on_change()

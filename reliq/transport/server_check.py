@@ -1,0 +1,73 @@
+"""Whether a server may hold a queue."""
+
+from typing import Any, TypeVar
+
+from reliq.errors import (
+    RedisUnsuitable,
+    ReliqError,
+)
+from reliq.ops import Op, Steps
+from reliq.ops.topology import Node, Slots
+from reliq.transport.errors import TryAgain
+
+T = TypeVar("T")
+
+OLDEST_REDIS = (6, 2)
+
+
+def unsuitable(
+    info: dict[str, Any], where: str, allow_eviction: bool, cluster: bool = False, known: bool = False
+) -> RedisUnsuitable | None:
+    """What forbids this server to hold a queue, read from its INFO, or None.
+
+    `cluster`: it was taken for a node. `known`: there was a master at this address before. If it is a replica now, a
+    failover is under way: writes are refused for a while, and tried again.
+    """
+    if not cluster and info.get("redis_mode") == "cluster":
+        return RedisUnsuitable(f"Redis at {where} is a node of a Redis Cluster: use redis+cluster://host:port")
+    version = str(info.get("redis_version", ""))
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers and numbers < OLDEST_REDIS:
+        return RedisUnsuitable(f"Redis at {where} is version {version}: reliq needs 6.2 or newer (LMOVE)")
+    if info.get("role", "master") != "master" and not known:
+        return RedisUnsuitable(f"Redis at {where} is a replica: give the URL of its master, or of its sentinels")
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and not allow_eviction:
+        return RedisUnsuitable(
+            f"Redis at {where} has maxmemory-policy {policy}: when it is full it deletes queues. "
+            "Set it to noeviction, or allow it with allow_eviction=True (RELIQ_ALLOW_EVICTION=1)"
+        )
+    return None
+
+
+def _parse_info(reply: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+    return {name: value for name, separator, value in lines if separator}
+
+
+def server_info(*sections: str) -> list[Op[dict[str, str]]]:
+    """INFO of these sections, one op a section: servers before 7 take no more than one."""
+    return [Op(("INFO", section), _parse_info) for section in sections]
+
+
+def check_server(where: str, allow_eviction: bool, cluster: bool = False, known: bool = False) -> Steps[None]:
+    """Refuse a server that must not hold a queue; raises RedisUnsuitable. Where INFO is forbidden, trust."""
+    try:
+        answers = yield server_info("server", "replication", "memory")
+    except (ReliqError, TryAgain) as error:
+        if isinstance(error, RedisUnsuitable) and "permission" in str(error):
+            return
+        raise
+    info = {name: value for answer in answers for name, value in answer.items()}
+    problem = unsuitable(info, where, allow_eviction, cluster, known)
+    if problem is not None:
+        raise problem
+
+
+def cluster_slots(asked: Node) -> Op[Slots]:
+    """Ask a node which master has which slots."""
+    return Op(("CLUSTER", "SLOTS"), lambda reply: Slots(reply, asked))
+
+
+def no_cluster(where: str) -> RedisUnsuitable:
+    return RedisUnsuitable(f"Redis at {where} is no cluster: use redis://")

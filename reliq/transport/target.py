@@ -1,0 +1,68 @@
+"""Where a URL leads: how to make a connection there."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from reliq.model import settings
+from reliq.ops.topology import Node
+from reliq.runtime.url import read_url
+
+T = TypeVar("T")
+_SENTINEL_TIMEOUT = 1.0  #: seconds
+
+
+class Target:
+    """Where the URL leads: how to make a connection there, sync or asyncio."""
+
+    def __init__(self, url: str) -> None:
+        self._url = read_url(url)
+        self.where = self._url.shown  #: the URL without its secrets, for errors and logs
+        #: of a cluster: where its nodes are asked for
+        self.seeds: list[Node] = self._url.hosts(6379) if self._url.kind == "cluster" else []
+        self.sentinels: list[Node] = self._url.hosts(26379) if self._url.kind == "sentinel" else []
+        self.service = self._url.path.partition("/")[0]  #: as the sentinels call it
+
+    def factory(self, aio: bool, node: Node | None = None) -> Callable[[], Any]:
+        """What makes one more connection, not yet connected; `node`: to this node of a cluster."""
+        module, retry = _redis(aio)
+        options = {
+            "retry": retry,
+            "socket_timeout": settings.BLOCK + settings.SOCKET_MARGIN,
+            "socket_connect_timeout": settings.SOCKET_MARGIN,
+            "protocol": 2,
+            "max_connections": 2**31,  # we only have it make connections: it counts every one that it ever made
+            "db": self._url.database,
+            **self._url.login,
+        }
+        if self._url.scheme != "unix":
+            options["socket_keepalive"] = True
+        if self._url.scheme == "rediss":
+            options |= self._url.tls
+        pool = module.ConnectionPool(**options, **self._address(module, node))
+        make: Callable[[], Any] = pool.make_connection
+        return make
+
+    def _address(self, module: Any, node: Node | None) -> dict[str, Any]:
+        if self._url.scheme == "unix":
+            return {"connection_class": module.UnixDomainSocketConnection, "path": self._url.path}
+        host, port = node or self._url.hosts(6379)[0]
+        kind = module.SSLConnection if self._url.scheme == "rediss" else module.Connection
+        return {"connection_class": kind, "host": host, "port": port}
+
+    def to_sentinel(self, node: Node) -> Any:
+        """A connection to one of the sentinels, not yet connected."""
+        module, retry = _redis(aio=False)
+        pool = module.ConnectionPool(
+            host=node[0], port=node[1], retry=retry, protocol=2, socket_timeout=_SENTINEL_TIMEOUT,
+            socket_connect_timeout=_SENTINEL_TIMEOUT, socket_keepalive=True, **self._url.sentinel_login,
+        )  # fmt: skip
+        return pool.make_connection()
+
+
+def _redis(aio: bool) -> tuple[Any, Any]:
+    """redis-py, and what has it retry nothing."""
+    import redis.asyncio
+    from redis.backoff import NoBackoff
+
+    retry: Any = redis.asyncio.retry.Retry if aio else redis.retry.Retry
+    return (redis.asyncio if aio else redis), retry(NoBackoff(), 0)

@@ -1,0 +1,88 @@
+"""Check-backs: asks the application about prepared messages whose producer has not said whether they count."""
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Mapping
+
+from reliq.errors import PreparedClosed, ReliqError
+from reliq.model.handlers import HandlerFunction
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.protocol.prepared import PreparedSteps
+from reliq.protocol.producer import ProducerPool
+from reliq.runtime.outage_log import OutageLog
+from reliq.transport.store import Store
+from reliq.worker.failures import failures
+
+log = logging.getLogger("reliq.worker")
+
+_LOOK_EVERY = 0.5  #: seconds between two looks for questions
+
+
+class CheckBacks(threading.Thread):
+    """Takes the questions that the monitor puts, one at a time, and decides as the application answers.
+
+    A question that is taken and not answered (no answer yet, an exception, a crash) is put again by the monitor. When
+    that makes two processes answer one question, the first decision stands.
+    """
+
+    def __init__(self, store: Store, checks: Mapping[str, HandlerFunction]) -> None:
+        super().__init__(name="reliq-checks", daemon=True)
+        self._store = store
+        lanes = ProducerPool()
+        self._checks = [(PreparedSteps(QueueKeys(queue), lanes), check) for queue, check in checks.items()]
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        outage = OutageLog(log, "check-back")
+        while self._checks and not self._stopping.wait(_LOOK_EVERY):
+            try:
+                for steps, check in self._checks:
+                    self._answer(steps, check)
+            except ReliqError as error:
+                outage.failed(error)
+            except Exception:
+                log.exception("the check-backs of this worker could not be looked up")
+            else:
+                outage.over()
+
+    def stop(self) -> None:
+        """No further question is taken; one that is being answered, is."""
+        self._stopping.set()
+
+    def _answer(self, steps: PreparedSteps, check: HandlerFunction) -> None:
+        while not self._stopping.is_set():
+            message = self._store.run(steps.question())
+            if message is None:
+                return
+            answer = _asked(check, message)
+            log.info("checked queue=%s id=%s answer=%s", message.queue, message.id, answer)
+            try:
+                if answer is True:
+                    self._store.run(steps.commit(message.id))
+                elif answer is False:
+                    self._store.run(steps.rollback(message.id))
+            except PreparedClosed as closed:
+                text = "checked queue=%s id=%s outcome=%s: it was decided before this answer"
+                log.warning(text, message.queue, message.id, closed.outcome)
+
+
+def _asked(check: HandlerFunction, message: Message) -> bool | None:
+    """What the application says; None, also when it raises: ask again later."""
+    try:
+        answer = check(message)
+        if inspect.iscoroutine(answer):
+            answer = asyncio.run(answer)
+    except BaseException as error:  # also sys.exit(): the worker lives on
+        kind = ("check_back_failed", message.queue, type(error).__qualname__)
+        text = "check_back_failed queue=%s id=%s error_class=%s: it is asked again later"
+        failures.write(logging.ERROR, kind, text, message.queue, message.id, kind[2], error=error)
+        return None
+    if answer is None or isinstance(answer, bool):
+        return answer
+    kind = ("check_back_failed", message.queue, f"answer of type {type(answer).__name__}")
+    text = "check_back_failed queue=%s id=%s error_class=%s: it must return True, False or None"
+    failures.write(logging.ERROR, kind, text, message.queue, message.id, kind[2])
+    return None

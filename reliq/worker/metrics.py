@@ -1,0 +1,73 @@
+"""The metrics of `reliq worker`: of one process, or of several that share what they measure with their parent."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from reliq.errors import InvalidSetting
+from reliq.model.handlers import Handlers
+from reliq.observability.histograms import Measurements
+from reliq.transport.store import Store
+from reliq.worker import Options
+
+FOLDER = "RELIQ_WORKER_METRICS"  #: environment: where the parent of several processes looks for what they measure
+
+
+class Metering:
+    """Of a worker that may have several processes. A context: leaving it stops serving.
+
+    `own`: what this process measures itself: as the only one everything, else what its monitor does.
+    """
+
+    def __init__(self, handlers: Handlers, options: Options, processes: int) -> None:
+        self.own = Measurements()
+        self._processes = processes
+        self._slots = {
+            one.queue: processes * (options.concurrency if one.is_async else options.threads) for one in handlers
+        }
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._server: Any = None
+
+    def serve(self, store: Store, port: int, host: str, monitor: Any = None) -> None:
+        """Answer /metrics there, and have the processes measure that start from now on.
+
+        `monitor`: the one that runs in this process.
+        """
+        every = [self.own]
+        if self._processes > 1:
+            self._folder = tempfile.TemporaryDirectory(prefix="reliq-metrics-")
+            os.environ[FOLDER] = self._folder.name
+            every += [_shared(self._folder.name, place, self._slots) for place in range(self._processes)]
+        self._server = exporter_class()(store, every, slots=self._slots, monitor=monitor).serve(port, host)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._server is not None:
+            self._server.stop()
+        if self._folder is not None:
+            os.environ.pop(FOLDER, None)
+            self._folder.cleanup()
+
+
+def of_this_child(handlers: Handlers, place: int) -> Measurements | None:
+    """Where the worker process at this place measures, if its parent asked for it."""
+    folder = os.environ.pop(FOLDER, None)
+    return _shared(folder, place, {one.queue: 1 for one in handlers}) if folder else None
+
+
+def _shared(folder: str, place: int, queues: Mapping[str, int]) -> Measurements:
+    return Measurements.shared(Path(folder) / str(place), queues)
+
+
+def exporter_class() -> Any:
+    """reliq.exporter.Exporter; raises InvalidSetting with what to install."""
+    try:
+        from reliq.observability.prometheus import Exporter
+    except ImportError:
+        raise InvalidSetting("metrics need the package prometheus-client: install reliq-queue[monitor]") from None
+    return Exporter

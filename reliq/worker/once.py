@@ -1,0 +1,90 @@
+"""Handlers that run once: a mark in Redis says that a message is done, for longer than the message itself is there.
+
+The mark is written by the settle that removes the message, also when the lease was lost meanwhile: whoever gets the
+message then finds the mark, and settles it without running the handler.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model.handlers import Handler, HandlerFunction, refuse_coroutine
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.model.policy import Again
+from reliq.ops import Move
+from reliq.runtime.outage_log import OutageLog
+from reliq.transport.store import Store
+
+log = logging.getLogger("reliq.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a guarded handler answers: done, and this is the mark to leave."""
+
+    mark: str
+    window: float
+
+    def move(self, message: Message) -> Move:
+        return Move(message.element, "done", "acked", message.id, delay=self.window, mark=self.mark)
+
+
+class MarkUnknown(Exception):
+    """The look-up of the mark failed, so the handler was not run: not its failure."""
+
+
+_looking_up: set[bytes] = set()  #: elements of messages whose mark is being read
+
+
+def looks_up(message: Message) -> bool:
+    """Whether its handler has not begun, because Redis has not answered yet whether it was handled before."""
+    return message.element in _looking_up
+
+
+def guarded(handler: Handler, store: Store) -> HandlerFunction:
+    """The handler's function, run only for messages that have no mark."""
+    function, keys = handler.function, QueueKeys(handler.queue)
+    outage = OutageLog(log, f"queue={handler.queue} looking up what was handled before")
+
+    def begun(message: Message) -> Finished | None:
+        mark = keys.done(_identity(handler, message))
+        _looking_up.add(message.element)
+        try:
+            handled = store.call(ops.command("EXISTS", mark))
+        except ReliqError as error:
+            outage.failed(error)
+            raise MarkUnknown(str(error)) from None
+        finally:
+            _looking_up.discard(message.element)
+        outage.over()
+        if message.lost:  # meanwhile it was released
+            raise MarkUnknown("the answer came too late")
+        if not handled:
+            return Finished(mark, handler.once_for)
+        log.info("repeat queue=%s id=%s: it was handled before", handler.queue, message.id)
+        return None
+
+    def run(message: Message) -> Any:
+        finished = begun(message)
+        return _outcome(function(message), finished) if finished else None
+
+    async def run_async(message: Message) -> Any:
+        finished = await asyncio.to_thread(begun, message)
+        return _outcome(await function(message), finished) if finished else None
+
+    return run_async if handler.is_async else run
+
+
+def _identity(handler: Handler, message: Message) -> str:
+    """Apart by a first letter: a header's value may look like somebody's id."""
+    key = message.headers.get(handler.once) if isinstance(handler.once, str) else None
+    return f"i{message.id}" if key is None else f"h{key}"
+
+
+def _outcome(result: object, finished: Finished) -> object:
+    refuse_coroutine(result)
+    return result if isinstance(result, Again) else finished

@@ -1,0 +1,28 @@
+"""How many messages to hold at once: many when handlers are quick, one a slot when they are slow."""
+
+BUDGET = 0.02  #: seconds of work that may lie waiting behind a running handler
+MOST = 256  #: messages a claim; more gains nothing, and a crash returns this many
+_GROWTH = 4
+_SMOOTHING = 0.2
+
+
+class Prefetch:
+    """Learns from how long runs take."""
+
+    __slots__ = ("_limit", "_mean", "_most", "slots")
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots  #: handlers that run at once
+        self._most = max(MOST, slots)
+        self._mean = BUDGET
+        self._limit = slots
+
+    def note(self, seconds: float, runs: int) -> None:
+        """`runs` handlers took `seconds` together."""
+        self._mean += _SMOOTHING * (seconds / runs - self._mean)
+
+    def limit(self) -> int:
+        """Messages to hold, running and waiting together; grows no faster than fourfold a step."""
+        wanted = self.slots * max(1, int(BUDGET / max(self._mean, 1e-9)))
+        self._limit = max(self.slots, min(wanted, self._limit * _GROWTH, self._most))
+        return self._limit

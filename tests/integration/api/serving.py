@@ -1,0 +1,105 @@
+"""The service for tests: in a thread of this process, or as a process of its own."""
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+
+from reliq_api.server import server_of
+from reliq_api.settings import Settings
+from tests.support.proxy import Proxy
+from tests.support.workers import eventually, process
+
+JSON = {"content-type": "application/json"}
+
+
+@contextlib.contextmanager
+def serving(url: str, **settings: Any) -> Iterator[httpx.Client]:
+    """The service on a free port; a client for it."""
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
+        port = listener.getsockname()[1]
+        server = server_of(Settings(url=url, port=port, **settings))
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        eventually(lambda: server.started or not thread.is_alive())
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+                # FastAPI builds its routes at the first request, which two services in one process must not do at once.
+                client.get("/nothing")
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join(timeout=30)
+            assert not thread.is_alive(), "the service did not stop"
+
+
+@contextlib.contextmanager
+def own_process(url: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+    """`reliq api` as a process, and a client for it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (
+        process("api", "--url", url, "--port", str(port), "--quiet", *arguments) as child,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+    ):
+        eventually(lambda: answers(client))
+        yield child, client
+
+
+def answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/healthz").is_success
+    except httpx.TransportError:
+        return False
+
+
+def terminated(child: "subprocess.Popen[bytes]", timeout: float = 60.0) -> int:
+    child.send_signal(signal.SIGTERM)
+    return child.wait(timeout=timeout)
+
+
+def sever(proxy: Proxy) -> None:
+    """Break every connection that goes through the proxy."""
+    for pair in list(proxy._pairs):
+        for one in pair:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def problem(answer: httpx.Response) -> tuple[int, str]:
+    """Status and code of an answer that is an error, after looking at its form."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    members = answer.json()
+    assert members["status"] == answer.status_code
+    assert members["type"] == f"urn:reliq:problem:{members['code']}"
+    assert members["title"]
+    assert members["detail"]
+    assert not re.search(r"Traceback|File \"", answer.text)
+    if answer.status_code in (429, 503):
+        assert int(answer.headers["retry-after"]) >= 1
+    return answer.status_code, members["code"]
+
+
+def raw_exchange(client: httpx.Client, *parts: bytes, timeout: float = 30.0) -> tuple[int, dict[str, Any]]:
+    """Send bytes that no HTTP library would, and read the answer."""
+    port = client.base_url.port
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
+        with contextlib.suppress(ConnectionError):  # it may answer, and close, before it has read everything
+            for part in parts:
+                connection.sendall(part)
+        received = b""
+        while b"\r\n\r\n" not in received or not received.rstrip().endswith(b"}"):
+            data = connection.recv(1 << 16)
+            if not data:
+                break
+            received += data
+    head, _, body = received.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)

@@ -1,0 +1,109 @@
+"""The OpenAPI document, and the service held against it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import CHECKS, load_all_checks
+
+from reliq.model.keys import API_KEYS
+from reliq.ops import command
+from reliq_api.access import keyring
+from reliq_api.app import create_app
+from reliq_api.http.problems import CODES
+from tests.integration.api.serving import serving
+from tests.support.workers import eventually
+
+load_all_checks()
+DOCUMENT = create_app().openapi()
+
+
+@schemathesis.serializer("application/x-ndjson")
+def as_line(context, value):
+    return json.dumps(value).encode()
+
+
+contract = schemathesis.openapi.from_dict(DOCUMENT)
+
+
+@pytest.fixture(scope="session")
+def _guarded(redis_server):
+    with serving(redis_server.url) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def record():
+    """A key that may do everything: its text, its id, and what Redis keeps of it."""
+    steps = keyring.create("contract", keyring.SCOPES, ("*",), None, 0.0)
+    steps.send(None)
+    written = steps.send(1_000_000)
+    text = ""
+    try:
+        steps.send(1)
+    except StopIteration as stop:
+        text = stop.value
+    return text, written.command[2], written.command[3]
+
+
+@pytest.fixture
+def guarded(app, _guarded, record):
+    """The service with that one key, and Redis otherwise empty: the client, and the header it needs."""
+    text, identity, kept = record
+    app.store.call(command("HSET", API_KEYS, identity, kept))
+    headers = {"Authorization": f"Bearer {text}"}
+    eventually(lambda: _guarded.get("/v1/queues", headers=headers).is_success)  # it may still know what was before
+    return _guarded, headers
+
+
+# What a schema cannot say (a duration's range, exactly one of two bodies, a name said twice) is refused though it fits.
+UNSAID = [CHECKS.get_one("positive_data_acceptance")]
+
+
+@contract.parametrize()
+@settings(max_examples=10, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+def test_every_call_keeps_its_contract(case, guarded):
+    service, headers = guarded
+    if isinstance(case.body, dict) and isinstance(wait := case.body.get("wait"), (int, float)) and 0 < wait <= 30:
+        case.body["wait"] = 0.01
+    if case.headers and str(case.headers.get("Reliq-Durability")).startswith("replicas"):
+        case.headers["Reliq-Durability"] = "memory"  # there are none: 504, which is right and no contract
+    case.call_and_validate(base_url=str(service.base_url), headers=headers, excluded_checks=UNSAID)
+
+
+def test_every_code_is_in_the_documentation():
+    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+    for code, kind in CODES.items():
+        assert f"| `{code}` | {kind.status} |" in page
+
+
+def test_every_code_is_in_the_document_or_beyond_any_call():
+    said = json.dumps(DOCUMENT)
+    beyond = {"invalid_http", "overloaded", "not_found", "method_not_allowed", "cross_site"}
+    assert [code for code in CODES if code not in beyond and code not in said] == []
+
+
+def test_every_call_needs_a_scope_and_says_so():
+    for path, calls in DOCUMENT["paths"].items():
+        for operation in calls.values():
+            if path.startswith("/v1/"):
+                assert operation["x-scope"] in keyring.SCOPES
+                assert operation["security"] == [{"key": []}]
+                assert "401" in operation["responses"]
+
+
+def test_the_examples_of_requests_are_accepted(guarded):
+    service, headers = guarded
+    components = DOCUMENT["components"]["schemas"]
+    for schema, path in [
+        ("NewMessage", "messages"),
+        ("ConfigChanges", ""),
+        ("SettleRequest", "leases/h3f9c2d1e8a7b6c5d4e3f/settle"),
+        ("RedriveRequest", "dead/redrive"),
+    ]:
+        for example in components[schema]["examples"]:
+            method = "POST" if path else "PATCH"
+            answer = service.request(method, f"/v1/queues/orders/{path}".rstrip("/"), json=example, headers=headers)
+            assert answer.is_success, answer.text

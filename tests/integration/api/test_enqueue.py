@@ -1,0 +1,206 @@
+"""POST .../messages: what goes in is what a consumer gets."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from reliq import ops
+from tests.integration.api.serving import problem
+
+EVENT = {"specversion": "1.0", "id": "e-1", "source": "/shop", "type": "order.created"}
+
+
+def claimed(queue):
+    with queue.consumer() as consumer:
+        messages = consumer.claim(limit=100)
+        consumer.ack(*messages)
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("sent", "received"),
+    [
+        ('{"body": {"order": 1}}', b'{"order": 1}'),
+        ('{"body": "plain text"}', b"plain text"),
+        (r'{"body": "\u00fc \"quoted\" \ud83d\ude00"}', 'ü "quoted" 😀'.encode()),
+        ('{"body": 12345678901234567890.123456789012345678901}', b"12345678901234567890.123456789012345678901"),
+        ('{"body": null}', b"null"),
+        ('{"body": ""}', b""),
+        ('{"body_base64": "AP8B"}', b"\x00\xff\x01"),
+    ],
+)
+def test_a_json_body_is_kept_to_the_last_digit(service, orders, sent, received):
+    answer = service.post(
+        f"/v1/queues/{orders.name}/messages", content=sent.encode(), headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 201
+    (message,) = claimed(orders)
+    assert (message.id, message.body) == (answer.json()["id"], received)
+
+
+def test_all_options_of_a_message(post, orders):
+    options = {"body": "x", "id": "my-id", "headers": {"a": "b"}, "delay": "1h", "ttl": 7200, "dedup_key": "k"}
+    assert post("messages", options).json() == {"id": "my-id", "deduplicated": False}
+    assert orders.stats().delayed == 1
+    assert orders.cancel("my-id")
+
+
+@pytest.mark.parametrize("kind", ["application/octet-stream", "image/png", "text/plain", None])
+def test_any_other_content_type_is_kept_byte_for_byte(service, orders, kind):
+    data = bytes(range(256)) * 100
+    headers = {"reliq-header-tenant": "a", "reliq-id": "raw-1"} | ({"content-type": kind} if kind else {})
+    answer = service.post(f"/v1/queues/{orders.name}/messages", content=data, headers=headers)
+    assert (answer.status_code, answer.json()["id"]) == (201, "raw-1")
+    (message,) = claimed(orders)
+    assert message.body == data
+    assert message.headers == {"tenant": "a"} | ({"content-type": kind} if kind else {})
+
+
+def test_options_of_a_raw_body_come_in_headers(service, orders):
+    headers = {"content-type": "text/plain", "reliq-delay": "90", "reliq-dedup-key": "k", "reliq-ttl": "1d"}
+    address = f"/v1/queues/{orders.name}/messages"
+    first = service.post(address, content=b"x", headers=headers)
+    second = service.post(address, content=b"x", headers=headers)
+    assert orders.stats().delayed == 1
+    assert (second.status_code, second.json()) == (200, {"id": first.json()["id"], "deduplicated": True})
+
+
+def test_order_keys_and_priorities(service, post, orders):
+    post("messages", {"body": "first", "key": "ann"})
+    post("messages", {"body": "second", "key": "ann"})
+    headers = {"content-type": "text/plain", "reliq-key": "ann", "reliq-priority": "high"}
+    service.post(f"/v1/queues/{orders.name}/messages", content=b"third", headers=headers)
+    assert service.get(f"/v1/queues/{orders.name}").json()["waiting"] == 2
+    given = []
+    while messages := (lease := post("leases", {"limit": 10}).json())["messages"]:
+        given += [message["body"] for message in messages]
+        post(f"leases/{lease['lease']}/settle", {"ack": [message["id"] for message in messages]})
+    assert given == ["first", "second", "third"]
+    assert problem(post("messages", {"body": 1, "priority": "urgent"})) == (422, "invalid_message")
+    assert problem(post("messages", {"body": 1, "key": ""})) == (422, "invalid_message")
+
+
+def test_a_duplicate_answers_200_and_the_first_id(post, orders):
+    first = post("messages", {"body": 1, "dedup_key": "k"})
+    second = post("messages", {"body": 1, "dedup_key": "k"})
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert second.json() == {"id": first.json()["id"], "deduplicated": True}
+    assert orders.stats().ready == 1
+
+
+def test_a_duplicate_with_the_very_same_id_is_told_as_one(post):
+    message = {"body": 1, "id": "same", "dedup_key": "k"}
+    assert [post("messages", message).status_code for _ in range(2)] == [201, 200]
+
+
+def test_both_modes_of_a_cloudevent_give_the_same_message(service, orders):
+    address = f"/v1/queues/{orders.name}/messages"
+    structured = {**EVENT, "tenant": "ä", "data": {"order": 1}}
+    answer = service.post(
+        address, content=json.dumps(structured), headers={"content-type": "application/cloudevents+json; charset=utf-8"}
+    )
+    assert answer.status_code == 201
+    binary = {f"ce-{name}": value for name, value in EVENT.items()} | {"ce-tenant": "%C3%A4", "ce-id": "e-2"}
+    answer = service.post(address, content=b'{"order": 1}', headers={**binary, "content-type": "application/json"})
+    assert answer.status_code == 201
+    one, two = claimed(orders)
+    assert one.body == two.body == b'{"order": 1}'
+    assert one.headers == {**two.headers, "ce-id": "e-1"}
+    assert one.headers["ce-tenant"] == "ä"
+
+
+def test_the_same_event_is_enqueued_once(service, orders):
+    headers = {f"ce-{name}": value for name, value in EVENT.items()}
+    answers = [service.post(f"/v1/queues/{orders.name}/messages", content=b"x", headers=headers) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 200]
+    assert orders.stats().ready == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "body"),
+    [
+        ({"data": "text", "datacontenttype": "text/plain"}, b"text"),
+        ({"data": "text"}, b'"text"'),
+        ({"data_base64": "AP8="}, b"\x00\xff"),
+        ({}, b""),
+        ({"data": "text", "datacontenttype": None, "dataschema": None}, b'"text"'),
+    ],
+)
+def test_the_data_of_an_event(service, orders, event, body):
+    service.post(
+        f"/v1/queues/{orders.name}/messages",
+        content=json.dumps({**EVENT, **event}),
+        headers={"content-type": "application/cloudevents+json"},
+    )
+    assert [message.body for message in claimed(orders)] == [body]
+
+
+def test_the_trace_context_travels_with_the_message(post):
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    post("messages", {"body": "x"}, headers={"traceparent": parent, "tracestate": "vendor=1"})
+    (message,) = post("leases").json()["messages"]
+    assert message["headers"] == {"traceparent": parent, "tracestate": "vendor=1"}
+
+
+@pytest.mark.parametrize("parent", ["00-" + "0" * 32 + "-00f067aa0ba902b7-01", "nonsense", "ff-" + "a" * 52])
+def test_a_malformed_trace_context_is_ignored(post, parent):
+    assert post("messages", {"body": "x"}, headers={"traceparent": parent}).status_code == 201
+    assert post("leases").json()["messages"][0]["headers"] == {}
+
+
+# --- Idempotency-Key -------------------------------------------------------------------------------------------------
+
+
+def test_the_same_request_is_answered_the_same_again_and_marked(post, orders):
+    first, second = (post("messages", {"body": 1}, headers={"idempotency-key": '"k"'}) for _ in "ab")
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.content == second.content
+    assert "idempotency-replayed" not in first.headers
+    assert second.headers["idempotency-replayed"] == "true"
+    assert orders.stats().ready == 1
+
+
+def test_the_same_request_sent_at_the_same_time_is_enqueued_once(post, orders):
+    with ThreadPoolExecutor(16) as pool:
+        sent = [pool.submit(post, "messages", {"body": 1}, headers={"idempotency-key": "k"}) for _ in range(16)]
+    answers = [one.result() for one in sent]
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    assert len({answer.json()["id"] for answer in answers if answer.status_code == 201}) == 1
+    assert orders.stats().ready == 1
+
+
+def test_another_body_with_the_same_key_is_refused(post, orders):
+    post("messages", {"body": 1}, headers={"idempotency-key": "k"})
+    answer = post("messages", {"body": 2}, headers={"idempotency-key": "k"})
+    assert problem(answer) == (422, "idempotency_mismatch")
+    assert orders.stats().ready == 1
+
+
+def test_while_the_first_request_runs_a_second_is_told_so(post, app, orders):
+    post("messages", {"body": 1}, headers={"idempotency-key": "k"})
+    (key,) = records(app)
+    record = json.loads(app.store.call(ops.command("GET", key)))
+    app.store.call(ops.command("SET", key, json.dumps({**record, "status": 0, "answer": ""})))
+    assert problem(post("messages", {"body": 1}, headers={"idempotency-key": "k"})) == (409, "request_in_progress")
+    assert orders.stats().ready == 1
+
+
+def records(app):
+    return app.store.call(ops.command("KEYS", "*:idempotency:*"))
+
+
+def test_a_crash_between_enqueue_and_record_enqueues_nothing_twice(post, app, orders):
+    first = post("messages", {"body": 1}, headers={"idempotency-key": "k"})
+    app.store.call(ops.command("DEL", *records(app)))
+    second = post("messages", {"body": 1}, headers={"idempotency-key": "k"})
+    assert (second.status_code, second.json()) == (200, {"id": first.json()["id"], "deduplicated": True})
+    assert orders.stats().ready == 1
+
+
+def test_a_refused_request_may_be_repeated_with_its_key(post, orders):
+    orders.configure(max_length=1)
+    orders.send("fills it")
+    assert problem(post("messages", {"body": 1}, headers={"idempotency-key": "k"})) == (429, "queue_full")
+    orders.purge()
+    assert post("messages", {"body": 1}, headers={"idempotency-key": "k"}).status_code == 201

@@ -1,0 +1,355 @@
+"""API keys: who may do what, and what a key that may not gets to know."""
+
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import msgspec
+import pytest
+
+from reliq import ops
+from reliq.errors import InvalidSetting
+from reliq.ops import command
+from reliq_api.access import keyring
+from reliq_api.access.keyring import ApiKey, judged
+from tests.integration.api.serving import problem, serving
+from tests.support.workers import eventually
+
+
+@pytest.fixture
+def make(app):
+    def key(*scopes, queues=("orders*",), expires=None, rate=0.0):
+        return app.store.run(keyring.create("test", scopes, queues, expires, rate))
+
+    return key
+
+
+def bearer(key):
+    return {"authorization": f"Bearer {key}"}
+
+
+@pytest.fixture
+def guarded(url, make):
+    """A service that has a key, so that nobody comes in without one."""
+    make("operate", queues=("nothing",))
+    with serving(url) as service:
+        yield service
+
+
+CALLS = {
+    "enqueue": [("POST", "messages", {"body": 1}), ("POST", "messages/batch", [{"body": 1}])],
+    "consume": [
+        ("POST", "leases", {}),
+        ("POST", "leases/h0123456789abcdef0123/settle", {"ack": ["x"]}),
+        ("POST", "leases/h0123456789abcdef0123/extend", {}),
+    ],
+    "metrics": [("GET", "", None)],
+    "operate": [
+        ("PATCH", "", {}),
+        ("POST", "pause", None),
+        ("POST", "resume", None),
+        ("POST", "purge", {"confirm": "orders"}),
+        ("GET", "dead", None),
+        ("GET", "dead/x", None),
+        ("POST", "dead/redrive", {}),
+        ("POST", "dead/purge", {"all": True}),
+    ],
+}
+EVERY = [(scope, *call) for scope, calls in CALLS.items() for call in calls]
+
+
+@pytest.mark.parametrize(("scope", "method", "path", "body"), EVERY)
+def test_a_call_needs_its_scope(guarded, make, app, scope, method, path, body):
+    app.queue("orders").pause()
+    app.queue("orders").resume()
+    address = f"/v1/queues/orders/{path}".rstrip("/")
+    others = [other for other in CALLS if other != scope and (scope, other) != ("metrics", "operate")]
+    keys = [make(*others), make(scope), make(*CALLS, queues=("other",))]
+    nobody = guarded.request(method, address, json=body)
+    denied, allowed, foreign = (guarded.request(method, address, json=body, headers=bearer(key)) for key in keys)
+    assert problem(denied) == (403, "forbidden")
+    assert allowed.status_code in (200, 201) or problem(allowed)[1] in ("lease_lost", "dead_letter_not_found")
+    assert problem(foreign) == (404, "queue_not_found")
+    assert problem(nobody) == (401, "unauthorized")
+
+
+def test_metrics_need_a_key_for_all_queues(guarded, make):
+    some, every = make("metrics"), make("metrics", queues=("*",))
+    assert problem(guarded.get("/metrics")) == (401, "unauthorized")
+    assert problem(guarded.get("/metrics", headers=bearer(some))) == (403, "forbidden")
+    assert guarded.get("/metrics", headers=bearer(every)).status_code == 200
+
+
+def test_a_foreign_queue_looks_like_one_that_is_not_there(guarded, make, app):
+    app.queue("secret").send("x")
+    key = bearer(make("operate"))
+    there, not_there = (guarded.get(f"/v1/queues/{name}", headers=key) for name in ("secret", "nothing"))
+    assert there.text.replace("secret", "nothing") == not_there.text
+    app.queue("orders-1").send("x")
+    listed = guarded.get("/v1/queues", headers=key).json()["queues"]
+    assert [one["queue"] for one in listed] == ["orders-1"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Bearer", "Bearer x", "Bearer .", "Bearer a.b", "Basic !!!", "Basic eDp5", "Digest a.b", "bearer \xff.\xff", ""],
+)
+def test_a_wrong_key_is_refused(guarded, header):
+    answer = guarded.get("/v1/queues", headers={"authorization": header.encode("latin-1")})
+    assert problem(answer) == (401, "unauthorized")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_the_right_id_with_a_wrong_secret_is_refused(guarded, make):
+    key = make("metrics")
+    assert guarded.get("/v1/queues", headers=bearer(key)).status_code == 200
+    for wrong in (key[:-1], key + "x", key.partition(".")[0] + ".", key.partition(".")[0]):
+        assert problem(guarded.get("/v1/queues", headers=bearer(wrong))) == (401, "unauthorized")
+
+
+def test_a_browser_gives_its_key_as_user_and_password(guarded, make):
+    identity, _, secret = make("metrics").partition(".")
+    assert guarded.get("/v1/queues", auth=(identity, secret)).status_code == 200
+
+
+def test_two_keys_live_while_one_replaces_the_other(guarded, make, app):
+    old, new = make("metrics"), make("metrics")
+    assert [guarded.get("/v1/queues", headers=bearer(key)).status_code for key in (old, new)] == [200, 200]
+    assert app.store.run(keyring.revoke(old.partition(".")[0]))
+    eventually(lambda: guarded.get("/v1/queues", headers=bearer(old)).status_code == 401)
+    assert guarded.get("/v1/queues", headers=bearer(new)).status_code == 200
+
+
+def test_a_key_expires():
+    key = ApiKey(name="k", sha256="x", scopes=("enqueue",), queues=("*",), created_at=0, expires_at=1000)
+    assert (key.expired(999), key.expired(1000)) == (False, True)
+    never = ApiKey(name="k", sha256="x", scopes=("enqueue",), queues=("*",), created_at=0)
+    assert not never.expired(10**15)
+
+
+def test_an_expired_key_is_nobodys(app, make):
+    text = make("enqueue", expires=60)
+    keys = app.store.run(keyring.read_all())
+    assert judged(keys, text) is not None
+    over = {identity: msgspec.structs.replace(key, expires_at=key.created_at) for identity, key in keys.items()}
+    assert judged(over, text) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("orders", ["orders"], ["orders2", "xorders", "order"]),
+        ("orders*", ["orders", "orders-eu"], ["xorders"]),
+        ("*", ["a", "b.c"], []),
+        ("*@mail", ["x@mail"], ["x@mail2"]),
+        ("a.b", ["a.b"], ["axb"]),
+    ],
+)
+def test_which_queues_a_pattern_means(pattern, matching, others):
+    key = ApiKey(name="k", sha256="", scopes=("enqueue",), queues=(pattern,), created_at=0)
+    assert [name for name in [*matching, *others] if key.covers(name)] == matching
+
+
+def test_no_secret_lies_in_redis(app, make):
+    secret = make("enqueue").partition(".")[2]
+    for key in app.store.call(command("KEYS", "*")):
+        assert secret.encode() not in app.store.call(command("DUMP", key))
+
+
+@pytest.mark.parametrize(
+    ("name", "scopes", "queues", "expires", "rate"),
+    [
+        ("", ("enqueue",), ("*",), None, 0),
+        ("k\n", ("enqueue",), ("*",), None, 0),
+        ("k", (), ("*",), None, 0),
+        ("k", ("admin",), ("*",), None, 0),
+        ("k", ("enqueue",), (), None, 0),
+        ("k", ("enqueue",), ("a{b",), None, 0),
+        ("k", ("enqueue",), ("*",), "0s", 0),
+        ("k", ("enqueue",), ("*",), None, -1),
+        ("k", ("enqueue",), ("*",), None, float("nan")),
+    ],
+)
+def test_keys_that_cannot_be_made(app, name, scopes, queues, expires, rate):
+    with pytest.raises(InvalidSetting):
+        app.store.run(keyring.create(name, scopes, queues, expires, rate))
+    assert app.store.run(keyring.read_all()) == {}
+
+
+def test_a_key_has_a_rate_that_acks_are_free_of(guarded, make, app):
+    key = bearer(make("enqueue", "consume", rate=0.001))
+    answers = [guarded.post("/v1/queues/orders/messages", json={"body": 1}, headers=key) for _ in range(3)]
+    assert answers[0].status_code == 201
+    assert problem(answers[1]) == problem(answers[2]) == (429, "rate_limited")
+    assert 900 < int(answers[2].headers["retry-after"]) <= 1001
+    settle = "/v1/queues/orders/leases/h0123456789abcdef0123/settle"
+    answers = [guarded.post(settle, json={"ack": ["x"]}, headers=key) for _ in range(20)]
+    assert {answer.status_code for answer in answers} == {200}
+
+
+def test_a_rate_holds_over_all_processes(guarded, make, url, app):
+    """Both are asked as fast as they answer: they let through what flows in meanwhile, and a second's worth."""
+    rate = 20
+    key = bearer(make("metrics", rate=rate))
+    with serving(url) as other, ThreadPoolExecutor() as pool:
+        started = time.monotonic()
+        asked = pool.map(
+            lambda one: [one.get("/v1/queues", headers=key).status_code for _ in range(150)], [guarded, other]
+        )
+        codes = [code for one in asked for code in one]
+        seconds = time.monotonic() - started
+    assert set(codes) == {200, 429}
+    assert rate / 2 < codes.count(200) <= rate * (1 + seconds) + 1
+    assert app.store.call(command("PTTL", f"reliq:api:allowance:{key['authorization'][7:19]}")) > 0
+
+
+def test_what_is_allowed_flows_in_again(app):
+    def allow(rate, wanted):
+        return app.store.call(ops.allow("k", rate, wanted))
+
+    assert allow(0.001, 5) == (1, 0)
+    taken, wait = allow(0.001, 1)
+    assert taken == 0
+    assert 900_000 < wait <= 1_000_000
+    assert app.store.call(ops.allow("other", 1e6, 100_000)) == (100_000, 0)
+    eventually(lambda: app.store.call(ops.allow("slow", 20, 20))[0] == 20)
+    eventually(lambda: app.store.call(ops.allow("slow", 20, 20))[0] == 1)
+
+
+# --- without keys ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:1", "127.0.0.2"])
+def test_without_keys_this_machine_is_served(service, host):
+    assert service.get("/v1/queues", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "localhost.evil.example"},
+        {"host": ""},
+        {"x-forwarded-for": "10.0.0.1"},
+        {"forwarded": "for=10.0.0.1"},
+    ],
+)
+def test_without_keys_nobody_else_is(service, headers):
+    assert problem(service.get("/v1/queues", headers=headers)) == (401, "unauthorized")
+
+
+@pytest.mark.parametrize(
+    "headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}]
+)
+def test_a_foreign_web_page_changes_nothing(service, app, name, headers):
+    answer = service.post(f"/v1/queues/{name}/messages", content=b"x", headers=headers)
+    assert problem(answer) == (403, "cross_site")
+    assert app.queue(name).stats().ready == 0
+
+
+# --- the commands ----------------------------------------------------------------------------------------------------
+
+
+def reliq(url, *arguments):
+    command = [sys.executable, "-m", "reliq", *arguments, "--url", url]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_keys_are_made_listed_and_revoked(url, app):
+    made = reliq(
+        url, "keys", "create", "shop", "--scope", "enqueue", "--queue", "orders*", "--expires", "90d", "--json"
+    )
+    created = json.loads(made.stdout)
+    assert judged(app.store.run(keyring.read_all()), created["key"])
+    (listed,) = json.loads(reliq(url, "keys", "list", "--json").stdout)
+    assert (listed["id"], listed["name"], listed["scopes"], listed["queues"]) == (
+        created["id"], "shop", ["enqueue"], ["orders*"],
+    )  # fmt: skip
+    assert created["key"].partition(".")[2] not in reliq(url, "keys", "list").stdout
+    assert reliq(url, "keys", "revoke", created["id"]).returncode == 0
+    assert reliq(url, "keys", "revoke", created["id"]).returncode == 1
+
+
+def test_without_keys_other_machines_are_not_served(url):
+    refused = reliq(url, "api", "--host", "0.0.0.0", "--port", "0")
+    assert refused.returncode == 2
+    assert "reliq keys create" in refused.stderr
+
+
+# --- two credentials, and a key that ends while a request runs --------------------------------------------------------
+
+TWICE = {
+    "two headers": ([("authorization", "Bearer {key}"), ("authorization", "Bearer {key}")], ""),
+    "two of different kinds": ([("authorization", "Bearer {key}"), ("authorization", "Basic eDp5")], ""),
+    "two in one header": ([("authorization", "Bearer {key}, Bearer {key}")], ""),
+    "a header and the query": ([("authorization", "Bearer {key}")], "?access_token={key}"),
+    "a header and the query, as others call it": ([("authorization", "Bearer {key}")], "?API_KEY={key}"),
+    "the query twice": ([], "?access_token={key}&token={key}"),
+    "a header and one that others use": ([("authorization", "Bearer {key}"), ("x-api-key", "{key}")], ""),
+    "a header and one for proxies": ([("authorization", "Bearer {key}"), ("proxy-authorization", "Bearer {key}")], ""),
+}
+PLACES = [
+    *(("POST", f"/v1/queues/orders/{call}") for call in ("messages", "messages/batch", "leases")),
+    *(("GET", f"/v1/queues/orders{call}") for call in ("", "/dead")), ("POST", "/v1/topics/a/messages"),
+    *(("GET", path) for path in ("/", "/metrics", "/queues/orders", "/queues/orders/dead")),
+    ("POST", "/queues/orders/pause"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("headers", "query"), TWICE.values(), ids=TWICE.keys())
+@pytest.mark.parametrize(("method", "path"), PLACES)
+def test_two_credentials_are_refused_everywhere_alike(guarded, make, app, headers, query, method, path):
+    app.queue("orders").send("x")
+    key = make("enqueue", "consume", "operate", "metrics", queues=("*",))
+    given = [(name, value.format(key=key)) for name, value in headers]
+    content = {"content": b'{"body": 1}'} if method == "POST" else {}
+    given += [("content-type", "application/json")]
+    answer = guarded.request(method, path + query.format(key=key), headers=given, **content)
+    assert answer.status_code == 400
+    stats = app.queue("orders").stats()
+    assert (stats.ready, stats.paused) == (1, False)
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired", "narrowed"])
+def test_a_key_that_ends_during_a_poll_gets_no_lease(guarded, make, app, how):
+    key = make("consume", expires="1h")
+    identity = key.partition(".")[0]
+    orders = app.queue("orders")
+    app.store.call(ops.announce("orders"))
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(guarded.post, "/v1/queues/orders/leases", json={"wait": 20}, headers=bearer(key))
+        eventually(lambda: orders.stats().consumers == 1)
+        kept = app.store.run(keyring.read_all())[identity]
+        if how == "revoked":
+            app.store.run(keyring.revoke(identity))
+        else:
+            changes = {"expires_at": 1} if how == "expired" else {"queues": ("nothing",)}
+            text = msgspec.json.encode(msgspec.structs.replace(kept, **changes))
+            app.store.call(command("HSET", keyring.API_KEYS, identity, text))
+        eventually(lambda: guarded.post("/v1/queues/orders/leases", json={}, headers=bearer(key)).status_code >= 401)
+        orders.send("x")
+        assert poll.result().status_code in ((401,) if how != "narrowed" else (403,))
+    eventually(lambda: (orders.stats().ready, orders.stats().processing) == (1, 0))
+    assert orders.stats().counters.get("reclaimed", 0) == 0
+
+
+def test_a_key_that_is_revoked_during_a_batch_enqueues_no_more(guarded, make, app):
+    key = make("enqueue")
+    orders = app.queue("orders")
+
+    def lines():
+        yield b'{"body": 1}\n' * 1000
+        eventually(lambda: orders.stats().ready == 1000)
+        app.store.run(keyring.revoke(key.partition(".")[0]))
+        call = "/v1/queues/orders/messages"
+        eventually(lambda: guarded.post(call, json={}, headers=bearer(key)).status_code == 401)
+        yield b'{"body": 1}\n' * 1000
+
+    headers = {**bearer(key), "content-type": "application/x-ndjson"}
+    with httpx.Client(base_url=guarded.base_url, timeout=30) as client:
+        answer = client.post("/v1/queues/orders/messages/batch", content=lines(), headers=headers)
+    assert problem(answer) == (401, "unauthorized")
+    assert answer.json()["enqueued"] == orders.stats().ready == 1000

@@ -1,0 +1,126 @@
+"""Redis is away, full, or does not answer: the client is told which, and what that means for its message."""
+
+import pytest
+
+from reliq.embedded import EmbeddedRedis
+from reliq.ops import command
+from tests.integration.api.serving import problem, serving
+from tests.support.proxy import Proxy
+from tests.support.workers import eventually
+
+
+def message(service, name, **headers):
+    return service.post(f"/v1/queues/{name}/messages", json={"body": 1}, headers=headers)
+
+
+def test_redis_away_is_503_and_nothing_was_enqueued(name):
+    with EmbeddedRedis() as server, serving(server.url, send_timeout=0.3) as service:
+        assert message(service, name).status_code == 201
+        server.stop()
+        message(service, name)  # the first to notice cannot know whether its command was read: 504
+        assert problem(message(service, name)) == (503, "redis_unavailable")
+        assert problem(service.get("/readyz")) == (503, "not_ready")
+        assert service.get("/healthz").status_code == 200
+        server.start()
+        eventually(lambda: service.get("/readyz").is_success)
+        assert message(service, name).status_code == 201
+        assert service.get(f"/v1/queues/{name}").json()["ready"] == 2
+
+
+def test_a_service_starts_and_is_alive_without_redis(name):
+    with serving("redis://127.0.0.1:1/0", send_timeout=0.3) as service:
+        assert service.get("/healthz").json() == {"status": "ok"}
+        assert problem(service.get("/readyz")) == (503, "not_ready")
+        assert problem(message(service, name)) == (503, "redis_unavailable")
+
+
+def test_an_answer_that_was_lost_is_504_and_its_repeat_enqueues_once(redis_server, url, app, name):
+    """The enqueue is carried out, its reply never comes, nor does that of any repeat in the time a send has."""
+    cut = []
+
+    def reply(data):
+        return None if cut else data
+
+    def request(data):
+        if b"dedup" in data:
+            cut.append(data)
+        return data
+
+    with Proxy(redis_server.port) as proxy, serving(proxy.url, send_timeout=0.3) as service:
+        message(service, name)
+        proxy.request, proxy.reply = request, reply
+        answer = message(service, name, **{"idempotency-key": "k"})
+        assert problem(answer) == (504, "outcome_unknown")
+        assert app.queue(name).stats().ready == 2
+        proxy.request = proxy.reply = lambda data: data
+        again = eventually(lambda: settled_down(message(service, name, **{"idempotency-key": "k"})), timeout=60)
+    assert again.json() == {"id": answer.json()["ids"][0], "deduplicated": True}
+    assert app.queue(name).stats().ready == 2
+
+
+def settled_down(answer):
+    return answer if answer.status_code not in (409, 503, 504) else None
+
+
+def test_a_full_queue_is_429_and_consumers_go_on(post, orders):
+    orders.configure(max_length=1)
+    assert post("messages", {"body": 1}).status_code == 201
+    assert problem(post("messages", {"body": 2})) == (429, "queue_full")
+    lease = post("leases").json()
+    settle = {"ack": [lease["messages"][0]["id"]]}
+    assert post(f"leases/{lease['lease']}/settle", settle).json()["results"][0]["code"] == "done"
+    assert post("messages", {"body": 2}).status_code == 201
+
+
+def test_a_queue_with_its_bytes_is_429_and_consumers_go_on(post, service, orders):
+    assert service.patch(f"/v1/queues/{orders.name}", json={"max_bytes": 1 << 20}).json()["max_bytes"] == 1 << 20
+    answers = [post("messages", {"body": "x" * 250_000}) for _ in range(5)]
+    assert [answer.status_code for answer in answers[:4]] == [201] * 4
+    assert problem(answers[4]) == (429, "queue_full")
+    assert f"of at most {1 << 20} bytes" in answers[4].json()["detail"]
+    lease = post("leases").json()
+    post(f"leases/{lease['lease']}/settle", {"ack": [lease["messages"][0]["id"]]})
+    assert post("messages", {"body": "x" * 250_000}).status_code == 201
+
+
+def used_memory(app):
+    return int(dict_of(app.store.call(command("INFO", "memory")))["used_memory"])
+
+
+def dict_of(info):
+    return dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+
+
+@pytest.fixture
+def maxmemory(app):
+    """Sets the server's limit, for the time of a test."""
+    yield lambda size: app.store.call(command("CONFIG", "SET", "maxmemory", size))
+    app.store.call(command("CONFIG", "SET", "maxmemory", 0))
+
+
+def test_above_the_watermark_nothing_is_enqueued_while_acks_pass(url, app, orders, maxmemory):
+    orders.send("x")
+    with serving(url) as service:
+        address = f"/v1/queues/{orders.name}"
+        lease = service.post(f"{address}/leases", json={}).json()
+        maxmemory(int(used_memory(app) / 0.95))
+        eventually(lambda: message(service, orders.name).status_code == 503)
+        assert problem(message(service, orders.name)) == (503, "memory_pressure")
+        batch = service.post(f"{address}/messages/batch", json=[{"body": 1}])
+        assert problem(batch) == (503, "memory_pressure")
+        assert batch.json()["results"][0]["code"] == "memory_pressure"
+        settle = {"ack": [lease["messages"][0]["id"]]}
+        answer = service.post(f"{address}/leases/{lease['lease']}/settle", json=settle)
+        assert answer.json()["results"][0]["code"] == "done"
+
+
+def test_a_replica_and_an_evicting_redis_are_not_ready(url, app):
+    app.store.call(command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru"))
+    try:
+        with serving(url) as service:
+            assert problem(service.get("/readyz")) == (503, "not_ready")
+            assert problem(message(service, "orders")) == (503, "redis_unavailable")
+    finally:
+        app.store.call(command("CONFIG", "SET", "maxmemory-policy", "noeviction"))
+    with serving(url) as service:
+        assert service.get("/readyz").json() == {"status": "ready"}

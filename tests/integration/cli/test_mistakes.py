@@ -1,0 +1,108 @@
+"""Mistakes on the command line: one line that says what is wrong and what to do, never a traceback of reliq."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from reliq import ops
+from reliq.cli import main
+from reliq.model.keys import QueueKeys
+from tests.support.workers import ROOT
+
+PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "status"),
+    [
+        (["worker", ""], "is not MODULE:APP", 2),
+        (["worker", ":app"], "is not MODULE:APP", 2),
+        (["worker", "shop.py:app"], "is not MODULE:APP", 2),
+        (["worker", "./shop"], "is not MODULE:APP", 2),
+        (["worker", ".shop"], "is not MODULE:APP", 2),
+        (["worker", "no_such_module"], "there is no module 'no_such_module', neither in", 2),
+        (["worker", "json.no_such_module:app"], "there is no module 'json.no_such_module'", 2),
+        (["worker", "shop", "--processes", "0"], "processes is 0", 2),
+        (["monitor", "--interval", "0"], "interval is 0", 2),
+        (["monitor", "--interval", "nan"], "interval is nan", 2),
+        (["top", "--once", "--interval=-1"], "interval is -1", 2),
+        (["dev", "--port", "99999"], "port is 99999", 2),
+        (["dev", "--data", "/proc/no-such-folder"], "cannot be made", 1),
+        (["demo", "--files=-1"], "files is -1", 2),
+        (["api", "--port", "99999"], "port is 99999", 2),
+        (["api", "--grace", "nan"], "grace is nan", 2),
+        (["stats", "--url", "file:/dev/zero"], "larger than", 2),
+    ],
+)
+def test_a_mistake_is_one_clear_line(url, monkeypatch, capsys, arguments, says, status):
+    monkeypatch.setenv("RELIQ_URL", url)
+    assert main.main(arguments) == status
+    printed = capsys.readouterr().err
+    assert says in printed
+    assert len(printed.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["max_length", "max_bytes", "max_deliveries", "dead_max_age", "dead_max_count"])
+def test_a_policy_that_another_program_spoilt_is_named_and_can_be_reset(app, capsys, name):
+    app.store.call(ops.command("HSET", QueueKeys("q").config, name, "abc"))
+    assert main.main(["config", "q", "--url", app.url]) == 2
+    assert f"the queue's {name} in Redis is 'abc'" in capsys.readouterr().err
+    assert main.main(["config", "q", f"{name}=", "--url", app.url]) == 0
+
+
+def test_a_key_id_that_is_no_text_is_unknown(url, capsys):
+    assert main.main(["keys", "revoke", "\udcff", "--url", url]) == 1
+    assert "there is no key" in capsys.readouterr().out
+
+
+def test_the_traceback_of_a_module_begins_in_the_module(url, tmp_path, monkeypatch, capsys):
+    (tmp_path / "breaks.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main.main(["worker", "breaks", "--url", url]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert "breaks.py" in lines[1]
+    assert "cannot import 'breaks'" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "says"),
+    [
+        (("api",), "fastapi", "reliq-queue[api]"),
+        (("monitor", "--metrics-port", "0"), "prometheus_client", "reliq-queue[monitor]"),
+    ],
+)
+def test_a_missing_extra_is_named(url, tmp_path, command, package, says):
+    (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('No module {package}', name={package!r})\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "reliq", *command, "--url", url], capture_output=True, text=True, timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), PATHS))},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_is_gone_is_no_error(url):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "reliq", "stats", "--url", url], stdout=writer, stderr=subprocess.PIPE, timeout=60,
+        check=False, env={**os.environ, "PYTHONPATH": PATHS},
+    )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_terminal_without_a_character_gets_its_escape(app):
+    app.subscribe("q", "order.\u20ac")
+    done = subprocess.run(
+        [sys.executable, "-m", "reliq", "topics", "list", "--url", app.url], capture_output=True, timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": PATHS, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"order.\\u20ac" in done.stdout

@@ -1,0 +1,112 @@
+"""Commands that read standard input stop at the limit: an endless pipe takes neither memory nor time."""
+
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from reliq.model import settings
+from tests.support.workers import ROOT, eventually
+
+LIMIT = settings.MAX_BODY_BYTES
+
+
+@pytest.fixture
+def start(url):
+    """Start a command whose standard input is a pipe of ours; 1 GiB of memory is all it gets."""
+    running = []
+
+    def run(*arguments):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "reliq", *arguments, "--url", url],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))},
+        )  # fmt: skip
+        resource.prlimit(child.pid, resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        running.append(child)
+        return child
+
+    yield run
+    for child in running:
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def pour(child, data, most=1 << 32):
+    """Write without end, until the reader is gone; how many bytes that were."""
+    written = 0
+    try:
+        while written < most:
+            written += os.write(child.stdin.fileno(), data)
+    except BrokenPipeError:
+        return written
+    raise AssertionError("it has read everything")
+
+
+@pytest.mark.parametrize(
+    "command", [("send", "q"), ("send", "q", "-"), ("publish", "order.created"), ("send", "q", "--lines")]
+)
+def test_an_endless_body_is_refused_at_the_limit(app, start, command):
+    app.subscribe("q", "order.#")
+    child = start(*command)
+    assert pour(child, b"x" * 65536) < LIMIT + (1 << 20)
+    assert child.wait(20) == 2
+    said = child.stderr.read().decode()
+    assert f"larger than {LIMIT} bytes" in said
+    assert "Traceback" not in said
+    assert app.queue("q").stats().ready == 0
+
+
+def test_endless_lines_are_sent_as_they_come(app, start):
+    child = start("send", "q", "--lines")
+    for _ in range(3):
+        child.stdin.write(b"line\n" * 1000)
+    child.stdin.flush()
+    eventually(lambda: app.queue("q").stats().ready >= 2000)
+    child.stdin.close()
+    assert child.wait(20) == 0
+    assert child.stdout.read() == b"3000 sent\n"
+    assert app.queue("q").stats().ready == 3000
+
+
+def test_a_line_over_the_limit_is_named_and_what_came_before_is_sent(app, start):
+    child = start("send", "q", "--lines", "--json")
+    printed, said = child.communicate(b"first\r\n\nthird\n" + b"x" * (LIMIT + 1) + b"\nfifth\n")
+    assert child.returncode == 2
+    assert b"line 4 of standard input is larger than" in said
+    assert b"3 lines were sent before" in said
+    assert len(json.loads(printed)) == 3
+    with app.queue("q").consumer() as consumer:
+        assert [message.body for message in consumer.claim(limit=10)] == [b"first", b"", b"third"]
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_body_and_a_line_of_just_the_limit_are_sent(app, start, end):
+    whole, line = start("send", "q"), start("send", "q", "--lines", "--json")
+    identity, _ = whole.communicate(b"x" * LIMIT)
+    ids, _ = line.communicate(b"x" * LIMIT + end)
+    assert (whole.returncode, line.returncode) == (0, 0)
+    with app.queue("q").consumer() as consumer:
+        messages = consumer.claim(limit=10)
+    assert {message.id for message in messages} == {identity.decode().strip(), *json.loads(ids)}
+    assert {len(message.body) for message in messages} == {LIMIT}
+
+
+def test_no_lines_are_no_messages(app, start):
+    child = start("send", "q", "--lines", "--json")
+    printed, _ = child.communicate(b"")
+    assert (child.returncode, json.loads(printed)) == (0, [])
+
+
+def test_a_body_beside_lines_is_refused(start):
+    child = start("send", "q", "body", "--lines")
+    _, said = child.communicate(b"")
+    assert child.returncode == 2
+    assert b"either a body or --lines" in said

@@ -1,0 +1,308 @@
+"""Connections that break, or lead to the wrong server, in the middle of what reliq does. Both faces."""
+
+import asyncio
+import contextlib
+
+import pytest
+import redis
+
+import reliq
+from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, ops
+from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.embedded import EmbeddedRedis
+from reliq.model.keys import QueueKeys, new_owner
+from reliq.transport.aiostore import AioStore
+from reliq.transport.store import Store
+from reliq_monitor import Monitor
+from reliq_monitor.reclaim import reclaim
+from tests.support.proxy import Proxy
+from tests.support.workers import eventually
+
+KEYS = QueueKeys("q")
+LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
+FULL = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+STRICT = b"-NOPERM this user has no permissions to run the 'evalsha' command\r\n"
+
+
+class Refusing(Proxy):
+    """Loses the answer to the next send once it is `armed`, and answers every later one with its refusal."""
+
+    def __init__(self, port, refusal):
+        super().__init__(port, request=self._note, reply=self._answer)
+        self._refusal, self.armed, self._lost, self._sending = refusal, False, False, False
+
+    def _note(self, data):
+        self._sending = b"EVALSHA" in data
+        return data
+
+    def _answer(self, data):
+        if not (self.armed and self._sending):
+            return data
+        if self._lost:
+            return self._refusal
+        self._lost = True
+        return None
+
+
+@pytest.mark.parametrize("refusal", [LOADING, FULL, STRICT], ids=["loading", "full", "forbidden"])
+def test_a_refusal_after_a_lost_answer_does_not_make_it_certain(redis_server, app, face, refusal):
+    with Refusing(redis_server.port, refusal) as proxy:
+        queue = face(proxy.url, send_timeout=0.3).queue("q")
+        for body in ("the queue is announced", "the script is loaded"):
+            queue.send(body)
+        proxy.armed = True
+        with pytest.raises(OutcomeUnknown) as caught:
+            queue.send("x", id="unsure")
+    assert caught.value.ids == ("unsure",)
+    assert app.queue("q").stats().ready == 3
+
+
+def test_a_refusal_without_one_is_certain(redis_server, app, face):
+    with Refusing(redis_server.port, FULL) as proxy:
+        queue = face(proxy.url, send_timeout=0.3).queue("q")
+        for body in ("the queue is announced", "the script is loaded"):
+            queue.send(body)
+        proxy.armed = proxy._lost = True
+        with pytest.raises(QueueFull):
+            queue.send("x")
+
+
+class Stores:
+    """A store of either face, made blocking."""
+
+    def __init__(self, kind, runner):
+        self._kind, self._runner, self._made = kind, runner, []
+
+    def __call__(self, url, **options):
+        self._made.append((Store if self._kind == "sync" else AioStore)(url, **options))
+        return self._made[-1]
+
+    def run(self, store, steps):
+        answer = store.run(steps)
+        return answer if self._kind == "sync" else self._runner.run(_awaited(answer))
+
+    def close(self):
+        for store in self._made:
+            closing = store.close()
+            if closing is not None:
+                self._runner.run(closing)
+
+
+async def _awaited(answer):
+    return await answer
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def stores(request):
+    with asyncio.Runner() as runner:
+        stores = Stores(request.param, runner)
+        yield stores
+        stores.close()
+
+
+def guarded(between=lambda: None, look=True):
+    """Set a key in a transaction that watches it; `between` happens after the Watch."""
+    yield ops.Watch(("watched",))
+    between()
+    if look:
+        yield [ops.command("GET", "watched")]
+    return (yield ops.Transaction((ops.command("SET", "watched", "by the transaction"),)))
+
+
+@pytest.mark.parametrize("look", [True, False], ids=["before its look", "before its transaction"])
+def test_a_connection_that_is_lost_takes_its_watch_along(stores, url, look, monkeypatch):
+    monkeypatch.setattr("reliq.transport.connection._IDLE", -1)  # every use is one after an idle time
+    store = stores(url)
+    stores.run(store, guarded())
+    with redis.Redis.from_url(url) as client:
+
+        def lose():
+            client.set("watched", "by another")
+            client.client_kill_filter(_type="normal", skipme=True)
+
+        with pytest.raises((RedisUnavailable, OutcomeUnknown)):
+            stores.run(store, guarded(lose, look))
+        assert client.get("watched") == b"by another"
+        assert stores.run(store, guarded()) == [b"OK"]
+
+
+def test_a_look_at_the_server_in_between_leaves_the_watch_standing(stores, url):
+    store = stores(url)
+    with redis.Redis.from_url(url) as client:
+
+        def check():
+            client.set("watched", "by another")
+            store.check_again()
+
+        assert stores.run(store, guarded(check)) is None
+
+
+def test_a_look_that_is_refused_is_not_repeated_where_nothing_watches(stores, redis_server, url):
+    """A server that is loading lets WATCH pass, and refuses the look."""
+    refused = []
+
+    def request(data):
+        if b"GET" not in data or refused:
+            return data
+        refused.append(data)
+        with redis.Redis.from_url(url) as client:
+            client.set("watched", "by another")
+        return data.replace(b"GET", b"GOT")
+
+    def reply(data):
+        return LOADING if b"unknown command" in data else data
+
+    with Proxy(redis_server.port, request, reply) as proxy, pytest.raises(RedisUnavailable):
+        stores.run(stores(proxy.url, timeout=0.5), guarded())
+    with redis.Redis.from_url(url) as client:
+        assert client.get("watched") == b"by another"
+
+
+def test_a_transaction_that_is_refused_is_not_repeated_where_nothing_watches(stores, redis_server, url):
+    """A replica refuses it; when it is a master again the watch has ended with the refusal."""
+    refused = []
+    with redis.Redis.from_url(url) as client:
+
+        def request(data):
+            if b"MULTI" in data and not refused:
+                refused.append(data)
+                client.set("watched", "by another")
+                client.replicaof("127.0.0.1", "1")
+            elif refused:
+                client.replicaof("no", "one")
+            return data
+
+        with Proxy(redis_server.port, request) as proxy, pytest.raises(RedisUnavailable):
+            stores.run(stores(proxy.url, timeout=0.5), guarded())
+        client.replicaof("no", "one")
+        assert refused
+        assert client.get("watched") == b"by another"
+
+
+def test_a_reclaim_that_loses_its_connection_takes_nothing_from_a_consumer_that_settles(stores, redis_server, app, url):
+    app.queue("q").send("x")
+    with app.queue("q").consumer() as consumer, redis.Redis.from_url(url) as client:
+        (message,) = consumer.claim()
+        client.set(KEYS.lease(consumer.id), 1)
+        cuts = []
+
+        def cut(data):
+            if b"LRANGE" not in data or cuts:
+                return data
+            cuts.append(data)
+            return None
+
+        with Proxy(redis_server.port, request=cut) as proxy, pytest.raises(RedisUnavailable):
+            stores.run(stores(proxy.url, timeout=0.5), reclaim(KEYS, consumer.id, 5))
+        assert cuts
+        consumer.ack(message)
+    assert app.queue("q").stats().ready == 0
+
+
+@pytest.fixture
+def failover():
+    """A stable address that leads to one server, and a function after which it leads to another one."""
+    with EmbeddedRedis() as first, EmbeddedRedis() as second, Proxy(first.port) as address:
+
+        def fail_over():
+            with redis.Redis(port=first.port) as client:
+                client.replicaof("127.0.0.1", second.port)
+            address._target = second.port
+
+        yield address.url, fail_over, second
+
+
+def test_a_send_follows_a_failover_behind_a_stable_address(failover, face):
+    url, fail_over, heir = failover
+    queue = face(url).queue("q")
+    queue.send("before")
+    fail_over()
+    queue.send("after")
+    assert queue.stats().ready >= 1
+    with redis.Redis(port=heir.port) as client:
+        assert client.llen(KEYS.messages) >= 1
+
+
+def test_what_only_reads_follows_those_that_were_refused(failover):
+    url, fail_over, heir = failover
+    store = Store(url)
+    reader, writer = store.connection(), store.connection()
+    which = ops.command("CONFIG", "GET", "port")
+    store.call(which, reader)
+    store.call(ops.command("PING"), writer)
+    fail_over()
+    store.call(ops.command("SET", "key", 1), writer)
+    assert store.call(which, reader)[1] == str(heir.port).encode()
+    store.close()
+
+
+def test_heartbeats_and_the_monitor_follow_it_too(failover):
+    url, fail_over, heir = failover
+    app, owner, lost = reliq.Reliq(url), new_owner(), []
+    app.store.call(ops.register(KEYS, owner, 15.0))
+    heartbeat = Heartbeat(app.store, owner, 15.0, lambda: [Lease(KEYS, owner, 15.0)], lost.append)
+    monitor = Monitor(app.store)
+    heartbeat.beat()
+    monitor.scan()
+    fail_over()
+    with redis.Redis(port=heir.port) as client:
+        client.set(KEYS.lease(owner), 1)
+        client.zadd(KEYS.delayed, {"x": 1})
+        client.sadd("reliq:queues", "q")
+
+        def renewed():
+            with contextlib.suppress(RedisUnavailable):
+                heartbeat.beat()
+            return int(client.get(KEYS.lease(owner)) or 0) > 1
+
+        def promoted():
+            with contextlib.suppress(RedisUnavailable):
+                monitor.promote()
+            return client.llen(KEYS.messages) == 1
+
+        eventually(renewed, timeout=5)
+        eventually(promoted, timeout=5)
+    assert not lost
+    app.close()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("TCPTransport closed=True"), asyncio.IncompleteReadError(b"", 1)])
+@pytest.mark.parametrize("verb", ["send_packed_command", "read_response", "connect"])
+def test_what_an_event_loop_says_of_a_closed_transport_is_a_lost_connection(url, app, error, verb):
+    async def story():
+        store = AioStore(url)
+        await store.run(ops.one(ops.command("PING")))
+        connections = []
+
+        def breaking():
+            connection = make()
+            connections.append(connection)
+            if len(connections) == 1:
+                setattr(connection, verb, raising)
+            return connection
+
+        async def raising(*_, **__):
+            raise error
+
+        await store.close()
+        make, store.new_connection = store.new_connection, breaking
+        assert await store.run(ops.one(ops.command("PING"))) == b"PONG"
+        assert len(connections) == 2
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_a_uvloop_transport_that_was_reset_is_a_lost_connection(url, app):
+    uvloop = pytest.importorskip("uvloop")
+
+    async def story():
+        async with reliq.aio.Reliq(url) as sender:
+            for number in range(50):
+                await sender.queue("q").send(number)
+                for connection in sender.store._idle:
+                    connection._raw._writer.transport.abort()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())
+    assert app.queue("q").stats().ready == 50

@@ -1,0 +1,43 @@
+"""Every answer may be lost after its command ran: nothing is lost with it, doubled or brought back."""
+
+import pytest
+
+from reliq import Reliq
+from reliq.transport import retry
+from tests.integration.client.cuts import rounds
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    """Between two tries: the server is there, only the answer is not."""
+    monkeypatch.setattr(retry, "_PAUSES", (0.0, 0.0005))
+
+
+VERBS = {"send", "send_many", "publish", "prepare", "commit", "rollback", "claim", "heartbeat", "settle"}
+
+
+def proven(app: Reliq, url: str, cuts: int, share: float) -> None:
+    cutter, ledger = rounds(url, cuts, share, seed=cuts)
+    assert cutter.cuts.total() >= cuts
+    assert set(cutter.cuts) == VERBS
+    assert set(ledger.received) >= ledger.sent, "lost"
+    assert set(ledger.received.values()) == {1}, "doubled, or brought back after its ack"
+    assert set(ledger.received) <= ledger.sent | ledger.unknown
+    stats = app.queue("q").stats()
+    assert (stats.prepared, stats.ready, stats.processing, stats.delayed, stats.dead) == (0, 0, 0, 0, 0)
+    assert stats.counters["acked"] == len(ledger.received)
+    assert stats.counters["withdrawn"] == len(ledger.withdrawn)
+    assert stats.counters["enqueued"] == len(ledger.received) + len(ledger.withdrawn)
+    assert app.queue("r").stats().ready == len(ledger.elsewhere)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
+def test_five_thousand_cuts(app, url, share):
+    proven(app, url, 1700, share)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
+def test_a_hundred_thousand_cuts(app, url, share):
+    proven(app, url, 34_000, share)

@@ -1,0 +1,89 @@
+"""`queue.delayed`: what waits, until when, and because of which error."""
+
+import json
+
+import pytest
+import redis
+
+from reliq.cli import main
+from reliq.errors import InvalidSetting
+from reliq.model.keys import QueueKeys
+
+KEYS = QueueKeys("q")
+
+
+@pytest.fixture
+def client(redis_server):
+    with redis.Redis(port=redis_server.port) as client:
+        yield client
+
+
+def fail(queue, body="x", delay="1h", error="no such order"):
+    identity = queue.send(body)
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        consumer.retry(message, delay, error)
+    return identity
+
+
+def test_those_due_first_go_first(queue):
+    later = queue.send("x", delay="2h")
+    retry = fail(queue, delay="1h")
+    sooner = queue.send("x", delay="30m")
+    assert [message.id for message in queue.delayed.list()] == [sooner, retry, later]
+    assert [message.id for message in queue.delayed.list(failed=True)] == [retry]
+
+
+def test_a_retry_shows_its_failures_and_its_last_error(queue):
+    identity = fail(queue, delay="1h", error="no such order")
+    (message,) = queue.delayed.list()
+    assert (message.id, message.failures, message.last_error.error_class) == (identity, 1, "Retry")
+    summary = message.summary()
+    assert (summary["error_class"], summary["error"], summary["failures"]) == ("Retry", "no such order", 1)
+    assert summary["due_at"] - summary["failed_at"] == pytest.approx(3_600_000, abs=5000)
+    assert "body" not in summary
+
+
+def test_pages_cover_each_message_once_also_those_due_together(queue, client):
+    ids = set(queue.send_many(range(120), delay="1h"))
+    for element in client.zrange(KEYS.delayed, 0, 79):
+        client.zadd(KEYS.delayed, {element: 2_000_000_000_000})
+    found, after = [], None
+    while True:
+        page = queue.delayed.list(limit=7, after=after)
+        found += [message.id for message in page]
+        if (after := page.next) is None:
+            break
+    assert len(found) == 120
+    assert set(found) == ids
+
+
+def test_what_is_no_message_and_an_impossible_time_are_shown_as_such(queue, client):
+    client.zadd(KEYS.delayed, {b"\xff\x00 not an element": 7, b"another": "+inf"})
+    first, second = queue.delayed.list()
+    assert (first.readable, first.body, first.summary()["id"]) == (False, b"\xff\x00 not an element", "")
+    assert second.due_at == 2**53
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 0}, {"after": "x"}, {"limit": 100_001}])
+def test_wrong_paging_is_refused(queue, wrong):
+    with pytest.raises(InvalidSetting):
+        queue.delayed.list(**wrong)
+
+
+def test_on_the_command_line(app, client, capsys):
+    queue = app.queue("q")
+    retry, later = fail(queue, error="no such order\u2028"), queue.send("x", delay="2h")
+    client.zadd(KEYS.delayed, {b"not an element": "+inf"})
+    assert main.main(["delayed", "list", "q", "--url", app.url]) == 0
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith(retry)
+    assert "failures=1  Retry: no such order" in first
+    assert second.startswith(later)
+    assert third.startswith("(not a message)")
+    assert "(impossible time)" in third
+    assert main.main(["delayed", "list", "q", "--json", "--failed", "--limit", "1", "--url", app.url]) == 0
+    page = json.loads(capsys.readouterr().out)
+    assert [message["id"] for message in page["messages"]] == [retry]
+    assert main.main(["delayed", "list", "q", "--json", "--after", page["next"], "--url", app.url]) == 0
+    assert [message["id"] for message in json.loads(capsys.readouterr().out)["messages"]] == [later, ""]

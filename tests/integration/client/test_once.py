@@ -1,0 +1,195 @@
+"""A handler with `once`: what was handled is not handled again, whatever happens to the message."""
+
+import functools
+import threading
+
+import pytest
+import redis
+
+import reliq
+from reliq.errors import InvalidHandler
+from reliq.model.keys import QueueKeys
+from reliq.transport.store import Store
+from tests.support.proxy import Proxy
+from tests.support.workers import eventually, working
+
+KEYS = QueueKeys("q")
+
+
+@pytest.fixture
+def client(redis_server):
+    with redis.Redis(port=redis_server.port) as client:
+        yield client
+
+
+@pytest.fixture(params=["inline", "threads", "async"])
+def kind(request):
+    return request.param
+
+
+def bind(app, kind, function, **options):
+    if kind == "async":
+
+        async def handle(message):
+            return function(message)
+    else:
+
+        def handle(message):
+            return function(message)
+
+    app.handler("q", **{"retry": reliq.fixed(0, limit=5), **options})(handle)
+
+
+def workings(app, kind, **options):
+    return working(app, threads=4 if kind == "threads" else 1, **options)
+
+
+def drained(app):
+    stats = app.queue("q").stats()
+    return stats.ready == stats.processing == stats.delayed == 0
+
+
+def test_a_message_sent_again_with_its_id_is_settled_without_running(app, kind):
+    handled = []
+    bind(app, kind, lambda message: handled.append(message.json()), once=True)
+    with workings(app, kind):
+        for body in ("first", "second"):
+            app.queue("q").send({"is": body}, id="same")
+            app.queue("q").send({"is": body})
+            eventually(lambda: drained(app))
+    assert sorted(one["is"] for one in handled) == ["first", "first", "second"]
+    assert app.queue("q").stats().counters["acked"] == 4
+
+
+def test_by_a_header_and_by_id_where_there_is_none(app, kind):
+    handled = []
+    bind(app, kind, lambda message: handled.append(message.body), once="order")
+    with workings(app, kind):
+        for body, headers in (
+            ("a", {"order": "1"}),
+            ("b", {"order": "1"}),
+            ("c", {"order": "2"}),
+            ("d", {}),
+            ("e", {}),
+        ):
+            app.queue("q").send(body, headers=headers)
+            eventually(lambda: drained(app))
+    assert handled == [b"a", b"c", b"d", b"e"]
+
+
+def test_a_failure_and_again_leave_no_mark(app, kind):
+    outcomes = iter(["raise", "again", "done"])
+    handled = []
+
+    def work(message):
+        handled.append(next(outcomes))
+        if handled[-1] == "raise":
+            raise ValueError("not yet")
+        return reliq.Again() if handled[-1] == "again" else None
+
+    bind(app, kind, work, once=True)
+    app.queue("q").send("x")
+    with workings(app, kind, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
+    assert handled == ["raise", "again", "done"]
+
+
+def test_handled_while_the_lease_was_lost_is_not_handled_again(app, client):
+    """The monitor returned the message while its handler ran: the settle finds nothing to remove, but marks it."""
+    handled, go_on = [], threading.Event()
+
+    def work(message):
+        handled.append(message.id)
+        go_on.wait(20)
+
+    bind(app, "inline", work, once=True)
+    app.queue("q").send("x", id="mine")
+    with working(app, monitor=True):
+        eventually(lambda: handled)
+        (consumer,) = client.smembers(KEYS.consumers)
+        client.delete(KEYS.lease(consumer.decode()))
+        eventually(lambda: app.queue("q").stats().counters.get("reclaimed") == 1)
+        go_on.set()
+        eventually(lambda: drained(app))
+    assert handled == ["mine"]
+    assert app.queue("q").stats().counters["acked"] == 1
+
+
+def test_a_settle_whose_answers_are_lost_runs_nothing_twice(app, kind, redis_server):
+    handled, answers = [], iter(range(1 << 30))
+    bind(app, kind, lambda message: handled.append(message.json()), once=True)
+    app.queue("q").send_many(range(300))
+    with (
+        Proxy(redis_server.port, reply=lambda data: None if next(answers) % 20 == 19 else data) as proxy,
+        workings(app, kind, url=proxy.url, monitor=True),
+    ):
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 300)
+    assert sorted(handled) == list(range(300))
+
+
+def test_the_mark_lasts_for_its_window_and_costs_little(app, client):
+    app.handler("q", once=True, once_for="90s")(lambda message: None)
+    app.queue("q").send("x", id="mine")
+    with working(app):
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
+    mark = KEYS.done("imine")
+    assert 80_000 < client.pttl(mark) <= 90_000
+    assert client.memory_usage(mark) <= 150
+
+
+def test_without_once_nothing_is_marked(app, client):
+    app.handler("q")(lambda message: None)
+    app.queue("q").send("x")
+    with working(app):
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
+    assert client.keys("*:done:*") == []
+
+
+@pytest.mark.parametrize("once", ["", 1, None])
+def test_what_is_neither_true_nor_a_header_is_refused(app, once):
+    with pytest.raises(InvalidHandler, match="once of 'q'"):
+        app.handler("q", once=once)(print)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The worker's calls give up after 0.2 s instead of 5."""
+    monkeypatch.setattr("tests.support.workers.Store", functools.partial(Store, timeout=0.2))
+
+
+def without_marks(redis_server, away):
+    """Redis, with every connection cut that asks for a mark while `away` is not empty."""
+
+    def request(data):
+        if not (away and b"EXISTS" in data and b":done:" in data):
+            return data
+        away.append(data)
+        return None
+
+    return Proxy(redis_server.port, request=request)
+
+
+def test_an_outage_during_the_look_up_is_not_the_handlers_failure(app, kind, redis_server, impatient):
+    handled, away = [], ["away"]
+    bind(app, kind, lambda message: handled.append(message.failures), once=True, retry=lambda failures, error: None)
+    app.queue("q").send("x")
+    with without_marks(redis_server, away) as proxy, workings(app, kind, url=proxy.url, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("released"))
+        away.clear()
+        eventually(lambda: handled)
+        eventually(lambda: drained(app))
+    stats = app.queue("q").stats()
+    assert (handled, stats.dead, stats.counters["acked"], stats.counters.get("retried")) == ([0], 0, 1, None)
+
+
+def test_the_look_up_does_not_count_towards_the_time_limit(app, kind, redis_server):
+    handled, away = [], ["away"]
+    bind(app, kind, handled.append, once=True, time_limit=0.1, retry=lambda failures, error: None)
+    app.queue("q").send("x")
+    with without_marks(redis_server, away) as proxy, workings(app, kind, url=proxy.url, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("released"))
+        away.clear()
+        eventually(lambda: handled)
+        eventually(lambda: drained(app))
+    stats = app.queue("q").stats()
+    assert (len(handled), stats.dead, stats.counters["acked"]) == (1, 0, 1)

@@ -1,0 +1,330 @@
+"""Messages and the user's own database, in one transaction: SQLite always, PostgreSQL where Debian's is installed."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy import func, select
+
+import reliq
+from reliq.contrib import sql
+from reliq.embedded import _free_port
+from reliq.errors import InvalidMessage, InvalidName, OutcomeUnknown, QueueFull
+from reliq.model.message import Message
+from tests.support.workers import ROOT, eventually, working
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """A server of our own in a temporary folder; as the user postgres, since it refuses to run as root."""
+    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    root = os.geteuid() == 0
+    if not binaries or (root and shutil.which("runuser") is None):
+        pytest.skip("no PostgreSQL")
+    with tempfile.TemporaryDirectory(prefix="reliq-pg-") as folder:
+        if root:
+            shutil.chown(folder, "postgres")
+
+        def run(program: str, *arguments: str) -> None:
+            command = [str(binaries[-1].parent / program), "-D", f"{folder}/data", *arguments]
+            as_user = ["runuser", "-u", "postgres", "--"] if root else []
+            subprocess.run([*as_user, *command], check=True, cwd=folder, stdout=subprocess.DEVNULL, timeout=60)
+
+        port = _free_port()
+        run("initdb", "-A", "trust", "-U", "postgres", "-N")
+        settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+        run("pg_ctl", "-w", "-l", f"{folder}/log", "-o", settings, "start")
+        try:
+            yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
+        finally:
+            run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def engine(request, tmp_path):
+    url = f"sqlite:///{tmp_path}/shop.db" if request.param == "sqlite" else request.getfixturevalue("postgresql")
+    engine = sqlalchemy.create_engine(url)
+    sql.metadata.drop_all(engine)
+    sql.create_tables(engine)
+    yield engine
+    engine.dispose()
+
+
+def count(engine, table):
+    with engine.connect() as connection:
+        return connection.execute(select(func.count()).select_from(table)).scalar_one()
+
+
+def message(name):
+    return Message.decode("q", reliq.NewMessage("x", id=name).element(0))
+
+
+def test_once_is_true_once_and_a_rollback_undoes_it(engine):
+    with engine.connect() as connection:
+        assert sql.once(connection, message("a"))
+        connection.rollback()
+    with engine.begin() as connection:
+        assert [sql.once(connection, message(name)) for name in ("a", "b", "a")] == [True, True, False]
+    with engine.begin() as connection:
+        assert not sql.once(connection, message("b"))
+        assert sql.forget(connection, "1h") == 0
+        assert sql.forget(connection, 0) in (0, 2)
+
+
+def test_a_handler_with_once_does_its_work_once_though_the_message_comes_again(engine, app):
+    work = sqlalchemy.Table("reliq_work", sqlalchemy.MetaData(), sqlalchemy.Column("id", sqlalchemy.String(64)))
+    work.drop(engine, checkfirst=True)
+    work.create(engine)
+
+    @app.handler("q", retry=reliq.fixed(0, limit=3))
+    def handle(message: reliq.Message) -> None:
+        with engine.begin() as connection:
+            if sql.once(connection, message):
+                connection.execute(work.insert().values(id=message.id))
+        if not message.failures:
+            raise RuntimeError("died after its commit, before the ack")
+
+    app.queue("q").send_many(range(20))
+    with working(app, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 20)
+    assert count(engine, work) == 20
+
+
+def test_what_is_rolled_back_is_never_sent_and_what_commits_is(engine, app):
+    with engine.connect() as connection:
+        sql.enqueue(connection, "q", "never")
+        connection.rollback()
+    with engine.begin() as connection:
+        first = sql.enqueue(connection, "q", {"order": 1}, headers={"a": "b"})
+        sql.enqueue(connection, "later", b"\x00\xff", delay="1h")
+    assert (sql.relay_once(engine, app), sql.relay_once(engine, app)) == (2, 0)
+    with app.queue("q").consumer() as consumer:
+        (received,) = consumer.claim(10)
+        assert (received.id, received.json(), received.headers) == (first, {"order": 1}, {"a": "b"})
+    assert app.queue("later").stats().delayed == 1
+    assert count(engine, sql.outbox) == 0
+
+
+def test_killed_between_the_send_and_the_deletion_it_sends_none_twice(engine, app, monkeypatch):
+    with engine.begin() as connection:
+        for number in range(10):
+            sql.enqueue(connection, "q", number)
+    with monkeypatch.context() as patch:
+        patch.setattr(sql, "_delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            sql.relay_once(engine, app)
+    assert (app.queue("q").stats().ready, count(engine, sql.outbox)) == (10, 10)
+    assert sql.relay_once(engine, app) == 10
+    assert (app.queue("q").stats().ready, count(engine, sql.outbox)) == (10, 0)
+
+
+def test_a_full_queue_keeps_its_rows_and_holds_up_no_other(engine, app):
+    app.queue("full").configure(max_length=1)
+    with engine.begin() as connection:
+        for queue in ("full", "full", "other"):
+            sql.enqueue(connection, queue, "x")
+    with pytest.raises(QueueFull):
+        sql.relay_once(engine, app)
+    assert (count(engine, sql.outbox), app.queue("other").stats().ready) == (1, 1)
+
+
+def write_row(engine, queue="q", body=b"x", headers="{}", delay=0.0, id=None):
+    """A row that something else than `enqueue` wrote, or an `enqueue` with other limits."""
+    row = {"id": id or reliq.model.element.new_id(), "queue": queue, "headers": headers, "delay": delay, "body": body}
+    with engine.begin() as connection:
+        connection.execute(sql.outbox.insert().values(row))
+    return row["id"]
+
+
+def read(engine, what, *arguments, **options):
+    with engine.begin() as connection:
+        return what(connection, *arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("queue", "body", "options", "error"),
+    [
+        ("q", b"x" * (256 * 1024 + 1), {}, InvalidMessage),
+        ("q", b"xyz", {"max_body": 2}, InvalidMessage),
+        ("q", float("nan"), {}, InvalidMessage),
+        ("q", "x", {"headers": {"a": "b" * 20_000}}, InvalidMessage),
+        ("q", "x", {"delay": "1000d"}, InvalidMessage),
+        ("q", "x", {"id": "a b"}, InvalidName),
+        ("no queue", "x", {}, InvalidName),
+    ],
+)
+def test_what_send_would_refuse_is_refused_before_a_row_is_written(engine, queue, body, options, error):
+    with engine.begin() as connection, pytest.raises(error):
+        sql.enqueue(connection, queue, body, **options)
+    assert count(engine, sql.outbox) == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"body": b"x" * (256 * 1024 + 1)}, "the limit is 262144"),
+        ({"headers": "no JSON"}, "Expecting value"),
+        ({"headers": '{"a": 1}'}, "headers must map texts to texts"),
+        ({"delay": -1.0}, "delay is -1.0"),
+        ({"queue": "no queue"}, "queue name 'no queue'"),
+        ({"id": "a b"}, "message id 'a b'"),
+    ],
+)
+def test_a_row_that_its_queue_refuses_is_parked_with_the_reason_and_holds_up_none(engine, app, row, reason, caplog):
+    bad = write_row(engine, **row)
+    good = write_row(engine)
+    assert sql.relay_once(engine, app) == 1
+    (parked,) = read(engine, sql.list_parked)
+    assert (parked.id, parked.queue, reason in parked.reason) == (bad, row.get("queue", "q"), True)
+    assert f"id={bad}" in caplog.text
+    assert (count(engine, sql.outbox), app.queue("q").stats().ready) == (0, 1)
+    assert read(engine, sql.outbox_counts) == {parked.queue: sql.OutboxCounts(0, 1)}
+    with app.queue("q").consumer() as consumer:
+        assert [one.id for one in consumer.claim(10)] == [good]
+
+
+def test_parked_rows_are_tried_again_when_their_cause_is_gone(engine, app):
+    larger = reliq.Reliq(app.url, max_body=1_000_000)
+    for number in range(2):
+        write_row(engine, body=b"x" * 300_000, id=f"large-{number}")
+    write_row(engine, queue="no queue", id="nameless")
+    assert sql.relay_once(engine, app) == 0
+    assert read(engine, sql.retry_parked, queue="other") == 0
+    assert read(engine, sql.retry_parked, ids=["large-0"]) == 1
+    assert read(engine, sql.retry_parked, queue="q") == 1
+    assert sql.relay_once(engine, larger) == 2
+    larger.close()
+    assert [parked.id for parked in read(engine, sql.list_parked)] == ["nameless"]
+    assert read(engine, sql.list_parked, queue="q") == []
+
+
+def test_a_parked_row_waits_for_the_one_with_its_id_that_is_in_the_outbox(engine, app):
+    write_row(engine, body=b"x" * 300_000, id="twice")
+    assert sql.relay_once(engine, app) == 0
+    write_row(engine, id="twice")
+    assert read(engine, sql.retry_parked) == 0
+    assert read(engine, sql.outbox_counts) == {"q": sql.OutboxCounts(1, 1)}
+
+
+def test_a_second_body_under_one_id_is_parked_and_not_taken_for_sent(engine, app):
+    write_row(engine, body=b"first", id="a")
+    assert sql.relay_once(engine, app) == 1
+    write_row(engine, body=b"second", id="a")
+    assert sql.relay_once(engine, app) == 0
+    (parked,) = read(engine, sql.list_parked)
+    assert "another body" in parked.reason
+
+
+def test_a_backlog_beyond_max_length_enters_piece_by_piece_and_in_order(engine, app):
+    queue = app.queue("q")
+    queue.configure(max_length=10)
+    with engine.begin() as connection:
+        ids = [sql.enqueue(connection, "q", number) for number in range(25)]
+    received = []
+    with queue.consumer() as consumer:
+        for fitted in (10, 10, 5):
+            sent = count(engine, sql.outbox)
+            if fitted == 10:
+                with pytest.raises(QueueFull):
+                    sql.relay_once(engine, app)
+            else:
+                sql.relay_once(engine, app)
+            assert sent - count(engine, sql.outbox) == fitted
+            received += [one.id for one in consumer.claim(100)]
+    assert received == ids
+
+
+def test_a_backlog_beyond_max_bytes_enters_piece_by_piece(engine, app):
+    queue = app.queue("q")
+    queue.configure(max_bytes=1024 * 1024)
+    with engine.begin() as connection:
+        for _ in range(10):
+            sql.enqueue(connection, "q", b"x" * 200_000)
+    with pytest.raises(QueueFull):
+        sql.relay_once(engine, app)
+    assert queue.stats().ready == 5
+    assert count(engine, sql.outbox) == 5
+
+
+def test_a_message_larger_than_its_queue_may_ever_be_is_parked(engine, app):
+    larger = reliq.Reliq(app.url, max_body=4 * 1024 * 1024)
+    larger.queue("q").configure(max_bytes=1024 * 1024)
+    write_row(engine, body=b"x" * 2 * 1024 * 1024)
+    write_row(engine)
+    assert sql.relay_once(engine, larger) == 1
+    larger.close()
+    (parked,) = read(engine, sql.list_parked)
+    assert "max_bytes" in parked.reason
+
+
+def test_a_full_queue_with_more_rows_than_a_call_takes_does_not_hold_up_the_others(engine, app):
+    app.queue("full").configure(max_length=1)
+    for queue in ["full"] * 30 + ["other"] * 5:
+        write_row(engine, queue=queue)
+    with pytest.raises(QueueFull, match="'full'"):
+        sql.relay_once(engine, app, limit=10)
+    assert read(engine, sql.outbox_counts) == {"full": sql.OutboxCounts(29, 0)}
+    assert app.queue("other").stats().ready == 5
+
+
+def test_bodies_that_are_too_large_for_one_call_go_in_several(engine, app, monkeypatch):
+    monkeypatch.setattr(sql, "_PIECE_BYTES", 250)
+    for _ in range(5):
+        write_row(engine, body=b"x" * 100)
+    sent = []
+    send_many = app.queue("q").send_many
+    monkeypatch.setattr(app.queue("q"), "send_many", lambda messages: sent.append(len(messages)) or send_many(messages))
+    assert sql.relay_once(engine, app) == 5
+    assert sent == [2, 2, 1]
+
+
+def test_without_the_table_of_parked_rows_a_bad_row_still_holds_up_none(engine, app):
+    """The application was upgraded, its database not yet."""
+    sql.parked.drop(engine)
+    write_row(engine, headers="no JSON")
+    write_row(engine)
+    with pytest.raises(reliq.ReliqError, match="create_tables"):
+        sql.relay_once(engine, app)
+    assert (count(engine, sql.outbox), app.queue("q").stats().ready) == (1, 1)
+    sql.create_tables(engine)
+    assert sql.relay_once(engine, app) == 0
+    assert read(engine, sql.outbox_counts) == {"q": sql.OutboxCounts(0, 1)}
+
+
+def test_an_unknown_outcome_keeps_its_rows(engine, app, monkeypatch):
+    def send_many(messages):
+        raise OutcomeUnknown("no answer")
+
+    with engine.begin() as connection:
+        sql.enqueue(connection, "q", "x")
+    monkeypatch.setattr(app.queue("q"), "send_many", send_many)
+    with pytest.raises(OutcomeUnknown):
+        sql.relay_once(engine, app)
+    assert count(engine, sql.outbox) == 1
+
+
+def test_a_relay_killed_again_and_again_loses_and_doubles_nothing(engine, app):
+    command = [sys.executable, "-m", "tests.integration.client.relaying"]
+    arguments = [engine.url.render_as_string(hide_password=False), app.url]
+    total, queue = 3000, app.queue("q")
+    ids = set()
+    with engine.begin() as connection:
+        for number in range(total):
+            ids.add(sql.enqueue(connection, "q", number))
+    for _ in range(3):
+        before = queue.stats().ready
+        relay = subprocess.Popen([*command, *arguments], cwd=ROOT)
+        eventually(lambda before=before: queue.stats().ready > before or not count(engine, sql.outbox))
+        relay.kill()
+        relay.wait()
+    while sql.relay_once(engine, app):
+        pass
+    with queue.consumer() as consumer:
+        received = [one.id for _ in range(4) for one in consumer.claim(1000)]
+        assert (len(received), set(received)) == (total, ids)
+        consumer.release()

@@ -1,0 +1,176 @@
+"""Each duty of each queue fails alone, is told, and is tried again; no other duty or queue waits for it."""
+
+import logging
+import threading
+import time
+
+import pytest
+import redis
+
+import reliq
+from reliq import ops
+from reliq.model.keys import LEADER, QueueKeys, new_owner
+from reliq.transport.store import Store
+from reliq_monitor import Monitor
+from tests.support.workers import eventually
+
+BAD, GOOD = QueueKeys("bad"), QueueKeys("good")
+#: The keys of the queue that another application has, and the duties that cannot be done there.
+FOREIGN = [
+    ("jobs", {"staged"}),
+    ("prepared", {"prepared"}),
+    ("delayed", {"promote"}),
+    ("consumers", {"scan"}),
+    ("config", {"dead letters", "promote", "reclaim"}),
+    ("producers", {"producers"}),
+    ("epochs", {"streams"}),
+    ("messages", {"promote", "reclaim"}),
+]
+
+
+@pytest.fixture
+def server(url):
+    with redis.Redis.from_url(url) as client:
+        yield client
+
+
+@pytest.fixture
+def running(url, monkeypatch):
+    """Start a monitor as its own process would run it; stopped at the end."""
+    monkeypatch.setattr("reliq_monitor.monitor._RETENTION_EVERY", 0.2)
+    stopping, threads = threading.Event(), []
+
+    def start():
+        monitor = Monitor(Store(url), 0.05)
+        threads.append(threading.Thread(target=monitor.run, args=(stopping,)))
+        threads[-1].start()
+        return monitor
+
+    yield start
+    stopping.set()
+    for thread in threads:
+        thread.join()
+
+
+def abandoned(app, keys):
+    """A message held by a consumer whose lease is over, and one that is due."""
+    queue, consumer = app.queue(keys.queue), new_owner(connected=False)
+    queue.send("held")
+    app.store.call(ops.register(keys, consumer, 600.0))
+    app.store.call(ops.claim(keys, consumer, 600.0, 1))
+    app.store.call(ops.command("DEL", keys.lease(consumer)))
+    queue.send("due", delay=0.001)
+
+
+@pytest.mark.parametrize(("name", "duties"), FOREIGN)
+def test_a_foreign_key_of_one_queue_stops_nothing_else(app, server, running, caplog, name, duties):
+    caplog.set_level(logging.WARNING, "reliq.monitor")
+    abandoned(app, BAD)
+    abandoned(app, GOOD)
+    server.delete(getattr(BAD, name))
+    server.set(getattr(BAD, name), "of another application")
+    monitor = running()
+    eventually(lambda: server.llen(GOOD.messages) == 2, what="both messages of the other queue are ready")
+    expected = {(duty, "bad") for duty in duties}
+    eventually(lambda: monitor.failing == expected, what=f"{expected} are told to fail: {monitor.failing}")
+    assert {duty for duty, count in monitor.failures.items() if count} == duties
+    assert time.time() - monitor.last_scan_at < 5
+
+    server.delete(getattr(BAD, name))
+    eventually(lambda: not monitor.failing, what="it is tried again")
+    said = [record.getMessage() for record in caplog.records if "queue=bad" in record.getMessage()]
+    for duty in duties:
+        assert len([line for line in said if f"duty={duty} queue" in line and "works again" not in line]) == 1
+
+
+def test_the_queue_of_a_foreign_key_gets_its_messages_back_afterwards(app, server, running):
+    abandoned(app, BAD)
+    server.set(BAD.messages, "of another application")
+    monitor = running()
+    eventually(lambda: ("reclaim", "bad") in monitor.failing)
+    server.delete(BAD.messages)
+    eventually(lambda: server.llen(BAD.messages) == 2)
+
+
+def test_a_job_with_a_manifest_of_another_version_holds_up_no_other(app, server, running):
+    now = app.store.call(ops.server_time())
+    server.sadd("reliq:queues", "bad")
+    server.zadd(BAD.jobs, {"old": now - 1000})
+    server.hset(BAD.job("old"), mapping={"state": "committed", "run": "r", "manifest": b"\xc1"})
+    abandoned(app, GOOD)
+    monitor = running()
+    eventually(lambda: server.llen(GOOD.messages) == 2)
+    eventually(lambda: monitor.failing == {("staged", "bad")})
+    assert server.exists(BAD.job("old"))
+
+
+def test_a_foreign_set_of_queues_makes_the_monitor_look_stale(app, server, running):
+    """No queue is known then, and what is not known is not looked after."""
+    abandoned(app, GOOD)
+    monitor = running()
+    eventually(lambda: server.llen(GOOD.messages) == 2)
+    server.rename("reliq:queues", "aside")
+    server.set("reliq:queues", "of another application")
+    eventually(lambda: ("queues", "") in monitor.failing)
+    stale = monitor.last_scan_at
+    app.store.call(ops.command("ZADD", GOOD.delayed, 1, b"x"))
+    eventually(lambda: server.zcard(GOOD.delayed) == 0, what="the queues that it knows are looked after")
+    assert monitor.last_scan_at == stale
+    server.rename("aside", "reliq:queues")
+    eventually(lambda: monitor.last_scan_at > stale)
+
+
+def test_a_foreign_leader_key_makes_every_monitor_lead(app, server, running):
+    server.rpush(LEADER, "of another application")
+    abandoned(app, GOOD)
+    monitor = running()
+    eventually(lambda: server.llen(GOOD.messages) == 2)
+    assert monitor.leading
+
+
+def test_what_fails_is_tried_again_after_pauses_that_grow(app, server, url):
+    server.sadd("reliq:queues", "bad")
+    server.set(BAD.delayed, "of another application")
+    monitor = Monitor(Store(url))
+    for _ in range(20):
+        monitor.promote()
+    assert monitor.failures["promote"] == 1
+
+
+def test_a_large_reclaim_does_not_delay_what_is_due_in_another_queue(app, server, running):
+    """100,000 messages of one dead consumer take many seconds; a message that is due must not wait for them."""
+    app.queue("good").send("warm")
+    consumer = new_owner(connected=False)
+    held = 30_000
+    app.queue("bad").send_many(["x"] * held)
+    app.store.call(ops.register(BAD, consumer, 600.0))
+    server.rename(BAD.messages, BAD.processing(consumer))
+    server.delete(BAD.lease(consumer))
+    running()
+    eventually(lambda: server.llen(BAD.messages) > 0)
+    sent = time.monotonic()
+    app.queue("good").send("due", delay=0.3)
+    eventually(lambda: server.llen(GOOD.messages) == 2)
+    late = time.monotonic() - sent - 0.3
+    assert server.llen(BAD.processing(consumer)) > 0, "the reclaim was over before it could be in the way"
+    assert late < 0.5
+    eventually(lambda: server.llen(BAD.messages) == held, timeout=60)
+
+
+def test_trimming_many_dead_letters_does_not_delay_what_is_due(app, server, running):
+    app.queue("good").send("warm")
+    app.queue("bad").configure(dead_max_count=1)
+    letters, count = reliq.NewMessage("x"), 30_000
+    now = app.store.call(ops.server_time())
+    pipeline = server.pipeline(transaction=False)
+    for _ in range(count):
+        pipeline.zadd(BAD.dead, {letters.element(now): now})
+    pipeline.execute()
+    server.sadd("reliq:queues", "bad")
+    running()
+    eventually(lambda: server.zcard(BAD.dead) < count)
+    sent = time.monotonic()
+    app.queue("good").send("due", delay=0.3)
+    eventually(lambda: server.llen(GOOD.messages) == 2)
+    assert time.monotonic() - sent - 0.3 < 0.5
+    eventually(lambda: server.zcard(BAD.dead) == 1, timeout=60)

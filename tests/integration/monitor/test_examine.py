@@ -1,0 +1,103 @@
+"""The doctor in front of real servers, and as a command."""
+
+import asyncio
+import json
+
+import pytest
+import redis
+
+from reliq import aio
+from reliq.cli import main
+from reliq.embedded import EmbeddedRedis
+from reliq.errors import RedisUnavailable
+from reliq.observability.doctor import examine
+from reliq.transport.store import Store, unchecked_store
+
+
+def run(capsys, *arguments: str) -> tuple[int, str]:
+    status = main.main(["doctor", *arguments])
+    return status, capsys.readouterr().out
+
+
+def test_it_reads_a_real_server(url, redis_server):
+    report = unchecked_store(url).run(examine())
+    facts = {one.subject: one.fact for one in report.findings}
+    with redis.Redis(port=redis_server.port) as client:
+        assert facts["version"] == client.info("server")["redis_version"]
+    assert facts["persistence"] == "append-only file, fsync everysec"
+    assert (facts["replicas"], facts["scripts"]) == ("none", "allowed")
+    assert report.ready
+
+
+def test_sync_and_asyncio_examine_alike(url):
+    async def examined():
+        store = aio.Reliq(url).store
+        try:
+            return await store.run(examine())
+        finally:
+            await store.close()
+
+    async_report, report = asyncio.run(examined()), Store(url).run(examine())
+    assert [one.subject for one in async_report.findings] == [one.subject for one in report.findings]
+
+
+def test_the_command_prints_findings_and_ends_with_its_status(url, capsys):
+    status, text = run(capsys, "--url", url)
+    assert status == 0
+    assert "append-only file, fsync everysec" in text
+    assert "-> CONFIG SET maxmemory" in text
+    assert run(capsys, "--url", url, "--strict")[0] == 1
+
+
+def test_json_has_every_finding(url, capsys):
+    _, text = run(capsys, "--url", url, "--json")
+    report = json.loads(text)
+    assert report["level"] == "warning"
+    assert {"level", "subject", "fact", "meaning", "change"} == set(report["findings"][0])
+
+
+def test_nobody_there_is_a_failure(capsys):
+    status, text = run(capsys, "--url", "redis://127.0.0.1:1/0", "--json")
+    assert (status, json.loads(text)["findings"][0]["subject"]) == (2, "connection")
+
+
+def test_an_evicting_server_without_persistence_and_its_replica_are_failures(capsys):
+    with EmbeddedRedis(settings=["--appendonly", "no", "--maxmemory-policy", "allkeys-lru"]) as server:
+        status, text = run(capsys, "--url", server.url, "--json")
+        failed = {one["subject"] for one in json.loads(text)["findings"] if one["level"] == "failure"}
+        assert (status, failed) == (2, {"eviction", "persistence"})
+        with redis.Redis(port=server.port) as client:
+            client.replicaof("127.0.0.1", 1)
+        status, text = run(capsys, "--url", server.url, "--json")
+        assert "role" in {one["subject"] for one in json.loads(text)["findings"] if one["level"] == "failure"}
+
+
+@pytest.mark.parametrize(
+    ("refused", "subject", "says"),
+    [
+        ("-info", "version", "the server does not say"),
+        ("-config", "persistence", "append-only file, fsync not known"),
+        ("-client|list", "connections", "CLIENT LIST is refused"),
+        ("-eval", "scripts", "refused"),
+    ],
+)
+def test_what_a_user_may_not_ask_is_reported_and_the_rest_still_read(url, redis_server, refused, subject, says):
+    with redis.Redis(port=redis_server.port) as client:
+        client.execute_command("ACL", "SETUSER", "narrow", "on", ">secret", "~*", "+@all", refused)
+        try:
+            report = unchecked_store(url.replace("//", "//narrow:secret@")).run(examine())
+        finally:
+            client.execute_command("ACL", "DELUSER", "narrow")
+    assert says in [one.fact for one in report.findings if one.subject == subject]
+    assert "latency" in {one.subject for one in report.findings}
+
+
+def test_a_disabled_command_is_as_good_as_refused():
+    with EmbeddedRedis(settings=["--rename-command", "CONFIG", ""]) as server:
+        report = unchecked_store(server.url).run(examine())
+    assert [one.level for one in report.findings if one.subject == "persistence"] == ["warning"]
+
+
+def test_a_server_that_is_away_raises_redis_unavailable():
+    with pytest.raises(RedisUnavailable):
+        unchecked_store("redis://127.0.0.1:1/0").run(examine(), timeout=0)

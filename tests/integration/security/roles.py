@@ -1,0 +1,234 @@
+"""The whole work of each role, for tests of its rights: every kind of call that the role makes."""
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+
+import httpx
+
+import reliq
+from reliq import ops
+from reliq.cli import main
+from reliq.model.keys import QueueKeys, new_owner
+from reliq.transport.store import Store
+from reliq_monitor import MonitorThread
+from tests.integration.api.serving import serving
+from tests.support.workers import eventually, working
+
+
+def producer(url: str, admin: reliq.Reliq) -> None:
+    """Send in every form, publish, prepare, and enter members of a cycle."""
+    admin.subscribe("bound", "order.*")
+    admin.queue("limited").configure(max_length=1, max_bytes=1024 * 1024)
+    with contextlib.closing(reliq.Reliq(url)) as app:
+        queue = app.queue("q")
+        queue.send("plain")
+        queue.send_many(range(3))
+        queue.send("later", delay="1h")
+        queue.send("once", dedup_key="a")
+        queue.send("once", dedup_key="a")
+        queue.send("in order", key="k")
+        queue.send("in order", key="k")
+        queue.send("soon", priority="high")
+        queue.send("late", priority="low", ttl="1h")
+        queue.prepare("prepared").commit()
+        queue.prepare("dropped").rollback()
+        app.publish("order.created", 1)
+        app.publish("nothing.bound", 1)
+        queue.cycle.add("ann", "bob")
+        queue.cycle.remove("ann")
+        app.queue("limited").send("fits")
+        with contextlib.suppress(reliq.QueueFull):
+            app.queue("limited").send("does not")
+        for durability in ("replicas=1", "fsync"):
+            with contextlib.suppress(reliq.ReliqError):  # there is no replica; old servers have no WAITAOF
+                queue.send("durable", durability=durability)
+
+
+def worker(url: str, admin: reliq.Reliq) -> None:
+    """Handle every kind of message, in every kind of loop, with broadcasts and check-backs; no monitor beside."""
+    done: list[str] = []
+    with contextlib.closing(reliq.Reliq(url)) as app:
+
+        @app.handler("q", retry=reliq.fixed(0, limit=2))
+        def handle(message: reliq.Message) -> None:
+            done.append(message.body.decode())
+            if message.body == b"fails":
+                raise ValueError("as it should")
+            if message.body == b"dies":
+                raise reliq.Dead("as it should")
+
+        @app.handler("async", once=True)
+        async def handle_async(message: reliq.Message) -> None:
+            done.append(message.body.decode())
+
+        app.handler("round")(lambda message: reliq.Again(delay=1))
+        app.broadcast("config.#")(lambda message: done.append("heard"))
+        app.check("q")(lambda message: True)
+        admin.queue("q").send_many(["fine", "fails", "dies"])
+        admin.queue("q").send("expired", ttl=0.001)
+        for key in ("a", "a", "b"):
+            admin.queue("q").send(key, key=key, priority="high")
+        admin.queue("async").send("async")
+        admin.queue("round").cycle.add("ann")
+        admin.queue("q").prepare("asked", timeout="1s")
+        with monitoring(admin.url), working(app, threads=2):
+            eventually(lambda: {"fine", "async", "a", "b", "asked"} <= set(done))
+            eventually(lambda: admin.publish("config.new", 1) and "heard" in done)
+        with working(app):
+            admin.queue("q").send("inline")
+            eventually(lambda: "inline" in done)
+            cut(admin, "worker")
+            admin.queue("q").send("after the cut")
+            eventually(lambda: "after the cut" in done)
+        consumer(app, admin)
+
+
+def consumer(app: reliq.Reliq, admin: reliq.Reliq) -> None:
+    """Claim and settle by hand, wait while idle, and lose a lease."""
+    admin.queue("hand").send_many(range(4))
+    with app.queue("hand").consumer(lease=1) as one:
+        first, second, third, fourth = one.claim(10)
+        one.ack(first)
+        one.retry(second, delay=1)
+        one.dead(third, "no good")
+        one.release(fourth)
+        one.claim(10)
+        one.claim(10, wait=1.2)
+
+
+def cut(admin: reliq.Reliq, user: str) -> None:
+    """End all connections of this user: each named one that follows ends the one before it once more."""
+    admin.store.call(ops.command("CLIENT", "KILL", "USER", user))
+
+
+@contextlib.contextmanager
+def monitoring(url: str) -> Iterator[MonitorThread]:
+    store = Store(url)
+    thread = MonitorThread(store)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.stop()
+        store.close()
+
+
+def abandon(admin: reliq.Reliq, queue: str) -> None:
+    """Leave all that is ready in the list of a consumer whose lease is over."""
+    keys, consumer = QueueKeys(queue), new_owner()
+    admin.store.call([ops.register(keys, consumer, 1.0), ops.claim(keys, consumer, 1.0, 100)])
+    admin.store.call(ops.command("DEL", keys.lease(consumer)))
+
+
+def monitor(url: str, admin: reliq.Reliq) -> None:
+    """Promote, reclaim, trim, end broadcast queues, ask about prepared messages, lead, and count for Prometheus."""
+    admin.queue("q").configure(dead_max_count=1, dead_max_age="1h")
+    admin.queue("q").send("due", delay=0.01)
+    admin.queue("q").prepare("undecided", timeout="1s", checks=1)
+    admin.queue("lost").send_many(["x"] * 3)
+    admin.queue("lost").send_many(["x"] * 2, key="k")
+    abandon(admin, "lost")
+    with admin.queue("q").consumer() as dying:
+        admin.queue("q").send_many(["dead"] * 3)
+        for message in dying.claim(10):
+            dying.dead(message, "as it should")
+    with monitoring(url) as thread:
+        eventually(lambda: admin.queue("q").stats().dead <= 1)
+        eventually(lambda: thread.monitor.leading)
+        eventually(lambda: admin.queue("lost").stats().counters.get("reclaimed") == 4)
+        eventually(lambda: not admin.queue("q").stats().prepared)
+        cut(admin, "monitor")
+        admin.queue("q").send("due after the cut", delay=0.01)
+        eventually(lambda: not admin.queue("q").stats().delayed)
+    run("audit", url)
+    run("stats", url)
+
+
+def operator(url: str, admin: reliq.Reliq) -> None:
+    """Every command line call that reads or changes queues, topics and keys."""
+    admin.queue("q").send_many(range(5))
+    admin.queue("q").send("later", delay="1h", id="later")
+    admin.queue("q").send("in order", key="k")
+    with admin.queue("q").consumer() as one:
+        for message in one.claim(3):
+            one.dead(message, "as it should")
+    for arguments in (
+        ("stats",), ("stats", "q"), ("config", "q"), ("config", "q", "max_length=100"), ("pause", "q"), ("resume", "q"),
+        ("cancel", "q", "later"), ("topics", "bind", "q", "order.*"), ("topics", "list"), ("topics", "test", "order.a"),
+        ("topics", "unbind", "q", "order.*"), ("dead", "list", "q"), ("delayed", "list", "q"), ("audit",),
+        ("dead", "redrive", "q", "--limit", "1"), ("dead", "purge", "q", "--all", "--yes"), ("doctor",),
+        ("purge", "q", "--yes"), ("keys", "create", "x", "--scope", "enqueue", "--queue", "*"), ("keys", "list"),
+        ("audit", "--repair"),
+    ):  # fmt: skip
+        run(*arguments, url=url)
+
+
+def api(url: str, admin: reliq.Reliq) -> None:
+    """What the HTTP service does for its clients: enqueue, lease, settle, operate, show, measure."""
+    out = run("keys", "create", "all", *(f"--scope={one}" for one in ("enqueue", "consume", "operate", "metrics")),
+              "--queue", "*", "--rate", "1000", url=admin.url)  # fmt: skip
+    key = out.strip().splitlines()[-1]
+    with serving(url) as client:
+        client.headers["authorization"] = f"Bearer {key}"
+        answered = Answered(client)
+        answered("POST", "/v1/queues/q/messages", json={"body": "x"}, headers={"Idempotency-Key": "a"})
+        answered("POST", "/v1/queues/q/messages", json={"body": "x", "delay": 60})
+        answered("POST", "/v1/queues/q/messages/batch", json=[{"body": 1}, {"body": 2, "key": "k"}, {"body": 3}])
+        answered("POST", "/v1/topics/order.created/messages", json={"body": "x"})
+        lease = answered("POST", "/v1/queues/q/leases", json={"limit": 3}).json()
+        answered("POST", f"/v1/queues/q/leases/{lease['lease']}/extend", json={})
+        first, second, third = (message["id"] for message in lease["messages"])
+        settle = {"ack": [first], "dead": [{"id": second, "reason": "no"}], "retry": [{"id": third, "delay": 60}]}
+        answered("POST", f"/v1/queues/q/leases/{lease['lease']}/settle", json=settle)
+        answered("POST", "/v1/queues/empty/leases", json={"limit": 3, "wait": 1})
+        cut(admin, "api")
+        answered("POST", "/v1/queues/empty/leases", json={"limit": 3, "wait": 1})
+        answered("PATCH", "/v1/queues/q", json={"max_length": 100})
+        for call, body in {
+            "pause": {}, "resume": {}, "dead/redrive": {}, "purge": {"confirm": "q"}, "dead/purge": {"all": True},
+        }.items():  # fmt: skip
+            answered("POST", f"/v1/queues/q/{call}", json=body)
+        for page in (
+            "/v1/queues",
+            "/v1/queues/q",
+            "/v1/queues/q/dead",
+            "/healthz",
+            "/readyz",
+            "/metrics",
+            "/",
+            "/queues/q",
+        ):
+            answered("GET", page)
+
+
+class Answered:
+    """Calls of the service, each of which must succeed."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    def __call__(self, method: str, path: str, **options: object) -> httpx.Response:
+        answer = self._client.request(method, path, **options)
+        assert answer.is_success, (method, path, answer.text)
+        return answer
+
+
+def run(*arguments: str, url: str = "") -> str:
+    """Run a command line call, which must not fail; what it printed."""
+    if not url:
+        arguments, url = arguments[:-1], arguments[-1]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+        command = arguments[:2] if arguments[0] in ("dead", "topics", "keys", "delayed") else arguments[:1]
+        try:
+            status = main.main([*command, "--url", url, *arguments[len(command) :]])
+        except SystemExit as error:
+            raise AssertionError((arguments, errors.getvalue())) from error
+    assert status in (0, 1), (arguments, errors.getvalue())
+    assert "permission" not in errors.getvalue(), errors.getvalue()
+    return out.getvalue()
+
+
+WORK: dict[str, Callable[[str, reliq.Reliq], None]] = {
+    "producer": producer, "worker": worker, "monitor": monitor, "api": api, "operator": operator,
+}  # fmt: skip

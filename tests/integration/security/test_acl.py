@@ -1,0 +1,106 @@
+"""The ACL of each role, as docs/security.md has it: enough for all of its work, and for nothing else."""
+
+import contextlib
+import re
+
+import pytest
+import redis
+
+import reliq
+from reliq.embedded import EmbeddedRedis
+from reliq.ops.request import Script
+from tests.integration.security.roles import WORK
+from tests.support.workers import ROOT
+
+PAGE = (ROOT / "docs" / "security.md").read_text()
+USERS = {
+    user.split()[1]: user.replace("\\\n", " ").replace("PASSWORD", "pw").split()[1:]
+    for user in re.findall(r"^    user (?:.*\\\n)*.*$", PAGE, re.MULTILINE)
+}
+#: The scripts that a role's calls may run; `tests/integration/security/roles.py` runs most of them.
+SCRIPTS = {
+    "producer": "push enqueue publish prepare decide announce cycle_add cycle_remove",
+    "worker": "register heartbeat claim settle forget decide announce bind",
+    "monitor": "promote due existing reclaim discard ask advance forget stats announce finish commit_roll stage_abort "
+    "stage_clear",
+    "operator": "announce bind cancel purge redrive discard stats existing cycle_remove",
+    "api": "push enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive discard "
+    "stats existing allow finish",
+}
+FORBIDDEN = (
+    "FLUSHALL", "FLUSHDB", "KEYS *", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "SHUTDOWN", "ACL LIST",
+    "SCRIPT FLUSH", "REPLICAOF NO ONE", "MONITOR", "SAVE", "SORT reliq:x", "GET other", "SET other 1",
+    "DEL other", "SUBSCRIBE a", "PUBLISH a b", "CLIENT PAUSE 1",
+)  # fmt: skip
+
+
+@pytest.fixture
+def server():
+    with EmbeddedRedis() as server, redis.Redis(port=server.port) as client:
+        for arguments in USERS.values():
+            client.execute_command("ACL SETUSER", *arguments)
+            with contextlib.suppress(redis.ResponseError):  # what Redis 7.2 brought, as the page says
+                client.execute_command("ACL SETUSER", arguments[0], "+client|setinfo", "+waitaof")
+        server.client = client
+        yield server
+
+
+def url_of(server, role):
+    return server.url.replace("//", f"//{role}:pw@")
+
+
+def test_the_page_has_every_role():
+    assert set(USERS) == set(WORK)
+
+
+@pytest.mark.parametrize("role", WORK)
+def test_a_role_does_all_of_its_work_and_nothing_is_refused(server, role):
+    admin = reliq.Reliq(server.url)
+    try:
+        WORK[role](url_of(server, role), admin)
+    finally:
+        admin.close()
+    refused = [f"{entry['reason']} {entry['object']}" for entry in server.client.acl_log()]
+    assert refused == []
+
+
+@pytest.mark.parametrize("role", WORK)
+def test_the_rights_cover_each_command_of_each_script_that_the_role_may_run(role):
+    for name in SCRIPTS[role].split():
+        needed = set(re.findall(r"redis\.p?call\(\s*'([A-Z]+)'", Script(name).source))
+        allowed = {right[1:].partition("|")[0].upper() for right in USERS[role] if right.startswith("+")}
+        assert needed - allowed == set(), f"{name}: add these to the user {role} of docs/security.md"
+
+
+@pytest.mark.parametrize("role", WORK)
+def test_what_is_outside_of_a_role_is_refused(server, role):
+    with redis.Redis(port=server.port, username=role, password="pw") as client:
+        for command in FORBIDDEN:
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.execute_command(*command.split())
+
+
+@pytest.mark.parametrize(
+    ("role", "command"),
+    [
+        ("producer", "BLMOVE reliq:{q}:messages reliq:{q}:x RIGHT LEFT 1"),
+        ("producer", "LRANGE reliq:{q}:messages 0 -1"),
+        ("producer", "RPOP reliq:{q}:messages"),
+        ("producer", "CLIENT LIST"),
+        ("worker", "CLIENT LIST"),
+        ("worker", "SCAN 0"),
+        ("worker", "WAIT 1 1"),
+        ("monitor", "BLMOVE reliq:{q}:messages reliq:{q}:x RIGHT LEFT 1"),
+        ("monitor", "RPUSH reliq:{q}:messages x"),
+        ("monitor", "CONFIG GET maxmemory"),
+        ("operator", "CLIENT KILL ID 1"),
+        ("operator", "BLMOVE reliq:{q}:messages reliq:{q}:x RIGHT LEFT 1"),
+        ("api", "CONFIG SET appendonly no"),
+    ],
+)
+def test_a_role_cannot_do_the_work_of_another(server, role, command):
+    with (
+        redis.Redis(port=server.port, username=role, password="pw") as client,
+        pytest.raises(redis.exceptions.NoPermissionError),
+    ):
+        client.execute_command(*command.split())

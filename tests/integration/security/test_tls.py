@@ -1,0 +1,124 @@
+"""TLS with client certificates, by a real redis-server; the certificates are made with openssl."""
+
+import asyncio
+import shutil
+import subprocess
+
+import pytest
+
+import reliq
+from reliq import aio
+from reliq.embedded import _free_port, find_server
+from reliq.errors import InvalidSetting, RedisUnavailable
+from tests.support.workers import eventually, working
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+
+
+def openssl(folder, *arguments):
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+def authority(folder, name):
+    openssl(folder, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+            "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
+
+
+def certificate(folder, name, signer):
+    openssl(folder, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
+    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{signer}.pem", "-CAkey", f"{signer}.key",
+            "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two authorities; the server and a client of the first, a stranger of the second."""
+    folder = tmp_path_factory.mktemp("tls")
+    for name in ("ca", "other"):
+        authority(folder, name)
+    for name, signer in (("server", "ca"), ("client", "ca"), ("stranger", "other")):
+        certificate(folder, name, signer)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def port(folder):
+    port = _free_port()
+    server = subprocess.Popen(
+        [find_server(), "--port", "0", "--tls-port", str(port), "--bind", "127.0.0.1", "--dir", str(folder),
+         "--save", "", "--maxmemory-policy", "noeviction", "--tls-ca-cert-file", "ca.pem",
+         "--tls-cert-file", "server.pem", "--tls-key-file", "server.key", "--tls-auth-clients", "yes",
+         "--user", "worker", "on", ">p/w@1", "~*", "&*", "+@all"],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        eventually(lambda: server.poll() is not None or b"Ready to accept" in server.stdout.readline())
+        if server.poll() is not None:
+            why = server.stdout.read()
+            assert b"Bad directive" in why, why
+            pytest.skip("this redis-server is built without TLS")
+        yield port
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def url(folder, port, client="client", ca="ca", host="localhost", more=""):
+    certificate = f"&ssl_certfile={folder}/{client}.pem&ssl_keyfile={folder}/{client}.key" if client else ""
+    return f"rediss://worker:p%2Fw%401@{host}:{port}/0?ssl_ca_certs={folder}/{ca}.pem{certificate}{more}"
+
+
+def test_messages_are_sent_and_handled_with_a_client_certificate(folder, port):
+    app, done = reliq.Reliq(url(folder, port)), []
+    app.handler("sync")(lambda message: done.append(message.json()))
+    with working(app, monitor=True):
+        app.queue("sync").send(1)
+        eventually(lambda: done == [1])
+    app.close()
+
+
+async def one_message(url):
+    async with aio.Reliq(url) as app:
+        await app.queue("async").send(1)
+        async with app.queue("async").consumer() as consumer:
+            (message,) = await consumer.claim(1, wait=5)
+            await consumer.ack(message)
+
+
+def test_asyncio_with_a_client_certificate(folder, port):
+    asyncio.run(one_message(url(folder, port)))
+
+
+def send(app):
+    sent = app.queue("refused").send(1)
+    if isinstance(app, aio.Reliq):
+        asyncio.run(sent)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"client": ""}, {"client": "stranger"}, {"ca": "other"}, {"host": "127.0.0.1"}],
+    ids=["no certificate", "a stranger's", "another authority", "another name"],
+)
+@pytest.mark.parametrize("make", [reliq.Reliq, aio.Reliq], ids=["sync", "asyncio"])
+def test_without_the_right_certificates_nothing_is_sent(folder, port, make, wrong):
+    app = make(url(folder, port, **wrong), send_timeout=0.3)
+    with pytest.raises(RedisUnavailable) as caught:
+        send(app)
+    assert "p/w@1" not in str(caught.value)
+    good = reliq.Reliq(url(folder, port))
+    assert good.queue("refused").stats().ready == 0
+    good.close()
+
+
+def test_the_name_need_not_be_checked(folder, port):
+    app = reliq.Reliq(url(folder, port, host="127.0.0.1", more="&ssl_check_hostname=false"))
+    app.queue("named").send(1)
+    app.close()
+
+
+def test_an_option_that_is_none_is_refused(folder, port):
+    with pytest.raises(InvalidSetting, match="an option that is none of"):
+        reliq.Reliq(url(folder, port, more="&ssl_ca=/etc/ca.pem"))

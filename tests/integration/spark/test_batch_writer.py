@@ -1,0 +1,219 @@
+"""df.write.format("reliq"), on a real Spark session."""
+
+import json
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as sql
+
+import reliq
+from reliq import ops
+from reliq.model.keys import QueueKeys
+from reliq.spark import register
+
+KEYS = QueueKeys("orders")
+
+
+def write(df, queue="orders", **options):
+    df.write.format("reliq").options(queue=queue, **options).mode("append").save()
+
+
+def claimed(orders) -> list[reliq.Message]:
+    with orders.consumer() as consumer:
+        messages = []
+        while batch := consumer.claim(1000):
+            messages += batch
+            consumer.ack(*batch)
+    return messages
+
+
+def keys_left(app) -> set[str]:
+    """What the queue has in Redis besides its messages."""
+    found = {key.decode().removeprefix("reliq:{orders}:") for key in app.store.call(ops.command("KEYS", "*orders*"))}
+    return {name for name in found if name.startswith(("staged", "parts", "jobs"))}
+
+
+def numbers(spark, count, partitions=2):
+    return spark.range(0, count, 1, partitions).selectExpr("to_json(struct(id AS order)) AS value")
+
+
+def test_every_row_becomes_a_message_once(spark, orders, app):
+    write(numbers(spark, 2500))
+    messages = claimed(orders)
+    assert sorted(message.json()["order"] for message in messages) == list(range(2500))
+    assert len({message.id for message in messages}) == 2500
+    assert orders.stats().counters["enqueued"] == 2500
+    assert keys_left(app) == set()
+
+
+def test_the_url_may_come_from_the_session(session, orders, url):
+    session.conf.set("spark.reliq.secret.url", url)
+    try:
+        register(session)
+    finally:
+        session.conf.unset("spark.reliq.secret.url")
+    write(numbers(session, 5))
+    assert orders.stats().ready == 5
+
+
+def test_all_columns(spark, orders):
+    rows = [("a", b"\x00\xff", "eu", {"trace": "1"}, 0), ("b", b"later", None, None, 3_600_000)]
+    df = spark.createDataFrame(rows, "id string, value binary, key string, headers map<string,string>, delay_ms long")
+    write(df)
+    (message,) = claimed(orders)
+    assert (message.id, message.body, message.headers) == ("a", b"\x00\xff", {"trace": "1", "key": "eu"})
+    assert orders.stats().delayed == 1
+    assert orders.cancel("b")
+
+
+def test_headers_as_kafka_has_them(spark, orders):
+    df = spark.sql("SELECT 'x' AS value, array(named_struct('key', 'trace', 'value', cast('7' AS binary))) AS headers")
+    write(df)
+    assert claimed(orders)[0].headers == {"trace": "7"}
+
+
+def test_ids_follow_from_job_partition_and_row(spark, orders):
+    write(numbers(spark, 4), job="load-1")
+    assert {message.id for message in claimed(orders)} == {"load-1-0-0", "load-1-0-1", "load-1-1-0", "load-1-1-1"}
+
+
+def test_a_named_job_is_written_once(spark, orders):
+    write(numbers(spark, 10), job="load-1")
+    write(numbers(spark, 10), job="load-1")
+    assert orders.stats().ready == 10
+    write(numbers(spark, 10), job="load-2")
+    assert orders.stats().ready == 20
+
+
+def test_an_empty_dataframe_writes_nothing(spark, orders, app):
+    write(numbers(spark, 0))
+    assert orders.stats().ready == 0
+    assert keys_left(app) == set()
+
+
+@pytest.mark.parametrize(
+    ("select", "sentence"),
+    [
+        ("id AS number", "no column `value`"),
+        ("id AS value", "column `value` is bigint; it must be string or binary"),
+        ("'x' AS value; id AS colour", "column `colour` is none of value, id, key"),
+        ("'x' AS value; id", "column `id` is bigint; it must be string"),
+        ("'x' AS value; 'soon' AS delay_ms", "column `delay_ms` is string"),
+        ("'x' AS value; map('a', 1) AS headers", "column `headers` is map<string,int>"),
+        ("'x' AS value; 'order.created' AS topic", "column `topic` routes the rows to queues, option queue names one"),
+    ],
+)
+def test_a_wrong_schema_is_refused_on_the_driver_by_column(spark, orders, app, select, sentence):
+    with pytest.raises(PySparkException, match=sentence):
+        write(spark.range(1).selectExpr(*select.split("; ")))
+    assert app.queues() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"queue": "}x"}, "queue name '}x'"),
+        ({"queue": ""}, "queue name ''"),
+        ({"job": "a b"}, "job name 'a b'"),
+        ({"que": "x"}, "did you mean queue"),
+        ({"maxBody": "many"}, "option maxBody"),
+        ({"timeLimit": "1s"}, "option timeLimit"),
+        ({"url": "redis://127.0.0.1:1/0"}, "127.0.0.1:1.* cannot be reached"),
+    ],
+)
+def test_wrong_options_and_a_redis_that_is_away_fail_before_the_first_task(spark, app, options, sentence):
+    with pytest.raises(PySparkException, match=sentence):
+        write(numbers(spark, 1), **options)
+    assert app.queues() == []
+
+
+def test_overwrite_is_refused(spark, orders):
+    orders.send("before")
+    with pytest.raises(PySparkException, match="use append"):
+        numbers(spark, 1).write.format("reliq").option("queue", "orders").mode("overwrite").save()
+    assert orders.stats().ready == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "extra", "sentence"),
+    [
+        ("if(id = 700, NULL, 'x')", {}, "column `value` in row 200 of partition 1: is null"),
+        ("if(id = 700, repeat('x', 2000), 'x')", {"maxBody": "1000"}, "row 200 of partition 1: has 2000 bytes"),
+    ],
+)
+def test_a_bad_row_aborts_the_job_and_leaves_nothing(spark, orders, app, value, extra, sentence):
+    df = spark.range(0, 1000, 1, 2).selectExpr(f"{value} AS value")
+    with pytest.raises(PySparkException, match=sentence) as error:
+        write(df, **extra)
+    assert "xxxxx" not in str(error.value)
+    assert orders.stats().ready == 0
+    assert keys_left(app) == set()
+
+
+def test_a_bad_id_names_its_row(spark):
+    with pytest.raises(PySparkException, match="column `id` in row 3 of partition 0"):
+        write(spark.range(0, 5, 1, 1).selectExpr("'x' AS value", "if(id = 3, 'two words', 'ok') AS id"))
+
+
+def test_tasks_that_fail_and_are_retried_write_once(spark, orders, app, tmp_path):
+    def fail_at_first(batches):
+        from pyspark import TaskContext
+
+        for number, batch in enumerate(batches):
+            yield batch
+            if number and not TaskContext.get().attemptNumber():
+                raise RuntimeError("this attempt dies after it has staged something")
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    try:
+        write(numbers(spark, 4000).mapInArrow(fail_at_first, "value string"))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    found = sorted(message.json()["order"] for message in claimed(orders))
+    assert found == list(range(4000))
+    assert keys_left(app) == set()
+
+
+def test_a_job_that_fails_for_good_leaves_nothing(spark, orders, app):
+    df = numbers(spark, 4000).withColumn(
+        "value", sql.when(sql.rand(1) < 0.001, sql.raise_error(sql.lit("no luck"))).otherwise(sql.col("value"))
+    )
+    with pytest.raises(PySparkException):
+        write(df)
+    assert orders.stats().ready == 0
+    assert keys_left(app) == set()
+
+
+def test_a_queue_at_its_max_length_takes_all_or_nothing(spark, orders, app):
+    orders.configure(max_length=100)
+    with pytest.raises(PySparkException, match="0 of at most 100 messages"):
+        write(numbers(spark, 101))
+    assert orders.stats().ready == 0
+    assert keys_left(app) == set()
+    write(numbers(spark, 100))
+    assert orders.stats().ready == 100
+
+
+def test_a_full_redis_refuses_the_job_whole(spark, orders, app):
+    used = int(app.store.call(ops.command("INFO", "memory")).split(b"used_memory:")[1].split(b"\r")[0])
+    app.store.call(ops.command("CONFIG", "SET", "maxmemory", used + 4_000_000))
+    try:
+        with pytest.raises(PySparkException, match="maxmemory"):
+            write(spark.range(0, 100_000, 1, 2).selectExpr("repeat('x', 200) AS value"))
+        assert orders.stats().ready == 0
+        assert keys_left(app) == set()
+    finally:
+        app.store.call(ops.command("CONFIG", "SET", "maxmemory", 0))
+
+
+def test_what_a_dead_driver_staged_under_the_same_name_is_not_committed(spark, orders, app):
+    from reliq.model.outgoing import NewMessage
+    from reliq.ops.chunks import chunks_of
+    from reliq.protocol import staging
+
+    dead = staging.Job(KEYS, "load-1")
+    app.store.run(staging.open_job(dead))
+    app.store.run(staging.PartWriter(dead, "orders", "0").add(chunks_of([NewMessage("stale").element(1)])))
+    write(numbers(spark, 3), job="load-1")
+    assert sorted(json.loads(message.body)["order"] for message in claimed(orders)) == [0, 1, 2]
+    assert keys_left(app) == set()

@@ -1,0 +1,110 @@
+"""Elements that are made by columns are those that reliq.message makes and reads."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reliq.errors import InvalidMessage, InvalidName
+from reliq.model.keys import instance_queue, new_owner
+from reliq.model.message import Message
+from reliq.ops.chunks import LARGEST, MOST_MESSAGES, Chunk, chunks_of, cuts, elements_of
+from reliq.spark.options import Given
+from reliq.spark.rows import Rows
+from reliq.spark.targets import Targets
+
+
+def data_of(chunk: Chunk) -> bytes:
+    return chunk.head + chunk.frames
+
+
+def messages_of(chunk: Chunk) -> list[Message]:
+    packed = elements_of(data_of(chunk))
+    found, rest = [], b"".join(packed.pieces)
+    while rest:
+        length, _, rest = rest[1:].partition(b"\r\n")
+        found.append(Message.decode("q", rest[: int(length)]))
+        rest = rest[int(length) + 2 :]
+    assert len(found) == packed.count
+    return found
+
+
+def rows_of(columns: dict, **options) -> list[Message]:
+    batch = pa.RecordBatch.from_pydict(columns)
+    rows = Rows("job-0", 0, 1_000_000, Targets("q"), **options)
+    return [message for _, chunks in rows.chunks(batch) for one in chunks for message in messages_of(one)]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.binary(max_size=70_000), st.text("abc-_!~", min_size=1, max_size=128)), min_size=1))
+def test_any_body_and_any_id_come_out_as_they_went_in(rows):
+    found = rows_of({"value": [body for body, _ in rows], "id": [identity for _, identity in rows]})
+    assert [(message.body, message.id) for message in found] == rows
+    assert all((one.deliveries, one.failures, one.redelivered) == (0, 0, False) for one in found)
+
+
+def test_no_two_elements_are_equal():
+    found = rows_of({"value": ["x"] * 1000, "id": ["same"] * 1000})
+    assert len({message.element for message in found}) == 1000
+
+
+def test_an_element_never_ends_with_a_body_that_reads_as_a_key():
+    body = b"\xa5group\xb0" + b"0" * 16
+    (message,) = rows_of({"value": [body]})
+    assert (message.body, message.group, message.element[:1], message.element[-1:]) == (body, "", b"\x9a", b"\xc0")
+
+
+def test_a_slice_of_a_batch_is_encoded_alone():
+    whole = pa.RecordBatch.from_pydict({"value": [f"{number}" for number in range(10)]})
+    rows = Rows("job-0", 0, 100, Targets("q"))
+    ((_, chunks),) = rows.chunks(whole.slice(3, 4))
+    (chunk,) = chunks
+    assert [message.body for message in messages_of(chunk)] == [b"3", b"4", b"5", b"6"]
+
+
+def test_rows_are_numbered_across_batches():
+    rows = Rows("job-0", 0, 100, Targets("q"))
+    found = []
+    for _ in range(2):
+        for _, chunks in rows.chunks(pa.RecordBatch.from_pydict({"value": ["x"] * 6})):
+            found += [message.id for chunk in chunks for message in messages_of(chunk)]
+    assert found == [f"job-0-{number}" for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"value": ["x", None]}, "column `value` in row 1 of partition 0: is null"),
+        ({"value": ["x", "y" * 1_000_001]}, "column `value` in row 1 of partition 0: has 1000001 bytes"),
+        ({"value": ["x", "y"], "id": ["a", "b\n"]}, "column `id` in row 1 of partition 0"),
+        ({"value": ["x", "y"], "id": ["a", "é"]}, "column `id` in row 1 of partition 0"),
+        ({"value": ["x", "y"], "delay_ms": [None, -1]}, "column `delay_ms` in row 1 of partition 0: is -1"),
+        ({"value": ["x", "y"], "key": [b"a", b"\xff"]}, "column `key` in row 1 of partition 0"),
+    ],
+)
+def test_one_bad_row_and_no_row_of_its_batch_is_answered(columns, sentence):
+    rows = Rows("job-0", 0, 1_000_000, Targets("q"))
+    with pytest.raises(InvalidMessage, match=sentence):
+        next(iter(rows.chunks(pa.RecordBatch.from_pydict(columns))))
+
+
+@given(st.lists(st.integers(0, LARGEST // 2), max_size=40))
+def test_chunks_have_everything_once_and_none_is_too_large(sizes):
+    elements = [bytes(size) for size in sizes]
+    chunks = list(chunks_of(elements))
+    assert sum(chunk.messages for chunk in chunks) == len(sizes)
+    assert b"".join(piece for chunk in chunks for piece in elements_of(data_of(chunk)).pieces).count(b"$") == len(sizes)
+    assert all(chunk.size <= LARGEST + 100 or chunk.messages == 1 for chunk in chunks)
+
+
+def test_a_chunk_has_no_more_messages_than_it_may():
+    ends = list(cuts(range(2 * MOST_MESSAGES + 2)))
+    assert ends == [(0, MOST_MESSAGES), (MOST_MESSAGES, 2 * MOST_MESSAGES), (2 * MOST_MESSAGES, 2 * MOST_MESSAGES + 1)]
+
+
+def test_a_row_cannot_name_the_queue_of_a_broadcast():
+    name = instance_queue("orders", new_owner())
+    with pytest.raises(InvalidName, match="belongs to a broadcast"):
+        Targets(column="queue").of(name)
+    with pytest.raises(InvalidName, match="belongs to a broadcast"):
+        Given({"queue": name}, None).write()

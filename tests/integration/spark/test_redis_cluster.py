@@ -1,0 +1,90 @@
+"""Jobs on a real Redis Cluster of three masters: the record lies on one node, the parts with their queues."""
+
+import pytest
+
+import reliq
+from reliq import ops
+from reliq.model.keys import SEVERAL
+from reliq.model.outgoing import NewMessage
+from reliq.ops.chunks import chunks_of
+from reliq.protocol.staging import Job, PartWriter, abort, commit, roll_forward
+from reliq_monitor import Monitor
+from tests.integration.client.test_cluster import QUEUES, cluster_url, nodes  # noqa: F401  fixtures
+
+
+@pytest.fixture
+def url(cluster_url):  # noqa: F811
+    return cluster_url
+
+
+@pytest.fixture
+def app(url):
+    app = reliq.Reliq(url)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def job():
+    return Job(SEVERAL)
+
+
+@pytest.fixture
+def parts(app, job):
+    """One message staged for each queue, on all nodes."""
+    writers = [PartWriter(job, queue, "0") for queue in QUEUES]
+    for writer in writers:
+        app.store.run(writer.add(chunks_of([NewMessage(writer.part.queue).element(1)])))
+    return [writer.part for writer in writers]
+
+
+def ready(app):
+    return [app.queue(name).stats().ready for name in QUEUES]
+
+
+def staged_keys(app, job, parts):
+    """How many there are, beside the record itself."""
+    keys = [*(part.staged.key(job.name) for part in parts), SEVERAL.jobs, SEVERAL.parts(job.name)]
+    return sum(app.store.call([ops.command("EXISTS", key) for key in keys]))
+
+
+def test_all_queues_get_theirs_with_the_commit(app, job, parts):
+    assert ready(app) == [0] * len(QUEUES)
+    app.store.run(commit(job, parts))
+    assert app.store.run(roll_forward(job)) == len(QUEUES)
+    assert ready(app) == [1] * len(QUEUES)
+    assert staged_keys(app, job, parts) == 0
+
+
+def test_an_aborted_job_leaves_nothing_on_any_node(app, job, parts):
+    assert app.store.run(abort(job))
+    assert ready(app) == [0] * len(QUEUES)
+    assert staged_keys(app, job, parts) == 0
+
+
+def test_a_monitor_finishes_what_a_dead_leader_has_committed(app, job, parts):
+    app.store.run(commit(job, parts))
+    assert Monitor(app.store).finish_staged() == len(QUEUES)
+    assert ready(app) == [1] * len(QUEUES)
+    assert staged_keys(app, job, parts) == 0
+
+
+def test_a_monitor_removes_an_orphan_from_all_nodes(app, job, parts):
+    app.store.call(ops.command("ZADD", SEVERAL.jobs, "XX", 1, job.name))
+    Monitor(app.store).finish_staged()
+    assert ready(app) == [0] * len(QUEUES)
+    assert staged_keys(app, job, parts) == 0
+
+
+def test_a_dataframe_with_a_column_queue(spark, app):
+    rows = [(f"row {number}", name) for name in QUEUES for number in range(3)]
+    spark.createDataFrame(rows, "value string, queue string").write.format("reliq").mode("append").save()
+    assert ready(app) == [3] * len(QUEUES)
+
+
+def test_a_dataframe_for_one_queue_and_what_is_read_of_it(spark, app):
+    for name in QUEUES[:3]:
+        rows = spark.range(10).selectExpr("cast(id AS string) AS value")
+        rows.write.format("reliq").option("queue", name).mode("append").save()
+        found = spark.read.format("reliq").option("queue", name).load()
+        assert sorted(int(row.value) for row in found.collect()) == list(range(10))

@@ -1,0 +1,100 @@
+"""What Spark shows of a job has no password in it: plans, explain, its pages, its REST API, the event log, errors."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import redis
+from pyspark.errors import PySparkException
+
+from reliq.embedded import EmbeddedRedis
+from reliq.errors import InvalidSetting
+from reliq.spark.options import Given
+
+PASSWORD = "hunter2/x@7#%"
+PARTS = ("hunter2", quote(PASSWORD, safe=""))
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A server that wants a password, as a URL."""
+    with EmbeddedRedis() as server:
+        with redis.Redis(port=server.port) as client:
+            client.config_set("requirepass", PASSWORD)
+        yield server.url.replace("//", f"//:{quote(PASSWORD, safe='')}@")
+
+
+def all_that_spark_shows(folder: Path, option: str, value: str, **environment: str) -> str:
+    (folder / "events").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.spark.secrets_driver", str(folder), option, value],
+        env={**os.environ, **environment}, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
+        timeout=500,
+    )  # fmt: skip
+    assert "all done" in done.stdout, done.stderr[-3000:]
+    events = [path.read_text() for path in (folder / "events").rglob("events_*")]
+    assert any("SparkListenerSQLExecutionStart" in text for text in events)
+    checkpoints = [path.read_text(errors="replace") for path in folder.glob("checkpoint-*/**/*") if path.is_file()]
+    return "\n".join([done.stdout, done.stderr, *events, *checkpoints])
+
+
+@pytest.mark.parametrize("option", ["connection", "url", "register"])
+def test_neither_plans_nor_pages_nor_the_event_log_have_the_password(guarded, tmp_path, option):
+    secret = tmp_path / "secret"
+    secret.write_text(guarded + "\n")
+    value = {"connection": f"file:{secret}", "url": guarded, "register": guarded}[option]
+    shown = all_that_spark_shows(tmp_path, option, value)
+    assert "== Physical Plan ==" in shown
+    assert not [part for part in PARTS if part in shown]
+
+
+def test_a_connection_by_reference_is_read_on_the_driver(tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text("redis://:pw@h/1\n")
+    monkeypatch.setenv("SHOP_REDIS", "redis://:pw@h/2")
+    conf = {"spark.reliq.secret.url": "redis://:pw@h/3"}
+    for reference, url in [
+        (f"file:{tmp_path}/secret", "redis://:pw@h/1"),
+        ("env:SHOP_REDIS", "redis://:pw@h/2"),
+        ("conf:spark.reliq.secret.url", "redis://:pw@h/3"),
+    ]:
+        options = Given({"connection": reference, "queue": "q"}, "redis://default", conf).read()
+        assert options.connection.url == url
+        assert "pw" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"connection": "redis://:hunter2@h"}, "option connection .* is no reference: write env:RELIQ_URL"),
+        ({"connection": "env:NOT_SET"}, "no such environment variable"),
+        ({"connection": "conf:spark.reliq.not.set"}, "no such Spark configuration entry"),
+        ({"connection": "file:/not/there"}, "No such file"),
+        ({"connection": "env:PATH", "url": "redis://:hunter2@h"}, "both given"),
+    ],
+)
+def test_a_connection_that_is_none_is_refused_without_a_secret(options, problem):
+    with pytest.raises(InvalidSetting, match=problem) as caught:
+        Given({"queue": "q", **options}, None).read()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_setting_of_the_session_is_found_by_its_name(spark, url, orders):
+    from reliq.spark import register
+
+    spark.conf.set("spark.reliq.secret.shop", url)
+    register(spark, "redis://127.0.0.1:1/0")
+    rows = spark.createDataFrame([("a",)], "value string")
+    options = {"queue": "orders", "connection": "conf:spark.reliq.secret.shop"}
+    rows.write.format("reliq").options(**options).mode("append").save()
+    assert orders.stats().ready == 1
+    spark.conf.unset("spark.reliq.secret.shop")
+
+
+def test_a_url_that_is_wrong_is_not_shown(spark):
+    for url in ("redis://:hunter2/x@127.0.0.1:1/0", "hunter2@127.0.0.1", "redis://127.0.0.1:1/0?password=hunter2"):
+        with pytest.raises(PySparkException) as caught:
+            spark.read.format("reliq").options(queue="orders", url=url).load().collect()
+        assert "hunter2" not in str(caught.value)

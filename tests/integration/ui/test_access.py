@@ -1,0 +1,100 @@
+"""Keys on the dashboard: whose queues are there, and who may do what."""
+
+import httpx
+import pytest
+
+from reliq_api.access import keyring
+from tests.integration.ui.dying import bury
+
+MESSAGES = (
+    "dead",
+    "dead/letter?id=1",
+    "dead/body?id=1",
+    "dead/redrive",
+    "dead/purge",
+    "purge",
+    "dead/redrives/1",
+    "policy",
+)
+FORMS = ("pause", "resume", "purge", "policy", "dead/purge", "dead/redrive", "dead/redrives/1/stop")
+
+
+@pytest.fixture
+def holding(app, address):
+    """A client with a key of these rights; the queues `orders` and `secret` have a dead letter and a ready message."""
+    clients = []
+    for queue in ("orders", "secret"):
+        bury(app, queue, [b"a body"])
+        app.queue(queue).send(b"another body")
+
+    def client(scope: str, queues: str = "orders") -> httpx.Client:
+        key = app.store.run(keyring.create("test", (scope,), (queues,), None, 0.0))
+        identity, _, secret = key.partition(".")
+        clients.append(httpx.Client(base_url=address, auth=(identity, secret), headers={"Origin": address}))
+        return clients[-1]
+
+    yield client
+    for one in clients:
+        one.close()
+
+
+def test_without_a_key_a_browser_is_asked_for_one(holding, address):
+    holding("operate")
+    for path in ("/", "/queues/orders", "/queues/orders/dead"):
+        answer = httpx.get(address + path)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == 'Basic realm="reliq"'
+        assert "a body" not in answer.text
+
+
+def test_a_wrong_secret_is_no_key(holding, address):
+    client = holding("operate")
+    assert client.get("/").status_code == 200
+    assert httpx.get(address, auth=("nobody", "wrong")).status_code == 401
+
+
+def test_a_queue_of_somebody_else_is_not_there(holding):
+    client = holding("operate")
+    assert "/queues/secret" not in client.get("/").text
+    assert client.get("/queues/secret").status_code == 404
+    for path in FORMS:
+        assert client.post(f"/queues/secret/{path}", data={"confirm": "secret"}).status_code == 404
+
+
+def test_totals_are_of_the_queues_one_may_see(holding):
+    one, all_queues = holding("metrics"), holding("metrics", "*")
+    assert one.get("/").text.count("<dd><span>1</span></dd>") == 2
+    assert all_queues.get("/").text.count("<dd><span>2</span></dd>") == 2
+
+
+def test_who_may_look_sees_numbers_but_no_message(holding):
+    client = holding("metrics")
+    answer = client.get("/queues/orders")
+    assert answer.status_code == 200
+    assert "another body" not in answer.text
+    assert "Pause" not in answer.text
+    for path in MESSAGES:
+        assert client.get(f"/queues/orders/{path}").status_code == 403
+
+
+def test_who_may_look_changes_nothing(app, holding):
+    client = holding("metrics")
+    for path in FORMS:
+        assert client.post(f"/queues/orders/{path}", data={"confirm": "orders", "max_length": "1"}).status_code == 403
+    stats = app.queue("orders").stats()
+    assert (stats.ready, stats.dead, stats.paused) == (1, 1, False)
+    assert app.queue("orders").config().max_length is None
+
+
+@pytest.mark.parametrize("scope", ["enqueue", "consume"])
+def test_other_scopes_see_no_queue(holding, scope):
+    client = holding(scope)
+    assert "/queues/orders" not in client.get("/").text
+    assert client.get("/queues/orders").status_code == 404
+
+
+def test_who_may_operate_does(app, holding):
+    client = holding("operate")
+    assert "another body" in client.get("/queues/orders").text
+    assert client.post("/queues/orders/pause").status_code == 303
+    assert app.queue("orders").stats().paused

@@ -1,0 +1,121 @@
+"""SIGTERM while a service starts: it ends in order, with status 0, at whatever stage."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from reliq.runtime.startup import is_service, signals_held_back
+from tests.support.workers import eventually, process
+
+HANDLER = """
+import reliq
+app = reliq.Reliq()
+
+@app.handler("q")
+def work(message):
+    pass
+"""
+IMPORTING = """
+import os, pathlib, time
+if os.environ.get("RELIQ_WORKER_OWNER") or not CHILDREN_ONLY:
+    pathlib.Path("importing").touch()
+    try:
+        time.sleep(60)
+    except BaseException:
+        if not SWALLOWS:
+            raise
+"""
+
+
+def write_shop(folder, children_only=False, swallows=False):
+    (folder / "shop.py").write_text(
+        f"CHILDREN_ONLY, SWALLOWS = {children_only}, {swallows}\n{IMPORTING}\n{HANDLER}"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("swallows", [False, True], ids=["", "module-that-swallows-exceptions"])
+def test_while_the_application_is_imported(app, tmp_path, swallows, number):
+    write_shop(tmp_path, swallows=swallows)
+    with process("worker", "shop", folder=tmp_path, RELIQ_URL=app.url) as child:
+        eventually((tmp_path / "importing").exists)
+        child.send_signal(number)
+        assert child.wait(20) == 0
+        assert b"Traceback" not in child.stderr.read()
+
+
+@pytest.mark.parametrize(
+    "command", [("worker", "shop"), ("worker", "shop", "--processes", "2"), ("monitor",), ("api",), ("dev",)]
+)
+def test_a_signal_that_waits_for_the_first_line_of_reliq(app, tmp_path, command):
+    (tmp_path / "shop.py").write_text(HANDLER)
+    with signals_held_back(), process(*command, folder=tmp_path, RELIQ_URL=app.url) as child:
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
+        assert child.stderr.read() == b""
+
+
+def test_while_a_supervisors_children_import(app, tmp_path):
+    write_shop(tmp_path, children_only=True)
+    with process("worker", "shop", "--processes", "2", folder=tmp_path, RELIQ_URL=app.url) as parent:
+        eventually((tmp_path / "importing").exists)
+        parent.send_signal(signal.SIGTERM)
+        assert parent.wait(20) == 0
+        printed = parent.stderr.read()
+    assert b"died" not in printed
+    assert b"Traceback" not in printed
+
+
+@pytest.mark.parametrize("milliseconds", range(60, 600, 60))
+def test_at_any_moment_of_the_start(app, tmp_path, milliseconds):
+    """The signal waits for the first line of reliq at the earliest: before it, Python itself would end."""
+    (tmp_path / "shop.py").write_text(HANDLER)
+    with (
+        signals_held_back(),
+        process("worker", "shop", "--processes", "2", folder=tmp_path, RELIQ_URL=app.url) as child,
+    ):
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(milliseconds / 1000)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
+        printed = child.stderr.read()
+    assert b"died" not in printed
+    assert b"Traceback" not in printed
+    assert app.queue("q").stats().consumers == 0
+
+
+def test_while_it_waits_for_redis(tmp_path):
+    (tmp_path / "shop.py").write_text(HANDLER)
+    with process("worker", "shop", folder=tmp_path, RELIQ_URL="redis://127.0.0.1:1/0") as child:
+        eventually(lambda: b"waiting for Redis" in child.stderr.readline())
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
+
+
+def test_a_program_that_only_imports_reliq_keeps_its_signals():
+    code = "import signal; before = signal.getsignal(15); import reliq; print(signal.getsignal(15) == before)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "worker"], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    assert done.stdout == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "interpreter", "expected"),
+    [
+        (["-m", "worker", "shop"], ["python", "-m", "reliq", "worker", "shop"], True),
+        (["-m", "worker", "shop"], ["python", "-X", "dev", "-m", "reliq", "worker", "shop"], True),
+        (["/venv/bin/reliq", "api"], ["python", "/venv/bin/reliq", "api"], True),
+        (["-m", "send", "q"], ["python", "-m", "reliq", "send", "q"], False),
+        (["-m", "worker"], ["python", "-m", "celery", "worker"], False),
+        (["/srv/deploy.py", "worker"], ["python", "/srv/deploy.py", "worker"], False),
+        (["-m"], ["python", "-m", "reliq"], False),
+        ([""], ["python"], False),
+        ([], [], False),
+    ],
+)
+def test_only_services_are_recognized(arguments, interpreter, expected):
+    assert is_service(arguments, interpreter) is expected

@@ -1,0 +1,114 @@
+"""Process models that fork by Python's os.fork, or start anew: nothing sent is lost, and no id is there twice."""
+
+import concurrent.futures
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.client.test_forks import CHILDREN, SENDS, all_ready, environment, read
+from tests.support.workers import ROOT, eventually
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(app, url, method):
+    script = Path(__file__).with_name("multiprocessing_app.py")
+    command = [sys.executable, str(script), method, str(CHILDREN), str(SENDS)]
+    done = subprocess.run(command, env=environment(url), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    ids = done.stdout.split()
+    assert len(ids) > 2 * CHILDREN * 2 * SENDS
+    assert len(set(ids)) == len(ids)
+    assert all_ready(app) == sorted(ids)
+    assert app.queue("held").stats().counters["acked"] == 10
+
+
+@pytest.mark.parametrize("kind", ["sync", "gthread"])
+def test_gunicorn_with_preload(app, url, kind):
+    pytest.importorskip("gunicorn")
+    with gunicorn(url, "--worker-class", kind, "--threads", "4" if kind == "gthread" else "1") as address:
+        ids, workers = [read(address + "first")], set()
+
+        def work():
+            with concurrent.futures.ThreadPoolExecutor(2 * CHILDREN) as threads:
+                for answer in threads.map(lambda _: read(address), range(SENDS)):
+                    pid, identity = answer.split()
+                    workers.add(pid)
+                    ids.append(identity)
+            return len(workers) >= CHILDREN and len(ids) > CHILDREN * SENDS
+
+        eventually(work, timeout=60, what="requests to all workers")
+    assert len(set(ids)) == len(ids)
+    assert all_ready(app) == sorted(ids)
+
+
+@contextlib.contextmanager
+def gunicorn(url, *options):
+    """Workers that its main process forks after it has loaded the application; each lives for a few requests."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        sys.executable, "-m", "gunicorn", "--preload", "--workers", str(CHILDREN), "--max-requests", "20",
+        "--bind", f"127.0.0.1:{port}", "--log-level", "error", *options,
+        "tests.integration.client.wsgi_app:application",
+    ]  # fmt: skip
+    child = subprocess.Popen(command, cwd=ROOT, env=environment(url), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    address = f"http://127.0.0.1:{port}/"
+
+    def up():
+        assert child.poll() is None, child.stderr.read().decode()
+        with contextlib.suppress(OSError):
+            return read(address + "first")
+        return ""
+
+    try:
+        eventually(up, timeout=60, what="gunicorn answers")
+        yield address
+    finally:
+        child.terminate()
+        child.communicate(timeout=60)
+
+
+def test_celery_with_its_prefork_pool(app, url, monkeypatch):
+    pytest.importorskip("celery")
+    broker = url.replace("/0", "/1")
+    with celery_worker(url, broker):
+        import celery
+
+        sender = celery.Celery(broker=broker, backend=broker)
+        results = [
+            sender.send_task("tests.integration.worker.celery_app.send", [number]) for number in range(CHILDREN * SENDS)
+        ]
+        answers = [result.get(timeout=60) for result in results]
+        sender.close()
+    ids = [identity for _, (_, *identities) in answers for identity in identities]
+    assert len({pid for pid, _ in answers}) >= CHILDREN
+    assert len(set(ids)) == len(ids) == 3 * CHILDREN * SENDS
+    assert all_ready(app) == sorted({first for _, (first, *_) in answers} | set(ids))
+
+
+@contextlib.contextmanager
+def celery_worker(url, broker):
+    """A worker whose children live for a few tasks."""
+    command = [
+        sys.executable, "-m", "celery", "-A", "tests.integration.worker.celery_app", "worker", "--pool", "prefork",
+        "--concurrency", str(CHILDREN), "--max-tasks-per-child", "10", "--loglevel", "ERROR", "--without-mingle",
+        "--without-gossip",
+    ]  # fmt: skip
+    variables = environment(url) | {"BROKER": broker, "C_FORCE_ROOT": "1"}
+    child = subprocess.Popen(
+        command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        yield
+        assert child.poll() is None
+    finally:
+        child.terminate()
+        child.wait(timeout=60)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, 9)

@@ -1,0 +1,237 @@
+"""A worker runs nothing that was settled, returns nothing that is being settled, starts nothing that is another's."""
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+import reliq
+from reliq import ops
+from reliq.model.keys import QueueKeys, instance_of, new_owner
+from reliq.model.outgoing import NewMessage
+from reliq.ops import Sleep, command
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.runtime.moment import Moment
+from reliq.transport.store import Store
+from reliq.worker.inline import InlineLoop
+from reliq.worker.loop import Shared
+from reliq_monitor import Monitor
+from tests.support.proxy import Proxy
+from tests.support.workers import eventually, working
+
+KEYS = QueueKeys("q")
+
+
+@pytest.fixture
+def store(url):
+    store = Store(url)
+    yield store
+    store.close()
+
+
+def test_a_read_back_does_not_adopt_what_is_settled_while_it_is_under_way(store):
+    """The list was read, then the watchdog acked a message of it, then the older list arrived."""
+    store.call(ops.enqueue(KEYS, [NewMessage("x").element(0)]))
+    holdings = ConsumerSteps(KEYS, new_owner(), 30.0)
+    (message,) = store.run(holdings.claim(1))
+    holdings.connected(named=True)
+    steps = holdings.claim(1)
+    older = store.call(next(steps))
+    store.call(holdings.settle_op([message.element], []))
+    holdings.note_settled([message.element])
+    assert rest(store, steps, older) == []
+
+
+def rest(store, steps, answer):
+    """Run steps to their end, of which the first answer is already there; what they return."""
+    while True:
+        try:
+            request = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value
+        answer = None if isinstance(request, Sleep) else store.call(request)
+
+
+@pytest.mark.parametrize("kind", ["threads", "async"])
+def test_restarts_under_load_run_nothing_twice(app, redis_server, kind):
+    """Each worker is stopped as soon as it has work. Its watchdog then acks on a connection that is only being made."""
+    runs: Counter[int] = Counter()
+    together, rounds = 4, 10
+
+    def slowly(data):
+        time.sleep(0.04)
+        return data
+
+    def seconds(message):
+        runs[message.json()] += 1
+        return 0.06 + 0.03 * (message.json() % together)
+
+    if kind == "async":
+
+        @app.handler("q")
+        async def work(message):
+            await asyncio.sleep(seconds(message))
+    else:
+
+        @app.handler("q")
+        def work(message):
+            time.sleep(seconds(message))
+
+    options = {"threads": together} if kind == "threads" else {"concurrency": together}
+    with Proxy(redis_server.port, request=slowly, reply=slowly) as proxy:
+        for first in range(0, together * rounds, together):
+            app.queue("q").send_many(range(first, first + together))
+            with working(app, url=proxy.url, **options):
+                eventually(lambda first=first: first + together - 1 in runs)
+    with working(app):
+        eventually(lambda: app.queue("q").stats().counters["acked"] == together * rounds)
+    assert [number for number, count in runs.items() if count > 1] == []
+
+
+def loop_with_a_message(app, store, run):
+    app.handler("q")(run)
+    app.queue("q").send("x")
+    (handler,) = app.handlers
+    loop = InlineLoop(store, handler, [], new_owner(), 15.0, 1, Shared())
+    (message,) = store.run(loop.holdings.claim(1))
+    return loop, message
+
+
+def test_after_a_suspension_a_message_of_others_is_not_started(app, store):
+    """The process slept for longer than its lease; a monitor gave the message to others, who have acked it."""
+    started = []
+    loop, message = loop_with_a_message(app, store, started.append)
+    consumer = loop.holdings.consumer
+    store.call(command("SET", KEYS.lease(consumer), 1))
+    Monitor(store).scan()
+    loop.holdings.trusted_until = Moment.never()
+    assert not message.lost
+    assert loop._perform(message) is None
+    assert message.lost
+    assert started == []
+
+
+def test_after_a_suspension_a_message_that_is_still_ours_is_started(app, store):
+    started = []
+    loop, message = loop_with_a_message(app, store, started.append)
+    loop.holdings.trusted_until = Moment.never()
+    assert loop._perform(message) is not None
+    assert started == [message]
+    assert not loop.holdings.trusted_until.passed()
+
+
+def test_a_message_whose_lease_cannot_be_confirmed_is_handed_back(app, store):
+    started = []
+    loop, message = loop_with_a_message(app, store, started.append)
+    store.redirect("redis://127.0.0.1:1/0")
+    loop.holdings.trusted_until = Moment.never()
+    assert loop._perform(message) is None
+    assert started == []
+    assert [move.destination for move in loop._moves] == ["tail"]
+
+
+@pytest.mark.parametrize("clock", ["monotonic", "wall"])
+def test_a_moment_passes_by_either_clock(monkeypatch, clock):
+    moment = Moment.now().after(10)
+    assert not moment.passed()
+    source = {"monotonic": "monotonic", "wall": "time"}[clock]
+    later = getattr(time, source)() + 11
+    monkeypatch.setattr(f"reliq.runtime.moment.time.{source}", lambda: later)
+    assert moment.passed()
+
+
+def test_broadcasts_arrive_while_the_first_handler_has_the_turn(app):
+    """The instance's queue has a consumer, so that no monitor removes it, before any handler has run."""
+    started, release, seen = threading.Event(), threading.Event(), []
+
+    @app.handler("q")
+    def first(message):
+        started.set()
+        release.wait(30)
+
+    @app.broadcast("config.#")
+    def reload(message):
+        seen.append(message.json())
+
+    app.queue("q").send("keep the turn")
+    with working(app):
+        started.wait(10)
+        (instance,) = eventually(lambda: [name for name in app.queues(of_broadcasts=True) if instance_of(name)])
+        eventually(lambda: app.store.call(ops.members(QueueKeys(instance).consumers)))
+        app.publish("config.prices", 1)
+        release.set()
+        eventually(lambda: seen == [1])
+
+
+@pytest.mark.parametrize("kind", ["threads", "async"])
+@pytest.mark.parametrize(
+    "total",
+    [300, pytest.param(50_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+)
+def test_under_latency_and_killed_connections_nothing_runs_twice_and_nothing_is_stuck(app, redis_server, kind, total):
+    """Bodies of 50 KB and a watchdog that acks: the read-back after each lost connection meets acks under way."""
+    ran: Counter[str] = Counter()
+
+    def slowly(data):
+        time.sleep(0.002)
+        return data
+
+    def seconds(message):
+        ran[message.id] += 1
+        return 0.06 if len(ran) % 10 == 0 else 0.001
+
+    if kind == "async":
+
+        @app.handler("q")
+        async def work(message):
+            await asyncio.sleep(seconds(message))
+    else:
+
+        @app.handler("q")
+        def work(message):
+            time.sleep(seconds(message))
+
+    options = {"threads": 40} if kind == "threads" else {"concurrency": 40}
+    with (
+        connections_killed(redis_server.url),
+        Proxy(redis_server.port, reply=slowly) as proxy,
+        working(app, url=proxy.url, **options),
+    ):
+        for first in range(0, total, 500):
+            patiently(lambda first=first: app.queue("q").send_many(["x" * 50_000] * min(500, total - first)))
+            eventually(lambda: patiently(lambda: app.queue("q").stats().ready < 1000), timeout=120)
+        eventually(lambda: patiently(lambda: app.queue("q").stats().counters.get("acked") == total), timeout=120)
+    assert [identity for identity, count in ran.items() if count > 1] == []
+    assert len(ran) == total
+
+
+def patiently(call):
+    """The connections of the test are killed as well."""
+    while True:
+        with contextlib.suppress(reliq.RedisUnavailable, reliq.OutcomeUnknown):
+            return call()
+
+
+@contextlib.contextmanager
+def connections_killed(url):
+    """All connections of a server but one, about seven times a second."""
+    stopping = threading.Event()
+
+    def kill():
+        store = Store(url)
+        with store.borrow() as connection:
+            while not stopping.wait(random.uniform(0.05, 0.25)):
+                store.call(command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"), connection)
+        store.close()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        killer.join()

@@ -1,0 +1,259 @@
+"""The protocol, explored exhaustively: no loss, no delivery after an ack that was answered, never two copies."""
+
+import pytest
+
+from reliq import ops
+from reliq.errors import OutcomeUnknown
+from reliq.model.keys import QueueKeys, owner_of
+from reliq.ops import Op, Transaction
+from reliq.protocol.consumer import ConsumerSteps
+from reliq_monitor.reclaim import take_back
+from tests.model_checking.explorer import Explorer, State, Violation, show
+from tests.support.state import KEYS
+
+FOREVER = 12 * 3600.0
+OTHER = QueueKeys("r")
+
+
+def worker(name, cycles=1, queues=(KEYS,), verifies=False):
+    """Claims, runs, acks, of each queue in turn; after a lost reply asks again.
+
+    `verifies`: at the end it compares its list with what it holds, as every consumer does once a lease.
+    """
+
+    def steps(events):
+        every = [ConsumerSteps(keys, name, FOREVER) for keys in queues]
+        events.on_reconnect = lambda: [holdings.connected(named=True) for holdings in every]
+        for _ in range(cycles):
+            for holdings in every:
+                yield from handled(holdings, events)
+        for holdings in every:
+            if verifies:
+                holdings._verified_at = -FOREVER  # a lease has passed
+            while holdings.to_be_verified:
+                yield from handled(holdings, events)
+        events.append(f"idle {name}")
+
+    return steps
+
+
+def handled(holdings, events):
+    """Claim one message and settle it; whether there was one."""
+    messages = yield from again(lambda: holdings.claim(1))
+    for message in messages:
+        events.append(f"started {message.queue}")
+        codes, _ = yield from again(lambda message=message: holdings.settle([message.element]))
+        if codes == "d":
+            events.append(f"acked {message.queue}")
+    return bool(messages)
+
+
+def again(steps, tries=3):
+    for _ in range(tries - 1):
+        try:
+            return (yield from steps())
+        except OutcomeUnknown:
+            continue
+    return (yield from steps())
+
+
+def monitor(scans=1, queues=(KEYS,)):
+    """Looks at every consumer; after a lost reply assumes nothing, and looks again at its next scan."""
+
+    def steps(events):
+        for _ in range(scans):
+            for keys in queues:
+                try:
+                    for consumer in (yield ops.members(keys.consumers)):
+                        yield from take_back(keys, consumer)
+                except OutcomeUnknown:
+                    continue
+
+    return steps
+
+
+def check(before: State, after: State, events_before, events_after) -> None:
+    for keys in after.queues:
+        no_delivery_after_an_ack(keys.queue, events_before, events_after)
+        if after.copies(keys.messages) > 1:
+            raise Violation(f"two claimable copies: {show(after)}")
+
+
+def no_delivery_after_an_ack(queue, events_before, events_after) -> None:
+    acked = any(f"acked {queue}" in events for events in events_before)
+    starts = sum(events.count(f"started {queue}") for events in events_after)
+    if acked and starts > sum(events.count(f"started {queue}") for events in events_before):
+        raise Violation("a delivery started after an ack that was answered")
+
+
+def one_copy(before: State, after: State, events_before, events_after) -> None:
+    """Stronger than the promise: at every instant the message is in exactly one place, or acked."""
+    check(before, after, events_before, events_after)
+    in_one_place(before, after, events_before, events_after)
+
+
+def in_one_place(before: State, after: State, events_before, events_after) -> None:
+    for keys in after.queues:
+        copies = after.copies(keys.messages.removesuffix("messages"))
+        if copies != (0 if after.acked(keys) else 1):
+            raise Violation(f"{copies} copies in {keys.queue!r}, acked={after.acked(keys)}: {show(after)}")
+
+
+def never_lost(state: State, explorer: Explorer) -> None:
+    """Nobody can go on: all leases run out, a monitor looks, and the message must be ready, or it was acked."""
+    nothing_is_stuck(state, explorer)
+    explorer.restore(state)
+    for keys in state.queues:
+        for consumer in dict(state.data.consumers).get(keys.consumers, ()):
+            explorer.redis.set(keys.lease(consumer), 1)
+            explorer.store.run(take_back(keys, consumer))
+        ready = explorer.redis.llen(keys.messages)
+        if ready != (0 if state.acked(keys) else 1):
+            raise Violation(f"{'resurrected' if state.acked(keys) else 'lost'}: {ready} ready, from {show(state)}")
+
+
+def nothing_is_stuck(state: State, explorer: Explorer) -> None:
+    """A consumer that lives and is idle has nothing in its list: while it renews its lease, no one else looks there.
+
+    One whose connection has ended meanwhile looks with its next call.
+    """
+    alive = {key for key, lasts in state.data.leases if lasts}
+    every = zip(state.lives, explorer.events(state), strict=True)
+    idle = [events[-1] for life, events in every if events and not life.crashed and not life.cut_off]
+    for key, items in state.lists:
+        consumer = key.rpartition(":processing:")[2]
+        if items and key.replace(":processing:", ":lease:") in alive and f"idle {owner_of(consumer)}" in idle:
+            raise Violation(f"stuck with a consumer that lives: {show(state)}")
+
+
+@pytest.fixture
+def explore(url, monkeypatch):
+    explorers = []
+
+    def run(actors, check=one_copy, settled=never_lost, fenced=True, **faults):
+        def patch(nonce):
+            monkeypatch.setattr("reliq.model.message.new_nonce", nonce)
+
+        explorer = Explorer(url, actors, check, settled, patch, fenced)
+        explorers.append(explorer)
+        return explorer.explore(**faults)
+
+    yield run
+    for explorer in explorers:
+        explorer.close()
+
+
+def test_two_workers_and_two_monitors_and_a_lease_that_expires_anywhere(explore):
+    actors = [worker("w"), worker("v"), monitor(), monitor()]
+    assert explore(actors, expiries=1) > 5_000
+
+
+def test_a_crash_and_a_lost_reply_anywhere_with_two_monitors(explore):
+    assert explore([worker("w"), monitor(), monitor()], crashes=1, losses=1, expiries=1) > 5_000
+
+
+def test_a_crash_anywhere_with_two_workers(explore):
+    assert explore([worker("w"), worker("v"), monitor()], crashes=1, expiries=1) > 1_000
+
+
+def test_two_lost_replies_anywhere(explore):
+    assert explore([worker("w"), monitor(2)], losses=2, expiries=1) > 2_000
+
+
+def test_a_late_request_anywhere(explore):
+    """A claim, an ack, an EXEC that was given up is carried out at any later moment before its connection is closed."""
+    assert explore([worker("w"), monitor()], lates=1, expiries=1) > 500
+
+
+def test_a_late_request_and_a_lost_reply_with_two_workers(explore):
+    assert explore([worker("w"), worker("v")], lates=1, losses=1) > 1_000
+
+
+def test_late_requests_on_connections_that_cannot_be_closed(explore):
+    """Where CLIENT KILL is refused, the comparison once a lease finds what a late claim has moved."""
+    assert explore([worker("w", verifies=True), monitor()], fenced=False, lates=1, expiries=1) > 500
+
+
+def test_a_restart_that_loses_the_latest_step(explore):
+    """Redis says nothing of it; what a consumer settled lies in its list again, or what it claimed is ready again."""
+    assert explore([worker("w", cycles=2), monitor()], check=in_one_place, restarts=1) > 100
+
+
+def test_a_restart_and_a_lost_reply_with_two_workers(explore):
+    assert explore([worker("w", cycles=2), worker("v")], check=in_one_place, restarts=1, losses=1) > 1_000
+
+
+def test_two_queues_of_one_process_with_a_crash_anywhere(explore):
+    queues = (KEYS, OTHER)
+    assert explore([worker("w", queues=queues), monitor(queues=queues)], queues=queues, crashes=1, expiries=1) > 500
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_everything_at_once(explore):
+    actors = [worker("w"), worker("v"), monitor(), monitor()]
+    assert explore(actors, crashes=1, losses=1, expiries=1) > 50_000
+
+
+# --- the explorer can see: faulty protocols must fail under it --------------------------------------------------------
+
+
+def test_without_closed_connections_and_comparisons_a_late_claim_is_stuck(explore):
+    with pytest.raises(Violation, match="stuck"):
+        explore([worker("w"), monitor()], fenced=False, lates=1)
+
+
+def test_a_consumer_that_is_not_told_of_a_reconnect_is_stuck(explore, monkeypatch):
+    monkeypatch.setattr(ConsumerSteps, "connected", lambda self, named: None)
+    with pytest.raises(Violation, match="stuck"):
+        explore([worker("w", cycles=2), monitor()], check=in_one_place, restarts=1)
+
+
+SHARED = "reliq:{q}:processing"
+
+
+def classic_worker(events):
+    """One processing list for all; ack is a bare LREM."""
+    element = yield Op(("LMOVE", KEYS.messages, SHARED, "RIGHT", "LEFT"))
+    if element is None:
+        return
+    events.append("started q")
+    if (yield Op(("LREM", SHARED, -1, element))) == 1:
+        events.append("acked q")
+        yield Op(("HINCRBY", KEYS.counters, "acked", 1))
+
+
+def classic_monitor(events):
+    """Scan, then MULTI LREM+LPUSH without WATCH, the element unchanged; on conflict LREM from both lists."""
+    elements = yield Op(("LRANGE", SHARED, 0, -1))
+    for element in elements:
+        removed, _ = yield Transaction(
+            (Op(("LREM", SHARED, -1, element)), Op(("LPUSH", KEYS.messages, element)))
+        )  # fmt: skip
+        if removed == 0:
+            yield Transaction((Op(("LREM", KEYS.messages, 1, element)), Op(("LREM", SHARED, 1, element))))
+
+
+def only_resurrection(before: State, after: State, events_before, events_after) -> None:
+    no_delivery_after_an_ack("q", events_before, events_after)
+
+
+def gone(state: State, explorer: Explorer) -> None:
+    if not state.acked() and state.copies() == 0:
+        raise Violation("lost")
+
+
+def nothing(*_):
+    return None
+
+
+def test_the_classic_protocol_redelivers_after_an_ack(explore):
+    actors = [classic_worker, classic_worker, classic_monitor]
+    with pytest.raises(Violation, match="started after an ack"):
+        explore(actors, check=only_resurrection, settled=nothing)
+
+
+def test_the_classic_protocol_loses_the_message_with_two_monitors(explore):
+    actors = [classic_worker, classic_worker, classic_monitor, classic_monitor]
+    with pytest.raises(Violation, match="lost after"):
+        explore(actors, check=nothing, settled=gone, crashes=1)

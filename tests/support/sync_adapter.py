@@ -1,0 +1,37 @@
+"""Sync and asyncio have the same names: one test for both, the asyncio face made blocking."""
+
+import asyncio
+import inspect
+from typing import Any
+
+from reliq import aio
+from reliq.aio.delayed import Delayed
+from reliq.aio.prepared import Prepared
+
+
+class Blocking:
+    """An asyncio object whose awaitables are awaited on the spot, and whose contexts are plain ones."""
+
+    def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
+        self.inner = inner
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        return self._wrapped(getattr(self.inner, name))
+
+    def __enter__(self) -> Any:
+        self._runner.run(self.inner.__aenter__())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._runner.run(self.inner.__aexit__(*error))
+
+    def _wrapped(self, value: Any) -> Any:
+        if inspect.iscoroutine(value):
+            return self._wrapped(self._runner.run(value))
+        faces = (aio.Queue, aio.DeadLetters, aio.Consumer, aio.Topics, aio.Cycle, Prepared, Delayed)
+        if isinstance(value, faces):
+            return Blocking(value, self._runner)
+        if callable(value):
+            return lambda *arguments, **options: self._wrapped(value(*arguments, **options))
+        return value

@@ -1,0 +1,73 @@
+"""Workers for tests: in this process, or real processes."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import reliq
+from reliq.transport.store import Store
+from reliq.worker import Options, Worker
+from reliq_monitor import MonitorThread
+
+ROOT = Path(__file__).parents[2]
+
+
+def eventually(condition: Callable[[], Any], timeout: float = 20.0, what: str = "") -> Any:
+    """Wait until the condition answers something true, and answer that."""
+    until = time.monotonic() + timeout
+    while True:
+        if answer := condition():
+            return answer
+        assert time.monotonic() < until, f"not within {timeout} s: {what or condition}"
+        time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def working(app: reliq.Reliq, monitor: bool = False, url: str | None = None, **options: Any) -> Iterator[Worker]:
+    """A worker of this application in a thread of this process, stopped in order at the end."""
+    store = Store(url or app.url)
+    worker = Worker(store, app.handlers, Options(**options))
+    thread = threading.Thread(target=worker.run, daemon=True)
+    beside = MonitorThread(Store(app.url), reconnect_grace=0) if monitor else None
+    if beside is not None:
+        beside.start()
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(timeout=30)
+        assert not thread.is_alive(), "the worker did not stop"
+        if beside is not None:
+            beside.stop()
+        store.close()
+
+
+@contextlib.contextmanager
+def process(*arguments: str, folder: Path | None = None, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A `reliq` command as a process of its own; killed at the end if it still runs."""
+    paths = [str(ROOT), str(ROOT / "monitor"), str(ROOT / "api")]
+    command = [sys.executable, "-m", "reliq", *arguments]
+    child = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
