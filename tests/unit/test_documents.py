@@ -1,0 +1,98 @@
+"""The pages agree with the repository: each link leads somewhere, and each script is described and has an op."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LUA = ROOT / "reliq" / "lua"
+_FENCED = re.compile(r"^ *(```+|~~~+).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
+_INLINE_CODE = re.compile(r"(`+)[^`].*?\1")
+_LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^ {0,3}\[[^\]]+\]:\s*(\S+)|\b(?:src|href)=\"([^\"]+)\"", re.MULTILINE)
+_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+_PATH = re.compile(r"`((?:api|bench|deploy|docs|examples|monitor|reliq|tests)/[\w./-]+)`")
+_HEADING = re.compile(r"^#{1,6} +(.+?)#* *$", re.MULTILINE)
+_OP = re.compile(r"\bscript(?:ed|_named)\(\s*\"(\w+)\"")
+
+
+def documents() -> Iterator[Path]:
+    """Every page of the repository, none of an installed package or a tool's cache."""
+    for folder, names, files in os.walk(ROOT):
+        names[:] = [name for name in names if _is_ours(Path(folder, name))]
+        yield from (Path(folder, file) for file in files if file.endswith(".md"))
+
+
+def _is_ours(folder: Path) -> bool:
+    hidden = folder.name.startswith(".") and folder.name != ".github"
+    return not hidden and folder.name != "node_modules" and not (folder / "pyvenv.cfg").exists()
+
+
+def broken_links(page: Path, root: Path = ROOT) -> list[str]:
+    """The relative links of a page that lead to no file, or to no heading of one."""
+    text = _INLINE_CODE.sub("", _FENCED.sub("", page.read_text(encoding="utf-8")))
+    links = [next(filter(None, groups)) for groups in _LINK.findall(text)]
+    return [link for link in links if not _ELSEWHERE.match(link) and not _leads_somewhere(page, link, root)]
+
+
+def _leads_somewhere(page: Path, link: str, root: Path) -> bool:
+    path, _, heading = link.partition("#")
+    target = root / path.lstrip("/") if path.startswith("/") else page.parent / path if path else page
+    if not target.exists():
+        return False
+    return not heading or target.suffix != ".md" or heading in _anchors(target)
+
+
+def _anchors(page: Path) -> set[str]:
+    """The fragments by which a page's headings are linked, as GitHub makes them."""
+    headings = _HEADING.findall(_FENCED.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", sorted(documents()), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_to_an_existing_file(page):
+    assert broken_links(page) == []
+
+
+def test_every_path_that_a_page_names_exists():
+    history = ROOT / "CHANGELOG.md"
+    pages = {page: page.read_text(encoding="utf-8") for page in documents() if page != history}
+    named = {(page.name, path) for page, text in pages.items() for path in _PATH.findall(text)}
+    assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path):
+    (tmp_path / "there.md").write_text("# A heading, with `code`\n\n```md\n# no heading\n```\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](there.md) [b](there.md#a-heading-with-code) [c](/there.md) [d](https://example.com/x) `[e](code.md)`\n"
+        "```\n[f](fenced.md)\n```\n"
+        "[g](gone.md) [![h](gone.png)](there.md#no-heading)\n[i]: gone.txt\n"
+    )
+    assert broken_links(page, tmp_path) == ["gone.md", "gone.png", "there.md#no-heading", "gone.txt"]
+
+
+def test_the_table_of_scripts_names_each_script_once():
+    text = (LUA / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE)
+    described = [name for row in rows for name in re.findall(r"\w+", row)]
+    assert sorted(described) == sorted(script.stem for script in LUA.glob("*.lua"))
+
+
+def test_every_script_has_an_op_and_every_op_its_script():
+    sources = [module.read_text(encoding="utf-8") for module in (ROOT / "reliq" / "ops").glob("*.py")]
+    run = {name for source in sources for name in _OP.findall(source)}
+    assert run == {script.stem for script in LUA.glob("*.lua")}
+
+
+def test_a_record_of_a_decision_is_listed_and_short():
+    records = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    assert records
+    for record in records:
+        text = record.read_text(encoding="utf-8")
+        assert f"({record.name})" in index
+        assert all(f"## {part}" in text for part in ("Context", "Decision", "Consequences"))
+        assert len(text.splitlines()) <= 40
