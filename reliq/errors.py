@@ -1,18 +1,18 @@
-"""Every error a caller can meet, in one tree.
+"""All errors that reliq raises, in one hierarchy.
 
-`RedisUnavailable` says the call was *not* carried out; `OutcomeUnknown` says it may have been. No error quotes a
-message body: redis-py's own exceptions do, so they are translated in `store` and never leave it.
+`RedisUnavailable` means that the call was *not* carried out; `OutcomeUnknown` that it may have been. No error quotes a
+message body: redis-py's own exceptions do, so `reliq.transport.errors` translates them.
 """
 
 
 class ReliqError(Exception):
-    """Above every error that reliq raises itself."""
+    """Base class of all errors that reliq raises itself."""
 
-    sent: tuple[str, ...] = ()  #: of a send_many that failed half way: the ids that were enqueued before
+    sent: tuple[str, ...] = ()  #: for a send_many that failed half way: the ids enqueued before the failure
 
 
 class InvalidName(ReliqError, ValueError):
-    """A queue name, message id or routing key that the grammar refuses."""
+    """A queue name, message id or routing key that is not valid."""
 
 
 class InvalidMessage(ReliqError, ValueError):
@@ -31,15 +31,15 @@ class InvalidSetting(ReliqError, ValueError):
 
 
 class InvalidHandler(ReliqError, ValueError):
-    """A handler that cannot be registered: a second one of its queue, or a function that cannot take a message."""
+    """A handler that cannot be registered: the second one of a queue, or a function that cannot take a message."""
 
 
 class QueueFull(ReliqError):
-    """The queue is at its `max_length` or `max_bytes`, or Redis is at its `maxmemory`. Nothing was enqueued; of a
-    `send_many` of more than 1,000, nothing but what `sent` has.
+    """The queue is at its `max_length` or `max_bytes`, or Redis is at its `maxmemory`. Nothing was enqueued, except
+    the messages in `sent` for a `send_many` of more than 1,000.
 
-    `reached`: by queue, the id in those queues of a publish that took the message all the same. Empty but on a Redis
-    Cluster, where only the queues of one hash slot are reached together.
+    `reached`: for a publish, the queues that did accept the message, each with the id there. Empty except on a Redis
+    Cluster, where only queues of the same hash slot can be written together.
     """
 
     def __init__(self, text: str, reached: dict[str, str] | None = None) -> None:
@@ -56,21 +56,21 @@ class RedisUnavailable(ReliqError):
 
 
 class DurabilityUnavailable(ReliqError):
-    """The server cannot give the durability that was asked for. Nothing was enqueued."""
+    """The server cannot provide the requested durability. Nothing was enqueued."""
 
 
 class RedisUnsuitable(RedisUnavailable):
-    """Redis answers, but must not hold a queue: a replica, too old, evicting keys, or refusing our credentials."""
+    """Redis answers but cannot hold a queue: a replica, too old, evicting keys, or refusing the credentials."""
 
 
 class ForeignKey(RedisUnsuitable):
-    """A key of a queue is of another type: another application uses it. Nothing was changed."""
+    """A key of a queue has another type: another application uses it. Nothing was changed."""
 
 
 class OutcomeUnknown(ReliqError):
-    """The call was sent and no answer came: it may have been carried out, or not.
+    """The call was sent but no reply arrived: it may have been carried out or not.
 
-    `ids` are the message ids of the call whose fate is unknown; those that `sent` has were surely enqueued before.
+    `ids` are the message ids of the call with the unknown outcome; those in `sent` were certainly enqueued before.
     """
 
     def __init__(self, text: str, ids: tuple[str, ...] = ()) -> None:
@@ -79,11 +79,11 @@ class OutcomeUnknown(ReliqError):
 
 
 class JobClosed(ReliqError):
-    """A staged job was aborted, ran out of its time limit, or was begun anew: nothing of this run becomes visible."""
+    """A staged job was aborted, exceeded its time limit or was started again: nothing of this run becomes visible."""
 
 
 class PreparedClosed(ReliqError):
-    """A prepared message cannot be decided like that any more: it was decided otherwise, or nobody knows it.
+    """A prepared message cannot be decided like that: it was decided otherwise before, or it is unknown.
 
     `outcome`: committed, rolled_back, undecided (it is a dead letter), purged or unknown.
     """
@@ -94,7 +94,7 @@ class PreparedClosed(ReliqError):
 
 
 class LeaseLost(ReliqError):
-    """The consumer's lease ran out and the monitor took its messages back: somebody else may be running them."""
+    """The consumer's lease expired and the monitor took its messages back: another consumer may be running them."""
 
 
 class TimeLimitExceeded(ReliqError):

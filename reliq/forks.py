@@ -1,7 +1,7 @@
-"""Forks: what belongs to the process that forked this one, a socket or a producer's sequence, must not be used here.
+"""Forks: a child process must not use its parent's sockets and producer sequences.
 
-Not every fork runs Python's at-fork hooks: uWSGI's workers and any `fork()` of a C library come without. So the process
-id is compared wherever it matters; that costs a tenth of a microsecond.
+Not every fork runs Python's at-fork hooks: those of uWSGI's workers and of C libraries do not. So the process id is
+compared wherever it matters; that costs a tenth of a microsecond.
 """
 
 import os
@@ -9,19 +9,19 @@ from collections.abc import Callable
 
 Mark = tuple[int, int]
 
-_mark: Mark = (0, os.getpid())  # the forks that ran the hooks, and the process id
+_mark: Mark = (0, os.getpid())  # the number of forks that ran the hooks, and the process id
 _callbacks: list[Callable[[], None]] = []
 
 
 def mark() -> Mark:
-    """What tells this process from the one that forked it: what was made under another mark belongs to that one."""
+    """Return a value that identifies this process: an object made under another mark belongs to the parent process."""
     if os.getpid() != _mark[1]:
         _forked(0)
     return _mark
 
 
 def in_every_child(callback: Callable[[], None]) -> None:
-    """Call this in each child process, at the latest when `mark` is asked for there. Twice must do no harm."""
+    """Call `callback` in each child process, at the latest at the first `mark()` there, and possibly twice."""
     _callbacks.append(callback)
 
 

@@ -1,1 +1,1 @@
-"""What messages, queues and policies are: pure values, without Redis."""
+"""Messages, queues and policies as pure values: no Redis, no I/O."""

@@ -1,7 +1,8 @@
-"""When a message that failed is tried again.
+"""Back-offs: when a failed message is tried again.
 
-A back-off answers, for the n-th failure, the delay in seconds until the next try, or None: no more tries, the message
-becomes a dead letter. `limit` counts the retries: limit=3 means at most four runs. Any function of that form will do.
+A back-off takes the number of failures and the latest error, and returns the delay in seconds until the next try, or
+None: no more tries, the message becomes a dead letter. `limit` counts the retries: limit=3 means at most four runs.
+Any function of this form is a back-off.
 """
 
 import random
@@ -50,7 +51,7 @@ class steps:
 
 @dataclass(frozen=True, slots=True)
 class exponential:
-    """first, first x factor, first x factor^2 ... up to cap, each moved at random by up to +-jitter of itself."""
+    """Growing delays: first, first x factor, first x factor^2 ... up to cap, each varied by up to +-jitter."""
 
     first: Duration = 5.0
     factor: float = 3.0
@@ -71,13 +72,13 @@ class exponential:
         if failures > self.limit:
             return None
         first, cap = float(self.first), float(self.cap)  # type: ignore[arg-type]
-        # The exponent is bounded: 3.0 ** 10_000 is an OverflowError, and the cap has long been reached.
+        # The exponent is bounded because 3.0 ** 10_000 raises OverflowError; the cap is reached long before.
         delay = min(cap, first * self.factor ** min(failures - 1, 64))
         return delay * (1.0 + random.uniform(-self.jitter, self.jitter))
 
 
 def rocketmq_levels() -> steps:
-    """RocketMQ's retry schedule: its 18 delay levels from the third on, sixteen retries, then the dead letters.
+    """Return RocketMQ's retry schedule: its delay levels 3 to 18, so sixteen retries, then the dead letters.
 
     The levels 1s 5s 10s 30s 1m ... 2h are the broker's `messageDelayLevel` default; a retry starts at level 3.
     """

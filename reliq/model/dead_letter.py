@@ -1,4 +1,4 @@
-"""A dead letter: a message with the reason and the time of its death."""
+"""A dead letter: a message together with the reason and the time of its death."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode", "u
 
 
 class DeadLetter(Message):
-    """A message that nobody will run any more, unless it is redriven."""
+    """A message that is not run again unless it is redriven."""
 
     __slots__ = ("died_at", "score")
 
@@ -21,7 +21,7 @@ class DeadLetter(Message):
     def read(cls, queue: str, element: bytes, score: bytes) -> "DeadLetter":
         letter = cls.decode(queue, element)
         letter.score = score.decode()
-        letter.died_at = int(min(max(0.0, float(score)), MAX_TIME_MS))  # by hand, any score is possible
+        letter.died_at = int(min(max(0.0, float(score)), MAX_TIME_MS))  # a score written by hand may be any number
         return letter
 
     @property
@@ -33,7 +33,7 @@ class DeadLetter(Message):
         return self.errors[-1] if self.errors else None
 
     def summary(self) -> dict[str, Any]:
-        """What a program or a page shows of it, without the body."""
+        """Return what a program or a page shows of the dead letter, without its body."""
         last = self.last_error
         return {
             "id": self.id,

@@ -1,4 +1,4 @@
-"""A message that waits for its time, with the error that it waits after."""
+"""A delayed message: when it is due and, if it waits for a retry, the error of its last run."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from reliq.model.element import Failure, Undecodable
 from reliq.model.message import Message, wrapped
 
-LATEST_MS = 2**53  #: ms; a score beyond it was put there by another program
+LATEST_MS = 2**53  #: ms; a larger score was written by another program
 
 
 class DelayedMessage(Message):
@@ -15,16 +15,16 @@ class DelayedMessage(Message):
     __slots__ = ("due_at", "readable", "score")
 
     due_at: int  #: ms since the epoch, the Redis server's clock
-    readable: bool  #: False when its bytes are no message of this version: then `body` has them
+    readable: bool  #: False if its bytes do not decode as a message of this version: `body` then holds those bytes
     score: str
 
     @classmethod
     def read(cls, queue: str, element: bytes, score: bytes) -> "DelayedMessage":
-        """Read an element of the delayed set with its score."""
+        """Read an element of the delayed set together with its score."""
         try:
             message = cls.decode(queue, element)
             message.readable = True
-        except Undecodable:  # put there by another program, or by a newer version
+        except Undecodable:  # written by another program, or by a newer version
             message = cls.decode(queue, wrapped(element)[1])
             message.readable = False
         message.score = score.decode()
@@ -37,7 +37,7 @@ class DelayedMessage(Message):
         return self.errors[-1] if self.errors else None
 
     def summary(self) -> dict[str, Any]:
-        """What a program or a page shows of it, without the body."""
+        """Return what a program or a page shows of the delayed message, without its body."""
         last = self.last_error
         return {
             "id": self.id if self.readable else "",

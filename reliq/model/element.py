@@ -1,4 +1,4 @@
-"""The element: a message as it lies in Redis. docs/wire-format.md describes it for other languages."""
+"""The element: a message as it is stored in Redis. docs/wire-format.md describes it for other languages."""
 
 import hashlib
 import random
@@ -14,7 +14,7 @@ from reliq.model import settings
 
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 is_id = _ID.fullmatch
-# An element is input: any client of Redis may have written it. What is outside of these ranges does not decode.
+# An element is untrusted input: any client of Redis may have written it. Values outside these ranges do not decode.
 _Count = Annotated[int, msgspec.Meta(ge=0, le=settings.MAX_COUNT)]
 _Time = Annotated[int, msgspec.Meta(ge=0, le=settings.MAX_TIME_MS)]
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
@@ -24,7 +24,7 @@ _Group = Annotated[str, msgspec.Meta(max_length=16)]
 
 
 class Failure(msgspec.Struct, omit_defaults=True, frozen=True):
-    """One failure of a message, as its history keeps it."""
+    """One failure of a message, as kept in its history."""
 
     at: _Time  #: ms since the epoch, the worker's clock
     worker: str
@@ -33,23 +33,23 @@ class Failure(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What only some messages carry; absent from the element of all others.
+    """Fields that only some messages have; absent from the element of all others.
 
-    The last two are at the very end of the element, where a script finds them without decoding it.
+    `priority` and `group` are at the very end of the element, where a script finds them without decoding it.
     """
 
     expires_at: _Time = 0  #: ms since the epoch; 0 = never
     routing_key: str = ""
-    reason: str = ""  #: why it is a dead letter
+    reason: str = ""  #: why the message is a dead letter
     errors: tuple[Failure, ...] = ()
     key: _Key = ""  #: messages with one key are handled in order, one at a time
-    cycle: bool = False  #: its key is a member of the queue's cycle
+    cycle: bool = False  #: whether the message's key is a member of the queue's cycle
     priority: _Priority = ""
-    group: _Group = ""  #: the key's digest
+    group: _Group = ""  #: digest of the key
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The array of the wire format, field by field."""
+    """The array of the wire format, in the order of its fields."""
 
     version: Literal[1]
     id: _Id
@@ -69,21 +69,21 @@ PRIORITIES = ("high", "normal", "low")
 encode_envelope = msgspec.msgpack.Encoder().encode
 decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
 
-# Our own generator: a user who seeds `random` must not get the ids of another process, nor a forked child its parent's.
-# `forks.mark()` in front of each use sees to the child.
+# A generator of reliq's own: a program that seeds `random` must not repeat the ids of another process, nor a forked
+# child those of its parent. Calling `forks.mark()` before each use reseeds it in the child.
 _random = random.Random()
 forks.in_every_child(_random.seed)
 
 
 def new_id() -> str:
-    """A UUIDv7 (RFC 9562) with 72 random bits: sortable by the millisecond it was made in."""
+    """Return a new UUIDv7 (RFC 9562) with 72 random bits; ids sort by the millisecond of their creation."""
     forks.mark()
     now, bits = f"{time.time_ns() // 1_000_000:012x}", f"{_random.getrandbits(72):018x}"
     return f"{now[:8]}-{now[8:]}-7{bits[:3]}-8{bits[3:6]}-{bits[6:]}"
 
 
 def new_ids(count: int) -> list[str]:
-    """So many of them, in a third of the time."""
+    """Return `count` new ids; three times as fast as calling `new_id` in a loop."""
     forks.mark()
     now, bits = f"{time.time_ns() // 1_000_000:012x}", _random.randbytes(9 * count).hex()
     head = f"{now[:8]}-{now[8:]}-7"
@@ -94,33 +94,32 @@ def new_ids(count: int) -> list[str]:
 
 
 def new_nonce() -> int:
-    """64 random bits that make one push of a message unlike every other."""
+    """Return 64 random bits that distinguish one push of a message from every other push."""
     forks.mark()
     return _random.getrandbits(64)
 
 
 class Undecodable(Exception):
-    """The bytes are no element of this version."""
+    """The bytes are not an element of this version."""
 
 
 def first_element(identity: str, now: int, headers: dict[str, str], body: bytes, extra: Extra | None) -> bytes:
-    nonce = _random.getrandbits(64)  # its callers have asked for `forks.mark()`, once for all of them
-    return encode_envelope((1, identity, nonce, 0, 0, False, now, headers, body, extra))  # an Envelope, only faster
+    nonce = _random.getrandbits(64)  # the callers have called `forks.mark()`, once per batch
+    # The fields of an Envelope; a tuple is faster.
+    return encode_envelope((1, identity, nonce, 0, 0, False, now, headers, body, extra))
 
 
 def cut(text: str, largest: int = settings.MAX_ERROR_CHARACTERS) -> str:
-    """The text in at most `largest` bytes of UTF-8, its middle left out; lone surrogates replaced."""
+    """Return the text in at most `largest` bytes of UTF-8, with its middle left out and lone surrogates replaced."""
     data = text.encode("utf-8", "replace")
     if len(data) <= largest:
         return data.decode()
-    prepared_record = (largest - 5) // 2
-    return (
-        data[:prepared_record].decode("utf-8", "ignore") + " ... " + data[-prepared_record:].decode("utf-8", "ignore")
-    )
+    half = (largest - 5) // 2
+    return data[:half].decode("utf-8", "ignore") + " ... " + data[-half:].decode("utf-8", "ignore")
 
 
 def group_of(key: str) -> str:
-    """The digest of a key, 16 characters: a user's text never becomes part of a Redis key, nor of a field."""
+    """Return the digest of a key, 16 characters: a user's text never becomes part of a Redis key or hash field."""
     return hashlib.blake2b(key.encode(), digest_size=8).hexdigest() if key else ""
 
 

@@ -1,4 +1,4 @@
-"""What a user's code says about its messages: handlers, their policies, and the outcomes they raise or return."""
+"""The handlers of an application: their registration, their checks and their policies."""
 
 import inspect
 import re
@@ -28,14 +28,14 @@ class Handler:
     policy: Policy
     time_limit: float | None
     is_async: bool
-    once: bool | str = False  #: by message id, or by the value of this header
-    once_for: float = 86_400.0  #: seconds a message that is done stays known
-    measured: bool = True  #: not for broadcasts: each instance has a queue of its own, too many for a metric's label
+    once: bool | str = False  #: True: once per message id; a text: once per value of the header of this name
+    once_for: float = 86_400.0  #: seconds for which a finished message is remembered
+    measured: bool = True  #: False for broadcasts: each instance has its own queue, too many for a metric label
 
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """A function that every running instance calls for every message whose routing key matches."""
+    """A function that every running instance calls for each message with a matching routing key."""
 
     name: str
     pattern: str
@@ -44,22 +44,22 @@ class Broadcast:
     is_async: bool
 
     def of(self, owner: str) -> Handler:
-        """The handler of one instance: it fails once, and for good."""
+        """Return the handler of one instance; a message that fails there is not retried."""
         queue = instance_queue(self.name, owner)
         return Handler(queue, self.function, Policy(self._give_up), self.time_limit, self.is_async, measured=False)
 
     def _give_up(self, failures: int, error: BaseException) -> None:
-        """No retry."""
+        """Return None: no retry."""
 
 
 class Handlers:
-    """The handlers of one application, one a queue, and what is called when a message dies."""
+    """The handlers of one application, one per queue, its check-backs, and the hooks called when a message dies."""
 
     def __init__(self) -> None:
         self._by_queue: dict[str, Handler] = {}
         self.broadcasts: list[Broadcast] = []
         self.dead_hooks: list[tuple[str | None, DeadHook]] = []
-        self.checks: dict[str, HandlerFunction] = {}  #: by queue: what decides about prepared messages
+        self.checks: dict[str, HandlerFunction] = {}  #: by queue: the function that decides about prepared messages
 
     def add(
         self,
@@ -73,7 +73,7 @@ class Handlers:
         once: bool | str = False,
         once_for: Duration = "1d",
     ) -> Handler:
-        """Register it; raises InvalidHandler for a second handler of one queue and for what is not a function."""
+        """Register the handler of a queue; raises InvalidHandler for a second one and for a non-function."""
         check_name(queue)
         _check_callable(function, f"the handler of queue {queue!r}", "the message")
         if queue in self._by_queue:
@@ -99,16 +99,16 @@ class Handlers:
         return handler
 
     def add_broadcast(self, pattern: str, function: HandlerFunction, time_limit: Duration | None) -> None:
-        """Register it; raises InvalidHandler for what is not a function."""
+        """Register a broadcast; raises InvalidHandler if `function` is not a function."""
         _check_callable(function, f"the handler of broadcast {pattern!r}", "the message")
         limit = None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001)
-        # A part of a queue's name. The number keeps two functions of one name apart.
+        # The name becomes part of a queue name. The number distinguishes two functions of the same name.
         name = re.sub(r"[^A-Za-z0-9]+", "-", _name(function)).strip("-")[-60:].strip("-")
         name = f"{name or 'broadcast'}.{len(self.broadcasts) + 1}"
         self.broadcasts.append(Broadcast(name, check_pattern(pattern), function, limit, _is_async(function)))
 
     def add_check(self, queue: str, function: HandlerFunction) -> None:
-        """Register it; raises InvalidHandler for a second one of a queue and for what is not a function."""
+        """Register the check-back of a queue; raises InvalidHandler for a second one and for a non-function."""
         check_name(queue)
         _check_callable(function, f"the check-back of queue {queue!r}", "the message")
         if queue in self.checks:
@@ -117,7 +117,7 @@ class Handlers:
         self.checks[queue] = function
 
     def add_dead_hook(self, queue: str | None, hook: DeadHook) -> None:
-        """Register it; raises InvalidHandler for what cannot be called with a message, and for an async function."""
+        """Register a hook; raises InvalidHandler if it cannot be called with a message, or is an async function."""
         name = "on_dead" if queue is None else f"on_dead of queue {check_name(queue)!r}"
         _check_callable(hook, name, "the message")
         if _is_async(hook):
@@ -129,30 +129,30 @@ class Handlers:
 
     @property
     def empty(self) -> bool:
-        """Whether a worker would have nothing to do."""
+        """Whether the application has no handlers, broadcasts or check-backs: a worker would have nothing to do."""
         return not (self._by_queue or self.broadcasts or self.checks)
 
     def hooks_of(self, queue: str) -> list[DeadHook]:
-        """What to call when a message of this queue dies."""
+        """Return the hooks to call when a message of this queue dies."""
         return [hook for of, hook in self.dead_hooks if of is None or of == queue]
 
 
 def refuse_coroutine(result: object) -> None:
-    """Raise TypeError for a handler's result that shows that the handler has not run."""
+    """Raise TypeError if a handler's result is a coroutine, which means that the handler has not run."""
     if isinstance(result, CoroutineType):
         result.close()
         raise TypeError("the handler returned a coroutine that is never awaited: make the handler an async def")
 
 
 def _check_callable(function: object, what: str, *arguments: str) -> None:
-    """Raise InvalidHandler unless a call with these arguments, by position, runs the function."""
+    """Raise InvalidHandler unless the function can be called with these positional arguments."""
     if not callable(function):
         raise InvalidHandler(f"{what} is {function!r}, which is not a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidHandler(f"{what} is {_name(function)}, a generator: a call runs none of it; remove its yield")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-in functions have none
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return
     try:
         signature.bind(*arguments)
@@ -168,7 +168,7 @@ _COUNTS = {1: "one positional argument", 2: "two positional arguments"}
 
 
 def _is_async(function: HandlerFunction) -> bool:
-    # An object whose __call__ is async counts as well; getattr finds it on its class.
+    # An object with an async __call__ counts as well; __call__ is looked up on its class.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 

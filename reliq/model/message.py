@@ -1,4 +1,4 @@
-"""A message as its handler sees it, and what becomes of its element when it is pushed again."""
+"""A message as its handler sees it, and the elements under which it is pushed again."""
 
 import time
 from typing import Any, Self
@@ -35,7 +35,7 @@ class Message:
         self.element = element  #: the exact bytes in the processing list
         self._envelope = envelope
         self.holder: object = None  #: the consumer that claimed it
-        self.lost = False  #: True once its lease was lost or its time limit passed: stop, the result is not wanted
+        self.lost = False  #: True once its lease is lost or its time limit has passed: the result is discarded
 
     @classmethod
     def decode(cls, queue: str, element: bytes) -> Self:
@@ -48,7 +48,7 @@ class Message:
             raise Undecodable(str(error)) from None
         if is_id(envelope.id) is None:
             raise Undecodable("its id is not printable ASCII")
-        # Scripts find the id by its place: array, version and id begin with MessagePack's short forms.
+        # Scripts find the id by its offset: array, version and id must use MessagePack's short forms.
         if element[0] > 0x9F or element[1] != 1 or (element[2] > 0xBF and element[2] != 0xD9):
             raise Undecodable("its id is not where scripts look for it")
         return cls(queue, element, envelope)
@@ -59,7 +59,7 @@ class Message:
 
     @property
     def tag(self) -> str:
-        """What names this very push of the message."""
+        """The id and nonce, which identify this push of the message."""
         return f"{self._envelope.id} {self._envelope.nonce:x}"
 
     @property
@@ -72,32 +72,32 @@ class Message:
 
     @property
     def deliveries(self) -> int:
-        """How many holders vanished with it."""
+        """How many consumers vanished while they held this message."""
         return self._envelope.deliveries
 
     @property
     def failures(self) -> int:
-        """How many times a handler failed on it."""
+        """How many times the handler failed on this message."""
         return self._envelope.failures
 
     @property
     def redelivered(self) -> bool:
-        """Whether a holder vanished while it had this message."""
+        """Whether a consumer vanished while it held this message."""
         return self._envelope.redelivered
 
     @property
     def enqueued_at(self) -> int:
-        """When it was first sent: ms since the epoch, the producer's clock."""
+        """When the message was first sent: ms since the epoch, the producer's clock."""
         return self._envelope.enqueued_at
 
     @property
     def extra(self) -> Extra | None:
-        """What only some messages carry; None for all others."""
+        """The fields that only some messages have; None for all others."""
         return self._envelope.extra
 
     @property
     def expires_at(self) -> int:
-        """When it expires: ms since the epoch, the Redis server's clock; 0 = never."""
+        """When the message expires: ms since the epoch, the Redis server's clock; 0 = never."""
         return (self._envelope.extra or NO_EXTRA).expires_at
 
     @property
@@ -106,22 +106,22 @@ class Message:
 
     @property
     def key(self) -> str:
-        """What orders it: messages with one key are handled one at a time, in the order of their sends."""
+        """The ordering key: messages with the same key are handled one at a time, in the order they were sent."""
         return (self._envelope.extra or NO_EXTRA).key
 
     @property
     def group(self) -> str:
-        """The digest of its key, by which Redis knows it; empty without a key."""
+        """The digest of the key, as used in Redis; empty without a key."""
         return (self._envelope.extra or NO_EXTRA).group
 
     @property
     def in_cycle(self) -> bool:
-        """Whether its key is a member of the queue's cycle."""
+        """Whether the message's key is a member of the queue's cycle."""
         return (self._envelope.extra or NO_EXTRA).cycle
 
     @property
     def priority(self) -> str:
-        """One of high, normal, low."""
+        """The priority: high, normal or low."""
         return (self._envelope.extra or NO_EXTRA).priority or "normal"
 
     @property
@@ -130,22 +130,22 @@ class Message:
 
     @property
     def errors(self) -> tuple[Failure, ...]:
-        """Its failures so far: the first and the latest nine, oldest first."""
+        """The failures so far, oldest first: the first one and the latest nine."""
         return (self._envelope.extra or NO_EXTRA).errors
 
     def json(self) -> Any:
-        """The body read as JSON; raises InvalidMessage."""
+        """Return the body decoded as JSON; raises InvalidMessage."""
         try:
             return msgspec.json.decode(self._envelope.body)
         except msgspec.MsgspecError as error:
             raise InvalidMessage(f"the body of message {self.id} is not JSON: {error}") from None
 
     def again(self, **changes: Any) -> bytes:
-        """The element of another push of this message: a new nonce, and the envelope's fields that changed."""
+        """Return the element of another push of this message: a new nonce and the given changes of the envelope."""
         return encode_envelope(msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes))
 
     def failed(self, failure: Failure, reason: str = "", charged: bool = True) -> bytes:
-        """The element after a failure: one more in its history, and the reason if it is now a dead letter."""
+        """Return the element after a failure: one more in its history and, for a dead letter, the reason."""
         extra = self._envelope.extra or NO_EXTRA
         errors = _capped((*extra.errors, failure))
         return self.again(
@@ -154,12 +154,12 @@ class Message:
         )
 
     def buried(self, reason: str, deliveries: int | None = None) -> bytes:
-        """The element of a dead letter that died without a handler's failure."""
+        """Return the element of a dead letter that did not die of a handler's failure."""
         extra = msgspec.structs.replace(self._envelope.extra or NO_EXTRA, reason=reason)
         return self.again(extra=extra, deliveries=self.deliveries if deliveries is None else deliveries)
 
     def revived(self, keep_failures: bool) -> bytes:
-        """The element of a redriven dead letter: no reason, no expiry, and a fresh start unless told otherwise."""
+        """Return the element of a redriven dead letter: no reason, no expiry, no failures unless `keep_failures`."""
         extra = msgspec.structs.replace(self._envelope.extra or NO_EXTRA, reason="", expires_at=0)
         if keep_failures:
             return self.again(redelivered=False, deliveries=0, extra=extra)
@@ -171,18 +171,18 @@ class Message:
 
 
 def wrapped(raw: bytes) -> tuple[str, bytes]:
-    """A dead letter around bytes that do not decode: its new id, and its element with the raw bytes as the body."""
+    """Wrap bytes that do not decode into a dead letter; return its new id and its element."""
     identity = new_id()
     return identity, first_element(identity, time.time_ns() // 1_000_000, {}, raw, Extra(reason="decode"))
 
 
 def undecodable_letter(raw: bytes) -> tuple[str, bytes]:
-    """The dead letter to store for bytes that do not decode, and its id; they stay bare where wrapping is too large."""
+    """Return the id and the dead letter to store for bytes that do not decode; bytes too large to wrap stay bare."""
     return (new_id(), raw) if len(raw) > settings.MAX_ELEMENT_BYTES else wrapped(raw)
 
 
 def _capped(errors: tuple[Failure, ...]) -> tuple[Failure, ...]:
-    """The first failure and the latest ones; those between keep only the last line of their text."""
+    """Return the first failure and the latest ones; those in between keep only the last line of their text."""
     if len(errors) > settings.ERRORS_KEPT:
         errors = errors[:1] + errors[1 - settings.ERRORS_KEPT :]
     between = [

@@ -1,4 +1,4 @@
-"""What becomes of a message whose handler failed, or asked for more."""
+"""Policies: how failures are judged, and what a handler raises or returns to decide it."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ Errors = tuple[type[BaseException], ...]
 
 
 class Retry(Exception):
-    """Raise it to fail on purpose: the message is tried again after `delay`, or as its policy says without one.
+    """Raise it to fail on purpose: the message is tried again after `delay` or, without one, as its policy says.
 
-    It counts as a failure, so the policy's limit still ends it.
+    It counts as a failure, so the policy's limit still applies.
     """
 
     def __init__(self, message: str = "retry was asked for", *, delay: Duration | None = None) -> None:
@@ -21,12 +21,12 @@ class Retry(Exception):
 
 
 class Dead(Exception):
-    """Raise it to put the message into the dead letters at once, with reason `rejected`."""
+    """Raise it to make the message a dead letter at once, with reason `rejected`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Return it to put the message back into its queue: not a failure, it starts afresh."""
+    """Return it to put the message back into its queue: not a failure, its counts start from zero."""
 
     delay: Duration = 0.0
 
@@ -36,21 +36,21 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a queue's failures are judged."""
+    """How the failures of a queue are judged."""
 
     backoff: Backoff
     retry_on: Errors = (BaseException,)
     dead_on: Errors = ()
 
     def delay(self, failures: int, error: BaseException) -> float | None:
-        """Seconds until the next try after the n-th failure, or None: a dead letter now."""
+        """Return the seconds until the next try after the n-th failure; None makes the message a dead letter."""
         delay = self.backoff(failures, error)
         if delay is not None and isinstance(error, Retry) and error.delay is not None:
             return error.delay
         return None if delay is None else seconds(delay, "the back-off's answer")
 
     def rejects(self, error: BaseException) -> bool:
-        """Whether this error is hopeless: no retry, however many are left."""
+        """Whether this error forbids a retry, however many retries are left."""
         if isinstance(error, Dead):
             return True
         return isinstance(error, self.dead_on) or not isinstance(error, (*self.retry_on, Retry))
@@ -60,5 +60,5 @@ def error_classes(value: type[BaseException] | Errors, what: str) -> Errors:
     errors = value if isinstance(value, tuple) else (value,)
     for one in errors:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
-            raise InvalidHandler(f"{what} has {one!r}, which is no exception class")
+            raise InvalidHandler(f"{what} has {one!r}, which is not an exception class")
     return errors

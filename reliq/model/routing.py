@@ -1,6 +1,7 @@
-"""Routing keys and patterns, as AMQP's topic exchange has them: words between dots; `*` is one word, `#` any number.
+"""Routing keys and patterns as in AMQP's topic exchange: words between dots; `*` is one word, `#` any number.
 
-Patterns are compiled into a trie, so that matching costs what the key is long, not what the bindings are many.
+Patterns are compiled into a trie: the cost of a match grows with the length of the key, not with the number of
+bindings.
 """
 
 from collections.abc import Iterable
@@ -9,25 +10,25 @@ from reliq.errors import InvalidName
 from reliq.model.element import cut
 
 LONGEST = 255  #: bytes of UTF-8, as in AMQP
-_REMEMBERED = 10_000  #: keys whose queues are known without a walk
+_REMEMBERED = 10_000  #: keys with cached matches
 
 Binding = tuple[str, str]  #: queue, pattern
 
 
 def check_routing_key(key: object) -> str:
-    """The key itself; raises InvalidName."""
+    """Return the routing key if it is valid; raises InvalidName."""
     text = _checked(key, "routing key")
     if "*" in text or "#" in text:
-        raise InvalidName(f"routing key {text!r}: * and # belong into the pattern of a subscription")
+        raise InvalidName(f"routing key {text!r}: * and # are allowed only in the pattern of a subscription")
     return text
 
 
 def check_pattern(pattern: object) -> str:
-    """The pattern itself; raises InvalidName."""
+    """Return the pattern if it is valid; raises InvalidName."""
     text = _checked(pattern, "pattern")
     for word in text.split("."):
         if len(word) > 1 and ("*" in word or "#" in word):
-            raise InvalidName(f"pattern {text!r}: * and # stand for whole words, and {word!r} is more than one")
+            raise InvalidName(f"pattern {text!r}: * and # stand for whole words, not for parts of one as in {word!r}")
     return text
 
 
@@ -38,29 +39,29 @@ def _checked(value: object, what: str) -> str:
     except UnicodeEncodeError:
         pass
     raise InvalidName(
-        f"{what} {cut(repr(value), 80)}: words with dots in between, at most {LONGEST} bytes, no blanks, "
+        f"{what} {cut(repr(value), 80)}: use words with dots in between, at most {LONGEST} bytes, no blanks, "
         "such as order.created.eu"
     )
 
 
 def words_of(text: str) -> list[str]:
-    """The empty text has no words; two dots in a row have an empty one between them."""
+    """Split at the dots. The empty text has no words; two dots in a row have an empty word between them."""
     return text.split(".") if text else []
 
 
 class _Node:
-    """What is known after some words of a pattern."""
+    """The state after some words of a pattern."""
 
     __slots__ = ("children", "many", "queues", "reach")
 
     def __init__(self, many: bool = False) -> None:
         self.children: dict[str, _Node] = {}
         self.queues: set[str] = set()
-        self.many = many  #: it was reached by a `#`, which may take more words
-        self.reach: tuple[_Node, ...] = (self,)  #: itself, and what a `#` behind it reaches with no word at all
+        self.many = many  #: reached by a `#`, which may take more words
+        self.reach: tuple[_Node, ...] = (self,)  #: this node, and those that a following `#` reaches without a word
 
     def freeze(self) -> None:
-        """Nothing is added any more."""
+        """Compute what each node reaches; nothing is added afterwards."""
         for child in self.children.values():
             child.freeze()
         if "#" in self.children:
@@ -68,7 +69,7 @@ class _Node:
 
 
 class Routes:
-    """Bindings, compiled. Immutable; made anew when they change."""
+    """Compiled bindings. Immutable; replaced when the bindings change."""
 
     def __init__(self, bindings: Iterable[Binding] = ()) -> None:
         self._root = _Node()
@@ -81,7 +82,7 @@ class Routes:
         self._root.freeze()
 
     def match(self, key: str) -> tuple[str, ...]:
-        """The queues that get a message with this routing key, sorted."""
+        """Return the queues that get a message with this routing key, sorted."""
         queues = self._known.get(key)
         if queues is None:
             queues = self._walk(words_of(key))
@@ -91,7 +92,7 @@ class Routes:
         return queues
 
     def _walk(self, words: list[str]) -> tuple[str, ...]:
-        """All nodes that the words can lead to, kept side by side: no pattern makes it go back."""
+        """Follow all nodes that the words can lead to at the same time: no pattern causes backtracking."""
         here = set(self._root.reach)
         for word in words:
             there: set[_Node] = set()

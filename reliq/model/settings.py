@@ -1,4 +1,4 @@
-"""Defaults, limits, and the one reader of durations."""
+"""Defaults, limits, and the functions that read durations and whole numbers."""
 
 import math
 import re
@@ -13,28 +13,28 @@ MIN_LEASE_SECONDS = 1.0
 MAX_LEASE_SECONDS = 12 * 3600.0
 HEARTBEATS_PER_LEASE = 3  #: two heartbeats may be missed
 BLOCK = 1.0  #: seconds an idle consumer waits in Redis; bounds shutdown and half-open connections
-RECONNECT_PAUSE = 0.1  #: seconds; well below the time after which a missing connection is taken for a death
-SOCKET_MARGIN = 3.0  #: seconds a reply may take beyond the time its command blocks
-SEND_TIMEOUT = 5.0  #: seconds in which a producer repeats a call whose reply was lost
-DURABLE_WITHIN = 3.0  #: seconds a send waits for disks or replicas; appendfsync everysec takes up to two
-SCAN_INTERVAL = 0.5  #: seconds between two looks of the monitor
-RECONNECT_GRACE = 5.0  #: seconds a consumer may be without its connection before the monitor takes it for dead
+RECONNECT_PAUSE = 0.1  #: seconds; well below the time after which a consumer without a connection is considered dead
+SOCKET_MARGIN = 3.0  #: seconds that a reply may take beyond the blocking time of its command
+SEND_TIMEOUT = 5.0  #: seconds for which a producer repeats a call after a lost reply
+DURABLE_WITHIN = 3.0  #: seconds that a send waits for disks or replicas; appendfsync everysec takes up to two
+SCAN_INTERVAL = 0.5  #: seconds between two scans of the monitor
+RECONNECT_GRACE = 5.0  #: seconds a consumer may be without its connection before the monitor considers it dead
 LOOPBACK_GRACE = 0.5  #: the same on one machine, where no network closes a connection
-GRACE = 25.0  #: seconds a worker finishes what it runs after SIGTERM; Kubernetes kills after 30
+GRACE = 25.0  #: seconds a worker has to finish its running messages after SIGTERM; Kubernetes kills after 30
 
 MAX_BODY_BYTES = 256 * 1024  #: bytes
-MAX_ELEMENT_BYTES = 256 * 1024 * 1024  #: bytes; Redis takes no argument above 512 MB, and a retry sends a message twice
-MAX_COUNT = 1_000_000_000  #: deliveries and failures an element may state
-MAX_TIME_MS = 253_402_300_799_999  #: ms since the epoch: the last one of the year 9999
+MAX_ELEMENT_BYTES = 256 * 1024 * 1024  #: bytes; Redis accepts arguments up to 512 MB, and a retry sends a message twice
+MAX_COUNT = 1_000_000_000  #: the largest number of deliveries or failures in an element
+MAX_TIME_MS = 253_402_300_799_999  #: ms since the epoch: the end of the year 9999
 MAX_HEADERS_BYTES = 16 * 1024  #: bytes, names and values together
 MAX_KEY_BYTES = 512  #: bytes of the key that orders a message
 MAX_DELAY_SECONDS = 366 * 86_400.0
-MAX_ERROR_CHARACTERS = 4096  #: bytes of one error's text that are kept
+MAX_ERROR_CHARACTERS = 4096  #: bytes kept of the text of one error
 ERRORS_KEPT = 10  #: the first failure and the latest nine
-MIN_QUOTA_BYTES = 1024 * 1024  #: bytes a queue may at least have, where it is limited at all
+MIN_QUOTA_BYTES = 1024 * 1024  #: the smallest byte limit of a queue
 MAX_BATCH = 1000  #: messages in one call of a script
 
-MAX_DELIVERIES = 5  #: holders that may vanish with a message before it is a dead letter
+MAX_DELIVERIES = 5  #: consumers that may vanish with a message before it becomes a dead letter
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
@@ -64,7 +64,7 @@ def seconds(value: Duration, what: str, shortest: float = 0.0, longest: float = 
 
 
 def retries(value: object) -> int | None:
-    """Read how often a call is tried again at most; None: as often as there is time."""
+    """Read the largest number of repetitions of a call; None: as many as there is time for."""
     return None if value is None else whole(value, "retries", 0, 1_000_000)
 
 

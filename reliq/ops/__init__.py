@@ -1,7 +1,7 @@
-"""Transitions as values: which script, which keys, which arguments, and how to read the reply. Pure; `store` runs them.
+"""Transitions as values: which script, which keys, which arguments, and how to read the reply. No I/O.
 
-Longer protocols are generators ("steps") that yield what they want done and are sent the reply, so that the sync
-client, the asyncio client and the model checker in tests/model_checking run the very same code.
+Longer protocols are generators ("steps"): they yield requests and are sent the replies. `transport` runs them, so the
+synchronous client, the asyncio client and the model checker in tests/model_checking run the same code.
 """
 
 from reliq.ops.commands import allow, command, members, one, queue_names, read_hash, server_setting, server_time

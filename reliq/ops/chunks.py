@@ -1,7 +1,7 @@
-"""Chunks: what a job stages as one piece, and what one step makes visible.
+"""Chunks: the messages that a job stages as one piece and that one step makes visible.
 
-A chunk is the arguments of an LPUSH as the protocol has them, so that whoever rolls a job forward passes on bytes and
-looks at none: a RESP array of elements. Where messages are delayed it is a RESP map of delay (ms) and element.
+A chunk is the encoded arguments of an LPUSH, a RESP array of elements, so that rolling a job forward passes on bytes
+without parsing them. A chunk of delayed messages is a RESP map of delay (ms) and element.
 """
 
 import bisect
@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from reliq.ops import Packed
 
-LARGEST = 384 * 1024  #: bytes of a chunk of more than one message; Redis serves nobody else while it moves one
-MOST_MESSAGES = 2000  #: of a chunk
+LARGEST = 384 * 1024  #: bytes of a chunk of more than one message; Redis serves no other client while it moves a chunk
+MOST_MESSAGES = 2000  #: messages in a chunk
 
 _DELAYED = b"%"
 
 
 class Chunk(NamedTuple):
-    """In two pieces, because the frames of many chunks are one buffer, which nobody copies."""
+    """One chunk, in two pieces: the frames of many chunks share one buffer, which is never copied."""
 
     head: bytes
     frames: bytes | memoryview
@@ -29,29 +29,32 @@ class Chunk(NamedTuple):
         return len(self.head) + len(self.frames)
 
     def packed(self) -> Packed:
-        """As the argument of a command."""
+        """Return the chunk as an argument of a command."""
         return Packed(1, (b"$%d\r\n%b" % (self.size, self.head), self.frames, b"\r\n"))
 
 
 def framed(part: bytes) -> bytes:
-    """A bulk string."""
+    """Return the bytes as a RESP bulk string."""
     return b"$%d\r\n%b\r\n" % (len(part), part)
 
 
 def chunk(messages: int, frames: bytes | memoryview, delayed: bool = False) -> Chunk:
-    """A chunk of what is framed already: elements, or with `delayed` delays and elements in turns."""
+    """Return a chunk of framed elements or, with `delayed`, of delays and elements in turn."""
     return Chunk(b"%b%d\r\n" % (_DELAYED if delayed else b"*", messages), frames, messages)
 
 
 def chunks_of(elements: Sequence[bytes]) -> Iterator[Chunk]:
-    """Any number of elements."""
+    """Pack any number of elements into chunks."""
     frames = [framed(element) for element in elements]
     for start, end in cuts([0, *itertools.accumulate(map(len, frames))]):
         yield chunk(end - start, b"".join(frames[start:end]))
 
 
 def cuts(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where to cut what starts at these offsets, the last of them its end. Only one message alone may be too large."""
+    """Yield the ranges of messages that make one chunk each; only a single message may exceed the largest size.
+
+    `offsets`: where each message starts, and at last where all of them end.
+    """
     start, last = 0, len(offsets) - 1
     while start < last:
         fits = bisect.bisect_right(offsets, offsets[start] + LARGEST, start, last + 1) - 1
@@ -61,7 +64,7 @@ def cuts(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def elements_of(chunk: bytes) -> Packed | None:
-    """The elements as arguments; None where messages are delayed, which a script files."""
+    """Return the elements as arguments; None for a chunk of delayed messages, which only a script can move."""
     if chunk.startswith(_DELAYED):
         return None
     end = chunk.index(b"\r\n")

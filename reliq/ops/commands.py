@@ -1,4 +1,4 @@
-"""Plain commands, and reads that many share."""
+"""Plain commands, and reads used in many places."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from reliq.ops.request import Argument, Op, Steps, T, scripted
 
 
 def server_time() -> Op[int]:
-    """Ms since the epoch, the Redis server's clock."""
+    """Read the Redis server's clock, ms since the epoch."""
     return Op(("TIME",), lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)
 
 
@@ -16,12 +16,12 @@ def read_hash(key: str) -> Op[dict[str, str]]:
 
 
 def allow(key: str, rate: float, wanted: int) -> Op[tuple[int, int]]:
-    """Answers how many of those wanted an API key may do now, and, where that is none, in how many ms one."""
+    """Ask how many of the `wanted` calls an API key may make now and, if none, in how many ms the next one."""
     return scripted("allow", (ALLOWANCE + key,), (rate, wanted), tuple)
 
 
 def server_setting(name: str) -> Op[dict[str, str]]:
-    """What CONFIG GET answers; empty where the server has no such setting."""
+    """Read a setting with CONFIG GET; empty if the server has no such setting."""
     return Op(("CONFIG", "GET", name), _read_hash)
 
 
@@ -36,7 +36,7 @@ def members(key: str) -> Op[list[str]]:
 
 
 def queue_names() -> Op[list[str]]:
-    """All queues that were ever announced. A foreign entry is passed over: it must not stop a monitor."""
+    """Read the names of all announced queues. Invalid names are skipped: they must not stop a monitor."""
     return Op(("SMEMBERS", QUEUES), _read_names)
 
 
@@ -45,11 +45,11 @@ def _read_names(reply: Any) -> list[str]:
 
 
 def command(*parts: Argument, repeatable: bool = True) -> Op[Any]:
-    """Any other command."""
+    """Return an op for any other command, with its raw reply."""
     return Op(parts, repeatable=repeatable)
 
 
 def one(op: Op[T]) -> Steps[T]:
-    """A single op, as steps."""
+    """Run a single op as steps."""
     answer: T = yield op
     return answer

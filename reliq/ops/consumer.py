@@ -1,4 +1,4 @@
-"""A consumer: its life, its claims, and what becomes of the messages it holds."""
+"""Ops of a consumer: registration, lease, claims, and settling the messages it holds."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from reliq.ops.request import Argument, Op, milliseconds, scripted
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What claim, and settle with a claim, answer. `codes`: one of d, a, l a settled message."""
+    """The reply of claim, and of settle with a claim. `codes`: one of d, a, l for each settled message."""
 
     status: Literal["ok", "paused", "lost"]
     now: int
@@ -20,9 +20,9 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where a message goes from processing that is not acked.
+    """Where a message that is not acked goes from the processing list.
 
-    `counter` is the field of the queue's counters that moves with it.
+    `counter` is the field of the queue's counters that is incremented with it.
     """
 
     element: bytes
@@ -31,29 +31,29 @@ class Move:
     id: str = ""
     again: bytes = b""
     delay: float = 0.0
-    mark: str = ""  #: with destination done: the key that says so from now on, for `delay` seconds
+    mark: str = ""  #: with destination done: the key that marks the message as done, for `delay` seconds
 
 
 def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False) -> Op[int]:
-    """`marks`: it says which redelivered message it tries, with `mark_tried`."""
+    """Register a consumer. `marks`: it announces each redelivered message that it tries, with `mark_tried`."""
     names = (keys.consumers, keys.lease(consumer), keys.trying)
     return scripted("register", names, (consumer, milliseconds(lease), int(marks)))
 
 
 def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
-    """Say that this consumer starts a redelivered message."""
+    """Announce that this consumer starts a redelivered message."""
     return scripted("try", (keys.trying,), (consumer, tag))
 
 
 def claim(keys: QueueKeys, consumer: str, lease: float, limit: int) -> Op[Claimed]:
-    """Not repeatable by itself: a claim whose reply was lost has moved messages that only a read-back finds."""
+    """Claim up to `limit` messages. Not repeatable: after a lost reply only a read-back finds the claimed messages."""
     names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers)
     op = scripted("claim", names, (milliseconds(lease), limit, consumer), _read_claimed)
     return Op(op.command, op.read, op.script, repeatable=False)
 
 
 def block(keys: QueueKeys, consumer: str, seconds: float) -> Op[bytes | None]:
-    """The claim of an idle consumer: wait for one message."""
+    """Wait for one message and claim it: the claim of an idle consumer."""
     processing = keys.processing(consumer)
     command = ("BLMOVE", keys.messages, processing, "RIGHT", "LEFT", f"{seconds:.3f}")
     return Op(command, repeatable=False, blocks=seconds)
@@ -68,9 +68,9 @@ def settle(
     limit: int = 0,
     uncounted: Collection[bytes] = (),
 ) -> Op[Claimed]:
-    """Ack, move the others, and claim up to `limit` next ones. Repeatable as long as it claims nothing.
+    """Ack messages, move others, and claim up to `limit` new ones. Repeatable only if it claims nothing.
 
-    `uncounted`: elements that BLMOVE has moved here, which counts nothing: they count as claimed when they leave.
+    `uncounted`: elements that BLMOVE has moved here without counting them; the script counts them as claimed now.
     """
     names = (
         *keys.places, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.index,
@@ -100,12 +100,12 @@ def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[bool]:
 
 
 def end(keys: QueueKeys, consumer: str) -> Op[int]:
-    """End a lease: from now on this consumer claims nothing, and the monitor takes back what it may still hold."""
+    """End a lease: from now on this consumer claims nothing, and the monitor takes back the messages it still holds."""
     return Op(("DEL", keys.lease(consumer)))
 
 
 def read_back(keys: QueueKeys, consumer: str) -> Op[list[bytes]]:
-    """What this consumer holds, newest first."""
+    """Read the elements that this consumer holds, newest first."""
     return Op(("LRANGE", keys.processing(consumer), 0, -1))
 
 
@@ -115,6 +115,6 @@ def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:
 
 
 def finish(keys: QueueKeys, lease: str, remembered: float) -> Op[bool]:
-    """End a lease over HTTP that holds nothing, and note for `remembered` seconds that it was settled."""
+    """End an HTTP lease without messages, and remember for `remembered` seconds that it was settled."""
     names = (keys.consumers, keys.processing(lease), keys.lease(lease), keys.settled(lease))
     return scripted("finish", names, (lease, milliseconds(remembered)), bool)

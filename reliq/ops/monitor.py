@@ -1,4 +1,4 @@
-"""What the monitor does: promote, and reclaim where its transaction is refused."""
+"""Ops of the monitor: promote, and the reclaim script for when Redis refuses the transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from reliq.ops.request import Argument, Op, as_text, script_named, scripted
 
 
 def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
-    """Answers how many were promoted, and in how many ms the next is due (-1: none)."""
+    """Promote due messages; the reply is how many, and in how many ms the next one is due (-1: none)."""
     return scripted("promote", (*keys.places, keys.delayed, keys.index), (limit,), tuple)
 
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """One message that the monitor takes back from a consumer whose lease is over."""
+    """One message that the monitor takes back from a consumer with an expired lease."""
 
     element: bytes
     counter: Literal["reclaimed", "dead:max_deliveries", "dead:decode"]
     id: str
     again: bytes
-    group: str = ""  #: of its key, which is free once it is dead
-    charged: bool = False  #: with a delivery
+    group: str = ""  #: digest of the message's key, which a dead letter sets free
+    charged: bool = False  #: whether the delivery counts
 
 
 def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Sequence[Return]) -> Op[int]:
@@ -35,12 +35,12 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
 
 
 def type_of(key: str) -> Op[str]:
-    """The type of a key, "none" where it does not exist."""
+    """Read the type of a key, "none" if it does not exist."""
     return Op(("TYPE", key), as_text)
 
 
 def check_type(key: str, kind: str, expected: str) -> None:
-    """Raise ForeignKey where a key exists and has another type."""
+    """Raise ForeignKey if a key exists with another type."""
     if kind not in ("none", expected):
         raise ForeignKey(
             f"Redis key {key!r} is a {kind}, reliq needs a {expected} there: another application shares the prefix "
@@ -49,5 +49,5 @@ def check_type(key: str, kind: str, expected: str) -> None:
 
 
 def advance_within(keys: QueueKeys, element: bytes) -> Op[int]:
-    """Inside a Transaction, where a script must bring its source along: an unknown one would be found out too late."""
+    """Advance the order inside a Transaction. It sends the script's source: an unknown digest would fail too late."""
     return Op(("EVAL", script_named("advance").source, len(keys.places), *keys.places, element))

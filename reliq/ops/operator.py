@@ -1,4 +1,4 @@
-"""What operators do: redrive, discard, cancel, purge; and how much is where."""
+"""Ops for operators: redrive, discard, cancel, purge, and counts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Revival:
     element: bytes
     id: str
     again: bytes
-    member: str = ""  #: of the cycle, which it enters again
+    member: str = ""  #: the member of the cycle that the message visits again
 
 
 def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
@@ -26,7 +26,7 @@ def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
 def discard(
     keys: QueueKeys, letters: Sequence[tuple[bytes, str]], counter: Literal["purged_dead", "trimmed"]
 ) -> Op[int]:
-    """Remove dead letters, given as element and id."""
+    """Remove dead letters, given as pairs of element and id."""
     arguments = [counter, *(part for letter in letters for part in letter)]
     return scripted("discard", (keys.dead, keys.counters, keys.index), arguments)
 
@@ -41,7 +41,7 @@ def purge(keys: QueueKeys, limit: int) -> Op[int]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much of a queue is where, at one instant. `following`: the element that is taken next, of each priority."""
+    """The counts of a queue at one instant. `following`: for each priority, the element that is taken next."""
 
     now: int
     ready: int
@@ -59,7 +59,7 @@ class Counts:
 
 
 def stats(keys: QueueKeys, consumers: Iterable[str]) -> Op[Counts]:
-    """What is where, counting what these consumers hold."""
+    """Read the counts of a queue, including the messages that these consumers hold."""
     names = [*keys.places, keys.delayed, keys.dead, keys.prepared, *map(keys.processing, consumers)]
     return scripted("stats", names, (), _read_counts)
 

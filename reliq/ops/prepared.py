@@ -1,4 +1,4 @@
-"""Prepared messages: prepare, decide, ask."""
+"""Ops of prepared messages: prepare, decide, ask, question."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +12,7 @@ Decision = Literal["committed", "rolled_back", "purged"]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The prepare script's answer; taken: the id is."""
+    """The reply of the prepare script; `taken`: the id is already in use."""
 
     status: Literal["ok", "taken", "full"]
     now: int
@@ -23,7 +23,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The decide script's answer: a Decision, undecided, unknown, or key; the id of the message, or the key's name."""
+    """The reply of the decide script: a Decision, undecided, unknown or key; then the id, or the name of the key."""
 
     decision: str
     id: str
@@ -66,12 +66,12 @@ def decide(
 
 
 def ask(keys: QueueKeys, identity: str, letter: bytes, remembered: float) -> Op[str]:
-    """`letter`: the dead letter that it becomes, or nothing: then it is asked about."""
+    """End the wait of a prepared message: make it the dead letter `letter` or, if that is empty, put a question."""
     names = (keys.prepared, keys.questions, keys.prepared_record(identity), keys.dead, keys.index, keys.counters)
     return scripted("ask", names, (identity, letter, milliseconds(remembered)), as_text)
 
 
 def question(keys: QueueKeys) -> Op[str | None]:
-    """Take one: the id it is about. One that is lost on the way is put again by the monitor."""
+    """Take a question: the id of a prepared message to decide. The monitor repeats a question that gets lost."""
     command = ("ZPOPMIN", keys.questions)
     return Op(command, lambda reply: reply[0].decode() if reply else None, repeatable=False)

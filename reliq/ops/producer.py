@@ -1,4 +1,4 @@
-"""New messages: enqueue, publish, the cycle; and who takes what is published."""
+"""Ops for new messages: push, enqueue, publish, bindings of topics, and the cycle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from reliq.ops.request import Argument, Op, milliseconds, readable, scripted
 
 
 class Enqueued(msgspec.Struct, frozen=True):
-    """The enqueue script's answer. `first_ids` maps the position among the entries with options to the first id;
+    """The reply of the enqueue script. `first_ids` maps the position among the entries with options to the first id;
     at the positions in `conflicts`, that first message had another body.
     """
 
@@ -20,26 +20,27 @@ class Enqueued(msgspec.Struct, frozen=True):
     first_ids: dict[int, str]
     length: int = 0
     max_length: int = 0
-    unit: str = "messages"  #: of length and max_length; or bytes
+    unit: str = "messages"  #: unit of length and max_length: messages or bytes
     conflicts: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A message to enqueue that is delayed, or has a deduplication key, an order key or a priority."""
+    """A message to enqueue that is delayed, or has a deduplication key, an ordering key or a priority."""
 
     id: str
     element: bytes
     delay: float
     dedup_key: str | None
     window: float
-    digest: str = ""  #: of the body, to tell a duplicate from another message with the same key
+    digest: str = ""  #: digest of the body; tells a duplicate from another message with the same key
 
 
 def push(keys: QueueKeys, elements: Sequence[bytes], producer: str, sequence: int, now: int) -> Op[bool]:
-    """New messages without options into a queue without limits; `now`: ms, the server's clock as far as it is known.
+    """Push new messages without options into a queue without limits.
 
-    Answers whether they are there, now or from an earlier try; not where the queue has a limit: `enqueue` is to decide.
+    `now`: ms, an estimate of the server's clock. The reply is whether they are in the queue, by this call or an earlier
+    try; False if the queue has a limit: then `enqueue` must decide.
     """
     names = (keys.messages, keys.counters, keys.config, keys.producers)
     return scripted("push", names, (producer, sequence, f"{sequence} {now}", *elements), bool)
@@ -48,7 +49,7 @@ def push(keys: QueueKeys, elements: Sequence[bytes], producer: str, sequence: in
 def enqueue(
     keys: QueueKeys, plain: Sequence[bytes], entries: Sequence[Entry] = (), producer: str = "", sequence: int = 0
 ) -> Op[Enqueued]:
-    """Repeatable only with a producer's sequence: the script then knows a call it has carried out."""
+    """Enqueue messages. Repeatable only with a producer's sequence: the script then recognizes a repeated call."""
     names = [*keys.places, keys.delayed, keys.index, keys.producers]
     arguments: list[Argument] = [producer, sequence, len(plain), *plain]
     for entry in entries:
@@ -74,7 +75,7 @@ def _read_enqueued(reply: Any) -> Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The publish script's answer; `refuser`: the place of the queue that is full."""
+    """The reply of the publish script; `refuser`: the position of the full queue."""
 
     status: Literal["ok", "repeated", "full"]
     now: int
@@ -87,7 +88,7 @@ class Published:
 def publish(
     every: Sequence[QueueKeys], identity: str, element: bytes, delay: float, producer: str, sequence: int
 ) -> Op[Published]:
-    """One message into several queues. Equal bytes in each: an LREM looks into one queue's list only."""
+    """Enqueue one message in several queues, with equal bytes: an LREM searches the list of one queue only."""
     names = [every[0].producers]
     for keys in every:
         names += (*keys.places, keys.delayed, keys.index)
@@ -96,18 +97,18 @@ def publish(
 
 
 def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str]) -> Op[int]:
-    """Answers how many bindings changed."""
+    """Add or remove bindings; the reply is how many changed."""
     return scripted("bind", (TOPICS,), (verb, *bindings))
 
 
 def alternate(queue: str) -> Op[int]:
-    """Where unroutable messages go."""
+    """Set the queue for unroutable messages."""
     return scripted("bind", (TOPICS,), ("alternate", queue))
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Somebody who enters a cycle, and the message that goes round for it."""
+    """A member that enters a cycle, and the message that circulates for it."""
 
     member: str
     group: str
@@ -117,7 +118,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The cycle_add script's answer: 1 or 0 a member, or, of a full queue, its length, max_length and their unit."""
+    """The reply of the cycle_add script. `rest`: 1 or 0 for each member or, if full, length, max_length and unit."""
 
     status: Literal["ok", "full"]
     now: int
@@ -125,7 +126,10 @@ class Entered:
 
 
 def cycle_add(keys: QueueKeys, members: Sequence[Member], producer: str = "", sequence: int = 0) -> Op[Entered]:
-    """With a producer's sequence, a call that arrives again or late is known and brings no removed member back."""
+    """Add members to the cycle.
+
+    With a producer's sequence, a repeated or late call does not bring back removed members.
+    """
     arguments: list[Argument] = [producer, sequence]
     for one in members:
         arguments += (one.member, one.group, one.id, one.element)
@@ -143,5 +147,5 @@ def cycle_remove(keys: QueueKeys, groups: Sequence[str]) -> Op[list[int]]:
 
 
 def announce(queue: str) -> Op[int]:
-    """Enter the queue into the set of all queues: monitors and dashboards look there."""
+    """Add the queue to the set of all queues, which monitors and dashboards read."""
     return scripted("announce", (QUEUES,), (queue,))

@@ -1,4 +1,4 @@
-"""Looks at many queues at once: what the monitor asks before it does anything."""
+"""Reads of many queues at once, with which the monitor finds out what to do."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,15 @@ from reliq.ops.request import Op, milliseconds, scripted
 
 
 def existing(names: Sequence[str]) -> Op[list[int]]:
-    """The places, from 1, of those keys that exist."""
-    if len(names) == 1:  # on a cluster; the script would cost several times as much
+    """Read the positions, from 1, of those keys that exist."""
+    if len(names) == 1:  # the case of a cluster; the script would cost several times as much
         return Op(("EXISTS", names[0]), lambda reply: [1] * reply)
     return scripted("existing", names, (), list)
 
 
 def due(queues: Sequence[QueueKeys], ahead: float) -> Op[list[int]]:
-    """In how many ms the next delayed message is due, -1: none within `ahead` seconds.
+    """Read in how many ms the next delayed message is due (-1: none within `ahead` seconds).
 
-    Then the places, from 1, of those queues that have one due now.
+    Then follow the positions, from 1, of those queues that have a message due now.
     """
     return scripted("due", [keys.delayed for keys in queues], (milliseconds(ahead),), list)

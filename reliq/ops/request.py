@@ -1,4 +1,4 @@
-"""What every transition is made of: a command and how to read its reply, a script, a watch, steps."""
+"""The parts of a transition: scripts, ops (a command and how to read its reply), watches, transactions, steps."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ _LUA = Path(__file__).parent.with_name("lua")
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Arguments that are already as the protocol has them, a bulk string each; in pieces, to be sent one by one."""
+    """Arguments that are already encoded as RESP bulk strings, in pieces that are sent one after another."""
 
     count: int
     pieces: tuple[bytes | memoryview, ...]
@@ -26,7 +26,7 @@ Argument = bytes | str | int | float | Packed
 
 
 class Script:
-    """A Lua script: its file, with the shared functions that its `-- uses:` line names in front."""
+    """A Lua script: the shared functions named in its `-- uses:` line, followed by its file."""
 
     def __init__(self, name: str) -> None:
         source = _read(f"{name}.lua")
@@ -46,11 +46,11 @@ def _as_is(reply: Any) -> Any:
 
 
 class Op(msgspec.Struct, Generic[T], frozen=True):
-    """One command.
+    """One command and the function that reads its reply.
 
-    `repeatable`: running it twice is as good as once, so a lost reply may be answered by sending it again.
-    `blocks`: seconds the server may take before it answers. `retries`: how often it is tried again at most; None = as
-    often as time allows.
+    `repeatable`: running the command twice has the effect of running it once, so it may be sent again after a lost
+    reply. `blocks`: seconds for which the server may delay the reply. `retries`: the largest number of repetitions;
+    None: as many as time allows.
     """
 
     command: tuple[Argument, ...]
@@ -63,9 +63,9 @@ class Op(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """WATCH these keys, on a connection that this run of steps keeps to itself until its Transaction.
+    """WATCH these keys, on a connection reserved for this run of steps until its Transaction.
 
-    Answers what is read in the same trip.
+    The answer is the list of replies to `reads`, which are sent in the same round trip.
     """
 
     keys: tuple[str, ...]
@@ -74,9 +74,9 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """MULTI ... EXEC. Answers the list of replies, or None: a watched key was touched and nothing was done.
+    """MULTI ... EXEC. The answer is the list of replies, or None: a watched key had changed and nothing was done.
 
-    With an empty list: UNWATCH.
+    Without ops: UNWATCH.
     """
 
     ops: tuple[Op[Any], ...]
@@ -84,7 +84,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Wait, without holding a connection that watches."""
+    """Wait, without keeping a watching connection."""
 
     seconds: float
 
@@ -108,12 +108,12 @@ def scripted(name: str, keys: Sequence[str], arguments: Iterable[Argument], read
 
 
 def at_most(op: Op[T], retries: int | None) -> Op[T]:
-    """The same, tried again no more often than that."""
+    """Return the op with a limit for its repetitions."""
     return op if retries is None else msgspec.structs.replace(op, retries=retries)
 
 
 def milliseconds(seconds: float) -> int:
-    """At least 1, where the time is not 0: a short delay or lease must not become none."""
+    """Convert seconds to ms; at least 1 unless the time is 0, so that a short delay or lease does not vanish."""
     return max(1, round(seconds * 1000)) if seconds else 0
 
 

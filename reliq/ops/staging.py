@@ -1,4 +1,4 @@
-"""Staged jobs: chunks that nobody sees until their job commits."""
+"""Ops of staged jobs: chunks that stay invisible until their job commits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ def stage_open(home: JobKeys, job: str, run: str, limit: float) -> Op[str]:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A list of chunks: one part of a job, for one queue."""
+    """One part of a job for one queue: a list of chunks."""
 
     keys: QueueKeys
     part: str
@@ -22,11 +22,11 @@ class Staged:
         return self.keys.staged(job, self.part)
 
     def apart(self, home: JobKeys) -> bool:
-        """Whether it may lie on another node of a cluster than the job's record."""
+        """Whether the part may lie on another node of a cluster than the job's record."""
         return self.keys.jobs != home.jobs
 
     def __str__(self) -> str:
-        """As the job's record has it."""
+        """Return the text that stands for the part in the job's record."""
         return f"{self.keys.queue} {self.part}"
 
     @classmethod
@@ -38,9 +38,9 @@ class Staged:
 def stage(
     home: JobKeys, job: str, run: str, limit: float, staged: Staged, before: int, chunks: Sequence[Argument]
 ) -> Transaction:
-    """May be sent again: the script knows by `before`, the chunks the part has, a call that was carried out.
+    """Add chunks to a part. By `before`, the number of chunks so far, the script recognizes a repeated call.
 
-    The chunks do not go through the script: Lua would hash every byte of them.
+    The chunks are not arguments of the script: Lua would hash every byte of them.
     """
     key = staged.key(job)
     names = (home.job(job), home.jobs, home.parts(job), key)
@@ -55,7 +55,7 @@ def stage_enlist(home: JobKeys, job: str, run: str, limit: float, staged: Staged
 
 
 def stage_apart(job: str, staged: Staged, before: int, chunks: Sequence[Argument], live: float) -> Transaction:
-    """As `stage`, for a part that lies apart from the job's record, behind `stage_enlist`; `live`: seconds."""
+    """Add chunks to a part on another node than the job's record, after `stage_enlist`. `live`: seconds."""
     key = staged.key(job)
     arguments = (before, len(chunks), milliseconds(live))
     script = Op(("EVAL", script_named("stage_apart").source, 1, key, *arguments), as_text)
@@ -87,13 +87,13 @@ def commit(
 
 
 def first_chunk(job: str, staged: Staged) -> Watch:
-    """The first chunk of a part, for `roll`. What `roll` would find to be of a wrong type is refused here."""
+    """Watch and read the first chunk of a part for `roll`, and refuse keys of a wrong type before `roll` writes."""
     key, keys = staged.key(job), staged.keys
     return Watch((key,), (Op(("LINDEX", key, 0)), Op(("LLEN", keys.messages)), Op(("HLEN", keys.counters))))
 
 
 def roll(job: str, staged: Staged, elements: Packed) -> Transaction:
-    """Move the first chunk of a committed part, which has these elements, into the queue, if nobody else has."""
+    """Move the first chunk of a committed part, with these elements, into the queue; once, also with other clients."""
     keys = staged.keys
     return Transaction(
         (
@@ -105,9 +105,9 @@ def roll(job: str, staged: Staged, elements: Packed) -> Transaction:
 
 
 def commit_roll(job: str, staged: Staged) -> Op[tuple[int, int]]:
-    """The same by a script, for delayed messages and when memory is full.
+    """Move the first chunk with a script: for delayed messages, and when memory is full.
 
-    Answers how many messages moved, and how many chunks are left.
+    The reply is how many messages moved, and how many chunks are left.
     """
     keys = staged.keys
     names = (staged.key(job), keys.messages, keys.delayed, keys.counters, keys.index)

@@ -1,7 +1,7 @@
-"""Redis Cluster: which node a request goes to. Pure; the links of `store` and `aiostore` follow it.
+"""Redis Cluster: the node for each request. No I/O; the cluster connections of `transport` use it.
 
-All keys of a queue have one hash tag, so a script or a transaction is the business of one node. A list of ops may be
-about many queues: it is split by node, and the answers are put together again.
+All keys of a queue have the same hash tag, so a script or a transaction needs one node only. A list of ops may
+concern many queues: it is split by node, and the answers are merged.
 """
 
 import binascii
@@ -13,12 +13,12 @@ from reliq.ops import Op, Request, Sleep, Transaction, Watch
 
 SLOTS = 16384
 Node = tuple[str, int]  #: host, port
-ANY: Node = ("", 0)  #: of what names no key: whichever node answers
-WATCHED: Node = ("", -1)  #: of an UNWATCH: the node where this link watches
+ANY: Node = ("", 0)  #: for a request without keys: any node
+WATCHED: Node = ("", -1)  #: for UNWATCH: the node on which this connection watches
 
 
 def slot_of(key: str) -> int:
-    """The hash slot: CRC16 of what stands in the first braces, else of the whole key (Redis Cluster specification)."""
+    """Return the hash slot: CRC16 of the text in the first braces, else of the whole key (Redis Cluster spec)."""
     start = key.find("{")
     end = key.find("}", start + 1)
     tag = key[start + 1 : end] if start >= 0 and end > start + 1 else key
@@ -26,10 +26,10 @@ def slot_of(key: str) -> int:
 
 
 class Slots:
-    """Which master has which slots, as a node said it."""
+    """The master of each slot, as reported by one node."""
 
     def __init__(self, reply: Sequence[Any], asked: Node) -> None:
-        """`reply`: of CLUSTER SLOTS, by the node `asked`; one that does not know its own address says nothing there."""
+        """Read the reply of CLUSTER SLOTS from the node `asked`; a node without a known address stands for `asked`."""
         self._masters: dict[int, Node] = {}
         for first, last, master, *_ in reply:
             node = (master[0].decode() if master[0] else asked[0], int(master[1]))
@@ -37,13 +37,13 @@ class Slots:
         self.nodes = sorted(set(self._masters.values()))
 
     def node_of(self, key: str) -> Node | None:
-        """None: nobody has the slot now."""
+        """Return the master of the key's slot; None if no node serves the slot now."""
         return self._masters.get(slot_of(key))
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one node gets of a request. `places`: where its answers belong in the answer to a list."""
+    """The part of a request for one node. `places`: the positions of its answers in the answer to a list."""
 
     node: Node | None
     request: Request
@@ -51,7 +51,7 @@ class Part:
 
 
 def split(request: Request, slots: Slots) -> list[Part]:
-    """The parts of a request, in the order in which they are to be sent."""
+    """Return the parts of a request, in the order in which they are to be sent."""
     match request:
         case Op(command=("CLIENT", "LIST")):
             return [Part(node, request) for node in slots.nodes]
@@ -70,7 +70,7 @@ def split(request: Request, slots: Slots) -> list[Part]:
 
 
 def _split_list(request: Sequence[Op[Any]], slots: Slots) -> list[Part]:
-    """What names no key (TIME, WAIT) goes along with the op in front of it, or else behind it."""
+    """Split a list by node; an op without keys (TIME, WAIT) goes where the op before it goes or, if first, after it."""
     here = next((_node(op, slots) for op in request if _key(op)), ANY)
     places: dict[Node | None, list[int]] = {}
     for place, op in enumerate(request):
@@ -80,7 +80,7 @@ def _split_list(request: Sequence[Op[Any]], slots: Slots) -> list[Part]:
 
 
 def merged(request: Request, parts: Sequence[Part], answers: Sequence[Any]) -> Any:
-    """The answer to the request from those of its parts."""
+    """Merge the answers to the parts into the answer to the request."""
     if parts and parts[0].places:
         whole: list[Any] = [None] * sum(len(part.places) for part in parts)
         for part, some in zip(parts, answers, strict=True):
@@ -99,11 +99,11 @@ _KEYLESS = frozenset({"CLIENT", "CONFIG", "INFO", "PING", "SCRIPT", "TIME", "WAI
 
 
 def _key(op: Op[Any]) -> str | None:
-    """The first key of a command; all others are in its slot."""
+    """Return the first key of a command; all others are in the same slot."""
     match op.command:
         case ("EVALSHA" | "EVAL", _, number, key, *_) if number:
             return str(key)
-        case ("SCAN", _, "MATCH", pattern, *_):  # always of one queue: its name is in the pattern
+        case ("SCAN", _, "MATCH", pattern, *_):  # always one queue: its name is in the pattern
             return str(pattern)
         case ("MEMORY", "USAGE", key, *_):
             return str(key)

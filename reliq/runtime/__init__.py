@@ -1,1 +1,1 @@
-"""What every part of a process uses: logging, tracing, forks, signals at its start, clocks."""
+"""Services used by all parts of a process: logging, tracing, signals at its start, clocks, Redis URLs."""

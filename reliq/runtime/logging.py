@@ -1,6 +1,6 @@
-"""Log lines: one an event, for people and `grep` as they are, for programs as JSON. No line breaks, no passwords.
+"""Log lines: one for each event, as text for people and `grep`, or as JSON. No line breaks, no passwords.
 
-What the library logs never has a body in it; what a handler's own errors quote, in a traceback, is the handler's.
+The library never logs a body; a traceback of a handler's own error may contain whatever that handler put into it.
 """
 
 import json
@@ -35,18 +35,18 @@ def configure(level: int, as_json: bool, tracebacks: bool = False) -> None:
 
 
 def tracebacks_wanted() -> bool:
-    """Whether the line of a failure that is tried again has the traceback."""
+    """Whether the log line of a failure that is tried again includes the traceback."""
     return os.environ.get(_TRACEBACKS) == "1"
 
 
 def one_line(text: str) -> str:
-    """The text without passwords, its line breaks and other control characters written as escapes."""
+    """Return the text without passwords, with line breaks and other control characters escaped."""
     without = redacted(text)
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), without)
 
 
 class Lines(logging.Formatter):
-    """Time, level, logger, message; a traceback follows in the same line."""
+    """Formats a record as time, level, logger and message; a traceback follows in the same line."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -57,9 +57,9 @@ class Lines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """An object a line: time, level, logger, message; what the message has as name=value, once more as a field.
+    """Formats a record as a JSON object: time, level, logger, message, and each name=value of the message as a field.
 
-    The fields are read from the message's template, never from its values: no value can pass itself off as a field.
+    The fields are read from the message's template, never from its values: no value can pose as a field.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -77,7 +77,7 @@ class JsonLines(logging.Formatter):
 
 
 def fields(record: logging.LogRecord) -> dict[str, str | int | float | bool | None]:
-    """The values that the record's template names, as in `log.info("dead queue=%s id=%s", ...)`."""
+    """Return the values that the record's template names, as in `log.info("dead queue=%s id=%s", ...)`."""
     if not isinstance(record.msg, str) or not isinstance(record.args, tuple):
         return {}
     names = [found[1] for found in _PLACEHOLDER.finditer(record.msg) if not found[0].endswith("%%")]

@@ -1,4 +1,4 @@
-"""Time that passes while a process or its machine is suspended, too."""
+"""Deadlines that also pass while a process or its machine is suspended."""
 
 import math
 import time
@@ -17,14 +17,14 @@ class Moment(NamedTuple):
 
     @classmethod
     def never(cls) -> Self:
-        """A point that has passed at any time."""
+        """Return a point in time that has always passed."""
         return cls(-math.inf, -math.inf)
 
     def after(self, seconds: float) -> Self:
         return self._replace(monotonic=self.monotonic + seconds, wall=self.wall + seconds)
 
     def passed(self) -> bool:
-        """Whether one of the clocks says so."""
+        """Whether the moment has passed by at least one of the clocks."""
         return time.monotonic() > self.monotonic or time.time() > self.wall
 
 

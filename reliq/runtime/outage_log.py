@@ -1,4 +1,4 @@
-"""Saying that Redis is away: once when it begins, once in a while, and once when it is over."""
+"""Log lines of an outage of Redis: one when it begins, reminders while it lasts, and one when it is over."""
 
 import logging
 import time
@@ -7,7 +7,7 @@ _AGAIN = 30.0  #: seconds between two reminders
 
 
 class OutageLog:
-    """What one loop has said about the calls of it that fail."""
+    """The log of one loop's failing calls, without a line for each of them."""
 
     def __init__(self, log: logging.Logger, who: str) -> None:
         self._log = log
@@ -16,7 +16,7 @@ class OutageLog:
         self._said_at = 0.0
 
     def failed(self, error: Exception) -> None:
-        """A call failed."""
+        """Note that a call failed."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
@@ -25,7 +25,7 @@ class OutageLog:
             self._say(now, f"{self._who}: for {now - self._since:.0f} s: {error}")
 
     def over(self) -> None:
-        """A call succeeded."""
+        """Note that a call succeeded."""
         if self._since is not None:
             self._log.warning("%s: works again after %.1f s", self._who, time.monotonic() - self._since)
             self._since = None

@@ -1,7 +1,7 @@
-"""Signals while a service starts: SIGTERM and SIGINT end `reliq worker` in order, whatever it is importing.
+"""Signals while a service starts: SIGTERM and SIGINT end it in an orderly way, whatever it is importing.
 
 `reliq` imports this module before all others. Until a service has handlers of its own, a signal ends the process with
-status 0: it holds no message yet. In a program that only imports `reliq` nothing is changed.
+status 0: it holds no message yet. In a program that only imports `reliq`, nothing changes.
 """
 
 import contextlib
@@ -16,24 +16,24 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Start:
-    """The state of the process's start."""
+    """The state of the process while it starts."""
 
-    requested = False  #: a signal has come
+    requested = False  #: a signal has arrived
     exits = True  #: a signal ends the process at once
 
 
 def is_service(arguments: Sequence[str], interpreter_arguments: Sequence[str]) -> bool:
-    """Whether these are the arguments of a service: `sys.argv` and `sys.orig_argv` when `reliq` is imported."""
+    """Whether `sys.argv` and `sys.orig_argv`, at the import of `reliq`, are those of a service."""
     if arguments[1:2] and arguments[1] not in SERVICES:
         return False
-    if arguments[:1] == ["-m"]:  # Python is importing the package, to run its __main__
+    if arguments[:1] == ["-m"]:  # Python imports the package before it runs its __main__
         given = list(interpreter_arguments)
         return any(given[at : at + 2] == ["-m", "reliq"] for at in range(len(given))) and len(arguments) > 1
     return len(arguments) > 1 and arguments[0].rpartition(os.sep)[2] == "reliq"
 
 
 def begin() -> None:
-    """Handle the signals from now on; those that a supervisor has held back arrive now."""
+    """Handle the signals from now on; signals that a supervisor has held back arrive now."""
     for number in _SIGNALS:
         signal.signal(number, _handle)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -46,16 +46,16 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 def note_only() -> bool:
-    """From now on a signal is only noted, for `take_over`; whether one has come that did not end the process.
+    """Only note signals from now on, for `take_over`; return whether one has arrived and did not end the process.
 
-    Code that swallows SystemExit, in an application's module, leaves such a one.
+    That happens if a module of the application swallows SystemExit.
     """
     _Start.exits = False
     return _Start.requested
 
 
 def take_over(stop: Callable[[], None]) -> None:
-    """Have the signals call `stop`; at once, if one has been noted."""
+    """Make the signals call `stop`; call it at once if one has been noted."""
     for number in _SIGNALS:
         signal.signal(number, lambda *_: stop())
     if _Start.requested:
@@ -64,7 +64,7 @@ def take_over(stop: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def signals_held_back() -> Iterator[None]:
-    """Start a `reliq` process in this context: a SIGTERM waits until it can handle it."""
+    """Hold back SIGTERM from `reliq` processes started in this context, until they can handle it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield

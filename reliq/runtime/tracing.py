@@ -1,4 +1,4 @@
-"""Where tracing hooks in: around a send, and around a handler. Nothing is traced until `reliq.otel.instrument()`."""
+"""The hooks of tracing, around a send and around a handler. Nothing is traced before `reliq.otel.instrument()`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,40 +10,40 @@ from reliq.model.outgoing import NewMessage
 
 
 class Tracer(Protocol):
-    """Makes spans."""
+    """Creates spans for sends and handlers."""
 
     def sending(self, queue: str, messages: Sequence[NewMessage]) -> AbstractContextManager[None]:
-        """Lasts as long as the send; puts the span's context into the messages' headers."""
+        """Return a context for a send, which puts the context of its span into the headers of the messages."""
 
     def traced(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-        """The handler, def or async def, with a span around each run."""
+        """Return the handler, def or async def, with a span around each run."""
 
     def flush(self) -> None:
-        """Hand over what was traced: this process ends."""
+        """Export the finished spans before the process ends."""
 
 
-active: Tracer | None = None  #: one a process, as OpenTelemetry's own provider is
+active: Tracer | None = None  #: one per process, like OpenTelemetry's own provider
 
 _UNTRACED = nullcontext()
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def sending(queue: str, messages: Sequence[NewMessage]) -> AbstractContextManager[None]:
-    """The active tracer's context around a send."""
+    """Return the active tracer's context for a send."""
     return _UNTRACED if active is None else active.sending(queue, messages)
 
 
 def traced(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-    """The handler as a worker shall call it."""
+    """Return the handler as the worker must call it."""
     return handler if active is None else active.traced(handler)
 
 
 def flush() -> None:
-    """Before a process ends without saying goodbye."""
+    """Export the finished spans; for a process that ends without running its exit handlers."""
     if active is not None:
         active.flush()
 
 
 def is_traceparent(text: str) -> bool:
-    """Whether it is a W3C `traceparent` that leads to a span."""
+    """Whether the text is a valid W3C `traceparent`."""
     return _TRACEPARENT.fullmatch(text) is not None

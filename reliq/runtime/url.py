@@ -1,7 +1,7 @@
-"""The one place where a Redis URL is read: where it leads, its secrets, and the text that may be shown of it.
+"""Redis URLs: parsing, references to them, and the text that may be shown of them.
 
-Whatever is shown is made of the parts that were understood to be scheme, hosts and path. A URL that is not understood
-is not shown at all: what would be its host may be half of a password.
+The shown text consists only of the parts recognized as scheme, hosts and path. A URL that is not understood is not
+shown at all: the part that looks like its host may be part of a password.
 """
 
 import os
@@ -32,43 +32,43 @@ Node = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RedisUrl:
-    """A Redis URL taken apart, percent-escapes decoded. Its repr has no secret."""
+    """A parsed Redis URL, with percent-escapes decoded. Its repr contains no secret."""
 
-    shown: str  #: scheme, hosts and path: what errors and pages may have of it
+    shown: str  #: scheme, hosts and path: the part that errors and pages may show
     scheme: str = field(repr=False)  #: redis, rediss or unix
     kind: str = field(repr=False)  #: "", sentinel or cluster
     nodes: tuple[tuple[str, int | None], ...] = field(repr=False)
-    path: str = field(repr=False)  #: without the slashes around it; of unix://, the whole
+    path: str = field(repr=False)  #: without the slashes around it; for unix://, unchanged
     username: str | None = field(repr=False)
     password: str | None = field(repr=False)
     sentinel_login: dict[str, str] = field(repr=False)  #: username and password of the sentinels themselves
-    tls: dict[str, str | bool] = field(repr=False)  #: redis-py's options of that name
+    tls: dict[str, str | bool] = field(repr=False)  #: redis-py's options of the same names
     database: int = field(repr=False)
 
     def hosts(self, port: int) -> list[Node]:
-        """The hosts that the URL lists; `port`: of those without one."""
+        """Return the hosts in the URL; `port` is for those without a port."""
         return [(host or "localhost", port if given is None else given) for host, given in self.nodes]
 
     @property
     def login(self) -> dict[str, str]:
-        """The user name and password for Redis, as redis-py names them; what the URL lacks is left out."""
+        """The user name and password for Redis, as far as the URL has them, under redis-py's names."""
         given = {"username": self.username, "password": self.password}
         return {name: value for name, value in given.items() if value}
 
 
-_MAX_FILE_BYTES = 16 * 1024  #: of a file that has a URL
+_MAX_FILE_BYTES = 16 * 1024  #: the largest size of a file that contains a URL
 _REFERENCE = re.compile(r"(env|file|conf):(?!//)(.+)", re.DOTALL)
 
 
 def is_reference(text: str) -> bool:
-    """Whether the text says where a Redis URL is, instead of being one."""
+    """Whether the text is a reference to a Redis URL instead of a URL."""
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
 def dereferenced(text: str, conf: Mapping[str, str] | None = None) -> str:
-    """The URL that a reference stands for: `env:NAME`, `file:/path`, and with `conf` also `conf:name`; else the text.
+    """Return the URL for a reference `env:NAME`, `file:/path` or, with `conf`, `conf:name`; else the text itself.
 
-    So a command line, a manifest or a plan has the reference, and not the secret. Raises InvalidSetting.
+    Thus a command line, a manifest or a plan contains the reference and not the secret. Raises InvalidSetting.
     """
     found = _REFERENCE.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None or (found[1] == "conf" and conf is None):
@@ -79,7 +79,7 @@ def dereferenced(text: str, conf: Mapping[str, str] | None = None) -> str:
     url = os.environ.get(name) if kind == "env" else (conf or {}).get(name)
     if not url:
         what = "environment variable" if kind == "env" else "Spark configuration entry"
-        raise InvalidSetting(f"the Redis URL shall come from {text.strip()}: there is no such {what}, or it is empty")
+        raise InvalidSetting(f"the Redis URL is to come from {text.strip()}: there is no such {what}, or it is empty")
     return url
 
 
@@ -96,24 +96,24 @@ def _content(path: str) -> str:
     except OSError as error:
         problem = error.strerror or type(error).__name__
     except UnicodeDecodeError:
-        problem = "it is no UTF-8"
-    raise InvalidSetting(f"the Redis URL shall come from file:{path}: {problem}")
+        problem = "it is not UTF-8"
+    raise InvalidSetting(f"the Redis URL is to come from file:{path}: {problem}")
 
 
 def read_url(text: object) -> RedisUrl:
-    """Take a Redis URL apart; raises InvalidSetting, which never quotes what may be a secret."""
+    """Parse a Redis URL; raises InvalidSetting, which never quotes text that may be a secret."""
     if not isinstance(text, str):
         raise InvalidSetting(f"Redis URL of type {type(text).__name__}: give a text; {_FORMS}")
     found = _URL.fullmatch(text.strip())
     if found is None:
-        raise InvalidSetting(f"Redis URL (not shown, it may have a password) with a scheme that reliq lacks: {_FORMS}")
+        raise InvalidSetting(f"Redis URL (not shown, it may have a password) with an unknown scheme: {_FORMS}")
     full_scheme, authority, path, query, fragment = found.groups()
     if fragment or "@" in path or "@" in (query or ""):
-        raise _unreadable(full_scheme, f"it has a # in it, or an @ behind its first / or ?: {_ESCAPES}")
+        raise _unreadable(full_scheme, f"it contains a #, or an @ after its first / or ?: {_ESCAPES}")
     if _BAD_ESCAPE.search(authority + (query or "")):
-        raise _unreadable(full_scheme, f"it has a % that begins no escape: {_ESCAPES}")
+        raise _unreadable(full_scheme, f"it contains a % that does not begin an escape: {_ESCAPES}")
     if _CONTROL.search(text.strip()):
-        raise _unreadable(full_scheme, "it has a line break or another control character")
+        raise _unreadable(full_scheme, "it contains a line break or another control character")
     login, _, hosts = authority.rpartition("@")
     return _assembled(full_scheme, login, hosts, path, _options(full_scheme, query))
 
@@ -142,9 +142,7 @@ def _nodes(full_scheme: str, hosts: str) -> tuple[tuple[str, int | None], ...]:
     several = full_scheme.partition("+")[2] != ""
     ports = [int(node[2]) for node in found if node is not None and node[2]]
     if None in found or max(ports, default=0) > 65535 or (len(found) > 1 and not several):
-        raise _unreadable(
-            full_scheme, f"a host is no name or a port is no number, or the password is not escaped: {_ESCAPES}"
-        )
+        raise _unreadable(full_scheme, f"a host or a port is not valid, or the password is not escaped: {_ESCAPES}")
     return tuple((node[1].strip("[]"), int(node[2]) if node[2] else None) for node in found if node is not None)
 
 
@@ -152,17 +150,17 @@ def _options(full_scheme: str, query: str | None) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in (query or "").split("&") if pair]
     options = {name: unquote(value) for name, _, value in pairs}
     if not options.keys() <= _OPTIONS:
-        known = f"an option that is none of {', '.join(sorted(_OPTIONS))}"
-        raise _unreadable(full_scheme, f"it has {known}, or a ? that is not escaped: {_ESCAPES}")
+        known = f"an option other than {', '.join(sorted(_OPTIONS))}"
+        raise _unreadable(full_scheme, f"it contains {known}, or a ? that is not escaped: {_ESCAPES}")
     return options
 
 
 def _database(full_scheme: str, kind: str, path: str, options: dict[str, str]) -> int:
-    """The database's number: in the path, behind the sentinels' service, or the option `db`. A cluster has only 0."""
+    """Return the database number: from the path, after a sentinel service, or from `db`; 0 for a cluster."""
     in_path = {"": "" if full_scheme == "unix" else path, "sentinel": path.partition("/")[2], "cluster": ""}[kind]
     number = in_path or options.get("db") or "0"
     if not (number.isascii() and number.isdecimal()):
-        raise _unreadable(full_scheme, "its database is no number: redis://host:6379/0")
+        raise _unreadable(full_scheme, "its database is not a number; write redis://host:6379/0")
     if kind == "sentinel" and not path.partition("/")[0]:
         raise _unreadable(full_scheme, "name the service: redis+sentinel://host:26379,host:26379/mymaster/0")
     return int(number)
@@ -176,15 +174,15 @@ def _unreadable(full_scheme: str, problem: str) -> InvalidSetting:
     return InvalidSetting(f"Redis URL {full_scheme}://... (not shown, it may have a password): {problem}")
 
 
-# --- texts that may have a URL in them -------------------------------------------------------------------------------
+# --- texts that may contain a URL -------------------------------------------------------------------------------
 
 _OF_REDIS = re.compile(r"\b(rediss?|unix)(\+(?:sentinel|cluster))?://(?:[^\s\"']*[^\s\"'.,:;)\]}>])?")
-_LOGIN_OF_ANY = re.compile(r"(?<=//)[^\s\"']*@")  # //user:password@, of a database for instance
+_LOGIN_OF_ANY = re.compile(r"(?<=//)[^\s\"']*@")  # //user:password@, for instance of a database
 _IN_QUERY = re.compile(r"(?i)([?&][a-z_]*(?:password|passwd|secret|token)=)[^&\s\"']*")
 
 
 def redacted(text: str) -> str:
-    """The text without the passwords of URLs in it."""
+    """Return the text without the passwords of the URLs in it."""
     if "//" not in text:
         return text
     text = _OF_REDIS.sub(_shown, text)

@@ -184,7 +184,7 @@ def test_a_reference_that_leads_nowhere_is_named(reference, problem):
 
 
 def test_conf_is_for_spark_only():
-    with pytest.raises(InvalidSetting, match="a scheme that reliq lacks"):
+    with pytest.raises(InvalidSetting, match="an unknown scheme"):
         reliq.Reliq("conf:a.b")
 
 

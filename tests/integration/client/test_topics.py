@@ -112,7 +112,7 @@ def test_delay_order_and_priority_hold_in_every_queue(shop):
 
 
 def test_bad_input_is_refused_before_anything_is_sent(shop):
-    with pytest.raises(InvalidName, match="belong into the pattern"):
+    with pytest.raises(InvalidName, match="allowed only in the pattern"):
         shop.publish("order.*", 1)
     with pytest.raises(InvalidName, match="stand for whole words"):
         shop.subscribe("q", "order*")
