@@ -325,18 +325,19 @@ class Monitor:
         while not stopping.is_set():
             if expected.after(_PAUSE).passed():
                 self._liveness.disturbed()  # this process or its machine was suspended: the leases were not renewed
-            pause = self._interval
             try:
-                pause = self._turn()
+                pause = min(self._turn(), self._next_scan - time.monotonic())
             except ReliqError as error:
                 outage.failed(error)
                 self._liveness.disturbed()
+                pause = self._interval  # the next scan is due already: without a pause this would keep a core busy
             except Exception:
                 log.exception("a turn of the monitor failed")
+                pause = self._interval
             else:
                 outage.over()
             deaths.flush()
-            pause = max(0.0, min(pause, self._next_scan - time.monotonic()))
+            pause = max(0.0, pause)
             expected = Moment.now().after(pause)
             stopping.wait(pause)
         self._connection.close()

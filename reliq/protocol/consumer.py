@@ -4,6 +4,7 @@ Pure protocol, shared by the worker, the HTTP leases and the consumers that clai
 """
 
 import contextlib
+import enum
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -18,6 +19,15 @@ from reliq.runtime.moment import Moment
 
 _PAUSE_LOOK = 0.2  #: seconds after which a paused queue is looked at again
 _LEASE_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages are surely this consumer's
+
+
+class State(enum.Enum):
+    """What a consumer is to Redis."""
+
+    NEW = "not registered yet"
+    REGISTERED = "holds a lease, and knows what its processing list holds"
+    UNCERTAIN = "holds a lease; its processing list may hold what it does not know of"
+    ENDED = "its lease was lost; it begins a new life under another id"
 
 
 class ConsumerSteps:
@@ -35,11 +45,9 @@ class ConsumerSteps:
         self._dying: list[Move] = []  #: taken, and not put into the dead letters yet
         self.cyclic = False  #: members of a cycle have arrived in this queue
         self._members = False  #: some have just arrived: are they still in it?
+        self._state = State.NEW
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
-        self._afresh = False  #: the life before this one ended with a lost lease
-        self._registered = False
         self._paused = False  #: what the latest claim said
-        self._uncertain = False  #: the processing list may hold what is not in `held`
         self._named = True  #: its connections carry its name; else only the lease tells that it lives
         self._under_way = 0  #: calls whose answer has not been read yet
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
@@ -51,17 +59,23 @@ class ConsumerSteps:
     @property
     def alive(self) -> bool:
         """Whether there is a lease to renew."""
-        return self._registered
+        return self._state in (State.REGISTERED, State.UNCERTAIN)
 
     @property
     def to_be_verified(self) -> bool:
         """Whether the next claim is to read the processing list back, for which no other call may be under way."""
-        return self._registered and (self._uncertain or time.monotonic() - self._verified_at > self.lease)
+        if self._state is State.REGISTERED:
+            return time.monotonic() - self._verified_at > self.lease
+        return self._state is State.UNCERTAIN
 
     def connected(self, named: bool) -> None:
         """There is a new connection. Redis may not be in the state that the former one left it in."""
         self._named = named
-        self._uncertain = True
+        self._doubt()
+
+    def _doubt(self) -> None:
+        if self._state is State.REGISTERED:
+            self._state = State.UNCERTAIN
 
     def note_settled(self, elements: Iterable[bytes]) -> None:
         """These were settled by another thread. From any thread."""
@@ -125,9 +139,9 @@ class ConsumerSteps:
         """Wait for a message, at most `timeout` seconds; then take up to `limit` in the same round trip."""
         if self._paused:  # BLMOVE knows no pause
             yield ops.Sleep(min(timeout, _PAUSE_LOOK))
-        if self._paused or self._arrived or self.to_be_verified or not self._registered:
+        if self._paused or self._arrived or self.to_be_verified or not self.alive:
             messages = yield from self.claim(limit)
-            if messages or self._paused or not self._registered:
+            if messages or self._paused or not self.alive:
                 return messages
         more = ops.claim(self.keys, self.consumer, self.lease, limit - 1)
         try:
@@ -145,17 +159,18 @@ class ConsumerSteps:
 
     def leave(self) -> Steps[None]:
         """Give back what is held, uncharged, and end the consumer's life."""
-        if not self._registered:
+        if not self.alive:
             return
         forgotten = False
-        while self._registered and not forgotten:
-            if self._uncertain:
+        while self.alive and not forgotten:
+            if self._state is State.UNCERTAIN:
                 yield from self._read_back()
             yield from self._bury()
             yield from self.settle((), [released(message) for message in list(self.held.values())])
             forgotten = yield ops.forget(self.keys, self.consumer, leaving=True)
-            self._uncertain = not forgotten  # its list is not empty: a call whose answer was lost has filled it
-        self._registered = False
+            if not forgotten:
+                self._doubt()  # its list is not empty: a call whose answer was lost has filled it
+        self._state = State.NEW
 
     def lose(self) -> None:
         """The heartbeat has found no lease: what is held belongs to others. From any thread."""
@@ -173,12 +188,12 @@ class ConsumerSteps:
         self._handed.clear()
         self._uncounted.clear()
         self.consumer = next_life(self.consumer)
-        self._registered = self._uncertain = self._paused = self._members = self._gone = False
-        self._afresh = True
+        self._state = State.ENDED
+        self._paused = self._members = self._gone = False
 
     def be_registered(self) -> Steps[None]:
         """Begin the consumer's life, if it has none: monitors and broadcasts know of it, and it holds a lease."""
-        if self._registered:
+        if self.alive:
             return
         sent_at = Moment.now()
         yield [ops.announce(self.keys.queue), ops.register(self.keys, self.consumer, self.lease, self.keeps_marks)]
@@ -188,10 +203,10 @@ class ConsumerSteps:
                 ops.register(self.keys, self.consumer, self.lease, self.keeps_marks),
                 ops.forget(self.keys, former, leaving=True),
             ]
-        self._registered, self._uncertain = True, False
+        before, self._state = self._state, State.REGISTERED
         self._verified_at = time.monotonic()
         self.renewed(sent_at)
-        if self._afresh:
+        if before is State.ENDED:
             yield from self._count_lost_lease()
 
     def _be_ready(self) -> Steps[None]:
@@ -224,7 +239,6 @@ class ConsumerSteps:
         yield from self._bury()
 
     def _count_lost_lease(self) -> Steps[None]:
-        self._afresh = False
         try:
             yield ops.command("HINCRBY", self.keys.counters, "lease_lost", 1)
         except QueueFull:  # a full Redis counts nothing; its consumers must go on, to drain it
@@ -237,14 +251,14 @@ class ConsumerSteps:
         try:
             yield
         except BaseException:
-            self._uncertain = True
+            self._doubt()
             raise
         finally:
             self._under_way -= 1
 
     def _verify(self) -> Steps[None]:
         """Once a lease, or when it is uncertain: does the processing list hold what `held` does not?"""
-        if not self._uncertain:
+        if self._state is State.REGISTERED:
             length = yield ops.command("LLEN", self.keys.processing(self.consumer))
             self._verified_at = time.monotonic()
             if length <= len(self.held) + len(self._dying):
@@ -263,7 +277,7 @@ class ConsumerSteps:
                 ops.read_back(self.keys, self.consumer),
                 ops.server_time(),
             ]
-            self._uncertain, self._verified_at = False, time.monotonic()
+            self._state, self._verified_at = State.REGISTERED, time.monotonic()
             if not alive or self._gone:
                 self.end_life()
                 return

@@ -5,11 +5,12 @@ an LPUSH. Here a command is sent once; whether it may be sent again is the op's 
 answer comes, the caller is told which it is: `RedisUnavailable` = surely not carried out, `OutcomeUnknown` = maybe.
 """
 
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from reliq.errors import ReliqError
 from reliq.model import settings
@@ -21,7 +22,6 @@ from reliq.transport.retry import CallRetry
 from reliq.transport.server import Server
 
 T = TypeVar("T")
-Call = Callable[[Request, "Connection", float | None], Any]
 
 
 class Store(Server):
@@ -44,33 +44,14 @@ class Store(Server):
         finally:
             self._idle.append(borrowed)
 
-    def start(self, steps: Steps[T], connection: Connection, timeout: float | None = None) -> Callable[[], T]:
-        """Send the first request of steps, and answer what runs them to their end; until then the link is theirs.
+    def start(self, steps: Steps[T], connection: Connection, timeout: float | None = None) -> "PendingCall[T]":
+        """Send the first request of steps; `result()` of what this returns runs them to their end.
 
-        Raises what the steps raise before that request; what is answered raises as `run`.
+        Raises what the steps raise before that request.
         """
         if not self._checked:
             self._check(connection, timeout)
-        try:
-            request = next(steps)
-        except StopIteration as stop:
-            result: T = stop.value
-            return lambda: result
-        failure: ConnectionLost | TryAgain | None = None
-        try:
-            ticket = connection.begin(request)
-        except (ConnectionLost, TryAgain) as error:
-            failure = error
-
-        def finish(request: Request, connection: Connection, timeout: float | None) -> Any:
-            try:
-                if failure is not None:
-                    raise failure
-                return connection.finish(request, ticket)
-            except (ConnectionLost, TryAgain) as error:
-                return self._again(request, connection, error, timeout)
-
-        return lambda: self._drive(steps, connection, timeout, under_way=(request, finish))
+        return PendingCall(self, steps, connection, timeout)
 
     def call(self, request: Request, connection: Connection | None = None, timeout: float | None = None) -> Any:
         """Run one request."""
@@ -82,18 +63,19 @@ class Store(Server):
         return self._send(request, connection, timeout)
 
     def _check(self, connection: Connection, timeout: float | None) -> None:
-        """Refuse a server that must not hold a queue, before anybody's first call."""
-        self._step(self.check(), connection, timeout, self._send)
+        """Refuse a server that must not hold a queue, before the first call."""
+        self._run(self.check(), lambda request: self._send(request, connection, timeout))
 
     def _send(self, request: Request, connection: Connection, timeout: float | None) -> Any:
         try:
             return connection.perform(request)
         except (ConnectionLost, TryAgain) as failure:
-            return self._again(request, connection, failure, timeout)
+            return self.repeat(request, connection, failure, timeout)
 
-    def _again(
+    def repeat(
         self, request: Request, connection: Connection, failure: ConnectionLost | TryAgain, timeout: float | None
     ) -> Any:
+        """Send a request that failed again, for as long as it may be repeated and there is time."""
         patience = CallRetry(request, self.where, self.timeout if timeout is None else timeout, connection.watching)
         while True:
             time.sleep(patience.after(failure))
@@ -104,38 +86,32 @@ class Store(Server):
             except ReliqError as error:
                 raise patience.refused(error) from None
 
-    def _drive(
-        self,
-        steps: Steps[T],
-        connection: Connection,
-        timeout: float | None,
-        under_way: tuple[Request, Call] | None = None,
-    ) -> T:
+    def _drive(self, steps: Steps[T], connection: Connection, timeout: float | None) -> T:
         try:
-            return self._step(steps, connection, timeout, under_way=under_way)
+            return self._run(steps, lambda request: self.call(request, connection, timeout))
         finally:
             connection.release()
 
-    def _step(
-        self,
-        steps: Steps[T],
-        connection: Connection,
-        timeout: float | None,
-        call: Call | None = None,
-        under_way: tuple[Request, Call] | None = None,
-    ) -> T:
-        """`under_way`: the steps' first request, which was sent, and what gets its answer."""
-        call = call or self.call
+    def _run(self, steps: Steps[T], ask: Callable[[Request], Any]) -> T:
         try:
-            request, ask = under_way or (next(steps), call)
+            request = next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        return self.go_on(steps, lambda: ask(request), ask)
+
+    @staticmethod
+    def go_on(steps: Steps[T], answer: Callable[[], Any], ask: Callable[[Request], Any]) -> T:
+        """Run steps that wait for `answer()` to their end; `ask` carries out what they request then."""
+        try:
             while True:
                 try:
-                    answer = ask(request, connection, timeout)
+                    reply = answer()
                 except BaseException as error:  # noqa: BLE001  an interrupt too: the steps must know that there is no answer
                     request = steps.throw(error)
                 else:
-                    request = steps.send(answer)
-                ask = call
+                    request = steps.send(reply)
+                answer = functools.partial(ask, request)
         except StopIteration as stop:
             result: T = stop.value
             return result
@@ -144,7 +120,7 @@ class Store(Server):
 
     @contextmanager
     def borrow(self) -> Iterator[Connection]:
-        """A link of the pool, for as long as the context lasts."""
+        """A connection of the pool, for as long as the context lasts."""
         connection = self._take()
         try:
             yield connection
@@ -172,6 +148,45 @@ class Store(Server):
             self._idle.pop().close()
         if self.sentinels is not None:
             self.sentinels.close()
+
+
+class PendingCall(Generic[T]):
+    """Steps whose first request has been sent; until `result` the connection is theirs."""
+
+    def __init__(self, store: Store, steps: Steps[T], connection: Connection, timeout: float | None) -> None:
+        self._store = store
+        self._steps = steps
+        self._connection = connection
+        self._timeout = timeout
+        self._request: Request | None = None  #: None: the steps ended without a request
+        self._failure: ConnectionLost | TryAgain | None = None
+        try:
+            self._request = next(steps)
+            self._ticket = connection.begin(self._request)
+        except StopIteration as stop:
+            self._value: T = stop.value
+        except (ConnectionLost, TryAgain) as error:
+            self._failure = error
+
+    def result(self) -> T:
+        """Read the answer and run the steps to their end. Raises as `Store.run`."""
+        if self._request is None:
+            return self._value
+        try:
+            return self._store.go_on(self._steps, functools.partial(self._answer, self._request), self._ask)
+        finally:
+            self._connection.release()
+
+    def _answer(self, request: Request) -> Any:
+        try:
+            if self._failure is not None:
+                raise self._failure
+            return self._connection.finish(request, self._ticket)
+        except (ConnectionLost, TryAgain) as error:
+            return self._store.repeat(request, self._connection, error, self._timeout)
+
+    def _ask(self, request: Request) -> Any:
+        return self._store.call(request, self._connection, self._timeout)
 
 
 def unchecked_store(url: str) -> Store:

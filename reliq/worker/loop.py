@@ -27,7 +27,7 @@ from reliq.protocol.outcomes import released
 from reliq.runtime.moment import Moment
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.connection import Connection
-from reliq.transport.store import Store
+from reliq.transport.store import PendingCall, Store
 from reliq.worker.failures import failures
 from reliq.worker.outcome import after_error, after_return
 from reliq.worker.prefetch import Prefetch
@@ -52,11 +52,11 @@ class Run:
 
 
 class PendingExchange(NamedTuple):
-    """An exchange under way: what it settles, and how its answer is had."""
+    """A pipelined settle-and-claim call whose reply has not been read yet."""
 
     acks: list[bytes]
     moves: list[Move]
-    answer: Callable[[], tuple[str, list[Message]]]
+    call: PendingCall[tuple[str, list[Message]]]
 
 
 class Shared:
@@ -171,7 +171,7 @@ class Loop(ABC):
                 return []
             asked = self._asked.popleft()
             with self._kept(asked.acks, asked.moves):
-                codes, messages = asked.answer()
+                codes, messages = asked.call.result()
         self._settled(asked.moves, codes[len(asked.acks) :])
         return messages
 

@@ -11,6 +11,7 @@ state of one step ago, of which only the new connection tells.
 """
 
 import dataclasses
+import enum
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
@@ -406,6 +407,8 @@ def _stable(value: Any) -> Any:
             return (value.element, value.lost)
         case Moment():
             return None
+        case enum.Enum():
+            return value.name
         case ConsumerSteps():
             return _stable({name: one for name, one in vars(value).items() if name not in _CLOCKED})
         case Op():

@@ -151,7 +151,7 @@ def test_what_an_answer_brings_after_the_lease_was_lost_is_not_handed_out(store)
     answer = store.start(holdings.claim(2), store.connection())
     holdings.lose()
     assert held.lost
-    assert answer() == []
+    assert answer.result() == []
     assert (holdings.consumer, holdings.held) == ("c1.1", {})
 
 
@@ -159,7 +159,7 @@ def test_steps_may_wait_for_their_first_answer_while_others_go_on(store):
     connection = store.connection()
     answer = store.start(ops.one(ops.server_time()), connection)
     assert store.call(command("PING")) == b"PONG"
-    assert answer() > 0
+    assert answer.result() > 0
     assert store.call(command("PING"), connection) == b"PONG"
 
 
@@ -175,10 +175,10 @@ def test_what_is_under_way_on_one_link_is_answered_in_any_order(store):
     first, second, third = (store.start(ops.one(op), connection) for op in (
         command("ECHO", "first"), ops.claim(KEYS, "nobody", 1.0, 1), command("ECHO", "third"),
     ))  # fmt: skip
-    assert third() == b"third"
+    assert third.result() == b"third"
     assert store.call(command("ECHO", "fourth"), connection) == b"fourth"
-    assert second().status == "lost"
-    assert first() == b"first"
+    assert second.result().status == "lost"
+    assert first.result() == b"first"
 
 
 def test_all_that_is_under_way_ends_with_its_connection(store):
@@ -190,7 +190,7 @@ def test_all_that_is_under_way_ends_with_its_connection(store):
     store.call(command("CLIENT", "KILL", "ID", identity))
     for push in pushes:
         with pytest.raises(OutcomeUnknown):
-            push()
+            push.result()
     assert store.call(command("PING"), connection) == b"PONG"
 
 
@@ -199,7 +199,7 @@ def test_a_connection_that_ends_under_way_is_told_as_any_other(store):
     store.call(command("CLIENT", "SETNAME", "under-way"), connection)
     identity = store.call(command("CLIENT", "ID"), connection)
     store.call(command("CLIENT", "KILL", "ID", identity))
-    assert store.start(ops.one(ops.server_time()), connection)() > 0
+    assert store.start(ops.one(ops.server_time()), connection).result() > 0
     store.call(command("CLIENT", "KILL", "ID", store.call(command("CLIENT", "ID"), connection)))
     with pytest.raises(OutcomeUnknown):
-        store.start(ops.one(command("LPUSH", "a", "b", repeatable=False)), connection, timeout=0)()
+        store.start(ops.one(command("LPUSH", "a", "b", repeatable=False)), connection, timeout=0).result()

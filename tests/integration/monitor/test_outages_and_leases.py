@@ -100,3 +100,22 @@ def test_a_message_of_a_worker_that_is_gone_comes_back_after_the_grace_and_not_a
             assert other.claim(wait=10)
         assert 0.9 < time.monotonic() - gone < 4
         assert app.store.call(ops.command("HGETALL", keys.trying)) == []
+
+
+def test_a_monitor_whose_redis_is_away_tries_no_more_often_than_it_scans():
+    """It once tried again without any pause, and kept half a core busy for as long as Redis was away."""
+    store, tries = Store("redis://127.0.0.1:1/0"), []
+    make = store.new_connection
+
+    def counted():
+        tries.append(time.monotonic())
+        return make()
+
+    store.new_connection = counted
+    thread = MonitorThread(store, scan_interval=0.1)
+    thread.start()
+    try:
+        eventually(lambda: len(tries) >= 8)
+    finally:
+        thread.stop()
+    assert tries[7] - tries[0] >= 7 * 0.1
