@@ -4,7 +4,8 @@ from typing import Any
 
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
-from reliq.protocol.dead_letters import DeadLetterSteps, Filter, Page, Progress, Redriven, checked_redrive, unwatched
+from reliq.protocol.dead_letters import DeadLetterSteps, Filter, Page, Redriven, checked_redrive
+from reliq.protocol.progress import Progress, unwatched
 from reliq.transport.store import Store
 
 

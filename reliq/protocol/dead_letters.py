@@ -14,6 +14,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import wrapped
 from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
+from reliq.protocol.progress import Progress
 from reliq.runtime.moment import earlier
 
 _PAGE = 500
@@ -106,13 +107,6 @@ class Redriven:
     redriven: int = 0
     dry_run: bool = False
     stopped: str = ""  #: why it ended before the last letter, or empty
-
-
-Progress = Callable[[int], None]
-
-
-def unwatched(matched: int) -> None:
-    """The progress that nobody looks at."""
 
 
 _CURSOR = re.compile(r"(-?(?:inf|\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)):(\d{1,9})", re.ASCII)

@@ -11,7 +11,7 @@ monitor when the leader died.
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,6 +22,7 @@ from reliq.errors import InvalidName, JobClosed, OutcomeUnknown, QueueFull
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops import Packed, Staged, Steps, Transaction
 from reliq.ops.chunks import Chunk, elements_of
+from reliq.protocol.progress import Progress, unwatched
 
 TIME_LIMIT = 24 * 3600.0  #: seconds after which a job that nobody writes to, commits or aborts is aborted
 ORPHANED = 7 * 86_400.0  #: seconds beyond its time limit after which a part is gone that its job did not know any more
@@ -120,13 +121,6 @@ def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
             call, size = [], 0
     if call:
         yield call
-
-
-Progress = Callable[[int], None]
-
-
-def unwatched(moved: int) -> None:
-    """The progress that nobody looks at."""
 
 
 def open_job(job: Job) -> Steps[bool]:
