@@ -111,9 +111,9 @@ class Attempts:
         except Exception as error:
             if self._is_outage(error):
                 raise
-            prepared_record = len(some) // 2
-            first = yield from self.together(duty, some[:prepared_record], ask, step)
-            return first + (yield from self.together(duty, some[prepared_record:], ask, step))
+            middle = len(some) // 2
+            first = yield from self.together(duty, some[:middle], ask, step)
+            return first + (yield from self.together(duty, some[middle:], ask, step))
         for home in some if self._failing else ():
             self._succeeded((duty, name_of(home), step), self._node_of(home))
         return list(zip(some, answers, strict=True))

@@ -1,9 +1,10 @@
 """Plain commands, and reads used in many places."""
 
+from collections.abc import Collection
 from typing import Any
 
-from reliq.model.keys import ALLOWANCE, QUEUES, is_name
-from reliq.ops.request import Argument, Op, Steps, T, scripted
+from reliq.model.keys import QUEUES, QueueKeys, is_name
+from reliq.ops.request import Argument, Op, Steps, T, milliseconds
 
 
 def server_time() -> Op[int]:
@@ -15,9 +16,69 @@ def read_hash(key: str) -> Op[dict[str, str]]:
     return Op(("HGETALL", key), _read_hash)
 
 
-def allow(key: str, rate: float, wanted: int) -> Op[tuple[int, int]]:
-    """Ask how many of the `wanted` calls an API key may make now and, if none, in how many ms the next one."""
-    return scripted("allow", (ALLOWANCE + key,), (rate, wanted), tuple)
+def count(keys: QueueKeys, counter: str, by: int = 1) -> Op[int]:
+    """Add to a field of the queue's counters."""
+    return Op(("HINCRBY", keys.counters, counter, by))
+
+
+def server_info(*sections: str) -> list[Op[dict[str, str]]]:
+    """INFO of these sections, one op a section: servers before 7 take no more than one."""
+    return [Op(("INFO", section), _parse_info) for section in sections]
+
+
+def _parse_info(reply: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+    return {name: value for name, separator, value in lines if separator}
+
+
+def ping() -> Op[bytes]:
+    return Op(("PING",))
+
+
+def client_list() -> Op[bytes]:
+    """Every connection of the server, a line each."""
+    return Op(("CLIENT", "LIST"))
+
+
+def few_clients() -> Op[bytes]:
+    """As `client_list`, but only subscribers: to learn whether the command is allowed."""
+    return Op(("CLIENT", "LIST", "TYPE", "pubsub"))
+
+
+def empty_script() -> Op[int]:
+    """A script that does nothing: to learn whether scripts are allowed."""
+    return Op(("EVAL", "return 1", 0))
+
+
+def replicated(replicas: int, seconds: float) -> Op[int]:
+    """Wait until so many replicas have the writes of this connection; how many have them."""
+    return Op(("WAIT", replicas, milliseconds(seconds)), blocks=seconds)
+
+
+def fsynced(seconds: float) -> Op[int]:
+    """Wait until the server's disk has the writes of this connection; 1 if it has them."""
+    return Op(("WAITAOF", 1, 0, milliseconds(seconds)), lambda reply: int(reply[0]), blocks=seconds)
+
+
+def can_fsync() -> Op[int]:
+    """Fails where the server has no WAITAOF or no append-only file; else answers at once."""
+    return Op(("WAITAOF", 1, 0, 1), lambda reply: int(reply[0]))
+
+
+def is_queue(name: str) -> Op[bool]:
+    """Whether a queue was ever announced."""
+    return Op(("SISMEMBER", QUEUES, name), bool)
+
+
+def has_messages(keys: QueueKeys) -> Op[bool]:
+    """Whether there are ready messages without a priority."""
+    return Op(("EXISTS", keys.messages), bool)
+
+
+def drop_queue(keys: QueueKeys, consumers: Collection[str] = ()) -> list[Op[int]]:
+    """Delete a queue with all that is in it and all that these consumers hold."""
+    theirs = [key for one in consumers for key in (keys.processing(one), keys.lease(one))]
+    return [Op(("UNLINK", *keys.everything, *theirs)), Op(("SREM", QUEUES, keys.queue))]
 
 
 def server_setting(name: str) -> Op[dict[str, str]]:
@@ -45,7 +106,7 @@ def _read_names(reply: Any) -> list[str]:
 
 
 def command(*parts: Argument, repeatable: bool = True) -> Op[Any]:
-    """Return an op for any other command, with its raw reply."""
+    """Return an op for any other command; only for the monitor's transaction (tests/unit/test_layers.py)."""
     return Op(parts, repeatable=repeatable)
 
 

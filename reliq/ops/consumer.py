@@ -2,15 +2,24 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Literal
 
 from reliq.model.keys import QueueKeys
-from reliq.ops.request import Argument, Op, milliseconds, scripted
+from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
+
+
+class Settled(StrEnum):
+    """What became of a message that was to be settled."""
+
+    DONE = "d"
+    ALREADY = "a"  #: it was not held any more, and the lease lives: it was settled before
+    LOST = "l"  #: it was not held any more, and the lease was over
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The reply of claim, and of settle with a claim. `codes`: one of d, a, l for each settled message."""
+    """The reply of claim, and of settle with a claim. `codes`: one letter of `Settled` for each settled message."""
 
     status: Literal["ok", "paused", "lost"]
     now: int
@@ -107,6 +116,34 @@ def end(keys: QueueKeys, consumer: str) -> Op[int]:
 def read_back(keys: QueueKeys, consumer: str) -> Op[list[bytes]]:
     """Read the elements that this consumer holds, newest first."""
     return Op(("LRANGE", keys.processing(consumer), 0, -1))
+
+
+def held_count(keys: QueueKeys, consumer: str) -> Op[int]:
+    return Op(("LLEN", keys.processing(consumer)))
+
+
+def lease_end(keys: QueueKeys, consumer: str) -> Op[int | None]:
+    """Ms, the server's clock; None where there is no lease."""
+    return Op(("GET", keys.lease(consumer)), optional_int)
+
+
+def lease_ends(keys: QueueKeys, consumers: Sequence[str]) -> Op[list[int | None]]:
+    return Op(("MGET", *map(keys.lease, consumers)), lambda reply: [*map(optional_int, reply)])
+
+
+def lease_known(keys: QueueKeys, lease: str) -> Op[bool]:
+    """Whether a lease over HTTP lives, or ended because everything was settled."""
+    return Op(("EXISTS", keys.lease(lease), keys.settled(lease)), bool)
+
+
+def was_handled(mark: str) -> Op[bool]:
+    """Whether the key exists that says so of a message whose handler runs once."""
+    return Op(("EXISTS", mark), bool)
+
+
+def cycle_entries(keys: QueueKeys, groups: Sequence[str]) -> Op[list[bytes | None]]:
+    """For each group the id of its message in the cycle, a blank, and the member; None where it has none."""
+    return Op(("HMGET", keys.cycle, *groups))
 
 
 def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:

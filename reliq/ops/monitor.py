@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from reliq.errors import ForeignKey
-from reliq.model.keys import QueueKeys
-from reliq.ops.request import Argument, Op, as_text, script_named, scripted
+from reliq.model.keys import CLOCK, LEADER, QueueKeys
+from reliq.ops.commands import read_hash
+from reliq.ops.request import Argument, Op, as_text, milliseconds, script_named, scripted
+from reliq.ops.schema import ClockJump
 
 
 def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
@@ -32,6 +34,59 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
     for one in returns:
         arguments += (one.element, one.counter, one.id, one.again)
     return scripted("reclaim", names, arguments)
+
+
+def add_consumers(keys: QueueKeys, consumers: Sequence[str]) -> Op[int]:
+    """Make consumers known that hold messages."""
+    return Op(("SADD", keys.consumers, *consumers))
+
+
+def scan_processing(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list[str]]]:
+    """A step through all keys: the next cursor, 0 at the end, and the consumers whose processing lists were met."""
+    prefix = keys.processing("")  # a queue's name has none of the characters that a pattern gives a meaning to
+
+    def read(reply: list[Any]) -> tuple[int, list[str]]:
+        return int(reply[0]), [name.decode().removeprefix(prefix) for name in reply[1]]
+
+    return Op(("SCAN", cursor, "MATCH", prefix + "*", "COUNT", step), read)
+
+
+def scan_hash(key: str, cursor: int, step: int) -> Op[tuple[int, list[tuple[bytes, bytes]]]]:
+    """A step through a hash: the next cursor, 0 at the end, and fields with their values."""
+    return Op(("HSCAN", key, cursor, "COUNT", step), _read_fields)
+
+
+def _read_fields(reply: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
+    cursor, fields = reply
+    return int(cursor), list(zip(fields[::2], fields[1::2], strict=True))
+
+
+def remove_fields(key: str, fields: Sequence[bytes]) -> Op[int]:
+    return Op(("HDEL", key, *fields))
+
+
+def become_leader(monitor: str, lasts: float) -> Op[bool]:
+    """Whether this monitor leads from now on, for `lasts` seconds: none did."""
+    return Op(("SET", LEADER, monitor, "NX", "PX", milliseconds(lasts)), bool)
+
+
+def leader() -> Op[str | None]:
+    """The monitor that leads."""
+    return Op(("GET", LEADER), lambda reply: None if reply is None else reply.decode("utf-8", "replace"))
+
+
+def stay_leader(lasts: float) -> Op[bool]:
+    return Op(("PEXPIRE", LEADER, milliseconds(lasts)), bool)
+
+
+def note_clock_jump(now: int, by: int) -> Op[int]:
+    """Note a jump of the server's clock, in ms."""
+    return Op(("HSET", CLOCK, ClockJump.AT, now, ClockJump.BY, by))
+
+
+def clock_jump() -> Op[dict[str, str]]:
+    """The latest jump of the server's clock, the fields of `schema.ClockJump`; empty where none was seen."""
+    return read_hash(CLOCK)
 
 
 def type_of(key: str) -> Op[str]:

@@ -1,11 +1,14 @@
 """Ops of prepared messages: prepare, decide, ask, question."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from reliq.model.keys import QueueKeys
+from reliq.ops.browse import first_names, up_to
 from reliq.ops.producer import Entry
 from reliq.ops.request import Argument, Op, as_text, milliseconds, readable, scripted
+from reliq.ops.schema import Prepared
 
 Decision = Literal["committed", "rolled_back", "purged"]
 
@@ -34,10 +37,10 @@ def prepare(
 ) -> Op[Accepted]:
     names = (*keys.places, keys.delayed, keys.producers, keys.prepared, keys.prepared_record(entry.id))
     arguments: list[Argument] = [producer, sequence, entry.id, milliseconds(check_after), checks]
-    arguments += ("element", entry.element, "delay", milliseconds(entry.delay))
+    arguments += (Prepared.ELEMENT, entry.element, Prepared.DELAY, milliseconds(entry.delay))
     if entry.dedup_key is not None:
-        arguments += ("dedup", keys.dedup(entry.dedup_key), "window", milliseconds(entry.window))
-        arguments += ("digest", entry.digest)
+        arguments += (Prepared.DEDUP, keys.dedup(entry.dedup_key), Prepared.WINDOW, milliseconds(entry.window))
+        arguments += (Prepared.DIGEST, entry.digest)
     return scripted("prepare", names, arguments, lambda reply: Accepted(*map(readable, reply)))
 
 
@@ -69,6 +72,40 @@ def ask(keys: QueueKeys, identity: str, letter: bytes, remembered: float) -> Op[
     """End the wait of a prepared message: make it the dead letter `letter` or, if that is empty, put a question."""
     names = (keys.prepared, keys.questions, keys.prepared_record(identity), keys.dead, keys.index, keys.counters)
     return scripted("ask", names, (identity, letter, milliseconds(remembered)), as_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A prepared message, and how often it was asked about. `element`: None once it is decided."""
+
+    element: bytes | None
+    asks: int
+    most: int
+
+
+def asked(keys: QueueKeys, identity: str) -> Op[Asked]:
+    command = ("HMGET", keys.prepared_record(identity), Prepared.ELEMENT, Prepared.ASKS, Prepared.MOST)
+    return Op(command, lambda reply: Asked(reply[0], int(reply[1] or 0), int(reply[2] or 0)))
+
+
+def prepared_element(keys: QueueKeys, identity: str) -> Op[bytes | None]:
+    """The element of a prepared message, None once it is decided."""
+    return Op(("HGET", keys.prepared_record(identity), Prepared.ELEMENT))
+
+
+def prepared_ids(keys: QueueKeys, count: int) -> Op[list[str]]:
+    """The ids of prepared messages, those first that are asked about next."""
+    return first_names(keys.prepared, count)
+
+
+def prepared_overdue(keys: QueueKeys, now: int, limit: int) -> Op[list[bytes]]:
+    """The ids of prepared messages that are to be asked about by `now`."""
+    return up_to(keys.prepared, now, limit)
+
+
+def forget_prepared(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
+    """Take these ids out of the set of prepared messages: Redis has lost their records."""
+    return Op(("ZREM", keys.prepared, *ids))
 
 
 def question(keys: QueueKeys) -> Op[str | None]:

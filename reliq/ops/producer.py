@@ -7,7 +7,9 @@ from typing import Any, Literal
 import msgspec
 
 from reliq.model.keys import QUEUES, TOPICS, QueueKeys
-from reliq.ops.request import Argument, Op, milliseconds, readable, scripted
+from reliq.ops.commands import read_hash
+from reliq.ops.request import Argument, Op, milliseconds, optional_text, readable, scripted
+from reliq.ops.schema import Topics
 
 
 class Enqueued(msgspec.Struct, frozen=True):
@@ -103,7 +105,11 @@ def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str]) -> Op[int]:
 
 def alternate(queue: str) -> Op[int]:
     """Set the queue for unroutable messages."""
-    return scripted("bind", (TOPICS,), ("alternate", queue))
+    return scripted("bind", (TOPICS,), (Topics.ALTERNATE, queue))
+
+
+def no_alternate() -> Op[int]:
+    return bind("unbind", [Topics.ALTERNATE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,30 @@ def cycle_add(keys: QueueKeys, members: Sequence[Member], producer: str = "", se
 
 def cycle_remove(keys: QueueKeys, groups: Sequence[str]) -> Op[list[int]]:
     return scripted("cycle_remove", (*keys.places, keys.delayed, keys.index), groups)
+
+
+def last_sequence(keys: QueueKeys, producer: str) -> Op[int | None]:
+    """The sequence of a producer's latest call, None where the server knows none."""
+    return Op(("HGET", keys.producers, producer), lambda reply: None if reply is None else int(reply.split()[0]))
+
+
+def bindings_version() -> Op[str | None]:
+    """Changes with the bindings; None where there never were any."""
+    return Op(("HGET", TOPICS, Topics.VERSION), optional_text)
+
+
+def topics() -> Op[dict[str, str]]:
+    """The bindings, each a field "queue pattern", and the fields of `schema.Topics`."""
+    return read_hash(TOPICS)
+
+
+def count_unroutable(messages: int) -> Op[int]:
+    return Op(("HINCRBY", TOPICS, Topics.UNROUTABLE, messages), repeatable=False)
+
+
+def unroutable() -> Op[int]:
+    """How many messages found no queue."""
+    return Op(("HGET", TOPICS, Topics.UNROUTABLE), lambda reply: int(reply or 0))
 
 
 def announce(queue: str) -> Op[int]:

@@ -123,3 +123,15 @@ def as_text(reply: bytes) -> str:
 
 def readable(reply: Any) -> Any:
     return reply.decode() if isinstance(reply, bytes) else reply
+
+
+def optional_text(reply: bytes | None) -> str | None:
+    return None if reply is None else reply.decode()
+
+
+def optional_int(reply: bytes | None) -> int | None:
+    return None if reply is None else int(reply)
+
+
+def optional_float(reply: bytes | None) -> float | None:
+    return None if reply is None else float(reply)

@@ -2,9 +2,62 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from reliq.model.keys import JobKeys, QueueKeys
+from reliq.ops.browse import as_names, first_names, up_to
 from reliq.ops.request import Argument, Op, Packed, Transaction, Watch, as_text, milliseconds, script_named, scripted
+from reliq.ops.schema import Counter, Job
+
+
+class JobState(StrEnum):
+    """How far a staged job is. An aborted job is forgotten after a while."""
+
+    OPEN = "open"
+    COMMITTED = "committed"  #: its parts are being rolled forward
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """`state`: of JobState, empty where there is no such job (any more). `messages`: how many it has committed."""
+
+    state: str
+    run: str
+    messages: int
+
+    @property
+    def committed(self) -> bool:
+        return self.state in (JobState.COMMITTED, JobState.DONE)
+
+
+def job_record(home: JobKeys, job: str) -> Op[JobRecord]:
+    return Op(("HMGET", home.job(job), Job.STATE, Job.RUN, Job.MESSAGES), _read_job)
+
+
+def _read_job(reply: list[bytes | None]) -> JobRecord:
+    state, run, messages = reply
+    return JobRecord((state or b"").decode(), (run or b"").decode(), int(messages or 0))
+
+
+def job_manifest(home: JobKeys, job: str) -> Op[bytes | None]:
+    """The parts that a job has committed; None where it is not committed, or all of it is rolled forward."""
+    return Op(("HGET", home.job(job), Job.MANIFEST))
+
+
+def jobs_due(home: JobKeys, now: int, limit: int) -> Op[list[bytes]]:
+    """The jobs that are decided and not over, or open and beyond their time limit."""
+    return up_to(home.jobs, now, limit)
+
+
+def jobs_first_due(home: JobKeys, count: int) -> Op[list[str]]:
+    return first_names(home.jobs, count)
+
+
+def job_parts(home: JobKeys, job: str, count: int) -> Op[list[str]]:
+    """Some of the parts that a job has staged, as `Staged` writes them."""
+    return Op(("SRANDMEMBER", home.parts(job), count), as_names)
 
 
 def stage_open(home: JobKeys, job: str, run: str, limit: float) -> Op[str]:
@@ -62,6 +115,20 @@ def stage_apart(job: str, staged: Staged, before: int, chunks: Sequence[Argument
     return Transaction((Op(("RPUSH", key, *chunks)), script))
 
 
+def stage_keep(job: str, staged: Staged) -> Op[int]:
+    """End the time to live that `stage_apart` gave a part."""
+    return Op(("PERSIST", staged.key(job)))
+
+
+def staged_chunks(job: str, staged: Staged) -> Op[int]:
+    """How many chunks a part has."""
+    return Op(("LLEN", staged.key(job)))
+
+
+def stage_drop(job: str, staged: Staged) -> Op[int]:
+    return Op(("UNLINK", staged.key(job)))
+
+
 def stage_abort(home: JobKeys, job: str, run: str, overdue: bool = False) -> Op[bool]:
     return scripted("stage_abort", (home.job(job), home.jobs), (job, run, int(overdue)), bool)
 
@@ -99,7 +166,7 @@ def roll(job: str, staged: Staged, elements: Packed) -> Transaction:
         (
             Op(("LTRIM", staged.key(job), 1, -1)),
             Op(("LPUSH", keys.messages, elements)),
-            Op(("HINCRBY", keys.counters, "enqueued", elements.count)),
+            Op(("HINCRBY", keys.counters, Counter.ENQUEUED, elements.count)),
         )
     )
 

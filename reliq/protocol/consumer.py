@@ -14,7 +14,8 @@ from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.message import Message
 from reliq.ops import Move, Steps
-from reliq.protocol.outcomes import released, undecodable
+from reliq.ops.schema import Counter
+from reliq.protocol.outcomes import expired, released, undecodable
 from reliq.runtime.moment import Moment
 
 _PAUSE_LOOK = 0.2  #: seconds after which a paused queue is looked at again
@@ -113,7 +114,7 @@ class ConsumerSteps:
     ) -> Steps[tuple[str, list[Message]]]:
         """Settle, and claim up to `limit` next messages in the same step.
 
-        Answers the codes (d, a or l a message, acks first) and the messages claimed. After an error nothing is
+        Answers the codes (`Settled`, one a message, acks first) and the messages claimed. After an error nothing is
         forgotten: the same call may be repeated, and messages that had been taken come with the next claim.
         """
         if limit:
@@ -229,18 +230,18 @@ class ConsumerSteps:
     def _drop_removed(self) -> Steps[None]:
         """What was removed from its cycle while it was ready leaves the queue now."""
         members = [message for message in self._arrived if message.in_cycle]
-        still = yield ops.command("HMGET", self.keys.cycle, *(message.group for message in members))
+        still = yield ops.cycle_entries(self.keys, [message.group for message in members])
         self._members = False
         for message, member in zip(members, still, strict=True):
             if member is None or not member.startswith(message.id.encode() + b" "):
                 self._arrived.remove(message)
                 del self.held[message.element]
-                self._dying.append(Move(message.element, "gone", "cancelled", message.id))
+                self._dying.append(Move(message.element, "gone", Counter.CANCELLED, message.id))
         yield from self._bury()
 
     def _count_lost_lease(self) -> Steps[None]:
         try:
-            yield ops.command("HINCRBY", self.keys.counters, "lease_lost", 1)
+            yield ops.count(self.keys, Counter.LEASE_LOST)
         except QueueFull:  # a full Redis counts nothing; its consumers must go on, to drain it
             return
 
@@ -259,7 +260,7 @@ class ConsumerSteps:
     def _verify(self) -> Steps[None]:
         """Once a lease, or when it is uncertain: does the processing list hold what `held` does not?"""
         if self._state is State.REGISTERED:
-            length = yield ops.command("LLEN", self.keys.processing(self.consumer))
+            length = yield ops.held_count(self.keys, self.consumer)
             self._verified_at = time.monotonic()
             if length <= len(self.held) + len(self._dying):
                 return
@@ -322,7 +323,7 @@ class ConsumerSteps:
                 continue
             if message.extra is not None:
                 if 0 < message.expires_at <= now:
-                    self._dying.append(Move(element, "dead", "dead:expired", message.id, message.buried("expired")))
+                    self._dying.append(expired(message))
                     continue
                 if message.in_cycle:
                     self.cyclic = self._members = True

@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from reliq import ops
 from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, ReliqError
@@ -14,6 +14,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import wrapped
 from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
+from reliq.ops.schema import Counter
 from reliq.protocol.progress import Progress
 from reliq.runtime.moment import earlier
 
@@ -138,9 +139,8 @@ class DeadLetterSteps:
         # Bodies may be large: not many more than are wanted, nor more than fit into memory.
         step = min(max(_STEP_LEAST, min(_PAGE, limit)), (yield from self._fitting()))
         while True:
-            command = ("ZREVRANGEBYSCORE", self.keys.dead, latest, oldest, "WITHSCORES", "LIMIT", skip, step)
-            reply = yield ops.command(*command)
-            found = [self._letter(*pair) for pair in zip(reply[::2], reply[1::2], strict=True)]
+            scored = yield ops.by_score_descending(self.keys.dead, latest, oldest, step, skip)
+            found = [self._letter(*pair) for pair in scored]
             for letter in found:
                 skip = skip + 1 if letter.score == latest else 1
                 latest = letter.score
@@ -154,7 +154,7 @@ class DeadLetterSteps:
     def _fitting(self) -> Steps[int]:
         """How many letters of the average size one reply may have."""
         try:
-            count, used = yield [ops.command("ZCARD", self.keys.dead), ops.command("MEMORY", "USAGE", self.keys.dead)]
+            count, used = yield [ops.zset_size(self.keys.dead), ops.bytes_used(self.keys.dead)]
         except RedisUnsuitable:  # the user of the URL may not
             return _PAGE
         except RedisUnavailable:
@@ -165,10 +165,10 @@ class DeadLetterSteps:
 
     def get(self, identity: str) -> Steps[DeadLetter | None]:
         """The letter with this id, found through the index; None when it is not dead."""
-        score = yield ops.command("HGET", self.keys.index, check_id(identity))
+        score = yield ops.indexed_score(self.keys, check_id(identity))
         if score is None:
             return None
-        elements = yield ops.command("ZRANGEBYSCORE", self.keys.dead, score, score)
+        elements = yield ops.at_score(self.keys.dead, score)
         for element in elements:
             letter = self._letter(element, score)
             if letter.id == identity:
@@ -238,23 +238,24 @@ class DeadLetterSteps:
             latest = earlier((yield ops.server_time())) - round(max_age * 1000)
             while removed < at_most:
                 size = min(_PAGE, at_most - removed)
-                count = yield from self._discard_oldest(("-inf", latest, "BYSCORE", "LIMIT", 0, size))
+                count = yield from self._discard(ops.by_score(self.keys.dead, "-inf", latest, size))
                 removed += count
                 if not count:
                     break
         while max_count is not None and removed < at_most:
-            surplus = (yield ops.command("ZCARD", self.keys.dead)) - max_count
+            surplus = (yield ops.zset_size(self.keys.dead)) - max_count
             if surplus <= 0:
                 break
-            removed += yield from self._discard_oldest((0, min(surplus, _PAGE, at_most - removed) - 1))
+            removed += yield from self._discard(ops.by_rank(self.keys.dead, 0, min(surplus, _PAGE, at_most - removed)))
         return removed
 
-    def _discard_oldest(self, where: Sequence[str | int]) -> Steps[int]:
-        reply = yield ops.command("ZRANGE", self.keys.dead, *where, "WITHSCORES")
-        letters = [self._letter(*pair) for pair in zip(reply[::2], reply[1::2], strict=True)]
+    def _discard(self, oldest: ops.Op[Any]) -> Steps[int]:
+        letters = [self._letter(*pair) for pair in (yield oldest)]
         if not letters:
             return 0
-        removed: int = yield ops.discard(self.keys, [(letter.element, letter.id) for letter in letters], "trimmed")
+        removed: int = yield ops.discard(
+            self.keys, [(letter.element, letter.id) for letter in letters], Counter.TRIMMED
+        )
         return removed
 
     def _walk(self, wanted: Filter, act: Callable[[list[DeadLetter]], Steps[bool]], removing: bool) -> Steps[None]:
@@ -269,9 +270,7 @@ class DeadLetterSteps:
             latest = f"({now + 1}"
         skip = 0
         while True:
-            command = ("ZRANGEBYSCORE", self.keys.dead, start, latest, "WITHSCORES", "LIMIT", skip, _PAGE)
-            reply = yield ops.command(*command)
-            letters = [self._letter(*pair) for pair in zip(reply[::2], reply[1::2], strict=True)]
+            letters = [self._letter(*pair) for pair in (yield ops.by_score(self.keys.dead, start, latest, _PAGE, skip))]
             matching = [letter for letter in letters if wanted.matches(letter)]
             if matching and not (yield from act(matching)):
                 return
@@ -314,10 +313,7 @@ class Relapses:
         self._redriven |= {letter.id for letter in batch}
         if not self._since:
             self._since = str((yield ops.server_time()))
-        reply = yield ops.command(
-            "ZRANGEBYSCORE", self._keys.dead, self._since, "+inf", "WITHSCORES", "LIMIT", 0, _PAGE
-        )
-        for element, score in zip(reply[::2], reply[1::2], strict=True):
+        for element, score in (yield ops.by_score(self._keys.dead, self._since, "+inf", _PAGE)):
             self._since = score.decode()
             try:
                 self._died.add(DeadLetter.read(self._keys.queue, element, score).id)

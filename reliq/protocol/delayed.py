@@ -38,10 +38,8 @@ def delayed_page(keys: QueueKeys, limit: int, cursor: str | None, failed: bool) 
     messages: list[DelayedMessage] = []
     step = max(_STEP_LEAST, min(_PAGE, limit))  # bodies may be large: not many more than are wanted
     while True:
-        reply = yield ops.command(
-            "ZRANGEBYSCORE", keys.delayed, earliest, "+inf", "WITHSCORES", "LIMIT", skip, step
-        )  # fmt: skip
-        for element, score in zip(reply[::2], reply[1::2], strict=True):
+        found = yield ops.by_score(keys.delayed, earliest, "+inf", step, skip)
+        for element, score in found:
             message = DelayedMessage.read(keys.queue, element, score)
             skip = skip + 1 if message.score == earliest else 1
             earliest = message.score
@@ -49,5 +47,5 @@ def delayed_page(keys: QueueKeys, limit: int, cursor: str | None, failed: bool) 
                 messages.append(message)
                 if len(messages) == limit:
                     return DelayedPage(messages, f"{earliest}:{skip}")
-        if len(reply) < 2 * step:
+        if len(found) < step:
             return DelayedPage(messages, None)

@@ -13,6 +13,7 @@ from reliq.errors import DurabilityUnavailable, InvalidSetting, OutcomeUnknown, 
 from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
+from reliq.ops.schema import Counter
 
 _MOST_REPLICAS = 100
 UNCONFIRMED = (
@@ -32,14 +33,12 @@ class Durability:
     def waits(self) -> bool:
         return self.disks + self.replicas > 0
 
-    def wait(self) -> Op[Any]:
-        """Answers how many have the writes of this connection: replicas, or for fsync [servers, replicas]."""
-        limit = round(settings.DURABLE_WITHIN * 1000)
-        words = ("WAITAOF", 1, 0, limit) if self.disks else ("WAIT", self.replicas, limit)
-        return Op(words, blocks=settings.DURABLE_WITHIN)
+    def wait(self) -> Op[int]:
+        """Answers how many have the writes of this connection: replicas, or for fsync servers."""
+        within = settings.DURABLE_WITHIN
+        return ops.fsynced(within) if self.disks else ops.replicated(self.replicas, within)
 
-    def reached(self, answer: Any) -> bool:
-        have: int = answer[0] if self.disks else answer
+    def reached(self, have: int) -> bool:
         return have >= self.disks + self.replicas
 
 
@@ -64,7 +63,7 @@ def check_possible(wanted: Durability) -> Steps[None]:
     if not wanted.disks:
         return
     try:
-        yield ops.command("WAITAOF", 1, 0, 1)  # this connection's writes: mostly none, and it answers at once
+        yield ops.can_fsync()
     except RedisUnavailable:
         raise
     except ReliqError as error:
@@ -77,16 +76,16 @@ def check_possible(wanted: Durability) -> Steps[None]:
 
 def confirm(keys: QueueKeys, wanted: Durability, producer: str, sequence: int) -> Steps[None]:
     """Wait until a call that was answered is as durable as wanted; raises OutcomeUnknown where that is not sure."""
-    question = [
-        ops.command("HGET", keys.producers, producer),
-        ops.command("HINCRBY", keys.counters, "confirms", 1),
+    question: list[Op[Any]] = [
+        ops.last_sequence(keys, producer),
+        ops.count(keys, Counter.CONFIRMS),
         wanted.wait(),
     ]
     try:
         known, _, answer = yield question
     except ReliqError as error:
         raise OutcomeUnknown(f"{UNCONFIRMED}durability {wanted.name} could not be confirmed: {error}") from None
-    if known is None or int(known.partition(b" ")[0]) < sequence:
+    if known is None or known < sequence:
         raise OutcomeUnknown(f"{UNCONFIRMED}the server that answers now does not know it; {wanted.name} is not reached")
     if not wanted.reached(answer):
         raise OutcomeUnknown(

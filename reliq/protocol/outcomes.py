@@ -5,28 +5,34 @@ import time
 from reliq.model.element import Failure, cut
 from reliq.model.message import Message, undecodable_letter
 from reliq.ops import Move
+from reliq.ops.schema import Counter
 
 
 def undecodable(element: bytes) -> Move:
     """To the dead letters, raw."""
     identity, again = undecodable_letter(element)
-    return Move(element, "dead", "dead:decode", identity, again)
+    return Move(element, "dead", Counter.dead("decode"), identity, again)
+
+
+def expired(message: Message) -> Move:
+    """To the dead letters, because it was not started in time."""
+    return Move(message.element, "dead", Counter.dead("expired"), message.id, message.buried("expired"))
 
 
 def released(message: Message, delay: float = 0.0) -> Move:
     """Back to the tail of the queue, to be taken next; uncharged. With a delay: out of the way for a while."""
-    return Move(message.element, "delayed" if delay else "tail", "released", message.id, message.again(), delay)
+    return Move(message.element, "delayed" if delay else "tail", Counter.RELEASED, message.id, message.again(), delay)
 
 
 def retried(message: Message, failure: Failure, delay: float) -> Move:
     """Failed once more: back into the queue after `delay` seconds."""
     again = message.failed(failure)
-    return Move(message.element, "delayed" if delay else "head", "retried", message.id, again, delay)
+    return Move(message.element, "delayed" if delay else "head", Counter.RETRIED, message.id, again, delay)
 
 
 def buried(message: Message, failure: Failure, reason: str) -> Move:
     """To the dead letters, because a handler failed on it or refused it."""
-    return Move(message.element, "dead", f"dead:{reason}", message.id, message.failed(failure, reason))
+    return Move(message.element, "dead", Counter.dead(reason), message.id, message.failed(failure, reason))
 
 
 def failure_now(worker: str, error_class: str, text: str) -> Failure:

@@ -12,6 +12,7 @@ from reliq.model.message import Message, undecodable_letter
 from reliq.model.outgoing import NewMessage
 from reliq.model.settings import Duration
 from reliq.ops import Decision, Steps, at_most
+from reliq.ops.schema import Counter
 from reliq.protocol.durability import MEMORY, check_possible, confirm, durability
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime import tracing
@@ -66,12 +67,12 @@ class PreparedSteps:
             prepare = ops.prepare(keys, entry, check_after, checks, lane.producer, lane.sequence)
             _, default, answer = yield [
                 ops.announce(keys.queue),
-                ops.command("HGET", keys.config, "durability"),
+                ops.default_durability(keys),
                 at_most(prepare, care.retries),
             ]
             self._lanes.clock.note(answer.now)
             if answer.status == "full":
-                yield ops.command("HINCRBY", keys.counters, "rejected", 1)
+                yield ops.count(keys, Counter.REJECTED)
                 raise QueueFull(
                     f"queue {keys.queue!r} holds {answer.length} of at most {answer.max_length} {answer.unit}, "
                     "not counting what is prepared; nothing was"
@@ -89,7 +90,7 @@ class PreparedSteps:
         lane = self._lanes.take()
         try:
             default, answer = yield [
-                ops.command("HGET", self._keys.config, "durability"),
+                ops.default_durability(self._keys),
                 self._decision(identity, "committed", care, lane.producer, lane.sequence),
             ]
             if answer.decision == "key":
@@ -121,27 +122,26 @@ class PreparedSteps:
     ) -> ops.Op[ops.Decided]:
         return at_most(ops.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup), care.retries)
 
-    def _confirmed(self, care: DecisionOptions, default: bytes | None, producer: str, sequence: int) -> Steps[None]:
-        found = default.decode() if default else MEMORY.name
-        sure = durability(care.sure or found)
+    def _confirmed(self, care: DecisionOptions, default: str | None, producer: str, sequence: int) -> Steps[None]:
+        sure = durability(care.sure or default or MEMORY.name)
         if sure.waits:
             yield from confirm(self._keys, sure, producer, sequence)
 
     def purge(self) -> Steps[int]:
         """Remove them all; how many that were."""
         removed = 0
-        while names := (yield ops.command("ZRANGE", self._keys.prepared, 0, _PAGE - 1)):
-            answers = yield [ops.decide(self._keys, name.decode(), "purged", REMEMBERED) for name in names]
+        while ids := (yield ops.prepared_ids(self._keys, _PAGE)):
+            answers = yield [ops.decide(self._keys, identity, "purged", REMEMBERED) for identity in ids]
             removed += sum(answer.decision == "purged" for answer in answers)
-            lost = [name for name, answer in zip(names, answers, strict=True) if answer.decision == "unknown"]
+            lost = [identity for identity, answer in zip(ids, answers, strict=True) if answer.decision == "unknown"]
             if lost:
-                yield ops.command("ZREM", self._keys.prepared, *lost)
+                yield ops.forget_prepared(self._keys, lost)
         return removed
 
     def question(self) -> Steps[Message | None]:
         """Take one of the messages that somebody shall decide about; None when there is none."""
         while (identity := (yield ops.question(self._keys))) is not None:
-            element = yield ops.command("HGET", self._keys.prepared_record(identity), "element")
+            element = yield ops.prepared_element(self._keys, identity)
             if element is None:  # it was decided meanwhile
                 continue
             with contextlib.suppress(Undecodable):  # nobody can decide about it: it dies of too many questions
@@ -164,14 +164,11 @@ def _check(queue: str, identity: str, wanted: Decision, found: str) -> None:
 
 def ask_overdue(keys: QueueKeys, overdue: list[bytes]) -> Steps[tuple[int, int]]:
     """Have these messages asked about, those asked often enough die. For a monitor: how many were asked, and died."""
-    records = yield [
-        ops.command("HMGET", keys.prepared_record(one.decode()), "element", "asks", "most") for one in overdue
-    ]
+    ids = [one.decode() for one in overdue]
+    records = yield [ops.asked(keys, identity) for identity in ids]
     answers = yield [
-        ops.ask(
-            keys, name.decode(), _letter(keys.queue, element) if int(asks or 0) >= int(most or 0) else b"", REMEMBERED
-        )
-        for name, (element, asks, most) in zip(overdue, records, strict=True)
+        ops.ask(keys, identity, _letter(keys.queue, record.element) if record.asks >= record.most else b"", REMEMBERED)
+        for identity, record in zip(ids, records, strict=True)
     ]
     return answers.count("asked"), answers.count("dead")
 
@@ -187,7 +184,7 @@ def _letter(queue: str, element: bytes | None) -> bytes:
 
 def overdue(keys: QueueKeys, now: int) -> ops.Op[list[bytes]]:
     """The messages whose time is over."""
-    return ops.Op(("ZRANGEBYSCORE", keys.prepared, "-inf", now, "LIMIT", 0, _PAGE))
+    return ops.prepared_overdue(keys, now, _PAGE)
 
 
 def not_rolled_back(identity: str, failure: ReliqError) -> str:

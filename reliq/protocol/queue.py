@@ -15,6 +15,8 @@ from reliq.model.message import Message
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.settings import whole
 from reliq.ops import Steps, at_most
+from reliq.ops.schema import SETTINGS, Counter
+from reliq.ops.schema import Config as Field
 from reliq.protocol.batch import RawBatch, checked, checked_many
 from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import MEMORY, Durability, check_possible, confirm, durability
@@ -141,7 +143,7 @@ class QueueSteps:
             answer = yield enqueue
         self._clock.note(answer.now)
         if answer.status == "full":
-            yield ops.command("HINCRBY", self.keys.counters, "rejected", len(batch))
+            yield ops.count(self.keys, Counter.REJECTED, len(batch))
             raise QueueFull(
                 f"queue {self.keys.queue!r} holds {answer.length} of at most {answer.max_length} {answer.unit}; "
                 f"none of the {len(batch)} was enqueued"
@@ -161,10 +163,10 @@ class QueueSteps:
 
     def introduction(self) -> list[ops.Op[Any]]:
         """What goes before the first message: the queue's name for all to see; and what does it say of durability?"""
-        return [ops.announce(self.keys.queue), ops.command("HGET", self.keys.config, "durability")]
+        return [ops.announce(self.keys.queue), ops.default_durability(self.keys)]
 
-    def introduced(self, default: bytes | None) -> None:
-        self.durability = durability(default.decode()) if default else MEMORY
+    def introduced(self, default: str | None) -> None:
+        self.durability = durability(default) if default else MEMORY
         self._limited = False  # who sends next finds out
         self._announced_at = time.monotonic()
 
@@ -203,30 +205,22 @@ class QueueSteps:
         """Set the fields given; None returns one to its default. Raises InvalidSetting, and changes nothing then."""
         for name in changes:
             _check_setting(name)
-        if changes.get("durability") is not None:
-            yield from check_possible(durability(changes["durability"]))
-        if changes.get("max_bytes") is not None:  # a server that has no MEMORY says so here, and not at the first send
-            yield ops.command("MEMORY", "USAGE", self.keys.messages)
-        to_set: list[str | int | float] = []
-        to_delete: list[str] = []
-        for name, value in changes.items():
-            if value is None:
-                to_delete.append(name)
-            else:
-                to_set += (name, _checked_config(name, value))
-        wanted = [ops.announce(self.keys.queue), ops.command("HINCRBY", self.keys.config, "version", 1)]
-        if to_set:
-            wanted.append(ops.command("HSET", self.keys.config, *to_set))
-        if to_delete:
-            wanted.append(ops.command("HDEL", self.keys.config, *to_delete))
-        yield wanted
+        if changes.get(Field.DURABILITY) is not None:
+            yield from check_possible(durability(changes[Field.DURABILITY]))
+        if (
+            changes.get(Field.MAX_BYTES) is not None
+        ):  # a server that has no MEMORY says so here, and not at the first send
+            yield ops.bytes_used(self.keys.messages)
+        to_set = {name: _checked_config(name, value) for name, value in changes.items() if value is not None}
+        to_reset = [name for name, value in changes.items() if value is None]
+        yield [ops.announce(self.keys.queue), *ops.configure(self.keys, to_set, to_reset)]
         return (yield from self.config())
 
     def pause(self) -> Steps[None]:
-        yield [ops.announce(self.keys.queue), ops.command("HSET", self.keys.config, "paused", 1)]
+        yield [ops.announce(self.keys.queue), ops.pause(self.keys)]
 
     def resume(self) -> Steps[None]:
-        yield ops.command("HDEL", self.keys.config, "paused")
+        yield ops.resume(self.keys)
 
     def purge(self) -> Steps[int]:
         removed = 0
@@ -269,34 +263,31 @@ def _read_config(values: Mapping[str, str]) -> Config:
             ) from None
 
     return Config(
-        max_length=number("max_length", int),
-        max_bytes=number("max_bytes", int),
-        max_deliveries=number("max_deliveries", int) or settings.MAX_DELIVERIES,
-        dead_max_age=number("dead_max_age", float),
-        dead_max_count=number("dead_max_count", int),
-        paused="paused" in values,
-        durability=values.get("durability", "memory"),
+        max_length=number(Field.MAX_LENGTH, int),
+        max_bytes=number(Field.MAX_BYTES, int),
+        max_deliveries=number(Field.MAX_DELIVERIES, int) or settings.MAX_DELIVERIES,
+        dead_max_age=number(Field.DEAD_MAX_AGE, float),
+        dead_max_count=number(Field.DEAD_MAX_COUNT, int),
+        paused=Field.PAUSED in values,
+        durability=values.get(Field.DURABILITY, MEMORY.name),
     )
-
-
-_SETTINGS = ("max_length", "max_bytes", "max_deliveries", "dead_max_age", "dead_max_count", "durability")
 
 
 def _check_setting(name: str) -> None:
     """Refuse what is no setting, also when it is only reset: the hash has fields of reliq's own (`round`)."""
-    if name not in _SETTINGS:
-        raise InvalidSetting(f"a queue has no setting {name!r}; it has {', '.join(_SETTINGS)}")
+    if name not in SETTINGS:
+        raise InvalidSetting(f"a queue has no setting {name!r}; it has {', '.join(SETTINGS)}")
 
 
 def _checked_config(name: str, value: Any) -> int | float | str:
     match name:
-        case "max_length" | "dead_max_count":
+        case Field.MAX_LENGTH | Field.DEAD_MAX_COUNT:
             return whole(value, name, 1, 10**12)
-        case "max_bytes":
+        case Field.MAX_BYTES:
             return whole(value, name, settings.MIN_QUOTA_BYTES, 10**15)
-        case "max_deliveries":
+        case Field.MAX_DELIVERIES:
             return whole(value, name, 1, 10_000)
-        case "dead_max_age":
+        case Field.DEAD_MAX_AGE:
             return settings.seconds(value, name, shortest=1.0)
         case _:
             return durability(value).name

@@ -20,7 +20,7 @@ import msgspec
 from reliq import ops
 from reliq.errors import InvalidName, JobClosed, OutcomeUnknown, QueueFull
 from reliq.model.keys import JobKeys, QueueKeys
-from reliq.ops import Packed, Staged, Steps, Transaction
+from reliq.ops import JobState, Packed, Staged, Steps, Transaction
 from reliq.ops.chunks import Chunk, elements_of
 from reliq.protocol.progress import Progress, unwatched
 
@@ -29,6 +29,7 @@ ORPHANED = 7 * 86_400.0  #: seconds beyond its time limit after which a part is 
 REMEMBERED = 3600.0  #: seconds a decided job is known, so that a late writer or a repeated commit learns of it
 _CALL_BYTES = 4 * 1024 * 1024
 _PARTS_PER_TRIP = 200
+_JOBS_PER_TRIP = 10
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}")
 
@@ -150,15 +151,14 @@ def commit(
 
 
 def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
-    state = yield ops.command("HGET", job.home.job(job.name), "state")
-    if state in (b"committed", b"done"):
+    if (yield ops.job_record(job.home, job.name)).committed:
         return  # a commit whose answer was lost
     for page in _pages(parts):
         # From here on no part ends by itself: the job's record knows it.
-        apart = [part.staged.key(job.name) for part in page if part.staged.apart(job.home)]
+        apart = [part.staged for part in page if part.staged.apart(job.home)]
         lengths = yield [
-            *(ops.command("PERSIST", key) for key in apart),
-            *(ops.command("LLEN", part.staged.key(job.name)) for part in page),
+            *(ops.stage_keep(job.name, staged) for staged in apart),
+            *(ops.staged_chunks(job.name, part.staged) for part in page),
         ]
         if lengths[len(apart) :] != [part.chunks for part in page]:
             raise _closed(job, "torn")
@@ -169,18 +169,14 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
 def _check_room(job: Job, queue: str, parts: Sequence[Part]) -> Steps[None]:
     """Refuse parts that would bring the queue above its max_length or max_bytes, as `send` does; raises QueueFull."""
     keys, messages = QueueKeys(queue), sum(part.messages for part in parts)
-    (most, most_bytes), *lengths = yield [
-        ops.command("HMGET", keys.config, "max_length", "max_bytes"),
-        *(ops.command("LLEN", one) for one in (keys.messages, keys.high, keys.low, keys.next_round)),
-        *(ops.command("ZCARD", one) for one in (keys.delayed, keys.waiting)),
-    ]
-    if most is not None and sum(lengths) + messages > int(most):
-        raise _full(job, queue, f"{sum(lengths)} of at most {int(most)} messages", messages)
+    (most, most_bytes), *lengths = yield [ops.limits(keys), *ops.lengths(keys)]
+    if most is not None and sum(lengths) + messages > most:
+        raise _full(job, queue, f"{sum(lengths)} of at most {most} messages", messages)
     if most_bytes is None:
         return
     used = yield from _memory((keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed))
-    if used + (yield from _memory([part.staged.key(job.name) for part in parts])) > int(most_bytes):
-        raise _full(job, queue, f"{used} of at most {int(most_bytes)} bytes", messages)
+    if used + (yield from _memory([part.staged.key(job.name) for part in parts])) > most_bytes:
+        raise _full(job, queue, f"{used} of at most {most_bytes} bytes", messages)
 
 
 def _memory(names: Sequence[str]) -> Steps[int]:
@@ -188,7 +184,7 @@ def _memory(names: Sequence[str]) -> Steps[int]:
     used = 0
     for start in range(0, len(names), _PARTS_PER_TRIP):
         page = names[start : start + _PARTS_PER_TRIP]
-        found = yield [ops.command("MEMORY", "USAGE", name, "SAMPLES", 100) for name in page]
+        found = yield [ops.bytes_used(name, samples=100) for name in page]
         used += sum(size or 0 for size in found)
     return used
 
@@ -199,8 +195,8 @@ def _full(job: Job, queue: str, limit: str, messages: int) -> QueueFull:
 
 def outcome(home: JobKeys, job: str) -> Steps[int | None]:
     """How many messages a job has committed; None where it is not committed, or that is forgotten."""
-    state, messages = yield ops.command("HMGET", home.job(job), "state", "messages")
-    return int(messages) if state in (b"committed", b"done") else None
+    record: ops.JobRecord = yield ops.job_record(home, job)
+    return record.messages if record.committed else None
 
 
 def roll_parts(job: Job, parts: Iterable[Part]) -> Steps[None]:
@@ -215,7 +211,7 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
 
     How many messages moved. Nothing, where the job is not committed or is over.
     """
-    manifest = yield ops.command("HGET", job.home.job(job.name), "manifest")
+    manifest = yield ops.job_manifest(job.home, job.name)
     if manifest is None:
         return 0
     moved = steps = 0
@@ -265,27 +261,26 @@ def abort(job: Job, overdue: bool = False) -> Steps[bool]:
 
 def abort_others(job: Job, prefix: str) -> Steps[None]:
     """Abort the open jobs of this prefix but this one: what dead runs of the same leader have left."""
-    names = yield ops.command("ZRANGE", job.home.jobs, 0, _PARTS_PER_TRIP - 1)
-    for name in (one.decode() for one in names):
+    for name in (yield ops.jobs_first_due(job.home, _PARTS_PER_TRIP)):
         if name.startswith(prefix) and name != job.name:
-            run = yield ops.command("HGET", job.home.job(name), "run")
-            yield from abort(Job(job.home, name, (run or b"").decode()))
+            record = yield ops.job_record(job.home, name)
+            yield from abort(Job(job.home, name, record.run))
 
 
 def _clear(job: Job) -> Steps[None]:
     """Remove its parts, and its record with the last of them."""
-    record, left = job.home.job(job.name), 1
+    left = 1
     while left > 0:
         # In this order: none of these parts is of a run that has begun since.
-        names, (state, run) = yield [
-            ops.command("SRANDMEMBER", job.home.parts(job.name), _PARTS_PER_TRIP),
-            ops.command("HMGET", record, "state", "run"),
+        names, record = yield [
+            ops.job_parts(job.home, job.name, _PARTS_PER_TRIP),
+            ops.job_record(job.home, job.name),
         ]
-        if state == b"open" or (run or b"").decode() != job.run:
+        if record.state == JobState.OPEN or record.run != job.run:
             return
-        parts = [Staged.of(name.decode()) for name in names]
-        if apart := [part.key(job.name) for part in parts if part.apart(job.home)]:
-            yield [ops.command("UNLINK", key) for key in apart]
+        parts = [Staged.of(name) for name in names]
+        if apart := [part for part in parts if part.apart(job.home)]:
+            yield [ops.stage_drop(job.name, part) for part in apart]
         left = yield ops.stage_clear(job.home, job.name, job.run, job.remembered, parts)
 
 
@@ -293,12 +288,12 @@ def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) 
     """Do what the leaders of these jobs did not: roll forward, remove. For a monitor; how many messages moved."""
     moved = 0
     for name in due:
-        state, run = yield ops.command("HMGET", home.job(name.decode()), "state", "run")
-        job = Job(home, name.decode(), (run or b"").decode())
-        match state:
-            case b"committed":
+        record = yield ops.job_record(home, name.decode())
+        job = Job(home, name.decode(), record.run)
+        match record.state:
+            case JobState.COMMITTED:
                 moved += yield from roll_forward(job, at_most)
-            case b"open":
+            case JobState.OPEN:
                 yield from abort(job, overdue=True)
             case _:
                 yield from _clear(job)
@@ -307,7 +302,7 @@ def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) 
 
 def due_jobs(home: JobKeys, now: int) -> ops.Op[list[bytes]]:
     """The jobs that are decided and not over, or open and beyond their time limit."""
-    return ops.Op(("ZRANGEBYSCORE", home.jobs, "-inf", now, "LIMIT", 0, 10))
+    return ops.jobs_due(home, now, _JOBS_PER_TRIP)
 
 
 def _pages(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:

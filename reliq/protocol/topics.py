@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from reliq import ops
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
 from reliq.model import settings
-from reliq.model.keys import TOPICS, QueueKeys, check_grammar, check_name
+from reliq.model.keys import QueueKeys, check_grammar, check_name
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.routing import Routes, check_pattern, check_routing_key
 from reliq.ops import Steps
+from reliq.ops.schema import Counter, Topics
 from reliq.ops.topology import slot_of
 from reliq.protocol.batch import checked
 from reliq.protocol.durability import Durability, check_possible, confirm, durability
@@ -79,7 +80,7 @@ class TopicSteps:
         if not queues and self._alternate is not None:
             queues = (self._alternate,)
         if not queues:
-            yield ops.command("HINCRBY", TOPICS, "unroutable", 1, repeatable=False)
+            yield ops.count_unroutable(1)
             return {}
         with tracing.sending(routing_key, [message]):
             lane = self._lanes.take()
@@ -132,17 +133,16 @@ class TopicSteps:
         """The queues bound now, or half a second ago."""
         now = time.monotonic()
         if now - self._looked_at > _FRESH:
-            version = yield ops.command("HGET", TOPICS, "version")
-            if (version.decode() if version else None) != self._version:
+            if (yield ops.bindings_version()) != self._version:
                 yield from self._compile()
             self._looked_at = now
         return self._routes.match(routing_key)
 
     def _compile(self) -> Steps[None]:
-        found = yield ops.read_hash(TOPICS)
+        found = yield ops.topics()
         self._routes = Routes(_bindings(found))
-        self._alternate = found.get("alternate")
-        self._version = found.get("version")
+        self._alternate = found.get(Topics.ALTERNATE)
+        self._version = found.get(Topics.VERSION)
 
     def match(self, routing_key: str) -> Steps[list[str]]:
         """The queues that would get it, as Redis has the bindings now."""
@@ -151,7 +151,7 @@ class TopicSteps:
         return list(self._routes.match(routing_key))
 
     def list(self) -> Steps[list[Binding]]:
-        return sorted(_bindings((yield ops.read_hash(TOPICS))))
+        return sorted(_bindings((yield ops.topics())))
 
     def bind(self, queue: str, *patterns: str) -> Steps[bool]:
         bindings = _fields(check_name(queue), patterns)
@@ -166,20 +166,20 @@ class TopicSteps:
 
     def set_alternate(self, queue: str | None) -> Steps[None]:
         if queue is None:
-            yield ops.bind("unbind", ["alternate"])
+            yield ops.no_alternate()
         else:
             yield [ops.announce(check_name(queue)), ops.alternate(queue)]
         self._looked_at = float("-inf")
 
     def stats(self) -> Steps[TopicStats]:
-        found = yield ops.read_hash(TOPICS)
-        return TopicStats(len(_bindings(found)), found.get("alternate"), int(found.get("unroutable", 0)))
+        found = yield ops.topics()
+        return TopicStats(len(_bindings(found)), found.get(Topics.ALTERNATE), int(found.get(Topics.UNROUTABLE, 0)))
 
 
 def read_routes() -> Steps[tuple[Routes, str | None]]:
     """The bindings as Redis has them now, compiled, and the alternate queue."""
-    found = yield ops.read_hash(TOPICS)
-    return Routes(_bindings(found)), found.get("alternate")
+    found = yield ops.topics()
+    return Routes(_bindings(found)), found.get(Topics.ALTERNATE)
 
 
 def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Published], identity: str) -> Steps[None]:
@@ -187,7 +187,7 @@ def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Pu
     if not refusals:
         return
     reached = [keys.queue for group, one in zip(groups, answers, strict=True) if one.status != "full" for keys in group]
-    yield [ops.command("HINCRBY", group[one.refuser].counters, "rejected", 1) for group, one in refusals]
+    yield [ops.count(group[one.refuser], Counter.REJECTED) for group, one in refusals]
     group, full = refusals[0]
     others = f"only {', '.join(reached)} got it" if reached else "nothing was enqueued in any queue that is bound"
     raise QueueFull(

@@ -12,7 +12,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.settings import MAX_BATCH
 from reliq.ops import Move, Steps
-from reliq.protocol.outcomes import undecodable
+from reliq.protocol.outcomes import expired, undecodable
 
 _PREFIX = "s"  # neither of those in reliq.keys: the lease alone decides, a stopped stream has no connection
 
@@ -63,7 +63,7 @@ class Claims:
                 dying.append(undecodable(element))
                 continue
             if 0 < message.expires_at <= answer.now:
-                dying.append(Move(element, "dead", "dead:expired", message.id, message.buried("expired")))
+                dying.append(expired(message))
         if dying:
             yield ops.settle(self.keys, consumer, self.lease, (), dying)
         return len(dying)

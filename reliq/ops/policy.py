@@ -1,0 +1,79 @@
+"""A queue's policy: the fields of its `config`, read and written."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reliq.model.keys import QueueKeys
+from reliq.ops.request import Op, optional_float, optional_int, optional_text
+from reliq.ops.schema import Config
+
+_DROP = "drop"
+
+
+def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset: Sequence[str]) -> list[Op[int]]:
+    """Set fields and return others to their default."""
+    changes: list[Op[int]] = [Op(("HINCRBY", keys.config, Config.VERSION, 1))]
+    if to_set:
+        changes.append(Op(("HSET", keys.config, *(part for pair in to_set.items() for part in pair))))
+    if to_reset:
+        changes.append(Op(("HDEL", keys.config, *to_reset)))
+    return changes
+
+
+def pause(keys: QueueKeys) -> Op[int]:
+    return Op(("HSET", keys.config, Config.PAUSED, 1))
+
+
+def resume(keys: QueueKeys) -> Op[int]:
+    return Op(("HDEL", keys.config, Config.PAUSED))
+
+
+def default_durability(keys: QueueKeys) -> Op[str | None]:
+    """The durability of sends that ask for none; None = in memory."""
+    return Op(("HGET", keys.config, Config.DURABILITY), optional_text)
+
+
+def max_length(keys: QueueKeys) -> Op[int | None]:
+    return Op(("HGET", keys.config, Config.MAX_LENGTH), optional_int)
+
+
+def max_deliveries(keys: QueueKeys) -> Op[int | None]:
+    """None where none is set, and where another program has written what is no number."""
+    return Op(("HGET", keys.config, Config.MAX_DELIVERIES), _digits)
+
+
+def _digits(reply: bytes | None) -> int | None:
+    return int(reply) if reply and reply.isdigit() else None
+
+
+def limits(keys: QueueKeys) -> Op[tuple[int | None, int | None]]:
+    """The queue's max_length and max_bytes."""
+    return Op(("HMGET", keys.config, Config.MAX_LENGTH, Config.MAX_BYTES), _read_limits)
+
+
+def _read_limits(reply: list[bytes | None]) -> tuple[int | None, int | None]:
+    return optional_int(reply[0]), optional_int(reply[1])
+
+
+def retention(keys: QueueKeys) -> Op[list[bytes | None]]:
+    """The queue's dead_max_age (seconds) and dead_max_count, for `read_retention`."""
+    return Op(("HMGET", keys.config, Config.DEAD_MAX_AGE, Config.DEAD_MAX_COUNT))
+
+
+def read_retention(found: Sequence[bytes | None]) -> tuple[float | None, int | None]:
+    """Raises ValueError for what is no number."""
+    age, count = found
+    return optional_float(age), optional_int(count)
+
+
+def keep_for_broadcasts(keys: QueueKeys, most: int, dead_kept: int) -> Op[int]:
+    """Give the queue of a running instance its policy: what is published while it is full, it does not get."""
+    policy: tuple[Any, ...] = (
+        Config.MAX_LENGTH, most, Config.OVERFLOW, _DROP, Config.DEAD_MAX_COUNT, dead_kept
+    )  # fmt: skip
+    return Op(("HSET", keys.config, *policy))
+
+
+def is_for_broadcasts(keys: QueueKeys) -> Op[bool]:
+    """Whether `keep_for_broadcasts` has set the queue's policy."""
+    return Op(("HGET", keys.config, Config.OVERFLOW), lambda reply: reply == _DROP.encode())

@@ -1,0 +1,106 @@
+"""The names of the fields of every hash in Redis, spelled here and in the scripts of reliq/lua.
+
+A test holds the two against each other (tests/unit/test_schema.py). The names of keys are in reliq.model.keys. The
+fields of the other hashes are ids, and name nothing: of messages (index), order keys (active, cycle), consumers
+(trying), producers (producers), streams (epochs) and API keys.
+"""
+
+from typing import Final
+
+
+class Config:
+    """`config` of a queue: its policy, and what scripts note about it."""
+
+    MAX_LENGTH: Final = "max_length"
+    MAX_BYTES: Final = "max_bytes"
+    MAX_DELIVERIES: Final = "max_deliveries"
+    DEAD_MAX_AGE: Final = "dead_max_age"  #: seconds
+    DEAD_MAX_COUNT: Final = "dead_max_count"
+    DURABILITY: Final = "durability"
+    PAUSED: Final = "paused"  #: there while the queue is paused
+    VERSION: Final = "version"  #: counts the changes of the policy
+    OVERFLOW: Final = "overflow"  #: "drop" in the queue of a broadcast's instance: a full queue drops what is published
+    PRIORITISED: Final = "prioritised"  #: there once a message had a priority
+    ROUND: Final = "round"  #: number of the cycle's round
+    ROUND_HELD: Final = "round_held"  #: ms at which a message held the round open
+
+
+#: What an operator may set.
+SETTINGS: Final = (
+    Config.MAX_LENGTH, Config.MAX_BYTES, Config.MAX_DELIVERIES, Config.DEAD_MAX_AGE, Config.DEAD_MAX_COUNT,
+    Config.DURABILITY,
+)  # fmt: skip
+
+
+class Counter:
+    """`counters` of a queue: how often something happened since the queue exists."""
+
+    ENQUEUED: Final = "enqueued"
+    DEDUPLICATED: Final = "deduplicated"
+    DEDUP_CONFLICTS: Final = "dedup_conflicts"
+    REJECTED: Final = "rejected"
+    CONFIRMS: Final = "confirms"  #: sends that asked for durability
+    ORDERED: Final = "ordered"
+    CLAIMED: Final = "claimed"
+    ACKED: Final = "acked"
+    RETRIED: Final = "retried"
+    REQUEUED: Final = "requeued"
+    RELEASED: Final = "released"
+    PROMOTED: Final = "promoted"
+    CANCELLED: Final = "cancelled"
+    PURGED: Final = "purged"
+    PREPARED: Final = "prepared"
+    COMMITTED: Final = "committed"
+    WITHDRAWN: Final = "withdrawn"
+    LEASE_LOST: Final = "lease_lost"
+    RECLAIMED: Final = "reclaimed"
+    RECLAIM_CONFLICTS: Final = "reclaim_conflicts"
+    DEAD_LETTERED: Final = "dead_lettered"
+    REDRIVEN: Final = "redriven"
+    PURGED_DEAD: Final = "purged_dead"
+    TRIMMED: Final = "trimmed"
+
+    @staticmethod
+    def dead(reason: str) -> str:
+        """The dead letters of one reason (reliq.model.dead_letter.REASONS)."""
+        return f"dead:{reason}"
+
+
+class Topics:
+    """`reliq:topics`, beside a field "queue pattern" for each binding."""
+
+    VERSION: Final = "version"  #: changes with the bindings
+    ALTERNATE: Final = "alternate"  #: the queue that takes what no binding matches
+    UNROUTABLE: Final = "unroutable"  #: counts what found no queue
+
+
+class Job:
+    """The record of a staged job."""
+
+    STATE: Final = "state"
+    RUN: Final = "run"
+    MANIFEST: Final = "manifest"  #: the parts that were committed
+    MESSAGES: Final = "messages"  #: how many were committed
+    REMEMBER: Final = "remember"  #: ms that the record is kept once the job is done
+
+
+class Prepared:
+    """The record of a prepared message."""
+
+    STATE: Final = "state"
+    ELEMENT: Final = "element"
+    DELAY: Final = "delay"  #: ms
+    DEDUP: Final = "dedup"  #: the key of its deduplication key
+    WINDOW: Final = "window"  #: ms
+    DIGEST: Final = "digest"
+    EVERY: Final = "every"  #: ms between two questions about it
+    ASKS: Final = "asks"  #: questions that were asked
+    MOST: Final = "most"  #: questions that are asked
+    FIRST: Final = "first"  #: once it is committed: its id, or for a duplicate the id of the first message
+
+
+class ClockJump:
+    """`reliq:monitor:clock`: the latest jump of the server's clock."""
+
+    AT: Final = "at"  #: ms since the epoch
+    BY: Final = "by"  #: ms

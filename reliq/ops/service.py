@@ -1,0 +1,42 @@
+"""What the HTTP service keeps in Redis: API keys, and the answers to requests with an Idempotency-Key."""
+
+from reliq.model.keys import ALLOWANCE, API_KEYS
+from reliq.ops.commands import read_hash
+from reliq.ops.request import Op, milliseconds, scripted
+
+
+def allow(key: str, rate: float, wanted: int) -> Op[tuple[int, int]]:
+    """Ask how many of the `wanted` calls an API key may make now and, if none, in how many ms the next one."""
+    return scripted("allow", (ALLOWANCE + key,), (rate, wanted), tuple)
+
+
+def put_api_key(identity: str, record: bytes) -> Op[int]:
+    return Op(("HSET", API_KEYS, identity, record))
+
+
+def delete_api_key(identity: str) -> Op[bool]:
+    """Whether there was such a key."""
+    return Op(("HDEL", API_KEYS, identity), bool)
+
+
+def api_keys() -> Op[dict[str, str]]:
+    """The records of all API keys by id."""
+    return read_hash(API_KEYS)
+
+
+def begin_request(key: str, record: bytes, seconds: float) -> Op[bool]:
+    """Keep the record of a request that begins, unless there is one; whether it was kept."""
+    return Op(("SET", key, record, "NX", "PX", milliseconds(seconds)), bool)
+
+
+def request_record(key: str) -> Op[bytes | None]:
+    return Op(("GET", key))
+
+
+def end_request(key: str, record: bytes, seconds: float) -> Op[bool]:
+    """Keep the record of a request that was answered."""
+    return Op(("SET", key, record, "PX", milliseconds(seconds)), bool)
+
+
+def forget_request(key: str) -> Op[int]:
+    return Op(("DEL", key))
