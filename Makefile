@@ -21,15 +21,17 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
 
-check: $(READY) ## Lint, types, layers
+check: $(READY) ## Lint, types, layers, and that the synchronous API is the asyncio one
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_sync.py --check
 
-fix: $(READY) ## Format, and mend what can be mended
+fix: $(READY) ## Format, mend what can be mended, and write the synchronous API anew
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python tools/generate_sync.py
 
 # One more try for a test that fails: browsers, JVMs and busy machines have their moods. The summary says which.
 test: $(READY) ## The tests, on both cores (under 10 minutes)

@@ -1,4 +1,4 @@
-"""The application on an event loop; see reliq.client.app."""
+"""The application: queues, topics and handlers of one Redis."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -10,13 +10,21 @@ from reliq.aio.topics import Topics
 from reliq.model import settings
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage
-from reliq.model.settings import Duration, seconds
+from reliq.model.settings import Duration
 from reliq.protocol.application import Application
 from reliq.transport.aiostore import AioStore
 
 
 class Reliq(Application):
-    """An application on an event loop; see reliq.Reliq. Use it on one loop only."""
+    """An application: queues on a Redis server or cluster, and handlers for them.
+
+    `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or
+    redis+cluster://host:port,host:port; or a reference to it, env:NAME or file:/path; default RELIQ_URL, else
+    redis://localhost:6379/0. `allow_eviction`: work with a Redis that may evict keys, that is lose queues. `max_body`:
+    bytes a message body may have. Nothing connects before the first call that needs Redis; that call raises
+    RedisUnavailable or RedisUnsuitable. As a context it closes at its end. Any number of threads may use one
+    reliq.Reliq; a reliq.aio.Reliq is for the tasks of one event loop.
+    """
 
     def __init__(
         self,
@@ -28,14 +36,14 @@ class Reliq(Application):
         store: AioStore | None = None,
     ) -> None:
         super().__init__(url, allow_eviction, max_body)
-        timeout = seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
+        timeout = settings.seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
         self.store = store or AioStore(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
         self._topics.sharded = self.store.sharded
         self._queues: dict[str, Queue] = {}
         self.topics = Topics(self.store, self._topics)
 
-    def queue(self, name: str, *, of_broadcast: bool = False) -> "Queue":
-        """The queue of this name; it exists from its first message on. Raises InvalidName.
+    def queue(self, name: str, *, of_broadcast: bool = False) -> Queue:
+        """Return the queue of this name; it exists from its first message on. Raises InvalidName.
 
         `of_broadcast`: also the queue of a running instance, to look at it; it goes with the instance.
         """
@@ -61,21 +69,30 @@ class Reliq(Application):
         durability: str | None = None,
         retries: int | None = None,
     ) -> dict[str, str]:
-        """Enqueue a copy into every queue that subscribes to the routing key; see reliq.Reliq.publish."""
+        """Enqueue a copy into every queue that subscribes to the routing key, in one atomic step; return id by queue.
+
+        Without a subscriber: Unroutable if `mandatory`, else it goes to the alternate queue (`topics.set_alternate`),
+        or is counted and gone. The other options are those of NewMessage. All queues get it or none: QueueFull names
+        the one that is full. Raises as `Queue.send`, and InvalidName for a routing key with blanks or wildcards.
+        """
         options = {"id": id, "delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         message = self._topics.prepared(body, options)
         return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability, retries))
 
     async def subscribe(self, queue: str, *patterns: str) -> bool:
-        """Have the queue take what is published under keys that match; see reliq.Reliq.subscribe."""
+        """Send the queue what is published under keys that match: `*` is one word, `#` any number of words.
+
+        Subscriptions live in Redis until `unsubscribe`; producers follow within a second. The queue is the consumer
+        group: its workers compete, and its retries and dead letters are its own. Return whether a pattern is new.
+        """
         return await self.store.run(self._topics.bind(queue, *patterns))
 
     async def unsubscribe(self, queue: str, *patterns: str) -> bool:
-        """End it; what the queue has got, it keeps. Whether there was something to end."""
+        """End subscriptions, and return whether there was one; the queue keeps the messages it has."""
         return await self.store.run(self._topics.unbind(queue, *patterns))
 
     async def queues(self, *, of_broadcasts: bool = False) -> list[str]:
-        """The names of all queues this server has seen; those of running instances only if asked for."""
+        """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""
         names = await self.store.run(ops.one(ops.queue_names()))
         return names if of_broadcasts else [name for name in names if instance_of(name) is None]
 

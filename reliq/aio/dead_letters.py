@@ -1,4 +1,4 @@
-"""The dead letters of a queue; see reliq.client.dead_letters."""
+"""The dead letters of a queue: list, redrive, purge."""
 
 from typing import Any
 
@@ -10,16 +10,22 @@ from reliq.transport.aiostore import AioStore
 
 
 class DeadLetters:
-    """The dead letters of one queue; see reliq.DeadLetters."""
+    """The dead letters of one queue: `queue.dead`."""
 
     def __init__(self, store: AioStore, keys: QueueKeys) -> None:
         self._store = store
         self._steps = DeadLetterSteps(keys)
 
     async def list(self, *, limit: int = 50, after: str | None = None, **filters: Any) -> Page:
+        """Return dead letters, latest first; `after` is the `next` of the page before.
+
+        Filters, here and below: `ids`, `reason`, `error_class` (of the last error, with or without its module),
+        `older_than`, `newer_than` (since death), `headers` (a mapping; all must be equal).
+        """
         return await self._store.run(self._steps.page(Filter.of(**filters), limit, after))
 
     async def get(self, id: str) -> DeadLetter | None:
+        """Return the letter with this id, or None."""
         return await self._store.run(self._steps.get(id))
 
     async def redrive(
@@ -33,6 +39,12 @@ class DeadLetters:
         progress: Progress = unwatched,
         **filters: Any,
     ) -> Redriven:
+        """Put letters back into the queue in the order of their deaths: all, or those that match the filters.
+
+        `rate`: messages a second. `dry_run`: only count. `keep_failures`: do not reset the count of failures.
+        `stop_above`: with a rate, stop when more than this share of the redriven letters has died again.
+        Safe to interrupt anywhere: every letter is at any instant either dead or back.
+        """
         checked_redrive(rate, limit, stop_above)
         steps = self._steps.redrive(
             Filter.of(**filters), rate=rate, limit=limit, dry_run=dry_run, keep_failures=keep_failures,
@@ -41,4 +53,5 @@ class DeadLetters:
         return await self._store.run(steps)
 
     async def purge(self, *, all: bool = False, **filters: Any) -> int:
+        """Remove letters for good, those that match the filters or with all=True every one; return how many."""
         return await self._store.run(self._steps.purge(Filter.of(**filters), all, "purged_dead"))

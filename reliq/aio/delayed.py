@@ -1,4 +1,4 @@
-"""The delayed messages of a queue; see reliq.client.delayed."""
+"""The delayed messages of a queue."""
 
 from reliq.model.keys import QueueKeys
 from reliq.protocol.delayed import DelayedPage, delayed_page
@@ -6,11 +6,15 @@ from reliq.transport.aiostore import AioStore
 
 
 class Delayed:
-    """The delayed messages of one queue; see Delayed."""
+    """The delayed messages of one queue: `queue.delayed`."""
 
     def __init__(self, store: AioStore, keys: QueueKeys) -> None:
         self._store = store
         self._keys = keys
 
     async def list(self, *, limit: int = 50, after: str | None = None, failed: bool = False) -> DelayedPage:
+        """Return delayed messages, due soonest first; `after` is the `next` of the page before.
+
+        `failed`: only messages that wait for a retry; `last_error` says why.
+        """
         return await self._store.run(delayed_page(self._keys, limit, after, failed))

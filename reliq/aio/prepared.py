@@ -1,4 +1,4 @@
-"""A prepared message; see reliq.client.prepared."""
+"""A message that is sent together with a transaction of the application's own."""
 
 from types import TracebackType
 from typing import Self
@@ -10,7 +10,13 @@ from reliq.transport.aiostore import AioStore
 
 
 class Prepared:
-    """The same for asyncio: `async with await orders.prepare(...) as handle`; see Prepared."""
+    """A message that waits for its producer's decision: what `Queue.prepare` returns.
+
+        async with await orders.prepare({"order": 1}) as handle:
+            ...                                  # your own transaction; handle.id belongs into it
+
+    Leaving the context commits; an exception in it rolls back. `commit` and `rollback` may be repeated.
+    """
 
     def __init__(
         self, store: AioStore, steps: PreparedSteps, identity: str, care: DecisionOptions = DecisionOptions()
@@ -22,11 +28,17 @@ class Prepared:
         self._decided = False
 
     async def commit(self) -> str:
+        """Enqueue it; return its id, or where its dedup_key is taken, the id of the first message.
+
+        Raises PreparedClosed when it is decided otherwise, RedisUnavailable (nothing is decided) and OutcomeUnknown
+        (it may be): repeat it then, or have the check-back answer.
+        """
         identity = await self._store.run(self._steps.commit(self.id, self._care))
         self._decided = True
         return identity
 
     async def rollback(self) -> None:
+        """Discard it: no consumer will ever see it. Raises as `commit`."""
         await self._store.run(self._steps.rollback(self.id, self._care))
         self._decided = True
 

@@ -1,4 +1,4 @@
-"""A queue; see reliq.client.queue."""
+"""A queue: send, look, set its policy."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from reliq.transport.aiostore import AioStore
 
 
 class Queue:
-    """A queue; see reliq.Queue for what each method promises and raises."""
+    """A queue. Made by `Reliq.queue(name)`, and shared by threads or tasks in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:
         self._store = store
@@ -42,6 +42,14 @@ class Queue:
         durability: str | None = None,
         retries: int | None = None,
     ) -> str:
+        """Enqueue one message and return its id; the options are those of NewMessage.
+
+        `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this returns; where it
+        is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
+        A call whose answer is lost is repeated by itself, for 5 seconds (`send_timeout`) and at most `retries` times
+        (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
+        InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
+        """
         options = {
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
             "key": key, "priority": priority,
@@ -62,6 +70,11 @@ class Queue:
         durability: str | None = None,
         retries: int | None = None,
     ) -> list[str]:
+        """Enqueue many, 1,000 a round trip, and return their ids. Bodies, or NewMessages with options of their own.
+
+        All are checked before the first is sent: InvalidMessage names the index, and nothing of the call is enqueued.
+        Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
+        """
         options = {"delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         messages = self._steps.prepared_many(bodies, options)
         return await self._store.run(self._steps.send_many(messages, durability, retries))
@@ -83,6 +96,12 @@ class Queue:
         durability: str | None = None,
         retries: int | None = None,
     ) -> Prepared:
+        """Send a message that no consumer sees until its handle commits; as a context the handle commits at its end.
+
+        Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
+        again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
+        other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
+        """
         options = {
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
             "key": key, "priority": priority,
@@ -92,30 +111,45 @@ class Queue:
         return Prepared(self._store, self._steps.prepared_records, message.id, care)
 
     def prepared(self, id: str) -> Prepared:
+        """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""
         return Prepared(self._store, self._steps.prepared_records, id)
 
     async def stats(self) -> Stats:
+        """Return how many messages are in each state, and the counters."""
         return await self._store.run(self._steps.stats())
 
     async def config(self) -> Config:
+        """Return the policy that is in force."""
         return await self._store.run(self._steps.config())
 
     async def configure(self, **changes: Any) -> Config:
+        """Change the policy: max_length, max_bytes, max_deliveries, dead_max_age, dead_max_count, durability.
+
+        None = back to the default.
+        """
         return await self._store.run(self._steps.configure(changes))
 
     async def pause(self) -> None:
+        """Start no message of this queue from now on, in any worker; sends go on. Running handlers finish."""
         await self._store.run(self._steps.pause())
 
     async def resume(self) -> None:
+        """End a pause."""
         await self._store.run(self._steps.resume())
 
     async def purge(self) -> int:
+        """Remove the ready, delayed and prepared messages for good; return how many."""
         return await self._store.run(self._steps.purge())
 
     async def cancel(self, id: str) -> bool:
+        """Remove a delayed message, a first delivery or a retry.
+
+        True only if it had not been promoted: it will never run.
+        """
         return await self._store.run(self._steps.cancel(id))
 
-    def consumer(self, lease: Duration = settings.LEASE) -> "Consumer":
+    def consumer(self, lease: Duration = settings.LEASE) -> Consumer:
+        """Return a consumer to claim and settle by hand, as a context."""
         return Consumer(self._store, self._steps.keys, lease)
 
     def __repr__(self) -> str:

@@ -1,7 +1,9 @@
+# Generated from reliq/aio/app.py by tools/generate_sync.py: do not edit
 """The application: queues, topics and handlers of one Redis."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
 
 from reliq import ops
 from reliq.client.queue import Queue
@@ -13,8 +15,6 @@ from reliq.model.settings import Duration
 from reliq.protocol.application import Application
 from reliq.transport.store import Store
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 class Reliq(Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
@@ -23,7 +23,8 @@ class Reliq(Application):
     redis+cluster://host:port,host:port; or a reference to it, env:NAME or file:/path; default RELIQ_URL, else
     redis://localhost:6379/0. `allow_eviction`: work with a Redis that may evict keys, that is lose queues. `max_body`:
     bytes a message body may have. Nothing connects before the first call that needs Redis; that call raises
-    RedisUnavailable or RedisUnsuitable.
+    RedisUnavailable or RedisUnsuitable. As a context it closes at its end. Any number of threads may use one
+    reliq.Reliq; a reliq.aio.Reliq is for the tasks of one event loop.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Reliq(Application):
         self.topics = Topics(self.store, self._topics)
 
     def queue(self, name: str, *, of_broadcast: bool = False) -> Queue:
-        """The queue of this name; it exists from its first message on. Raises InvalidName.
+        """Return the queue of this name; it exists from its first message on. Raises InvalidName.
 
         `of_broadcast`: also the queue of a running instance, to look at it; it goes with the instance.
         """
@@ -69,33 +70,39 @@ class Reliq(Application):
         durability: str | None = None,
         retries: int | None = None,
     ) -> dict[str, str]:
-        """Enqueue a copy into every queue that subscribes to the routing key, in one atomic step; the id by queue.
+        """Enqueue a copy into every queue that subscribes to the routing key, in one atomic step; return id by queue.
 
-        Where nobody does: Unroutable if `mandatory`, else it goes to the alternate queue (`topics.set_alternate`), or
-        is counted and gone. The other options are those of NewMessage. All queues get it or none: QueueFull names the
-        one that is full. Raises as `Queue.send`, and InvalidName for a routing key with blanks or wildcards.
+        Without a subscriber: Unroutable if `mandatory`, else it goes to the alternate queue (`topics.set_alternate`),
+        or is counted and gone. The other options are those of NewMessage. All queues get it or none: QueueFull names
+        the one that is full. Raises as `Queue.send`, and InvalidName for a routing key with blanks or wildcards.
         """
         options = {"id": id, "delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         message = self._topics.prepared(body, options)
         return self.store.run(self._topics.publish(routing_key, message, mandatory, durability, retries))
 
     def subscribe(self, queue: str, *patterns: str) -> bool:
-        """Have the queue take what is published under keys that match: `*` is one word, `#` any number of words.
+        """Send the queue what is published under keys that match: `*` is one word, `#` any number of words.
 
         Subscriptions live in Redis until `unsubscribe`; producers follow within a second. The queue is the consumer
-        group: its workers compete, and its retries and dead letters are its own. Whether something is new.
+        group: its workers compete, and its retries and dead letters are its own. Return whether a pattern is new.
         """
         return self.store.run(self._topics.bind(queue, *patterns))
 
     def unsubscribe(self, queue: str, *patterns: str) -> bool:
-        """End it; what the queue has got, it keeps. Whether there was something to end."""
+        """End subscriptions, and return whether there was one; the queue keeps the messages it has."""
         return self.store.run(self._topics.unbind(queue, *patterns))
 
     def queues(self, *, of_broadcasts: bool = False) -> list[str]:
-        """The names of all queues this server has seen; those of running instances only if asked for."""
-        names: list[str] = self.store.call(ops.queue_names())
+        """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""
+        names = self.store.run(ops.one(ops.queue_names()))
         return names if of_broadcasts else [name for name in names if instance_of(name) is None]
 
     def close(self) -> None:
         """Close the idle connections."""
         self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

@@ -1,3 +1,4 @@
+# Generated from reliq/aio/cycle.py by tools/generate_sync.py: do not edit
 """A queue's cycle: members that are visited again and again."""
 
 from reliq.protocol.cycle import CycleSteps
@@ -14,7 +15,7 @@ class Cycle:
             look_at(message.key)
             return reliq.Again(delay=5)
 
-    A member leaves when it is removed, when its handler returns anything else (acked), or dies.
+    A member leaves when it is removed, when its handler returns anything else (acked), or when it dies.
     """
 
     def __init__(self, store: Store, steps: CycleSteps) -> None:
@@ -22,16 +23,16 @@ class Cycle:
         self._steps = steps
 
     def add(self, *members: str) -> int:
-        """Have them visited from now on; those who are in the cycle stay where they are. How many were new.
+        """Visit these members from now on; return how many are new. Those in the cycle already keep their place.
 
         Raises InvalidMessage, QueueFull, RedisUnavailable. May be repeated when the outcome is unknown.
         """
         return self._store.run(self._steps.add(members))
 
     def remove(self, *members: str) -> int:
-        """No visit to them starts any more; how many were in the cycle."""
+        """Start no further visit to these members; return how many were in the cycle."""
         return self._store.run(self._steps.remove(members))
 
     def members(self) -> list[str]:
-        """Who is in the cycle, sorted."""
+        """Return the members of the cycle, sorted."""
         return self._store.run(self._steps.members())

@@ -1,3 +1,4 @@
+# Generated from reliq/aio/dead_letters.py by tools/generate_sync.py: do not edit
 """The dead letters of a queue: list, redrive, purge."""
 
 from typing import Any
@@ -17,7 +18,7 @@ class DeadLetters:
         self._steps = DeadLetterSteps(keys)
 
     def list(self, *, limit: int = 50, after: str | None = None, **filters: Any) -> Page:
-        """Dead letters, latest first; `after` is the `next` of the page before.
+        """Return dead letters, latest first; `after` is the `next` of the page before.
 
         Filters, here and below: `ids`, `reason`, `error_class` (of the last error, with or without its module),
         `older_than`, `newer_than` (since death), `headers` (a mapping; all must be equal).
@@ -25,7 +26,7 @@ class DeadLetters:
         return self._store.run(self._steps.page(Filter.of(**filters), limit, after))
 
     def get(self, id: str) -> DeadLetter | None:
-        """The letter with this id, or None."""
+        """Return the letter with this id, or None."""
         return self._store.run(self._steps.get(id))
 
     def redrive(
@@ -39,7 +40,7 @@ class DeadLetters:
         progress: Progress = unwatched,
         **filters: Any,
     ) -> Redriven:
-        """Put letters back into the queue: all, or those that fit the filters; first those that died first.
+        """Put letters back into the queue in the order of their deaths: all, or those that match the filters.
 
         `rate`: messages a second. `dry_run`: only count. `keep_failures`: do not reset the count of failures.
         `stop_above`: with a rate, stop when more than this share of the redriven letters has died again.
@@ -53,5 +54,5 @@ class DeadLetters:
         return self._store.run(steps)
 
     def purge(self, *, all: bool = False, **filters: Any) -> int:
-        """Remove letters for good: those that fit the filters, or with all=True every one. How many that were."""
+        """Remove letters for good, those that match the filters or with all=True every one; return how many."""
         return self._store.run(self._steps.purge(Filter.of(**filters), all, "purged_dead"))

@@ -1,3 +1,4 @@
+# Generated from reliq/aio/delayed.py by tools/generate_sync.py: do not edit
 """The delayed messages of a queue."""
 
 from reliq.model.keys import QueueKeys
@@ -13,7 +14,7 @@ class Delayed:
         self._keys = keys
 
     def list(self, *, limit: int = 50, after: str | None = None, failed: bool = False) -> DelayedPage:
-        """Delayed messages, due soonest first; `after` is the `next` of the page before.
+        """Return delayed messages, due soonest first; `after` is the `next` of the page before.
 
         `failed`: only messages that wait for a retry; `last_error` says why.
         """

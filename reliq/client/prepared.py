@@ -1,3 +1,4 @@
+# Generated from reliq/aio/prepared.py by tools/generate_sync.py: do not edit
 """A message that is sent together with a transaction of the application's own."""
 
 from types import TracebackType
@@ -10,7 +11,7 @@ from reliq.transport.store import Store
 
 
 class Prepared:
-    """A message that waits for its producer's word: what `Queue.prepare` answers.
+    """A message that waits for its producer's decision: what `Queue.prepare` returns.
 
         with orders.prepare({"order": 1}) as handle:
             ...                                  # your own transaction; handle.id belongs into it
@@ -28,7 +29,7 @@ class Prepared:
         self._decided = False
 
     def commit(self) -> str:
-        """Into the queue with it; its id, or where its dedup_key is taken, the id of the first message.
+        """Enqueue it; return its id, or where its dedup_key is taken, the id of the first message.
 
         Raises PreparedClosed when it is decided otherwise, RedisUnavailable (nothing is decided) and OutcomeUnknown
         (it may be): repeat it then, or have the check-back answer.
@@ -38,7 +39,7 @@ class Prepared:
         return identity
 
     def rollback(self) -> None:
-        """Nobody will ever see it. Raises as `commit`."""
+        """Discard it: no consumer will ever see it. Raises as `commit`."""
         self._store.run(self._steps.rollback(self.id, self._care))
         self._decided = True
 

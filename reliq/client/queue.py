@@ -1,7 +1,8 @@
+# Generated from reliq/aio/queue.py by tools/generate_sync.py: do not edit
 """A queue: send, look, set its policy."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from reliq.client.consumer import Consumer
 from reliq.client.cycle import Cycle
@@ -15,11 +16,9 @@ from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
 from reliq.protocol.queue import Config, QueueSteps, Stats
 from reliq.transport.store import Store
 
-T = TypeVar("T")
-
 
 class Queue:
-    """A queue. Made by `Reliq.queue(name)`; any number of threads may use it."""
+    """A queue. Made by `Reliq.queue(name)`, and shared by threads or tasks in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:
         self._store = store
@@ -44,9 +43,9 @@ class Queue:
         durability: str | None = None,
         retries: int | None = None,
     ) -> str:
-        """Enqueue one message and answer its id; the options are those of NewMessage.
+        """Enqueue one message and return its id; the options are those of NewMessage.
 
-        `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this answers; where it
+        `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this returns; where it
         is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
         A call whose answer is lost is repeated by itself, for 5 seconds (`send_timeout`) and at most `retries` times
         (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
@@ -56,7 +55,8 @@ class Queue:
             "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
             "key": key, "priority": priority,
         }  # fmt: skip
-        (sent,) = self._store.run(self._steps.send_many([self._steps.prepared(body, options)], durability, retries))
+        message = self._steps.prepared(body, options)
+        (sent,) = self._store.run(self._steps.send_many([message], durability, retries))
         return sent
 
     def send_many(
@@ -71,7 +71,7 @@ class Queue:
         durability: str | None = None,
         retries: int | None = None,
     ) -> list[str]:
-        """Enqueue many, 1,000 a round trip, and answer their ids. Bodies, or NewMessages with options of their own.
+        """Enqueue many, 1,000 a round trip, and return their ids. Bodies, or NewMessages with options of their own.
 
         All are checked before the first is sent: InvalidMessage names the index, and nothing of the call is enqueued.
         Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
@@ -97,7 +97,7 @@ class Queue:
         durability: str | None = None,
         retries: int | None = None,
     ) -> Prepared:
-        """Send a message that nobody sees until its handle commits; as a context it does so at its end.
+        """Send a message that no consumer sees until its handle commits; as a context the handle commits at its end.
 
         Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
         again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
@@ -112,15 +112,15 @@ class Queue:
         return Prepared(self._store, self._steps.prepared_records, message.id, care)
 
     def prepared(self, id: str) -> Prepared:
-        """The handle of a message that was prepared, maybe by another process. Reads nothing; raises InvalidName."""
+        """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""
         return Prepared(self._store, self._steps.prepared_records, id)
 
     def stats(self) -> Stats:
-        """How many are where, and the counters."""
+        """Return how many messages are in each state, and the counters."""
         return self._store.run(self._steps.stats())
 
     def config(self) -> Config:
-        """The policy that is in force."""
+        """Return the policy that is in force."""
         return self._store.run(self._steps.config())
 
     def configure(self, **changes: Any) -> Config:
@@ -131,14 +131,15 @@ class Queue:
         return self._store.run(self._steps.configure(changes))
 
     def pause(self) -> None:
-        """No message is started from now on, by anybody; sends go on. What is running, runs to its end."""
+        """Start no message of this queue from now on, in any worker; sends go on. Running handlers finish."""
         self._store.run(self._steps.pause())
 
     def resume(self) -> None:
+        """End a pause."""
         self._store.run(self._steps.resume())
 
     def purge(self) -> int:
-        """Remove what is ready, delayed and prepared, for good; how many that were."""
+        """Remove the ready, delayed and prepared messages for good; return how many."""
         return self._store.run(self._steps.purge())
 
     def cancel(self, id: str) -> bool:
@@ -149,7 +150,7 @@ class Queue:
         return self._store.run(self._steps.cancel(id))
 
     def consumer(self, lease: Duration = settings.LEASE) -> Consumer:
-        """A consumer to claim and settle by hand, as a context."""
+        """Return a consumer to claim and settle by hand, as a context."""
         return Consumer(self._store, self._steps.keys, lease)
 
     def __repr__(self) -> str:

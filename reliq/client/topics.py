@@ -1,3 +1,4 @@
+# Generated from reliq/aio/topics.py by tools/generate_sync.py: do not edit
 """Topics: which queues get what is published."""
 
 from reliq.protocol.topics import Binding, TopicStats, TopicSteps
@@ -12,17 +13,17 @@ class Topics:
         self._steps = steps
 
     def match(self, routing_key: str) -> list[str]:
-        """The queues that would get a message with this key; nothing is sent."""
+        """Return the queues that would get a message with this key; nothing is sent."""
         return self._store.run(self._steps.match(routing_key))
 
     def list(self) -> list[Binding]:
-        """Every binding, by queue."""
+        """Return every binding, sorted by queue."""
         return self._store.run(self._steps.list())
 
     def set_alternate(self, queue: str | None) -> None:
-        """Where a message goes that no queue is bound for; None: it is counted as unroutable, and gone."""
+        """Set the queue for messages that no binding matches; None: they are counted as unroutable, and gone."""
         self._store.run(self._steps.set_alternate(queue))
 
     def stats(self) -> TopicStats:
-        """How many bindings there are, and how many messages found none."""
+        """Return how many bindings there are, and how many messages matched none."""
         return self._store.run(self._steps.stats())

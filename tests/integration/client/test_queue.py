@@ -302,3 +302,12 @@ def test_a_send_many_that_fails_half_way_says_what_was_enqueued(queue):
 def test_send_many_takes_a_list(queue, bodies):
     with pytest.raises(InvalidMessage, match="takes a list of bodies"):
         queue.send_many(bodies)
+
+
+def test_an_application_is_a_context_that_closes_its_connections(face):
+    with face() as app:
+        app.queue("q").send(1)
+        pool = getattr(app, "inner", app).store._idle
+        assert len(pool) == 1
+
+    assert len(pool) == 0

@@ -1,0 +1,77 @@
+"""Generate the synchronous API, reliq/client, from the asyncio API, reliq/aio.
+
+The asyncio source is the one to edit. `python tools/generate_sync.py` writes the synchronous files, and with `--check`
+it only reports those that differ (exit status 1). Docstrings are translated like code, so write an example as
+`await queue.send(...)`, and word the rest so that it is true of both.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = Path("reliq/aio")
+TARGET = Path("reliq/client")
+WRITTEN_BY_HAND = ("__init__", "consumer")  #: a task renews the lease of one, a thread that of the other
+
+# In this order. A difference that needs more than a word belongs into reliq.protocol, which both share.
+REPLACEMENTS = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\bawait ", ""),
+        (r"\basync (?=def\b|with\b|for\b)", ""),
+        (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
+        (r"\bAioStore\b", "Store"),
+        (r"\breliq\.transport\.aiostore\b", "reliq.transport.store"),
+        (r"\bfrom reliq\.aio\.", "from reliq.client."),
+        (r"<aio\.", "<"),  # of a repr
+    )
+)
+
+
+def modules() -> list[str]:
+    """Return the names of the modules that are generated."""
+    return sorted({path.stem for path in (ROOT / SOURCE).glob("*.py")} - set(WRITTEN_BY_HAND))
+
+
+def translated(source: str) -> str:
+    """Return the synchronous form of asyncio source code, not formatted yet."""
+    for pattern, replacement in REPLACEMENTS:
+        source = pattern.sub(replacement, source)
+    return source
+
+
+def formatted(code: str, path: Path) -> str:
+    """Sort the imports and lay out the code as `make fix` does."""
+    for command in (["check", "--quiet", "--fix", "--select", "I"], ["format", "--quiet"]):
+        arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
+        code = subprocess.run(arguments, input=code, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return code
+
+
+def generated(module: str) -> str:
+    """Return the text of a synchronous module."""
+    source = SOURCE / f"{module}.py"
+    header = f"# Generated from {source.as_posix()} by tools/generate_sync.py: do not edit\n"
+    return header + formatted(translated((ROOT / source).read_text()), TARGET / f"{module}.py")
+
+
+def main(arguments: list[str]) -> int:
+    """Write the modules that differ; with `--check` name them on stderr and return 1."""
+    check_only = "--check" in arguments
+    differing = []
+    for module in modules():
+        path, text = ROOT / TARGET / f"{module}.py", generated(module)
+        if not path.exists() or path.read_text() != text:
+            differing.append(f"{TARGET.as_posix()}/{module}.py")
+            if not check_only:
+                path.write_text(text)
+    if differing and check_only:
+        sys.stderr.write(f"{', '.join(differing)} differ from {SOURCE.as_posix()}: edit that, then run `make fix`\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
