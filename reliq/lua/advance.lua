@@ -1,8 +1,8 @@
--- advance: a message that holds its key has died in a transaction of the monitor: the next one of the key is ready.
+-- advance: release the key of a message that died in a transaction of the monitor; the next message of the key is ready.
 --
 -- KEYS  1-10 places
 -- ARGV  1 element
 -- Returns 1. Does nothing for a message that does not hold its key.
 -- uses: now, element, rounds, place
-gone(places(1), ARGV[1])
+release_key(places(1), ARGV[1])
 return 1

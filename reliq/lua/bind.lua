@@ -1,4 +1,4 @@
--- bind: have a queue take what is published to a pattern, or no longer. A new version tells the producers.
+-- bind: add or remove bindings of queues to patterns. A new version number tells the producers to read them again.
 --
 -- KEYS  1 topics
 -- ARGV  1 'bind' | 'unbind' | 'alternate'  2.. bindings, each "queue pattern", or the queue that is the alternate

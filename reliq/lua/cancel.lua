@@ -2,11 +2,11 @@
 --
 -- KEYS  1-10 places  11 delayed  12 index
 -- ARGV  1 id
--- Returns 1, or 0: it is not delayed (any more)
+-- Returns 1, or 0 if the message is not delayed
 -- uses: now, element, index, rounds, place
 local q, delayed, index = places(1), KEYS[11], KEYS[12]
-local element = unfile(delayed, index, ARGV[1])
+local element = index_take(delayed, index, ARGV[1])
 if not element then return 0 end
-gone(q, element)
+release_key(q, element)
 redis.call('HINCRBY', q.counters, 'cancelled', 1)
 return 1

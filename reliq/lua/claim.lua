@@ -3,8 +3,8 @@
 -- KEYS  1-10 places  11 processing  12 lease  13 consumers
 -- ARGV  1 lease ms  2 n  3 consumer
 -- Returns {'ok' | 'paused' | 'lost', now, element ...}, oldest first
--- Refuses a paused queue, and a consumer whose lease is gone: its life is over, it must register anew. What a late
---         BLMOVE has moved to it would lie where nobody looks: it enters the consumers again, and the monitor finds it.
+-- Refuses a paused queue, and a consumer without a lease, which must register again. If a late BLMOVE has moved messages
+--         to such a consumer, the consumer is added to the set again, so that the monitor finds them.
 -- uses: now, element, rounds, renew, place, take
 local q, processing, lease, consumers = places(1), KEYS[11], KEYS[12], KEYS[13]
 local now = now_ms()

@@ -1,11 +1,11 @@
--- commit: decide that a job's approved parts become visible. From here on anybody may roll it forward, nobody abort it.
+-- commit: decide that a job's approved parts become visible. From now on any process may roll it forward, none abort it.
 --
 -- KEYS  1 job  2 jobs  3 epochs
 -- ARGV  1 the job's name  2 run  3 manifest (the approved parts)  4 ms the outcome is remembered
---       5 stream ('' = none)  6 epoch of the stream  7 messages, for those who ask for the outcome
+--       5 stream ('' = none)  6 epoch of the stream  7 number of messages, kept with the outcome
 -- Returns 'committed'; 'already': by an earlier call of this run; 'repeated': the stream has committed this epoch;
---         'closed': the job was aborted, or another run has it
--- Removes before it adds, so that it passes when memory is full: what is staged can become visible, and then drain.
+--         'closed': the job was aborted, or belongs to another run
+-- Removes before it adds: when memory is full, staged messages can still become visible and be consumed.
 -- uses: now
 local job, jobs, epochs = unpack(KEYS)
 local state, run = unpack(redis.call('HMGET', job, 'state', 'run'))

@@ -1,10 +1,10 @@
--- cycle_add: members enter the cycle, each with one message; those who are in it stay as they are.
+-- cycle_add: add members to the cycle, each with one message. Members that are in it stay as they are.
 --
 -- KEYS  1-10 places  11 delayed  12 producers
 -- ARGV  1 producer ('' = none)  2 sequence, then for each member: member, group, id, element
--- Returns {'ok', now, 1 or 0 a member: whether it is new}, or {'full', now, length, max_length, unit}: no member entered
--- A call that was carried out before changes nothing, so that one which arrives late brings back no member that was
---         removed meanwhile. It answers 1 for the members that are there with its message.
+-- Returns {'ok', now, 1 or 0 per member: whether it is new}, or {'full', now, length, max_length, unit}: none was added
+-- A call that was carried out before changes nothing, so that a late repeat does not bring back a removed member.
+--         It answers 1 for each member that is in the cycle with the message of this call.
 -- uses: now, element, rounds, place, room, producers
 local q, delayed, producers = places(1), KEYS[11], KEYS[12]
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
@@ -30,7 +30,7 @@ for at = 3, #ARGV, 4 do
   local new = redis.call('HSETNX', q.cycle, group, id .. ' ' .. member)
   answer[#answer + 1] = new
   if new == 1 then
-    enter(q, element) -- behind an earlier message of a member who was removed, which goes when that ends
+    enter(q, element) -- waits for the key if a message of the member before its removal still holds it
     enqueued = enqueued + 1
   end
 end

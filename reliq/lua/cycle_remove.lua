@@ -1,9 +1,9 @@
--- cycle_remove: members leave the cycle. A message of theirs that is delayed goes at once; one that is ready goes when a
--- consumer meets it, one that is being handled when it is settled.
+-- cycle_remove: remove members from the cycle. A delayed message of a member is removed at once, a ready one when a
+-- consumer claims it, one in processing when it is settled.
 --
 -- KEYS  1-10 places  11 delayed  12 index
 -- ARGV  groups
--- Returns 1 or 0 a member: whether it was in the cycle
+-- Returns 1 or 0 per member: whether it was in the cycle
 -- uses: now, element, index, rounds, place
 local q, delayed, index = places(1), KEYS[11], KEYS[12]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
@@ -15,9 +15,9 @@ for at, group in ipairs(ARGV) do
   if entry then
     redis.call('HDEL', q.cycle, group)
     leave_round(q, group)
-    local element = unfile(delayed, index, string.match(entry, '^%S+'))
+    local element = index_take(delayed, index, string.match(entry, '^%S+'))
     if element then
-      gone(q, element)
+      release_key(q, element)
       cancelled = cancelled + 1
     end
   end

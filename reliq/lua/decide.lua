@@ -1,19 +1,19 @@
--- decide: end a prepared message: from here on it is in the queue, or gone. The first decision stands.
+-- decide: commit, roll back or purge a prepared message. The first decision stands.
 --
--- KEYS  1-10 places  11 delayed  12 index  13 producers  14 prepared  15 questions  16 half  17 dedup key, if it has one
+-- KEYS  1-10 places  11 delayed  12 index  13 producers  14 prepared  15 questions  16 record  17 dedup key, if it has one
 -- ARGV  1 producer ('' = none)  2 sequence  3 id  4 decision: committed | rolled_back | purged  5 ms it is remembered
--- Returns {decision, id}: the one that stands, which may be an earlier one, undecided (it is a dead letter) or unknown,
---         and the id of the message, for a duplicate that of the first one; or {'key', name}: it has a dedup key, which
---         must be given
--- uses: now, element, index, rounds, place, producers, half
-local q, delayed, index, producers, prepared, questions, half, dedup = places(1), unpack(KEYS, 11, 17)
+-- Returns {decision, id}: the decision that stands, which may be an earlier one, 'undecided' (the message is a dead letter)
+--         or 'unknown'; and the id of the message, for a duplicate that of the first message. {'key', name}: the message
+--         has this dedup key, and the call must be repeated with it in KEYS
+-- uses: now, element, index, rounds, place, producers, prepared_record
+local q, delayed, index, producers, prepared, questions, record, dedup = places(1), unpack(KEYS, 11, 17)
 local id, decision, remembered = unpack(ARGV, 3, 5)
 local now = now_ms()
 local state, first, element, delay, key, window, digest = unpack(
-  redis.call('HMGET', half, 'state', 'first', 'element', 'delay', 'dedup', 'window', 'digest'))
+  redis.call('HMGET', record, 'state', 'first', 'element', 'delay', 'dedup', 'window', 'digest'))
 if not state then return {'unknown', id} end
 if state ~= 'prepared' then
-  redis.call('HDEL', producers, ARGV[1]) -- a removal first: then it passes when memory is full
+  redis.call('HDEL', producers, ARGV[1]) -- a removal first: works when memory is full
   remember(producers, ARGV[1], tonumber(ARGV[2]), now)
   return {state, first or id}
 end
@@ -28,7 +28,7 @@ redis.call('HLEN', index)
 redis.call('HLEN', producers)
 redis.call('ZCARD', prepared)
 redis.call('ZCARD', questions)
-decided(prepared, questions, half, id, decision, remembered)
+record_decision(prepared, questions, record, id, decision, remembered)
 remember(producers, ARGV[1], tonumber(ARGV[2]), now)
 redis.call('HINCRBY', q.counters, decision == 'rolled_back' and 'withdrawn' or decision, 1)
 if decision ~= 'committed' then return {decision, id} end
@@ -36,7 +36,7 @@ if decision ~= 'committed' then return {decision, id} end
 if value then
   local other
   first, other = string.match(value, '^(%S+) ?(.*)$')
-  redis.call('HSET', half, 'first', first)
+  redis.call('HSET', record, 'first', first)
   redis.call('HINCRBY', q.counters, 'withdrawn', 1)
   redis.call('HINCRBY', q.counters, 'deduplicated', 1)
   if other ~= '' and other ~= digest then redis.call('HINCRBY', q.counters, 'dedup_conflicts', 1) end
@@ -44,7 +44,7 @@ if value then
 end
 if key then redis.call('SET', dedup, id .. ' ' .. digest, 'PX', window) end
 if tonumber(delay) > 0 then
-  file(delayed, index, now + delay, id, element)
+  index_add(delayed, index, now + delay, id, element)
 else
   enter(q, element)
 end

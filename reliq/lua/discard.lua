@@ -1,8 +1,8 @@
--- discard: remove dead letters for good, each only if it is still there.
+-- discard: delete dead letters, each only if it still exists.
 --
 -- KEYS  1 dead  2 counters  3 index
 -- ARGV  1 counter (purged_dead | trimmed), then for each letter: element, id
--- Returns the number removed
+-- Returns the number deleted
 redis.call('HLEN', KEYS[2]) -- wrong types are refused here, before the first write
 redis.call('HLEN', KEYS[3])
 local removed = 0

@@ -1,8 +1,8 @@
--- due: which of these queues have delayed messages that are due, and how soon the next one of the others is.
+-- due: find the queues with delayed messages that are due, and the time until the next message of the others is due.
 --
--- KEYS  delayed, of each queue; on a cluster, of one
--- ARGV  1 ms to look ahead: a message that is due later is not even read, it may be large
--- Returns {ms until the next is due or -1 = not that soon, the places of those with something due, from 1 ...}
+-- KEYS  delayed, of each queue; on a cluster, of one queue
+-- ARGV  1 ms to look ahead: later messages, which may be large, are not read
+-- Returns {ms until the next is due, or -1 = not within the look-ahead, positions in KEYS of queues with due messages ...}
 -- uses: now
 local now, answer = now_ms(), {-1}
 local latest = string.format('%.0f', now + ARGV[1])

@@ -1,11 +1,12 @@
--- enqueue: put new messages into the queue, all of the call or none of it.
+-- enqueue: add new messages to the queue, all of the call or none of it.
 --
 -- KEYS  1-10 places  11 delayed  12 index  13 producers  14.. dedup keys, in the order of their entries
 -- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
 --       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body
--- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: the duplicates, by their position among
---         the messages with options, or by -1 - position where the first one had another body; or {'full', now, length, max_length, unit}: nothing was enqueued.
--- Refuses a full queue; a sequence this producer has used (answers 'repeated': the call was carried out before).
+-- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: each duplicate by its position among the
+--         messages with options, as -1 - position if the first message had another body, and the id of the first
+--         message; or {'full', now, length, max_length, unit}: nothing was enqueued
+-- Refuses a full queue. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
 -- uses: now, element, index, rounds, place, room, producers
 local q, delayed, index, producers = places(1), unpack(KEYS, 11, 13)
 local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -13,7 +14,7 @@ local first_option = 4 + plain
 local now = now_ms()
 local repeated = carried_out(producers, producer, sequence)
 
--- Who is new, who a duplicate: of an earlier call, or of a message of this one.
+-- Separate new messages from duplicates, of an earlier call or of another message of this call.
 local answer, fresh, seen, dedup = {}, {}, {}, 13
 local position, conflicts = 0, 0
 for at = first_option, #ARGV, 5 do
@@ -29,7 +30,7 @@ for at = first_option, #ARGV, 5 do
   end
   if not first then
     fresh[#fresh + 1] = entry
-  elseif not repeated or first ~= entry.id then -- a repeat finds its own id: no duplicate
+  elseif not repeated or first ~= entry.id then -- a repeated call finds its own id, which is no duplicate
     local conflict = digest ~= '' and digest ~= ARGV[at + 4]
     if conflict then conflicts = conflicts + 1 end
     answer[#answer + 1] = conflict and -1 - position or position
@@ -55,7 +56,7 @@ end
 for _, entry in ipairs(fresh) do
   if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
   if entry.delay > 0 then
-    file(delayed, index, now + entry.delay, entry.id, entry.element)
+    index_add(delayed, index, now + entry.delay, entry.id, entry.element)
   else
     enter(q, entry.element)
   end

@@ -1,8 +1,8 @@
--- existing: which of these keys there are.
+-- existing: find the keys that exist.
 --
 -- KEYS  any; on a cluster, of one queue
--- Returns the places of those that exist, from 1
-if redis.call('EXISTS', unpack(KEYS)) == 0 then return {} end -- as most often, and much cheaper than one by one
+-- Returns the positions of existing keys, from 1
+if redis.call('EXISTS', unpack(KEYS)) == 0 then return {} end -- the usual case, much cheaper than one by one
 local found = {}
 for place, key in ipairs(KEYS) do
   if redis.call('EXISTS', key) == 1 then found[#found + 1] = place end

@@ -1,9 +1,9 @@
--- finish: end the life of a lease over HTTP whose messages are all settled, and remember for a while that it ended so.
+-- finish: end an HTTP lease after all its messages were settled, and remember for a while that it was settled.
 --
 -- KEYS  1 consumers  2 processing  3 lease  4 settled
 -- ARGV  1 consumer  2 ms to remember
--- Returns 1, or 0 when it still holds messages: a late claim brought them, and the monitor takes them back with the lease
--- Only what lived has ended so. The lease goes at once: a claim that arrives later finds none, and moves nothing.
+-- Returns 1, or 0 if it still holds messages: a late claim brought them, and the monitor returns them when the lease ends
+-- Sets `settled` only if the lease still existed. The lease is deleted, so a claim that arrives later moves nothing.
 redis.call('SCARD', KEYS[1]) -- wrong types are refused here, before the first write
 redis.call('STRLEN', KEYS[3])
 redis.call('STRLEN', KEYS[4])

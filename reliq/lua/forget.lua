@@ -1,8 +1,8 @@
--- forget: end the life of a consumer that holds nothing.
+-- forget: remove a consumer that holds no messages.
 --
 -- KEYS  1 consumers  2 processing  3 lease  4 trying
 -- ARGV  1 consumer  2 '1' = the consumer itself is leaving, '0' = only if its lease is over
--- Returns 1, or 0 when it still holds messages or lives
+-- Returns 1, or 0 if it still holds messages or its lease is valid
 -- uses: now
 redis.call('SCARD', KEYS[1]) -- wrong types are refused here, before the first write
 redis.call('HLEN', KEYS[4])

@@ -1,7 +1,7 @@
--- promote: move due messages from delayed to the ready ones, those due first going first.
+-- promote: make due delayed messages ready, in the order of their due times.
 --
 -- KEYS  1-10 places  11 delayed  12 index
--- ARGV  1 n at most
+-- ARGV  1 most messages to promote
 -- Returns {n promoted, ms until the next is due or -1}
 -- uses: now, element, rounds, place
 local q, delayed, index = places(1), KEYS[11], KEYS[12]

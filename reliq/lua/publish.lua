@@ -1,9 +1,10 @@
--- publish: put a copy of one message into several queues, into all of them or into none.
+-- publish: add a copy of one message to several queues, to all of them or to none.
 --
 -- KEYS  1 producers of the first queue  then for each queue: 10 places, delayed, index
 -- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms
--- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, its place among the queues, unit}: nothing was enqueued.
--- Refuses when one queue is full. Only a queue whose config says `overflow drop` is passed over then, and counts it.
+-- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, position of the full queue, unit}: nothing was
+--         enqueued
+-- Refuses when one queue is full, unless the config of that queue has `overflow drop`: it is skipped and counts a rejection.
 -- uses: now, element, index, rounds, place, room, producers
 local QUEUE = 12 -- keys each
 local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -30,7 +31,7 @@ for _, counters in ipairs(passed) do redis.call('HINCRBY', counters, 'rejected',
 for _, taker in ipairs(takers) do
   local q, delayed, index = unpack(taker)
   if delay > 0 then
-    file(delayed, index, now + delay, id, element)
+    index_add(delayed, index, now + delay, id, element)
   else
     enter(q, element)
   end

@@ -1,16 +1,16 @@
--- push: put new messages without options into a queue without limits: most calls by far, and what each costs counts.
+-- push: add new messages without options to a queue without limits. The most frequent call, kept as cheap as possible.
 --
 -- KEYS  1 messages  2 counters  3 config  4 producers
--- ARGV  1 producer  2 sequence  3 what is remembered of it: sequence and ms, as near the server's clock as its producer
---       knows; asking for the time would cost as much as the push  4.. elements
--- Returns 1, also where this call was carried out before; 0: the queue has a limit, `enqueue` is to decide
+-- ARGV  1 producer  2 sequence  3 the producer's entry: sequence and ms, estimated by the producer because TIME would cost
+--       as much as the push  4.. elements
+-- Returns 1, also if this call was carried out before; 0: the queue has a limit, and the caller must use `enqueue`
 -- uses: producers
 local messages, counters, config, producers = unpack(KEYS)
 local limits = redis.call('HMGET', config, 'max_length', 'max_bytes')
 if limits[1] or limits[2] then return 0 end
 if carried_out(producers, ARGV[1], tonumber(ARGV[2])) then return 1 end
 redis.call('HLEN', counters) -- a wrong type is refused here, before the first write
-for from = 4, #ARGV, 1000 do -- the first write: it refuses what is no list
+for from = 4, #ARGV, 1000 do -- the first write: fails if the key is not a list
   redis.call('LPUSH', messages, unpack(ARGV, from, math.min(from + 999, #ARGV)))
 end
 redis.call('HSET', producers, ARGV[1], ARGV[3])

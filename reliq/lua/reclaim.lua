@@ -1,9 +1,9 @@
--- reclaim, when memory is full: what the monitor's transaction does, with the removal first. Redis refuses a MULTI with
--- an LPUSH in it while it is over maxmemory; without this, messages of dead workers could never drain.
+-- reclaim: take back the messages of a dead consumer when memory is full. Does the same as the monitor's transaction, but
+-- removes first: over maxmemory Redis refuses a MULTI that contains an LPUSH.
 --
 -- KEYS  1-10 places  11 processing  12 lease  13 dead  14 index
--- ARGV  1 the deadline that was seen ('' = none), then for each message: element, counter, id, new element
--- Returns the number of messages taken back, or -1 when the lease has moved: its owner lives
+-- ARGV  1 the deadline that the monitor saw ('' = none), then for each message: element, counter, id, new element
+-- Returns the number of messages taken back, or -1 if the lease was renewed meanwhile
 -- uses: now, element, index, rounds, place
 local q, processing, lease, dead, index = places(1), unpack(KEYS, 11, 14)
 if (redis.call('GET', lease) or '') ~= ARGV[1] then return -1 end
@@ -18,9 +18,9 @@ for at = 2, #ARGV, 4 do
     if counter == 'reclaimed' then
       redis.call('LPUSH', q.messages, again)
     else
-      file(dead, index, now, id, again)
+      index_add(dead, index, now, id, again)
       redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
-      gone(q, element)
+      release_key(q, element)
     end
     redis.call('HINCRBY', q.counters, counter, 1)
   end

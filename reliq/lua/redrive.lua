@@ -1,8 +1,8 @@
--- redrive: move dead letters back into the queue, each only if it is still there.
+-- redrive: move dead letters back into the queue, each only if it still exists.
 --
 -- KEYS  1-10 places  11 dead  12 index
 -- ARGV  for each letter: element, id, member of the cycle ('' = none), new element
--- Returns one number a letter: 1 = redriven, 0 = it was gone, or its member is in the cycle again without it
+-- Returns one number per letter: 1 = redriven, 0 = it did not exist, or its member is in the cycle with another message
 -- uses: now, element, rounds, place
 local q, dead, index = places(1), KEYS[11], KEYS[12]
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write

@@ -1,15 +1,17 @@
--- settle: take messages out of processing for good or for elsewhere, and claim the next ones in the same step.
+-- settle: remove messages from processing or move them on, and claim the next messages in the same step.
 --
 -- KEYS  1-10 places  11 processing  12 lease  13 delayed  14 dead  15 index  16.. marks, in the order of the messages done
--- ARGV  1 lease ms (0 = leave the lease as it is)  2 n to claim  3 n acks  4 positions, among all that follow, of those
---       that BLMOVE moved here, which counts nothing  5.. elements to ack,
+-- ARGV  1 lease ms (0 = do not renew the lease)  2 n to claim  3 n acks  4 positions, among all messages that follow, of
+--       those that BLMOVE moved here: they are not yet counted as claimed  5.. elements to ack,
 --       then for each other message: element, destination, counter, delay ms, id, new element
---       destinations: head | tail (of the ready ones), delayed, dead, gone, done (gone, and a mark is left for delay ms,
---       also by a consumer that does not hold the message any more: it was handled, and must not be handled again),
---       round | rest (head | delayed for the message that goes round for its key, behind others that wait for that; else gone)
--- Returns {'ok' | 'paused' | 'lost', now, codes, element ...}: one letter a message, in the order of ARGV,
---         d = done, a = already (lease alive, not there: settled before), l = lost (lease gone); then what was claimed
--- Refuses to claim as claim does. Removes before it adds: a full Redis can still be drained.
+--       destinations: head | tail (of the ready messages), delayed, dead, gone (deleted), done (deleted, and a mark is set
+--       for delay ms, also if the consumer no longer holds the message: it was handled and must not run again),
+--       round | rest (for a member of a cycle: head | delayed, after other messages that wait for its key; deleted if the
+--       member was removed)
+-- Returns {'ok' | 'paused' | 'lost', now, codes, element ...}: codes has one letter per message, in the order of ARGV:
+--         d = done, a = already settled (the lease is valid, the message not there), l = lost (no lease); then the
+--         claimed elements
+-- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
 -- uses: now, element, index, rounds, renew, place, take
 local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 11, 15)
 local limit, acks = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -41,7 +43,7 @@ local acked = 0
 for at = 5, first_other - 1 do
   if removed(ARGV[at]) then
     acked = acked + 1
-    if q.keyed then gone(q, ARGV[at]) end
+    if q.keyed then release_key(q, ARGV[at]) end
   end
 end
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
@@ -69,13 +71,13 @@ for at = first_other, #ARGV, 6 do
       redis.call('RPUSH', q.messages, again)
     elseif destination == 'delayed' then
       if q.keyed and is_member(q, element) then leave_round(q, group_of(element)) end
-      file(delayed, index, now + delay, id, again)
+      index_add(delayed, index, now + delay, id, again)
     else -- dead, gone, done
       if destination == 'dead' then
-        file(dead, index, now, id, again)
+        index_add(dead, index, now, id, again)
         redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
       end
-      if q.keyed then gone(q, element) end
+      if q.keyed then release_key(q, element) end
     end
     redis.call('HINCRBY', q.counters, counter, 1)
   end

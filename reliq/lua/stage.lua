@@ -1,11 +1,12 @@
--- stage: the chunks that this transaction has just put at the end of one part of a job are in order, or taken back.
--- Nobody sees them until the job commits. Begins a job that is not known.
+-- stage: accept the chunks that this transaction has just appended to one part of a job, or remove them again.
+-- They stay invisible until the job commits. Begins the job if it is new.
 --
 -- KEYS  1 job  2 jobs  3 parts  4 staged
--- ARGV  1 the job's name  2 run  3 time limit ms, renewed  4 part  5 n chunks the writer had put there before  6 n chunks just now
--- Returns 'ok', also for a call that was carried out before; 'closed': the job is decided, or another run has it;
---         'torn': the part does not hold what its writer put there
--- Stands behind the RPUSH in a MULTI, because Lua hashes every byte of what it is given, which takes longer than all else.
+-- ARGV  1 the job's name  2 run  3 time limit ms, renewed  4 part
+--       5 n chunks that the writer had appended before  6 n chunks just now
+-- Returns 'ok', also for a call that was carried out before; 'closed': the job is decided, or belongs to another run;
+--         'torn': the part does not hold the chunks that its writer appended
+-- Follows the RPUSH in a MULTI, because hashing the chunks as arguments of Lua would take longer than everything else.
 -- uses: now
 local job, jobs, parts, staged = unpack(KEYS)
 local before, chunks = tonumber(ARGV[5]), tonumber(ARGV[6])

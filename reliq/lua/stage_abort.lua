@@ -1,8 +1,8 @@
--- stage_abort: decide that nothing of an open job ever becomes visible. What it staged is then removed by stage_clear.
+-- stage_abort: decide that an open job never becomes visible. stage_clear then removes its staged chunks.
 --
 -- KEYS  1 job  2 jobs
 -- ARGV  1 the job's name  2 run  3 '1' = only if its time limit has passed
--- Returns 1, also when it was aborted before; or 0: it is committed or gone, another run has it, its limit has not passed
+-- Returns 1, also if it was aborted before; or 0: it is committed or deleted, belongs to another run, or is within its limit
 -- uses: now
 local job, jobs = KEYS[1], KEYS[2]
 local state, run = unpack(redis.call('HMGET', job, 'state', 'run'))

@@ -1,9 +1,9 @@
--- stage_apart: as stage, for a part that lies in another slot than its job's record, behind stage_enlist.
--- The job may be over by now, and nobody would remove what is put here then: it has a time to live, until a commit takes it.
+-- stage_apart: as stage, for a part in another cluster slot than the job's record; stage_enlist comes first.
+-- The part expires, because the job may have ended meanwhile and then no process would delete it.
 --
 -- KEYS  1 staged
--- ARGV  1 n chunks the writer had put there before  2 n chunks just now  3 ms to live
--- Returns 'ok', also for a call that was carried out before; 'torn': the part does not hold what its writer put there
+-- ARGV  1 n chunks that the writer had appended before  2 n chunks just now  3 ms to live
+-- Returns 'ok', also for a call that was carried out before; 'torn': the part does not hold the chunks that its writer appended
 local staged = KEYS[1]
 local before, chunks = tonumber(ARGV[1]), tonumber(ARGV[2])
 local length = redis.call('LLEN', staged)

@@ -1,9 +1,9 @@
--- stage_clear: remove parts of a decided job that nobody needs any more; with the last of them the job itself is over.
+-- stage_clear: delete parts of a decided job; when the last one is deleted, the job ends.
 --
 -- KEYS  1 job  2 jobs  3 parts  4.. staged lists of those parts that lie with the job
--- ARGV  1 the job's name  2 run  3 ms an abort is remembered  4.. parts; those that lie elsewhere are gone by now
--- Returns the number of parts left, or -1: the job is open, or another run has it
--- Whoever calls this for a committed job has rolled all of it forward: its approved parts are empty.
+-- ARGV  1 the job's name  2 run  3 ms an abort is remembered  4.. parts; those in other slots are deleted already
+-- Returns the number of parts left, or -1: the job is open, or belongs to another run
+-- A caller must have rolled a committed job forward completely: its approved parts are empty.
 local job, jobs, parts = KEYS[1], KEYS[2], KEYS[3]
 local state, run, remember = unpack(redis.call('HMGET', job, 'state', 'run', 'remember'))
 redis.call('ZCARD', jobs) -- wrong types are refused here, before the first write

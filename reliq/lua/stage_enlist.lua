@@ -1,9 +1,9 @@
--- stage_enlist: before a part is staged that lies in another slot than its job's record: whoever ends the job knows of it.
--- Begins a job that is not known.
+-- stage_enlist: record a part in another cluster slot before it is staged, so that the end of the job includes it.
+-- Begins the job if it is new.
 --
 -- KEYS  1 job  2 jobs  3 parts
 -- ARGV  1 the job's name  2 run  3 time limit ms, renewed  4 part
--- Returns 'ok'; 'closed': the job is decided, or another run has it
+-- Returns 'ok'; 'closed': the job is decided, or belongs to another run
 -- uses: now
 local job, jobs, parts = unpack(KEYS)
 local state, run = unpack(redis.call('HMGET', job, 'state', 'run'))

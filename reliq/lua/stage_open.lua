@@ -1,8 +1,8 @@
--- stage_open: begin a job, or begin it anew under another run: what the run before had staged will never be committed.
+-- stage_open: begin a job, or restart it under another run: chunks staged by the earlier run are never committed.
 --
 -- KEYS  1 job  2 jobs
 -- ARGV  1 the job's name  2 run  3 time limit ms, after which a silent job is aborted
--- Returns 'open', or 'committed' | 'done': the job was decided by an earlier run and is not begun again
+-- Returns 'open', or 'committed' | 'done': an earlier run decided the job, and it is not restarted
 -- uses: now
 local job, jobs = KEYS[1], KEYS[2]
 local state = redis.call('HGET', job, 'state')

@@ -1,9 +1,9 @@
--- stats: a queue at one instant. A script and not a MULTI: a full Redis refuses even reads between MULTI and EXEC.
+-- stats: the state of a queue at one instant. A script, because a full Redis refuses even reads inside a MULTI.
 --
 -- KEYS  1-10 places  11 delayed  12 dead  13 prepared  14.. processing lists
 -- ARGV  none
--- Returns {now, ready, of which wait for their key, delayed, dead, processing, prepared, paused (1 or 0), of the ready
---         ones those with high and with low priority, members of the cycle, the next message of each priority that has
+-- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
+--         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
 --         one, counter, value ...}
 -- uses: now, element, rounds, place
 local q = places(1)

@@ -15,9 +15,9 @@ Decision = Literal["committed", "rolled_back", "purged"]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The reply of the prepare script; `taken`: the id is already in use."""
+    """The reply of the prepare script; `id_in_use`: a message with this id is prepared or was decided lately."""
 
-    status: Literal["ok", "taken", "full"]
+    status: Literal["ok", "id_in_use", "full"]
     now: int
     length: int = 0
     max_length: int = 0

@@ -45,7 +45,7 @@ class PreparedSteps:
         self._lanes = lanes
 
     def prepare(self, message: NewMessage, timeout: Duration, checks: int, care: DecisionOptions) -> Steps[None]:
-        """Raises QueueFull, and InvalidMessage where its id is taken."""
+        """Raises QueueFull, and InvalidMessage where its id is in use."""
         check_after = settings.seconds(timeout, "timeout", shortest=_CHECK_SOONEST)
         settings.whole(checks, "checks", 0, 1000)
         if care.sure is not None:
@@ -77,7 +77,7 @@ class PreparedSteps:
                     f"queue {keys.queue!r} holds {answer.length} of at most {answer.max_length} {answer.unit}, "
                     "not counting what is prepared; nothing was"
                 )
-            if answer.status == "taken":
+            if answer.status == "id_in_use":
                 raise InvalidMessage(f"message {entry.id} is prepared already: queue.prepared(id) is its handle")
             yield from self._confirmed(care, default, lane.producer, lane.sequence)
         except OutcomeUnknown as error:

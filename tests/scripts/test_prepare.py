@@ -58,7 +58,7 @@ def test_prepare_refuses_an_id_that_is_known(world, decision):
     if decision:
         decide(world, decision)
     before = world.state()
-    assert prepare(world).status == "taken"
+    assert prepare(world).status == "id_in_use"
     assert world.state() == before
 
 

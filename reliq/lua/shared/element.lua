@@ -1,7 +1,7 @@
--- What a script reads of an element without decoding it: the id where the wire format puts it, the rest at the very end
--- (docs/wire-format.md).
+-- Read fields of an element without decoding it: the id from its fixed place at the start, the others from the last
+-- bytes (docs/wire-format.md).
 
--- The id: behind the array's head and the version, a str of up to 255 bytes.
+-- The id: after the array header and the version, a str of up to 255 bytes.
 local function id_of(element)
   local head = string.byte(element, 3)
   if not head then return '' end
@@ -9,17 +9,17 @@ local function id_of(element)
   return string.sub(element, 4, 3 + head % 32)
 end
 
--- Whether it ends with `extra`: an array of ten fields does. One of nine ends with the body, whose bytes mean nothing here.
+-- Whether the element ends with `extra`. An array of ten fields does; one of nine ends with the body, which is never read.
 local function has_extra(element)
   return string.byte(element) == 0x9a
 end
 
--- The digest of the key that orders a message; nil without one.
+-- The digest of the message's ordering key, or nil without a key.
 local function group_of(element)
   if has_extra(element) and string.sub(element, -23, -17) == '\165group\176' then return string.sub(element, -16) end
 end
 
--- high, low or nil; and the place of the last byte before it, counted from the end.
+-- Returns 'high', 'low' or nil, and the position of the last byte before the priority, counted from the end.
 local function priority_of(element)
   local last = group_of(element) and -24 or -1
   if not has_extra(element) then return nil, last end
@@ -28,7 +28,7 @@ local function priority_of(element)
   return nil, last
 end
 
--- Whether it was made to go round in a cycle: it has a key then.
+-- Whether the message was created for a member of a cycle. Such a message has a key.
 local function is_cyclic(element)
   if not group_of(element) then return false end
   local _, last = priority_of(element)

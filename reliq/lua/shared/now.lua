@@ -1,4 +1,4 @@
--- The only clock: the Redis server's, in ms. No client's clock decides anything.
+-- The Redis server's clock in ms: the only clock that decides anything.
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,8 +1,8 @@
--- Where a message goes, by its priority, its key, and whether it goes round. Needs `element` and `rounds` in front.
+-- Choose the list for a ready message by priority, key and cycle membership. Requires `element` and `rounds`.
 
--- Refuse what a message that leaves may touch and that is of a foreign type, before the first write. Most queues have
--- neither keys nor priorities: one EXISTS then stands for eight reads. `q.keyed`: a message holds a key; else no message
--- has to be asked for its key.
+-- Fail before the first write if a key that a departing message may touch has a foreign type. Most queues have neither
+-- keys nor priorities: one EXISTS replaces eight reads there. Sets `q.keyed`: some message holds an ordering key; if it
+-- is false, no element needs to be searched for its key.
 local function check_exits(q)
   redis.call('HLEN', q.counters)
   redis.call('HLEN', q.config)
@@ -14,7 +14,7 @@ local function check_exits(q)
   q.keyed = redis.call('HLEN', q.active) > 0
 end
 
--- A queue's keys by name, unchecked; they follow each other in KEYS, the first one at `at`.
+-- The keys of a queue by name, types not checked. They are consecutive in KEYS; the first is at `at`.
 local function named_places(at)
   return {
     messages = KEYS[at], high = KEYS[at + 1], low = KEYS[at + 2], waiting = KEYS[at + 3], active = KEYS[at + 4],
@@ -23,7 +23,7 @@ local function named_places(at)
   }
 end
 
--- The same, each of the right type.
+-- The keys of a queue by name, types checked.
 local function places(at)
   local q = named_places(at)
   redis.call('LLEN', q.messages)
@@ -31,8 +31,8 @@ local function places(at)
   return q
 end
 
--- Ready now. Where `messages` is empty everything goes there, whatever its priority: idle consumers wait on that list,
--- so it must not be empty while another one is not.
+-- Make a message ready. While `messages` is empty every message goes there, regardless of priority: idle consumers wait
+-- on that list, so it must not be empty while another list has messages.
 local function make_ready(q, element)
   if is_member(q, element) then return join_round(q, element) end
   local priority = priority_of(element)
@@ -41,9 +41,9 @@ local function make_ready(q, element)
   redis.call('HSET', q.config, 'prioritised', 1)
 end
 
--- A message that is new here: ready if it has no key or the key is free; else behind those that wait for it, also when
--- a message with the same id holds the key. What waits for all keys lies in one zset, in the order of its members: group,
--- then turn, then the element.
+-- Add a new message: ready if it has no key or its key is free; otherwise after the messages that wait for the key, also
+-- when a message with the same id holds it. One zset has the waiting messages of all keys, ordered by member: group, turn,
+-- element.
 local function enter(q, element)
   local group = group_of(element)
   if not group or redis.call('HSETNX', q.active, group, id_of(element)) == 1 then return make_ready(q, element) end
@@ -51,14 +51,14 @@ local function enter(q, element)
   redis.call('ZADD', q.waiting, 0, group .. string.format('%016.0f', turn) .. element)
 end
 
--- A message that comes back: ready if it still holds its key.
+-- Add a returning message: ready if it still holds its key.
 local function place(q, element)
   local group = group_of(element)
   if group and redis.call('HGET', q.active, group) == id_of(element) then return make_ready(q, element) end
   enter(q, element)
 end
 
--- The key goes to the message that waits longest for it, which is ready now. False where none waits.
+-- Give the key to the message that has waited longest for it, and make that message ready. Returns false if none waits.
 local function pass_on(q, group)
   local first = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
   if not first then return false end
@@ -69,16 +69,16 @@ local function pass_on(q, group)
   return true
 end
 
--- A message has left the queue: if it went round for a member, the member has left the cycle.
+-- Remove the member of a cycle whose message has left the queue.
 local function leave_cycle(q, element)
   if not is_member(q, element) then return end
   redis.call('HDEL', q.cycle, group_of(element))
   leave_round(q, group_of(element))
 end
 
--- A message has left the queue: the next one of its key is ready, or its key is free. It may be one without a key, and one
--- that does not hold it, so this may be repeated.
-local function gone(q, element)
+-- Release the key of a message that has left the queue: the next message of the key becomes ready, or the key is free.
+-- Does nothing for a message that has no key or does not hold it, so a repeated call is harmless.
+local function release_key(q, element)
   local group = group_of(element)
   if not group then return end
   leave_cycle(q, element)

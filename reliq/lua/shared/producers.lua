@@ -1,4 +1,4 @@
--- The latest call of each producer, so that one which is repeated after a lost answer is known. producer '' = none.
+-- The latest call of each producer: recognizes a call that is repeated after a lost answer. producer '' = none.
 
 local function carried_out(producers, producer, sequence)
   local last = producer ~= '' and redis.call('HGET', producers, producer)

@@ -1,6 +1,6 @@
--- Whether a queue has room for `more` messages, which have `bytes()` bytes. If not: how much it has, how much it may
--- have, and of what. Bytes are those of Redis, by MEMORY USAGE: exact while a list or zset has at most 100 blocks, else
--- estimated from the latest 100. A counter would be exact for longer, but nobody could keep it: BLMOVE moves messages too.
+-- Check whether a queue has room for `more` messages with `bytes()` bytes. Returns nil if it has; otherwise the present
+-- amount, the limit and the unit. Bytes are measured by MEMORY USAGE: exact while a list or zset has at most 100 blocks,
+-- else estimated from the latest 100. A counter of bytes is not possible: BLMOVE moves messages without a script.
 local function refused(q, delayed, more, bytes)
   local length = redis.call('LLEN', q.messages) + redis.call('ZCARD', delayed)
   local limits = redis.call('HMGET', q.config, 'max_length', 'max_bytes')

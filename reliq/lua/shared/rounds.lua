@@ -1,19 +1,19 @@
--- A cycle goes round by round: a member who was visited enters `next_round`, and when everybody is back from this round that
--- list becomes `messages`. So nobody is ever visited twice more than another. Needs `now` and `element` in front.
+-- Rounds of a cycle: a visited member enters `next_round`; when all members are back from this round, that list becomes
+-- `messages`. So no member is ever visited two times more than another. Requires `now` and `element`.
 --
--- `rounds` says of each member who is ready or being visited for which round that is; config has the current one. Members
--- who rest are in no round: they set their own pace, and nobody waits for them.
+-- `rounds` has the round of each member that is ready or being visited; config has the current round. A resting member is
+-- in no round: its delay decides when it returns, and the round does not wait for it.
 
-local PATIENCE = 5000 -- ms; a visit that holds up the others for longer has left the round
+local PATIENCE = 5000 -- ms; a visit that delays the next round for longer leaves the round
 
--- Whether this is the message that goes round for its key. One whose member was removed is not, even if he is back with
--- another message.
+-- Whether this is the current message of a member. The message of a removed member is not, even if the member was added
+-- again with another message.
 local function is_member(q, element)
   local entry = is_cyclic(element) and redis.call('HGET', q.cycle, group_of(element))
   return entry and string.match(entry, '^%S+') == id_of(element)
 end
 
--- Begin the next round, if everybody is back from this one.
+-- Begin the next round if all members are back from this one.
 local function open_round(q)
   if redis.call('LLEN', q.messages) > 0 or redis.call('LLEN', q.next_round) == 0 then return end
   local round, held_since = unpack(redis.call('HMGET', q.config, 'round', 'round_held'))
@@ -32,7 +32,7 @@ local function open_round(q)
   redis.call('HINCRBY', q.config, 'round', 1)
 end
 
--- A member is ready: for the next round if he was visited in this one, else for this one.
+-- Make a member ready: for the next round if it was visited in this one, else for this one.
 local function join_round(q, element)
   local group, round = group_of(element), tonumber(redis.call('HGET', q.config, 'round'))
   if not round then -- an earlier version let `configure` remove it
@@ -49,7 +49,7 @@ local function join_round(q, element)
   end
 end
 
--- A member rests, or is gone: nobody waits for him.
+-- Take a resting or removed member out of the round: the next round does not wait for it.
 local function leave_round(q, group)
   if redis.call('ZREM', q.rounds, group) == 1 then open_round(q) end
 end

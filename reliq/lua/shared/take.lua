@@ -1,6 +1,6 @@
--- Take messages into a processing list: LMOVE in a batch, with the removal first, so that it passes when memory is full.
+-- Move messages into a processing list: a batched LMOVE that removes first, so that it works when memory is full.
 
--- 16 high, 4 normal, 1 low of every 21, while there are some of each; what one of them lacks, the others give.
+-- Take 16 high, 4 normal and 1 low of every 21 while there are messages of each; the others fill the share of an empty list.
 local function pop_by_priority(q, limit)
   local share = {high = 0, messages = 0, low = 0}
   local turn = tonumber(redis.call('HGET', q.counters, 'claimed') or 0)
@@ -19,15 +19,15 @@ local function pop_by_priority(q, limit)
   return taken
 end
 
--- Idle consumers wait on `messages`: it must not be empty while another list is not.
+-- Refill `messages` from another list when it is empty: idle consumers wait on it.
 local function keep_waking(q)
   if redis.call('LLEN', q.messages) > 0 then return end
   local next = redis.call('RPOP', q.high) or redis.call('RPOP', q.low)
   if next then redis.call('LPUSH', q.messages, next) end
 end
 
--- Up to `limit` messages, from the tail of the ready ones to the head of `processing`. `policy`: what config has of
--- paused, prioritised and round.
+-- Move up to `limit` messages from the tail of the ready lists to the head of `processing`. `policy` has the fields
+-- paused, prioritised and round of config.
 local function take(q, processing, limit, policy)
   local prioritised, cyclic = policy[2], policy[3]
   local taken = {}
