@@ -1,1 +1,1 @@
-"""The steps of every operation: what is asked of Redis, in which order, and what follows from the answers. No I/O."""
+"""The steps of every operation: the requests to Redis, their order, and what follows from the answers. No I/O."""

@@ -1,4 +1,4 @@
-"""What applications of both kinds share: settings, handlers, and the steps of their queues."""
+"""The base of synchronous and asyncio applications: settings, handlers, and the steps of their queues."""
 
 import os
 from collections.abc import Callable
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def url_from_environment(url: str | None) -> str:
-    """The URL, else that of RELIQ_URL; either may be a reference, `env:NAME` or `file:/path`."""
+    """Return the URL or, without one, that of RELIQ_URL; both may be references, `env:NAME` or `file:/path`."""
     return dereferenced(url or os.environ.get("RELIQ_URL") or settings.DEFAULT_URL)
 
 
@@ -29,7 +29,7 @@ def eviction_allowed(allow: bool | None) -> bool:
 
 
 class Application:
-    """What sync and asyncio applications have in common: the handlers."""
+    """The part that synchronous and asyncio applications share: the handlers and the steps."""
 
     def __init__(self, url: str | None, allow_eviction: bool | None, max_body: int) -> None:
         self.url = url_from_environment(url)
@@ -57,16 +57,17 @@ class Application:
         once: bool | str = False,
         once_for: Duration = "1d",
     ) -> Callable[[F], F]:
-        """Bind a function (def or async def) to a queue. It returns: acked. It raises: failed, and tried again.
+        """Bind a function (def or async def) to a queue. If it returns, the message is acked; if it raises, tried
+        again.
 
         `retry`: a back-off; by default 10 retries, after 5 s, 15 s, 45 s ... up to an hour, +-20 %.
-        `dead_on`: errors that make a dead letter at once. `retry_on`: if given, all others do.
-        `time_limit`: how long one run may take; longer counts as a failure.
-        `once`: a message that was handled is not handled again, however often it is delivered, for `once_for`; True =
-        by its id, or the name of a header whose value tells (messages without it: by id). Costs one more round trip.
-        Raises InvalidHandler for a second handler of one queue.
+        `dead_on`: errors that make a dead letter at once. `retry_on`: if given, all other errors do.
+        `time_limit`: how long one run may take; a longer one counts as a failure.
+        `once`: a handled message is not handled again, however often it is delivered, for `once_for`. True identifies
+        messages by id; a text by the value of the header with this name (without it, by id). Costs one more round trip.
+        Raises InvalidHandler for a second handler of a queue.
         """
-        check_name(queue)  # now: `@app.handler` without its parentheses would otherwise be no handler, silently
+        check_name(queue)  # at once: `@app.handler` without parentheses would otherwise register nothing, silently
 
         def bind(function: F) -> F:
             self.handlers.add(
@@ -78,10 +79,10 @@ class Application:
         return bind
 
     def broadcast(self, pattern: str, *, time_limit: Duration | None = None) -> Callable[[F], F]:
-        """Have every running worker process call a function (def or async def) for each message of these keys.
+        """Make every running worker process call a function (def or async def) for each message with a matching key.
 
-        Each process has a queue of its own for it, from its start to its end: it gets what is published meanwhile. One
-        that is away misses it, one that is 10,000 messages behind gets no more. There is no retry.
+        Each process has its own queue from its start to its end and receives what is published meanwhile. A process
+        that is not running misses the message; one that is 10,000 messages behind receives no more. There is no retry.
         """
         check_pattern(pattern)
 
@@ -92,10 +93,10 @@ class Application:
         return bind
 
     def check(self, queue: str) -> Callable[[F], F]:
-        """Bind a function (def or async def) that decides about prepared messages whose producer fell silent.
+        """Bind a function (def or async def) that decides about prepared messages after their producer fell silent.
 
-        It is given the message and answers True (commit), False (roll back) or None: it cannot say yet, ask again. It
-        runs in the workers of this application. Raises InvalidHandler for a second one of a queue.
+        The function takes the message and returns True (commit), False (roll back) or None (not known yet, ask again).
+        It runs in the workers of this application. Raises InvalidHandler for a second one of a queue.
         """
 
         def bind(function: F) -> F:
@@ -105,9 +106,9 @@ class Application:
         return bind
 
     def on_dead(self, queue: str | None = None) -> Callable[[DeadHook], DeadHook]:
-        """Have a function called with each message that a worker of this application puts into the dead letters.
+        """Register a function to be called with each message that a worker of this application makes a dead letter.
 
-        After the message is safely there; what the function raises is logged and changes nothing.
+        It is called after the dead letter is stored; an error that it raises is logged and has no other effect.
         """
 
         def bind(hook: DeadHook) -> DeadHook:

@@ -1,4 +1,4 @@
-"""The messages of one call, checked before anything is sent."""
+"""The messages of one call, all checked before anything is sent."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
@@ -12,7 +12,7 @@ _NO_OPTIONS = {"delay": 0, "headers": None, "ttl": None, "key": None, "priority"
 
 
 class RawBatch(Sequence[NewMessage]):
-    """Messages without options: bodies, and an id for each. An object is made only of those that somebody looks at."""
+    """Messages without options: bodies and ids. A NewMessage is created only for those that are accessed."""
 
     def __init__(self, bodies: list[bytes], ids: list[str]) -> None:
         self._bodies = bodies
@@ -35,7 +35,7 @@ class RawBatch(Sequence[NewMessage]):
 
 
 def checked(message: NewMessage, max_body: int) -> NewMessage:
-    """The message, if its body is not too large; raises InvalidMessage."""
+    """Return the message if its body is not too large; raises InvalidMessage."""
     if len(message.body) > max_body:
         raise InvalidMessage(
             f"the body has {len(message.body)} bytes, the limit is {max_body}: "
@@ -47,7 +47,7 @@ def checked(message: NewMessage, max_body: int) -> NewMessage:
 def checked_many(
     bodies: Iterable[Body | NewMessage], options: Mapping[str, Any], max_body: int
 ) -> Sequence[NewMessage]:
-    """All of them; raises InvalidMessage, which names the first that is not good."""
+    """Return the messages of a call; raises InvalidMessage, which names the first invalid one."""
     if isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable):
         raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
     bodies = list(bodies)
@@ -67,7 +67,7 @@ def checked_many(
 
 
 def _bare(bodies: Sequence[Body | NewMessage], ids: list[str], max_body: int) -> RawBatch | None:
-    """None where one of them is no good body, or no mere body."""
+    """Return the batch, or None if an item is not a valid bare body."""
     try:
         encoded = [encode_body(body) for body in bodies]  # type: ignore[arg-type]
     except InvalidMessage:

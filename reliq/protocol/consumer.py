@@ -1,6 +1,6 @@
-"""The steps of one consumer: claim, settle, and the read-back after an answer that never came.
+"""The steps of one consumer: claim, settle, and the read-back after a lost reply.
 
-Pure protocol, shared by the worker, the HTTP leases and the consumers that claim by hand.
+Shared by the worker, the HTTP leases and the consumers that claim by hand.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import expired, released, undecodable
 from reliq.runtime.moment import Moment
 
-_PAUSE_LOOK = 0.2  #: seconds after which a paused queue is looked at again
+_PAUSE_LOOK = 0.2  #: seconds between two looks at a paused queue
 _LEASE_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages are surely this consumer's
 
 
@@ -40,10 +40,10 @@ class ConsumerSteps:
         self.consumer = owner
         self.keeps_marks = False  #: it says which redelivered message it tries
         self.held: dict[bytes, Message] = {}  #: by element, as the processing list has them
-        self.buried: list[Move] = []  #: put into the dead letters on claiming, because expired or undecodable
+        self.buried: list[Move] = []  #: made dead letters on claiming, because expired or undecodable
         self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
-        self._arrived: list[Message] = []  #: taken, and not handed to the caller yet
-        self._dying: list[Move] = []  #: taken, and not put into the dead letters yet
+        self._arrived: list[Message] = []  #: taken, but not yet handed to the caller
+        self._dying: list[Move] = []  #: taken, but not yet made dead letters
         self.cyclic = False  #: members of a cycle have arrived in this queue
         self._members = False  #: some have just arrived: are they still in it?
         self._state = State.NEW
@@ -70,7 +70,7 @@ class ConsumerSteps:
         return self._state is State.UNCERTAIN
 
     def connected(self, named: bool) -> None:
-        """There is a new connection. Redis may not be in the state that the former one left it in."""
+        """Note a new connection: Redis may not be in the state in which the former connection left it."""
         self._named = named
         self._doubt()
 
@@ -79,7 +79,7 @@ class ConsumerSteps:
             self._state = State.UNCERTAIN
 
     def note_settled(self, elements: Iterable[bytes]) -> None:
-        """These were settled by another thread. From any thread."""
+        """Note elements that another thread has settled. Thread-safe."""
         elements = list(elements)
         if self._settled_elsewhere is not None:
             self._settled_elsewhere.update(elements)  # first: a read-back looks into `held` first
@@ -88,24 +88,24 @@ class ConsumerSteps:
             self._uncounted.discard(element)
 
     def settle_op(self, acks: Sequence[bytes], moves: Sequence[Move]) -> ops.Op[ops.Claimed]:
-        """Settle from another thread; what was settled must then be noted with `note_settled`."""
+        """Return the op with which another thread settles; it must report the result with `note_settled`."""
         return ops.settle(self.keys, self.consumer, self.lease, acks, moves, uncounted=self._uncounted)
 
     def renewed(self, sent_at: Moment) -> None:
-        """A renewal of the lease that was sent then is confirmed. From any thread."""
+        """Note the confirmation of a lease renewal that was sent at `sent_at`. Thread-safe."""
         self.trusted_until = sent_at.after(self.lease * _LEASE_TRUSTED)
 
     def accepted(self) -> None:
-        """The caller has what the latest claim answered."""
+        """Note that the caller has received the messages of the latest claim."""
         self._handed = []
 
     def interrupted(self) -> None:
-        """A claim's caller did not get its answer: what it was to be handed comes with the next claim."""
+        """Note that the caller did not receive the latest claim: its messages come with the next claim."""
         self._arrived = [message for message in self._handed if message.element in self.held] + self._arrived
         self._handed = []
 
     def claim(self, limit: int) -> Steps[list[Message]]:
-        """Up to `limit` messages, without waiting; oldest first."""
+        """Claim up to `limit` messages without waiting; oldest first."""
         _, messages = yield from self.settle((), (), limit)
         return messages
 
@@ -137,8 +137,8 @@ class ConsumerSteps:
         return answer.codes, self._hand_out() if limit else []
 
     def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
-        """Wait for a message, at most `timeout` seconds; then take up to `limit` in the same round trip."""
-        if self._paused:  # BLMOVE knows no pause
+        """Wait at most `timeout` seconds for a message, then take up to `limit` in the same round trip."""
+        if self._paused:  # BLMOVE ignores the pause
             yield ops.Sleep(min(timeout, _PAUSE_LOOK))
         if self._paused or self._arrived or self.to_be_verified or not self.alive:
             messages = yield from self.claim(limit)
@@ -150,7 +150,7 @@ class ConsumerSteps:
                 sent_at = Moment.now()
                 moved, answer = yield [ops.block(self.keys, self.consumer, timeout), more]
                 self._note(answer, sent_at, claimed=True, moved=moved)
-        except QueueFull:  # a full Redis refuses BLMOVE, but not the claim behind it: read back what that has moved
+        except QueueFull:  # a full Redis refuses BLMOVE but not the claim after it: read back what that moved
             yield ops.Sleep(min(timeout, 0.1))
             return (yield from self.claim(limit))
         yield from self._sort_out()
@@ -174,13 +174,13 @@ class ConsumerSteps:
         self._state = State.NEW
 
     def lose(self) -> None:
-        """The heartbeat has found no lease: what is held belongs to others. From any thread."""
+        """Note that the heartbeat found no lease: the held messages belong to others now. Thread-safe."""
         self._gone = True
         for message in list(self.held.values()):
             message.lost = True
 
     def end_life(self) -> None:
-        """The lease is lost: the monitor has taken everything back. Start afresh, under a new name."""
+        """End this life after a lost lease: the monitor has taken everything back. The next life has a new name."""
         for message in list(self.held.values()):
             message.lost = True
         self.held.clear()
@@ -211,7 +211,7 @@ class ConsumerSteps:
             yield from self._count_lost_lease()
 
     def _be_ready(self) -> Steps[None]:
-        """Registered, and certain of what is held."""
+        """Make sure that the consumer is registered and that `held` matches the processing list."""
         yield from self.be_registered()
         if self.to_be_verified and not self._under_way:
             yield from self._verify()
@@ -222,13 +222,13 @@ class ConsumerSteps:
             yield from self._drop_removed()
 
     def _respect_pause(self) -> Steps[None]:
-        """Give back what a BLMOVE took from a paused queue."""
+        """Give back the message that a BLMOVE took from a paused queue."""
         if self._arrived:
             yield from self.settle((), [released(message) for message in self._arrived])
             self._arrived.clear()
 
     def _drop_removed(self) -> Steps[None]:
-        """What was removed from its cycle while it was ready leaves the queue now."""
+        """Remove arrived messages whose members have left the cycle meanwhile."""
         members = [message for message in self._arrived if message.in_cycle]
         still = yield ops.cycle_entries(self.keys, [message.group for message in members])
         self._members = False
@@ -247,7 +247,7 @@ class ConsumerSteps:
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
-        """A call that may move messages. Whatever keeps its answer from being noted, the list must be read back."""
+        """Wrap a call that may move messages: if its answer is not noted, the processing list must be read back."""
         self._under_way += 1
         try:
             yield
@@ -267,8 +267,8 @@ class ConsumerSteps:
         yield from self._read_back()
 
     def _read_back(self) -> Steps[None]:
-        """Adopt what the processing list holds and `held` does not: moved by a call whose answer was lost, or left
-        there by a Redis that lost its latest writes.
+        """Adopt the messages in the processing list that `held` lacks: moved by a call with a lost reply, or back
+        there because Redis lost its latest writes.
         """
         settled = self._settled_elsewhere = set()
         try:
@@ -284,7 +284,7 @@ class ConsumerSteps:
                 return
             self.renewed(sent_at)
             dying = {move.element for move in self._dying}
-            # In this order: a watchdog that settles one meanwhile notes it in `settled` before it leaves `held`.
+            # In this order: a watchdog that settles a message meanwhile adds it to `settled` before it leaves `held`.
             unknown = [one for one in reversed(elements) if not (one in self.held or one in settled or one in dying)]
             self._sort(unknown, now)
         finally:
@@ -292,7 +292,7 @@ class ConsumerSteps:
         yield from self._bury()
 
     def _note(self, answer: ops.Claimed, sent_at: Moment, *, claimed: bool, moved: bytes | None = None) -> None:
-        """What a call has brought; `moved` by the BLMOVE in front of it."""
+        """Note the answer of a call; `moved`: the element from the BLMOVE before it."""
         if answer.status == "lost" or self._gone:
             self.end_life()
             return
@@ -305,14 +305,14 @@ class ConsumerSteps:
         self._sort(answer.elements, answer.now)
 
     def _sort_out(self) -> Steps[None]:
-        """Bury what has arrived and is not to be handled."""
+        """Bury arrived messages that are not to be handled."""
         if self._dying:
             yield from self._bury()
         if self._members:
             yield from self._drop_removed()
 
     def _sort(self, elements: Iterable[bytes], now: int) -> None:
-        """The messages to be handled, and those that are to die: what does not decode, and what has expired."""
+        """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
         queue = self.keys.queue
         self.clock_offset = now / 1000 - time.monotonic()
         for element in elements:

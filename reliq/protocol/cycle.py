@@ -13,7 +13,7 @@ from reliq.protocol.producer import ProducerPool
 
 
 class CycleSteps:
-    """What can be done to a cycle, without the doing."""
+    """The operations on a cycle, as steps."""
 
     def __init__(self, keys: QueueKeys, lanes: ProducerPool) -> None:
         self._keys = keys
@@ -21,7 +21,7 @@ class CycleSteps:
         self._clock = lanes.clock
 
     def add(self, members: Sequence[str]) -> Steps[int]:
-        """How many of them were new."""
+        """Add members; return how many of them were new."""
         new = 0
         entrants = [self._entrant(member) for member in dict.fromkeys(_checked(members))]
         yield ops.announce(self._keys.queue)
@@ -35,7 +35,7 @@ class CycleSteps:
         return new
 
     def _add(self, entrants: Sequence[Member]) -> Steps[Entered]:
-        """One call of the script."""
+        """Call the script once."""
         lane = self._lanes.take()
         try:
             return (yield from ops.one(ops.cycle_add(self._keys, entrants, lane.producer, lane.sequence)))
@@ -48,7 +48,7 @@ class CycleSteps:
         return Member(member, group_of(member), message.id, message.element(self._clock.now()))
 
     def remove(self, members: Sequence[str]) -> Steps[int]:
-        """How many of them were in it."""
+        """Remove members; return how many of them were in the cycle."""
         removed = 0
         groups = [group_of(member) for member in _checked(members)]
         for start in range(0, len(groups), settings.MAX_BATCH):

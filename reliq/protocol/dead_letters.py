@@ -20,14 +20,14 @@ from reliq.runtime.moment import earlier
 
 _PAGE = 500
 _STEP_LEAST = 50
-_PAGE_BYTES = 64 * 1024 * 1024  #: that one page has at most, as far as Redis can estimate it
-_BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small steps, so that it is even
-_SAMPLE = 20  #: letters redriven before their share that died again says anything
+_PAGE_BYTES = 64 * 1024 * 1024  #: the largest size of a page, as estimated by Redis
+_BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
+_SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which dead letters are meant; an empty filter means all of them."""
+    """A selection of dead letters; an empty filter selects all of them."""
 
     reason: str | None = None
     error_class: str | None = None  #: of the last error, with or without its module
@@ -56,7 +56,7 @@ class Filter:
         newer_than: Duration | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> "Filter":
-        """The filter that a caller's keywords describe; raises InvalidSetting and InvalidName."""
+        """Return the filter for the keywords of a call; raises InvalidSetting and InvalidName."""
         known = None if ids is None else frozenset([ids] if isinstance(ids, str) else ids)
         return cls(reason, error_class, older_than, newer_than, dict(headers or {}), known)
 
@@ -65,7 +65,7 @@ class Filter:
         return self == Filter()
 
     def matches(self, letter: DeadLetter) -> bool:
-        """Whether a letter of the right age is meant."""
+        """Whether the filter selects a letter of the right age."""
         if self.ids is not None and letter.id not in self.ids:
             return False
         if self.reason is not None and letter.reason != self.reason:
@@ -77,7 +77,7 @@ class Filter:
         return all(letter.headers.get(name) == value for name, value in self.headers.items())
 
     def scores(self, now: int) -> tuple[str, str]:
-        """The range of scores it covers: died before now - older_than, and after now - newer_than."""
+        """Return the range of scores of the filter: died before now - older_than and after now - newer_than."""
         oldest = "-inf" if self.newer_than is None else str(now - round(float(self.newer_than) * 1000))  # type: ignore[arg-type]
         latest = "+inf" if self.older_than is None else f"({now - round(float(self.older_than) * 1000) + 1}"  # type: ignore[arg-type]
         return oldest, latest
@@ -85,7 +85,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some dead letters, latest first; `next` continues behind them, None at the end."""
+    """A page of dead letters, latest first; `next` is the cursor of the following page, None at the end."""
 
     letters: list[DeadLetter]
     next: str | None
@@ -102,7 +102,7 @@ class Page:
 
 @dataclass(slots=True)
 class Redriven:
-    """What a redrive did. `matched` letters fitted the filter; `redriven` of them went back into the queue."""
+    """The result of a redrive: `matched` letters fit the filter, `redriven` of them went back into the queue."""
 
     matched: int = 0
     redriven: int = 0
@@ -122,13 +122,13 @@ def read_cursor(cursor: str) -> tuple[str, int]:
 
 
 class DeadLetterSteps:
-    """What can be done to a queue's dead letters, without the doing."""
+    """The operations on a queue's dead letters, as steps."""
 
     def __init__(self, keys: QueueKeys) -> None:
         self.keys = keys
 
     def page(self, wanted: Filter, limit: int, cursor: str | None) -> Steps[Page]:
-        """Up to `limit` letters, latest first, behind `cursor`."""
+        """Read up to `limit` letters, latest first, from `cursor` on."""
         whole(limit, "limit", 1, 100_000)
         now = yield ops.server_time()
         oldest, latest = wanted.scores(now)
@@ -136,7 +136,7 @@ class DeadLetterSteps:
         if cursor is not None:
             latest, skip = read_cursor(cursor)
         letters: list[DeadLetter] = []
-        # Bodies may be large: not many more than are wanted, nor more than fit into memory.
+        # Bodies may be large: read not many more letters than wanted, and not more than fit into memory.
         step = min(max(_STEP_LEAST, min(_PAGE, limit)), (yield from self._fitting()))
         while True:
             scored = yield ops.by_score_descending(self.keys.dead, latest, oldest, step, skip)
@@ -152,7 +152,7 @@ class DeadLetterSteps:
                 return Page(letters, None)
 
     def _fitting(self) -> Steps[int]:
-        """How many letters of the average size one reply may have."""
+        """Return how many letters of average size one reply may contain."""
         try:
             count, used = yield [ops.zset_size(self.keys.dead), ops.bytes_used(self.keys.dead)]
         except RedisUnsuitable:  # the user of the URL may not
@@ -186,7 +186,7 @@ class DeadLetterSteps:
         stop_above: float | None,
         progress: Progress,
     ) -> Steps[Redriven]:
-        """Back into the queue, those first that died first; each letter is at any instant in exactly one place."""
+        """Move letters back into the queue, oldest first; at any instant each letter is in exactly one place."""
         result = Redriven(dry_run=dry_run)
         started = time.monotonic()
         relapses = Relapses(self.keys, stop_above)
@@ -214,7 +214,7 @@ class DeadLetterSteps:
         return result
 
     def purge(self, wanted: Filter, everything: bool, counter: Literal["purged_dead", "trimmed"]) -> Steps[int]:
-        """Remove for good; how many that were."""
+        """Delete letters for good; return how many."""
         if wanted.empty and not everything:
             raise InvalidSetting("purging dead letters needs a filter, or all=True")
         removed = 0
@@ -228,10 +228,10 @@ class DeadLetterSteps:
         return removed
 
     def trim(self, max_age: float | None, max_count: int | None, at_most: int) -> Steps[int]:
-        """Retention: remove what is older than `max_age` seconds, then the oldest beyond `max_count`; how many.
+        """Remove letters older than `max_age` seconds, then the oldest beyond `max_count`; return how many.
 
-        Not more than `at_most` at once. Old is what the server's clock and this machine's both call so: a clock that
-        was set wrongly removes nothing.
+        Removes at most `at_most` letters per call. A letter is old if both the server's clock and this machine's clock
+        say so: one wrong clock removes nothing.
         """
         removed = 0
         if max_age is not None:
@@ -259,10 +259,10 @@ class DeadLetterSteps:
         return removed
 
     def _walk(self, wanted: Filter, act: Callable[[list[DeadLetter]], Steps[bool]], removing: bool) -> Steps[None]:
-        """Give the letters that match to `act`, page by page, oldest first, until it answers False.
+        """Pass the matching letters to `act`, page by page, oldest first, until it returns False.
 
-        `removing`: what `act` was given is gone afterwards. It ends at the present: letters that die meanwhile, maybe
-        because they were just redriven, are not met.
+        `removing`: `act` removes the letters that it is given. The walk ends at the present: it does not meet letters
+        that die meanwhile, for example because they were just redriven.
         """
         now = yield ops.server_time()
         start, latest = wanted.scores(now)
@@ -284,20 +284,20 @@ class DeadLetterSteps:
     def _letter(self, element: bytes, score: bytes) -> DeadLetter:
         try:
             return DeadLetter.read(self.keys.queue, element, score)
-        except Undecodable:  # put there by hand, or by a newer version: shown as what it is, and can be purged
+        except Undecodable:  # written by hand or by a newer version: it is shown as it is and can be purged
             letter = DeadLetter.read(self.keys.queue, wrapped(element)[1], score)
             letter.element = element
             return letter
 
     @staticmethod
     def _revival(letter: DeadLetter, keep_failures: bool) -> Revival:
-        # What did not decode goes back as the raw bytes it was: a newer worker may be able to read it.
+        # An undecodable message goes back as its raw bytes: a newer worker may be able to read them.
         again = letter.body if letter.reason == "decode" else letter.revived(keep_failures)
         return Revival(letter.element, letter.id, again, letter.key if letter.in_cycle else "")
 
 
 class Relapses:
-    """Watches a redrive: how many of the letters it put back have died again."""
+    """Counts how many of the letters of a redrive have died again."""
 
     def __init__(self, keys: QueueKeys, stop_above: float | None) -> None:
         self._keys = keys
@@ -307,7 +307,7 @@ class Relapses:
         self._since = ""
 
     def verdict(self, batch: Sequence[DeadLetter]) -> Steps[str]:
-        """Why the redrive is to stop after this batch, or an empty text."""
+        """Return why the redrive must stop after this batch, or an empty text."""
         if self._stop_above is None:
             return ""
         self._redriven |= {letter.id for letter in batch}
@@ -326,7 +326,7 @@ class Relapses:
 
 
 def checked_redrive(rate: float | None, limit: int | None, stop_above: float | None) -> None:
-    """Raise InvalidSetting for options of a redrive that make no sense."""
+    """Raise InvalidSetting for invalid options of a redrive."""
     if rate is not None and not 0.01 <= rate <= 1e6:
         raise InvalidSetting(f"rate is {rate!r}: give messages a second, from 0.01 to 1,000,000")
     if limit is not None:

@@ -16,7 +16,7 @@ _STEP_LEAST = 50
 
 @dataclass(frozen=True, slots=True)
 class DelayedPage:
-    """Some delayed messages, due soonest first; `next` continues behind them, None at the end."""
+    """A page of delayed messages, soonest first; `next` is the cursor of the following page, None at the end."""
 
     messages: list[DelayedMessage]
     next: str | None
@@ -32,11 +32,11 @@ class DelayedPage:
 
 
 def delayed_page(keys: QueueKeys, limit: int, cursor: str | None, failed: bool) -> Steps[DelayedPage]:
-    """Read up to `limit` messages behind `cursor`; with `failed` only those that a handler has failed on."""
+    """Read up to `limit` messages from `cursor` on; with `failed`, only those with a failed run."""
     whole(limit, "limit", 1, 100_000)
     earliest, skip = ("-inf", 0) if cursor is None else read_cursor(cursor)
     messages: list[DelayedMessage] = []
-    step = max(_STEP_LEAST, min(_PAGE, limit))  # bodies may be large: not many more than are wanted
+    step = max(_STEP_LEAST, min(_PAGE, limit))  # bodies may be large: not many more than wanted
     while True:
         found = yield ops.by_score(keys.delayed, earliest, "+inf", step, skip)
         for element, score in found:

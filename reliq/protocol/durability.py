@@ -1,8 +1,8 @@
-"""How sure a send is before it answers: in memory, on the server's disk, or on replicas too.
+"""Durability of a send: in memory, on the server's disk, or also on replicas, before the call returns.
 
-WAIT and WAITAOF speak of the writes of their own connection, which after a reconnect are none, and of one server, which
-after a failover is another. So the question is asked in one go, on one connection: does this server know our call, a
-write behind it, and who has that write.
+WAIT and WAITAOF cover only the writes of their own connection, which after a reconnect has none, and of one server,
+which after a failover is another. So one round trip on one connection asks whether this server knows the call, writes
+something after it, and asks how many servers have that write.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,13 @@ from reliq.ops import Op, Steps
 from reliq.ops.schema import Counter
 
 _MOST_REPLICAS = 100
-UNCONFIRMED = (
-    "enqueued, but "  #: how the text of an OutcomeUnknown begins whose message is there, less surely than asked
-)
+#: How an OutcomeUnknown begins if the message is enqueued, but not as durably as requested.
+UNCONFIRMED = "enqueued, but "
 
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """Where a message must be before its send is answered."""
+    """Where a message must be stored before its send returns."""
 
     name: str
     disks: int = 0  #: 1 = fsynced by the server itself
@@ -59,7 +58,7 @@ def durability(value: object) -> Durability:
 
 
 def check_possible(wanted: Durability) -> Steps[None]:
-    """Raise DurabilityUnavailable where the server has no WAITAOF or no append-only file; before anything is sent."""
+    """Raise DurabilityUnavailable, before anything is sent, if the server has no WAITAOF or no append-only file."""
     if not wanted.disks:
         return
     try:

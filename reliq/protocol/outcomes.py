@@ -1,4 +1,4 @@
-"""What becomes of a message that is not acked: released, retried, dead."""
+"""The moves of messages that are not acked: released, retried, dead."""
 
 import time
 
@@ -9,7 +9,7 @@ from reliq.ops.schema import Counter
 
 
 def undecodable(element: bytes) -> Move:
-    """To the dead letters, raw."""
+    """Move bytes that do not decode to the dead letters."""
     identity, again = undecodable_letter(element)
     return Move(element, "dead", Counter.dead("decode"), identity, again)
 
@@ -25,7 +25,7 @@ def released(message: Message, delay: float = 0.0) -> Move:
 
 
 def retried(message: Message, failure: Failure, delay: float) -> Move:
-    """Failed once more: back into the queue after `delay` seconds."""
+    """Move a message with one more failure back into the queue after `delay` seconds."""
     again = message.failed(failure)
     return Move(message.element, "delayed" if delay else "head", Counter.RETRIED, message.id, again, delay)
 

@@ -1,4 +1,4 @@
-"""The steps of a prepared message: prepare, commit, roll back, ask."""
+"""The steps of prepared messages: prepare, commit, roll back, check back."""
 
 import contextlib
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from reliq.protocol.durability import MEMORY, check_possible, confirm, durabilit
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime import tracing
 
-CHECK_AFTER = 60.0  #: seconds until the first question about it, and between two
+CHECK_AFTER = 60.0  #: seconds until the first check-back, and between two of them
 _CHECK_SOONEST = 0.1
-CHECKS = 15  #: questions without an answer, after which it is a dead letter
-REMEMBERED = 600.0  #: seconds a decision is known
+CHECKS = 15  #: check-backs without an answer, after which the message becomes a dead letter
+REMEMBERED = 600.0  #: seconds for which a decision is remembered
 _PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionOptions:
-    """How surely, and how often at most, the calls for one prepared message are made."""
+    """The durability and the retries of the calls for one prepared message."""
 
-    sure: str | None = None  #: the durability asked for; None = the queue's
+    sure: str | None = None  #: the requested durability; None = that of the queue
     retries: int | None = None
 
     def __post_init__(self) -> None:
@@ -38,7 +38,7 @@ class DecisionOptions:
 
 
 class PreparedSteps:
-    """What can be done with a queue's prepared messages, without the doing."""
+    """The operations on a queue's prepared messages, as steps."""
 
     def __init__(self, keys: QueueKeys, lanes: ProducerPool) -> None:
         self._keys = keys
@@ -75,7 +75,7 @@ class PreparedSteps:
                 yield ops.count(keys, Counter.REJECTED)
                 raise QueueFull(
                     f"queue {keys.queue!r} holds {answer.length} of at most {answer.max_length} {answer.unit}, "
-                    "not counting what is prepared; nothing was"
+                    "not counting prepared messages; nothing was prepared"
                 )
             if answer.status == "id_in_use":
                 raise InvalidMessage(f"message {entry.id} is prepared already: queue.prepared(id) is its handle")
@@ -86,7 +86,7 @@ class PreparedSteps:
             self._lanes.give_back(lane)
 
     def commit(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[str]:
-        """Its id, for a duplicate the id of the first message; raises PreparedClosed."""
+        """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
         lane = self._lanes.take()
         try:
             default, answer = yield [
@@ -107,7 +107,7 @@ class PreparedSteps:
             self._lanes.give_back(lane)
 
     def rollback(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[None]:
-        """Raises PreparedClosed."""
+        """Roll back a message; raises PreparedClosed."""
         answer = yield self._decision(identity, "rolled_back", care)
         _check(self._keys.queue, identity, "rolled_back", answer.decision)
 
@@ -128,7 +128,7 @@ class PreparedSteps:
             yield from confirm(self._keys, sure, producer, sequence)
 
     def purge(self) -> Steps[int]:
-        """Remove them all; how many that were."""
+        """Remove all prepared messages; return how many."""
         removed = 0
         while ids := (yield ops.prepared_ids(self._keys, _PAGE)):
             answers = yield [ops.decide(self._keys, identity, "purged", REMEMBERED) for identity in ids]
@@ -139,12 +139,12 @@ class PreparedSteps:
         return removed
 
     def question(self) -> Steps[Message | None]:
-        """Take one of the messages that somebody shall decide about; None when there is none."""
+        """Take one of the messages that await a check-back; None if there is none."""
         while (identity := (yield ops.question(self._keys))) is not None:
             element = yield ops.prepared_element(self._keys, identity)
             if element is None:  # it was decided meanwhile
                 continue
-            with contextlib.suppress(Undecodable):  # nobody can decide about it: it dies of too many questions
+            with contextlib.suppress(Undecodable):  # it cannot be decided: it dies after too many check-backs
                 return Message.decode(self._keys.queue, element)
         return None
 

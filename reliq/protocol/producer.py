@@ -1,4 +1,4 @@
-"""The producer's identity: how the enqueue script knows a call that it has already carried out."""
+"""Producer sessions: the identity by which the enqueue script recognizes a repeated call."""
 
 import secrets
 import time
@@ -8,10 +8,10 @@ from reliq import forks
 
 
 class ProducerSession:
-    """One producer as Redis knows it: an id, and the number of its latest call.
+    """One producer as known to Redis: an id and the number of its latest call.
 
-    A lane has one call under way at a time. Two at once could arrive in the wrong order, and the earlier one would
-    then be taken for a repeat and be lost.
+    A session has one call under way at a time. Two at once could arrive in the wrong order; the earlier one would then
+    be taken for a repeated call and be lost.
     """
 
     __slots__ = ("mark", "producer", "sequence")
@@ -23,7 +23,7 @@ class ProducerSession:
 
 
 class Clock:
-    """The Redis server's clock as far as a producer knows it: its own, and by how much that is behind."""
+    """An estimate of the Redis server's clock: this machine's clock and the latest known difference."""
 
     def __init__(self) -> None:
         self._ahead: int | None = None  #: ms
@@ -33,16 +33,16 @@ class Clock:
         return self._ahead is not None
 
     def now(self) -> int:
-        """Ms since the epoch."""
+        """Return the estimated time of the server, ms since the epoch."""
         return time.time_ns() // 1_000_000 + (self._ahead or 0)
 
     def note(self, server: int) -> None:
-        """The server has just said its time, in ms."""
+        """Note the time, in ms, that the server has just reported."""
         self._ahead = server - time.time_ns() // 1_000_000
 
 
 class ProducerPool:
-    """As many lanes as calls that were ever under way at once; each is used again by a later call."""
+    """The sessions of one application: as many as calls were ever under way at once; each is reused by later calls."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -54,7 +54,7 @@ class ProducerPool:
                 lane = self._free.pop()
             except IndexError:
                 lane = ProducerSession()
-            if lane.mark == forks.mark():  # else it belongs to the process that forked this one
+            if lane.mark == forks.mark():  # else it belongs to the parent process
                 lane.sequence += 1
                 return lane
 

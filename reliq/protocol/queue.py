@@ -28,20 +28,20 @@ T = TypeVar("T")
 
 _ANNOUNCE_EVERY = 60.0
 _PURGE_STEP = 1000
-_LOOKS = 3  #: at the queue, while its consumers change
+_LOOKS = 3  #: reads of the statistics while the set of consumers changes
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A queue at one instant."""
+    """The statistics of a queue at one instant."""
 
     queue: str
     ready: int
     processing: int
     delayed: int
     dead: int
-    waiting: int  #: of the ready ones, those behind another message of their key
-    oldest_ready_age: float  #: seconds since the oldest of the next messages was sent, one a priority; 0.0 without any
+    waiting: int  #: of the ready messages, those behind another message of their key
+    oldest_ready_age: float  #: seconds since the oldest next message of any priority was sent; 0.0 without one
     consumers: int
     paused: bool
     counters: dict[str, int] = field(default_factory=dict)  #: since the queue exists: enqueued, acked, retried, ...
@@ -50,27 +50,27 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A queue's policy. It lives in Redis, so that every producer, worker and monitor follows the same."""
+    """The policy of a queue. It is stored in Redis, so all producers, workers and monitors follow the same one."""
 
     max_length: int | None = None  #: messages ready and delayed, above which sends raise QueueFull
-    max_bytes: int | None = None  #: of them in Redis' memory, above which sends raise QueueFull
+    max_bytes: int | None = None  #: of these messages in Redis' memory, above which sends raise QueueFull
     max_deliveries: int = settings.MAX_DELIVERIES
     dead_max_age: float | None = None  #: seconds a dead letter is kept
-    dead_max_count: int | None = None  #: dead letters that are kept, the latest
+    dead_max_count: int | None = None  #: how many of the latest dead letters are kept
     paused: bool = False
-    durability: str = "memory"  #: of sends that do not say; one that is changed is followed within a minute
+    durability: str = "memory"  #: default of sends; a change takes effect within a minute
 
 
 class QueueSteps:
-    """What can be done to a queue, without the doing."""
+    """The operations on a queue, as steps."""
 
     def __init__(self, name: str, lanes: ProducerPool, max_body: int = settings.MAX_BODY_BYTES) -> None:
         self.keys = QueueKeys(name)
         self._lanes = lanes
         self._max_body = max_body
         self._announced_at = float("-inf")
-        self._limited = False  #: it has a max_length or max_bytes, as last seen
-        self.durability = MEMORY  #: of the queue's sends that do not say, as last read
+        self._limited = False  #: whether the queue has a max_length or max_bytes, as last seen
+        self.durability = MEMORY  #: the queue's default durability, as last read
         self._clock = lanes.clock
         self.cycle = CycleSteps(self.keys, lanes)
         self.prepared_records = PreparedSteps(self.keys, lanes)
@@ -78,9 +78,9 @@ class QueueSteps:
     def send_many(
         self, messages: Sequence[NewMessage], sure: str | None = None, retries: int | None = None
     ) -> Steps[list[str]]:
-        """Enqueue them, 1,000 a round trip; the ids, for a duplicate the id of its first message.
+        """Enqueue messages, 1,000 per round trip; return the ids, for a duplicate the id of the first message.
 
-        `sure`: the durability that is asked for; None = the queue's own.
+        `sure`: the requested durability; None = that of the queue.
         """
         wanted = None if sure is None else durability(sure)
         retries = settings.retries(retries)
@@ -104,7 +104,7 @@ class QueueSteps:
         return ids
 
     def _send(self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
-        """One call of a script."""
+        """Send one batch with one call of a script."""
         lane = self._lanes.take()
         now = self._clock.now()
         ids = _ids(batch)
@@ -127,7 +127,7 @@ class QueueSteps:
         now = self._clock.now()
         with_options: list[NewMessage] = []
         if not (plain := _unplaced(batch, now)):
-            # Order within a call is kept, so one deduplication key in it makes all of them entries with options.
+            # The order within a call is kept, so one deduplication key makes all its messages entries with options.
             dedup = any(message.dedup_key is not None for message in batch)
             with_options = [message for message in batch if dedup or message.placed]
             plain = [] if dedup else [message.element(now) for message in batch if not message.placed]
@@ -158,7 +158,7 @@ class QueueSteps:
 
     @property
     def unknown(self) -> bool:
-        """Whether the queue has not been announced by this producer, or a while ago."""
+        """Whether this producer has not announced the queue yet, or not recently."""
         return time.monotonic() - self._announced_at > _ANNOUNCE_EVERY
 
     def introduction(self) -> list[ops.Op[Any]]:
@@ -171,7 +171,7 @@ class QueueSteps:
         self._announced_at = time.monotonic()
 
     def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
-        """Check one message completely, before anything is sent; raises InvalidMessage or InvalidName."""
+        """Return a message for the body, checked before anything is sent; raises InvalidMessage or InvalidName."""
         return checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
 
     def prepared_many(self, bodies: Iterable[Body | NewMessage], options: Mapping[str, Any]) -> Sequence[NewMessage]:
@@ -182,7 +182,7 @@ class QueueSteps:
         for _ in range(_LOOKS):
             known = consumers
             found, consumers = yield [ops.stats(self.keys, known), ops.members(self.keys.consumers)]
-            if set(consumers) <= set(known):  # else somebody came in between, and may hold what was not counted
+            if set(consumers) <= set(known):  # else a new consumer may hold messages that were not counted
                 break
         return Stats(
             queue=self.keys.queue,
@@ -202,7 +202,7 @@ class QueueSteps:
         return _read_config((yield ops.read_hash(self.keys.config)))
 
     def configure(self, changes: Mapping[str, Any]) -> Steps[Config]:
-        """Set the fields given; None returns one to its default. Raises InvalidSetting, and changes nothing then."""
+        """Set the given fields; None resets a field to its default. Raises InvalidSetting without changing anything."""
         for name in changes:
             _check_setting(name)
         if changes.get(Field.DURABILITY) is not None:
@@ -237,14 +237,14 @@ def _ids(batch: Sequence[NewMessage]) -> list[str]:
 
 
 def _unplaced(batch: Sequence[NewMessage], now: int) -> list[bytes]:
-    """The elements, if no script has to look at any of them."""
+    """Return the elements if no script has to place any of them; else an empty list."""
     if isinstance(batch, RawBatch):
         return batch.elements(now)
     return [] if [message for message in batch if message.placed] else [message.element(now) for message in batch]
 
 
 def age_of_oldest(queue: str, elements: Iterable[bytes], now: int) -> float:
-    """Seconds since the first of these was sent; 0.0 without any."""
+    """Return the seconds since the oldest of these elements was sent; 0.0 without elements."""
     ages = [0.0]
     for element in elements:
         with contextlib.suppress(Undecodable):

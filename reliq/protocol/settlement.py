@@ -1,4 +1,4 @@
-"""Checks of what a consumer is asked to settle."""
+"""Checks of the arguments with which a consumer settles messages."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,10 +17,10 @@ def checked_lease(lease: Duration) -> float:
 def settleable(
     holdings: ConsumerSteps, messages: Sequence[Message], move: Callable[[Message], Move] | None
 ) -> tuple[list[bytes], list[Move]]:
-    """The acks, or with `move` the moves, of those messages whose lease was not lost; raises InvalidSetting."""
+    """Return the acks or, with `move`, the moves of the messages with a valid lease; raises InvalidSetting."""
     for message in messages:
         if not isinstance(message, Message):
-            raise InvalidSetting(f"cannot settle {message!r}: give a message that claim() answered")
+            raise InvalidSetting(f"cannot settle {message!r}: give a message that claim() returned")
         if message.holder is not holdings:
             raise InvalidSetting(f"cannot settle {message!r} here: another consumer holds it")
     ours = [message for message in messages if not message.lost]

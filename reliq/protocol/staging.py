@@ -1,9 +1,9 @@
-"""Staging: write any number of messages where nobody sees them, then make all of them visible, or none.
+"""Staging: write any number of messages invisibly, then make all of them visible, or none.
 
-A job is written in parts, each by one writer (a Spark task attempt, an HTTP request) for one queue. Whoever leads the
+A job is written in parts, each by one writer (a Spark task attempt, an HTTP request) for one queue. The leader of the
 job commits it with the list of the parts that count: one record, written in one step. That decides, for all queues.
-Then the parts are rolled forward into their queues in short steps that anybody may take or repeat: the leader, or a
-monitor when the leader died.
+Then the parts are rolled forward into their queues in short steps that any client may take or repeat: the leader, or a
+monitor after the leader died.
 
     open ── commit ──> committed ── every part rolled forward, the others removed ──> done
       └─── abort ───> aborted ──── every part removed ──> forgotten
@@ -24,9 +24,9 @@ from reliq.ops import JobState, Packed, Staged, Steps, Transaction
 from reliq.ops.chunks import Chunk, elements_of
 from reliq.protocol.progress import Progress, unwatched
 
-TIME_LIMIT = 24 * 3600.0  #: seconds after which a job that nobody writes to, commits or aborts is aborted
-ORPHANED = 7 * 86_400.0  #: seconds beyond its time limit after which a part is gone that its job did not know any more
-REMEMBERED = 3600.0  #: seconds a decided job is known, so that a late writer or a repeated commit learns of it
+TIME_LIMIT = 24 * 3600.0  #: seconds without a write after which an open job is aborted
+ORPHANED = 7 * 86_400.0  #: seconds beyond the time limit after which a part unknown to its job expires
+REMEMBERED = 3600.0  #: seconds a decided job is remembered for late writers and repeated commits
 _CALL_BYTES = 4 * 1024 * 1024
 _PARTS_PER_TRIP = 200
 _JOBS_PER_TRIP = 10
@@ -35,12 +35,12 @@ _NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}")
 
 
 def new_token() -> str:
-    """What makes a run, or a part of it, unlike every other."""
+    """Return a new random token that identifies a run or a part of it."""
     return secrets.token_hex(8)
 
 
 def check_job(name: str) -> str:
-    """The name itself; raises InvalidName."""
+    """Return the job name if it is valid; raises InvalidName."""
     if _NAME.fullmatch(name) is None:
         raise InvalidName(f"job name {name!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -")
     return name
@@ -48,9 +48,9 @@ def check_job(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job, and which run of it this is: a job that is begun anew leaves what its earlier run staged behind."""
+    """A job and its run: a job that is started again does not include what an earlier run staged."""
 
-    home: JobKeys  #: where its record lies: with its queue, or with the jobs of several queues
+    home: JobKeys  #: the keys of its record: those of its queue, or those for jobs of several queues
     name: str = field(default_factory=new_token)
     run: str = field(default_factory=new_token)
     time_limit: float = TIME_LIMIT
@@ -61,7 +61,7 @@ class Job:
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
-    """What one writer has staged for one queue, as the manifest of the commit has it."""
+    """The messages that one writer has staged for one queue, as listed in the manifest of the commit."""
 
     queue: str
     name: str
@@ -78,14 +78,14 @@ _decode_manifest = msgspec.msgpack.Decoder(list[Part]).decode
 
 
 class PartWriter:
-    """Stages one part of a job. For one writer; the name is unlike that of every other attempt."""
+    """Stages one part of a job. For a single writer; the part's name is unique to this attempt."""
 
     def __init__(self, job: Job, queue: str, name: str) -> None:
         self._job = job
         self.part = Part(queue, f"{name}-{new_token()}", 0, 0)
 
     def add(self, chunks: Iterable[Chunk]) -> Steps[None]:
-        """Stage them behind those before; raises JobClosed, and QueueFull when Redis is full."""
+        """Stage further chunks of the part; raises JobClosed, and QueueFull if Redis is full."""
         for some in _calls(chunks):
             if not self.part.chunks:
                 yield ops.announce(self.part.queue)
@@ -105,13 +105,13 @@ class PartWriter:
             request = ops.stage_apart(job.name, part.staged, part.chunks, chunks, job.time_limit + ORPHANED)
         try:
             _, answer = yield request
-        except OutcomeUnknown:  # the script knows a call that was carried out
+        except OutcomeUnknown:  # the script recognizes a repeated call
             _, answer = yield request
         return str(answer)
 
 
 def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
-    """As many at a time as one call may take."""
+    """Group chunks into calls of a limited size."""
     call: list[Chunk] = []
     size = 0
     for chunk in chunks:
@@ -125,7 +125,7 @@ def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
 
 
 def open_job(job: Job) -> Steps[bool]:
-    """Begin a job. False: an earlier run has committed it, there is nothing left to write."""
+    """Begin a job; return False if an earlier run has committed it, so that there is nothing to write."""
     state = yield ops.stage_open(job.home, job.name, job.run, job.time_limit)
     return bool(state == "open")
 
@@ -133,10 +133,10 @@ def open_job(job: Job) -> Steps[bool]:
 def commit(
     job: Job, parts: Sequence[Part], stream: str = "", epoch: int = 0
 ) -> Steps[Literal["committed", "already", "repeated"]]:
-    """Decide that these parts become visible, and no other of the job. Then `roll_forward`.
+    """Decide that exactly these parts of the job become visible; `roll_forward` moves them afterwards.
 
-    With a stream, an epoch that it has committed before is not committed again: "repeated", and the job is aborted.
-    Raises JobClosed, QueueFull (max_length, max_bytes): nothing becomes visible.
+    With a stream, an epoch that the stream has already committed is not committed again: the answer is "repeated" and
+    the job is aborted. Raises JobClosed, QueueFull (max_length, max_bytes): then nothing becomes visible.
     """
     parts = [part for part in parts if part.chunks]
     yield from _check(job, parts)
@@ -180,7 +180,7 @@ def _check_room(job: Job, queue: str, parts: Sequence[Part]) -> Steps[None]:
 
 
 def _memory(names: Sequence[str]) -> Steps[int]:
-    """The bytes that Redis needs for these keys: exact for the shorter ones, else estimated as `send` does."""
+    """Return the bytes that Redis uses for these keys: exact for short ones, else estimated as in `send`."""
     used = 0
     for start in range(0, len(names), _PARTS_PER_TRIP):
         page = names[start : start + _PARTS_PER_TRIP]
@@ -200,16 +200,16 @@ def outcome(home: JobKeys, job: str) -> Steps[int | None]:
 
 
 def roll_parts(job: Job, parts: Iterable[Part]) -> Steps[None]:
-    """Move these parts of a committed job into their queues, for a leader that moves others at the same time."""
+    """Move these parts of a committed job into their queues; for a leader that moves others at the same time."""
     for part in parts:
         while (yield from _roll(job, part.staged)):
             pass
 
 
 def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:
-    """Move what is committed into its queues, in up to `at_most` steps, and with the last of it end the job.
+    """Move the committed messages into their queues in up to `at_most` steps, and end the job after the last one.
 
-    How many messages moved. Nothing, where the job is not committed or is over.
+    Return how many messages moved: 0 if the job is not committed, or over.
     """
     manifest = yield ops.job_manifest(job.home, job.name)
     if manifest is None:
@@ -227,7 +227,7 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
 
 
 def _roll(job: Job, staged: Staged) -> Steps[int]:
-    """Make the first chunk of a part visible; how many messages it had, 0 where there is none."""
+    """Make the first chunk of a part visible; return how many messages it had, 0 if there is no chunk left."""
     while True:
         first, *_ = yield ops.first_chunk(job.name, staged)
         elements = elements_of(first) if first else None
@@ -238,7 +238,7 @@ def _roll(job: Job, staged: Staged) -> Steps[int]:
             if (yield ops.roll(job.name, staged, elements)) is not None:
                 return elements.count
         except OutcomeUnknown:
-            continue  # what is first now tells
+            continue  # read the first chunk again
         except QueueFull:
             return (yield from _roll_by_script(job, staged))
 
@@ -249,9 +249,9 @@ def _roll_by_script(job: Job, staged: Staged) -> Steps[int]:
 
 
 def abort(job: Job, overdue: bool = False) -> Steps[bool]:
-    """Remove everything the job has staged; False when that is not this run's to do: it is committed, or taken over.
+    """Remove everything that the job has staged; return False if it is committed or belongs to another run.
 
-    `overdue`: only if its time limit has passed.
+    `overdue`: abort only if its time limit has passed.
     """
     aborted = bool((yield ops.stage_abort(job.home, job.name, job.run, overdue)))
     if aborted:
@@ -285,7 +285,7 @@ def _clear(job: Job) -> Steps[None]:
 
 
 def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) -> Steps[int]:
-    """Do what the leaders of these jobs did not: roll forward, remove. For a monitor; how many messages moved."""
+    """Finish jobs that their leaders have left: roll forward or remove them. For monitors; return how many moved."""
     moved = 0
     for name in due:
         record = yield ops.job_record(home, name.decode())
@@ -311,8 +311,8 @@ def _pages(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
 
 def _closed(job: Job, answer: str) -> JobClosed:
     if answer == "torn":
-        return JobClosed(f"job {job.name}: Redis has lost what was staged; nothing becomes visible")
+        return JobClosed(f"job {job.name}: Redis has lost staged messages; nothing becomes visible")
     return JobClosed(
-        f"job {job.name} was aborted, ran out of its time limit of {job.time_limit:g} s, "
-        "or was begun anew by another run; nothing of this run becomes visible"
+        f"job {job.name} was aborted, exceeded its time limit of {job.time_limit:g} s, "
+        "or was started again by another run; nothing of this run becomes visible"
     )

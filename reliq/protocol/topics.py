@@ -1,4 +1,4 @@
-"""The steps of topics: bind, publish, look."""
+"""The steps of topics: bind, publish, read the bindings."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ from reliq.protocol.producer import ProducerPool, ProducerSession
 from reliq.protocol.queue import QueueSteps
 from reliq.runtime import tracing
 
-_FRESH = 0.5  #: seconds for which bindings are used unasked
+_FRESH = 0.5  #: seconds for which known bindings are used without asking Redis
 
 
 class Binding(NamedTuple):
-    """A queue takes what is published under keys that match the pattern."""
+    """A subscription: the queue receives messages with routing keys that match the pattern."""
 
     queue: str
     pattern: str
@@ -32,7 +32,7 @@ class Binding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """The bindings as a whole. `unroutable`: messages that no queue was bound for, and no alternate either."""
+    """Statistics of all bindings. `unroutable`: messages that matched no binding while no alternate queue was set."""
 
     bindings: int
     alternate: str | None
@@ -40,7 +40,7 @@ class TopicStats:
 
 
 class TopicSteps:
-    """What can be done with topics, without the doing."""
+    """The operations on topics, as steps."""
 
     def __init__(self, queue: Callable[[str], QueueSteps], lanes: ProducerPool, max_body: int) -> None:
         self._queue = queue
@@ -48,15 +48,15 @@ class TopicSteps:
         self._max_body = max_body
         self._routes = Routes()
         self._alternate: str | None = None
-        self._version: str | None = ""  #: of what is compiled; None = there are no bindings
+        self._version: str | None = ""  #: version of the compiled bindings; None = there are no bindings
         self._looked_at = float("-inf")
         self.sharded = False  #: queues may lie on different servers
 
     def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
-        """Check a message completely; raises InvalidMessage or InvalidName."""
+        """Return a message for the body, checked; raises InvalidMessage or InvalidName."""
         message = checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
         if message.dedup_key is not None:
-            raise InvalidMessage("publish takes no dedup_key: each queue would have its own; send to one queue has it")
+            raise InvalidMessage("publish takes no dedup_key: each queue would have its own; use send instead")
         return message
 
     def publish(
@@ -67,7 +67,7 @@ class TopicSteps:
         sure: str | None = None,
         retries: int | None = None,
     ) -> Steps[dict[str, str]]:
-        """Enqueue it into every queue that is bound, in one atomic step a server; its id by queue."""
+        """Enqueue a message in every bound queue, in one atomic step per server; return its id by queue."""
         check_routing_key(routing_key)
         wanted, retries = None if sure is None else durability(sure), settings.retries(retries)
         if wanted is not None:
@@ -121,7 +121,7 @@ class TopicSteps:
                 yield from confirm(group[0], sure, lane.producer, lane.sequence)
 
     def _groups(self, queues: Sequence[QueueSteps]) -> Sequence[Sequence[QueueKeys]]:
-        """Those that one atomic step can reach: all of them, or on a cluster those of one hash slot."""
+        """Group the queues that one atomic step can reach: all of them or, on a cluster, those of one hash slot."""
         if not self.sharded:
             return [[queue.keys for queue in queues]]
         groups: dict[int, list[QueueKeys]] = {}
@@ -130,7 +130,7 @@ class TopicSteps:
         return [*groups.values()]
 
     def _reached(self, routing_key: str) -> Steps[tuple[str, ...]]:
-        """The queues bound now, or half a second ago."""
+        """Return the matching queues; the bindings may be half a second old."""
         now = time.monotonic()
         if now - self._looked_at > _FRESH:
             if (yield ops.bindings_version()) != self._version:
@@ -145,7 +145,7 @@ class TopicSteps:
         self._version = found.get(Topics.VERSION)
 
     def match(self, routing_key: str) -> Steps[list[str]]:
-        """The queues that would get it, as Redis has the bindings now."""
+        """Return the queues that would receive the message, by the current bindings in Redis."""
         check_routing_key(routing_key)
         yield from self._compile()
         return list(self._routes.match(routing_key))
@@ -189,7 +189,7 @@ def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Pu
     reached = [keys.queue for group, one in zip(groups, answers, strict=True) if one.status != "full" for keys in group]
     yield [ops.count(group[one.refuser], Counter.REJECTED) for group, one in refusals]
     group, full = refusals[0]
-    others = f"only {', '.join(reached)} got it" if reached else "nothing was enqueued in any queue that is bound"
+    others = f"only {', '.join(reached)} got it" if reached else "nothing was enqueued in any bound queue"
     raise QueueFull(
         f"queue {group[full.refuser].queue!r} holds {full.length} of at most {full.max_length} {full.unit}; {others}",
         dict.fromkeys(reached, identity),
@@ -197,7 +197,7 @@ def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Pu
 
 
 def _bindings(found: Mapping[str, str]) -> list[Binding]:
-    """Those fields that are bindings: a name has no blank, nor has a pattern."""
+    """Return the fields that are bindings, recognized by the blank between queue and pattern."""
     return [Binding(*field.split(" ", 1)) for field in found if " " in field]
 
 
