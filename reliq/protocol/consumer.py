@@ -64,7 +64,7 @@ class ConsumerSteps:
 
     @property
     def to_be_verified(self) -> bool:
-        """Whether the next claim is to read the processing list back, for which no other call may be under way."""
+        """Whether the next claim must read back the processing list; no other call may be under way then."""
         if self._state is State.REGISTERED:
             return time.monotonic() - self._verified_at > self.lease
         return self._state is State.UNCERTAIN
@@ -159,7 +159,7 @@ class ConsumerSteps:
         return self._hand_out()
 
     def leave(self) -> Steps[None]:
-        """Give back what is held, uncharged, and end the consumer's life."""
+        """Give back the held messages, without charging a delivery, and unregister the consumer."""
         if not self.alive:
             return
         forgotten = False
@@ -170,7 +170,7 @@ class ConsumerSteps:
             yield from self.settle((), [released(message) for message in list(self.held.values())])
             forgotten = yield ops.forget(self.keys, self.consumer, leaving=True)
             if not forgotten:
-                self._doubt()  # its list is not empty: a call whose answer was lost has filled it
+                self._doubt()  # its list is not empty: a call with a lost reply has filled it
         self._state = State.NEW
 
     def lose(self) -> None:
@@ -193,7 +193,7 @@ class ConsumerSteps:
         self._paused = self._members = self._gone = False
 
     def be_registered(self) -> Steps[None]:
-        """Begin the consumer's life, if it has none: monitors and broadcasts know of it, and it holds a lease."""
+        """Register the consumer unless it is registered: it becomes known to monitors and holds a lease."""
         if self.alive:
             return
         sent_at = Moment.now()
@@ -258,7 +258,7 @@ class ConsumerSteps:
             self._under_way -= 1
 
     def _verify(self) -> Steps[None]:
-        """Once a lease, or when it is uncertain: does the processing list hold what `held` does not?"""
+        """Check, once per lease or when uncertain, whether the processing list holds more than `held`."""
         if self._state is State.REGISTERED:
             length = yield ops.held_count(self.keys, self.consumer)
             self._verified_at = time.monotonic()
