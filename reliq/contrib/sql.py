@@ -170,7 +170,8 @@ def relay_once(engine: Engine, app: Reliq, limit: int = MAX_BATCH) -> int:
     """Send up to `limit` rows, oldest first, and delete them; how many.
 
     A row is sent with its id as deduplication key, so one that is sent again is no second message. A queue that
-    refuses for now (QueueFull: it gets as many as fit) does not hold up the others; its error is raised when they are
+    refuses temporarily (QueueFull: it gets as many as fit) does not hold up the others; its error is raised when they
+    are
     through. A row that its queue will never take is parked.
     """
     one_pass = _Pass(engine, app)
@@ -180,7 +181,7 @@ def relay_once(engine: Engine, app: Reliq, limit: int = MAX_BATCH) -> int:
 
 
 class _Pass:
-    """One pass over the outbox: how many rows were sent and parked, and which queues refused for now."""
+    """One pass over the outbox: how many rows were sent and parked, and which queues refused temporarily."""
 
     def __init__(self, engine: Engine, app: Reliq) -> None:
         self._engine = engine

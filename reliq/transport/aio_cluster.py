@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class AioClusterConnection(AioConnection):
-    """A connection to each node of a Redis Cluster that was needed so far; the same contract."""
+    """Connections to the nodes of a Redis Cluster, opened on demand; the contract of AioConnection."""
 
     def __init__(self, store: Server, name: str = "") -> None:
         super().__init__(store, name)
         self._connections: dict[Node, AioConnection] = {}
 
     async def perform(self, request: Request) -> Any:
-        """Send each node its part, and read the answers."""
+        """Send each node its part of the request and merge the answers."""
         if isinstance(request, Sleep):
             return await super().perform(request)
         if isinstance(request, Watch):
@@ -32,7 +32,7 @@ class AioClusterConnection(AioConnection):
             parts = split(request, await self._slots())
             return merged(request, parts, await self._ask_all(parts))
         except (ConnectionLost, TryAgain):
-            self._store.learn(None)  # somebody else may have them now
+            self._store.learn(None)  # another node may serve them now
             raise
         finally:
             self.watching = any(connection.watching for connection in self._connections.values())
@@ -78,7 +78,7 @@ class AioClusterConnection(AioConnection):
     async def _slots(self) -> Slots:
         if self._store.slots is None:
             failure: Exception = TryAgain("it has no nodes")
-            # First those that we speak to: one that is unreachable takes seconds to say so.
+            # Connected nodes first: an unreachable one costs seconds.
             for node in sorted(self._store.known_nodes(), key=lambda node: node not in self._connections):
                 try:
                     self._store.learn(await self._at(node).perform(cluster_slots(node)))
@@ -101,7 +101,7 @@ class AioClusterConnection(AioConnection):
         return any(connection.connected and connection.ended for connection in self._connections.values())
 
     async def release(self) -> None:
-        """End a run of steps, on every node."""
+        """End a run of steps on every node."""
         for connection in self._connections.values():
             await connection.release()
         self.watching = False

@@ -24,13 +24,13 @@ from reliq.transport.sentinel import Sentinels
 from reliq.transport.server import ClusterNode, Server
 
 T = TypeVar("T")
-_LOOK_EVERY = 0.2  #: seconds between two looks at a connection that should stay open
+_LOOK_EVERY = 0.2  #: seconds between two checks of a connection that should stay open
 
-_of_parents: list[Any] = []  # connections that closing, or being collected, would take from the parent's selector
+_of_parents: list[Any] = []  # kept alive: closing or collecting them would remove them from the parent's selector
 
 
 class AioConnection:
-    """One asyncio connection; the same contract as Link."""
+    """One asyncio connection; the contract of Connection."""
 
     def __init__(self, store: Server | ClusterNode, name: str = "") -> None:
         self._store: Any = store
@@ -38,20 +38,24 @@ class AioConnection:
         self._raw: Any = None
         self._mark = forks.mark()
         self._epoch = store.epoch
-        self.watching = False  #: until the transaction, also when the connection is lost: the steps must begin again
+        self.watching = False  #: until the transaction, even if the connection is lost: the steps must begin again
         self.connects = 0
         self.named = False  #: the server knows its name
-        self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
-        self._identity: Identity | None = None  #: of the latest connection, also when it is lost
-        self.follow: Callable[[Node, Request, int], Awaitable[Any]] | None = None  #: in a cluster, to where a key moves
+        self.on_connect: Callable[[bool], None] | None = (
+            None  #: called for each new connection with whether it is named
+        )
+        self._identity: Identity | None = None  #: of the latest connection, even if it is lost
+        self.follow: Callable[[Node, Request, int], Awaitable[Any]] | None = (
+            None  #: in a cluster: asks the node a key moves to
+        )
 
     async def perform(self, request: Request) -> Any:
-        """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
+        """Send a request once and read the answer. Raises ConnectionLost, TryAgain or a ReliqError."""
         if isinstance(request, Sleep):
             await asyncio.sleep(request.seconds)
             return None
         if self.connected and self.ended:
-            await self.close()  # found out before a command is sent into the void
+            await self.close()  # noticed before a command is sent on a dead connection
         if isinstance(request, Watch):
             self.watching = False
         replies = await self._exchange(commands_of(request))
@@ -69,13 +73,13 @@ class AioConnection:
                 await self._ask_for_failover(self._store.sentinels)
             return answer
         except TryAgain as refusal:
-            self.watching = watched  # a transaction that was refused has ended the watch: it cannot be repeated alone
+            self.watching = watched  # a refused transaction has ended the watch: it cannot be repeated alone
             if refusal.elsewhere:
                 await self._depart()
             raise
 
     async def _load(self, request: Request, replies: list[Any], unknown: list[int]) -> None:
-        """Load the scripts that the server did not know, and run them now."""
+        """Load the scripts that the server did not know, and run them."""
         commands = commands_of(request)
         try:
             answers = await self._exchange([*loading(request), *(commands[place] for place in unknown)])
@@ -93,23 +97,23 @@ class AioConnection:
             if unknown_scripts([reply]):
                 *_, reply = await self._exchange([*loading(request), *asking])
         except ConnectionLost as error:
-            error.sent = True  # of the request, another part
+            error.sent = True  # another part of the request was sent
             raise
         return reply
 
     async def _ask_for_failover(self, sentinels: Sentinels) -> None:
-        """Raise Lost where a failover takes the master from here: what replicas have confirmed may be lost."""
+        """Raise ConnectionLost during a failover from this master: writes confirmed by replicas may be lost."""
         address = (self._raw.host, int(self._raw.port))
         if not await asyncio.to_thread(sentinels.vouch, address):
             raise ConnectionLost(sent=True, cause="a failover is under way")
 
     async def _depart(self) -> None:
-        """Leave a server that is no master any more, and have the other links of the store look where that is."""
+        """Leave a server that is no longer the master, and make the store's other connections look for the master."""
         self._store.depart(self._epoch)
         await self.close()
 
     async def release(self) -> None:
-        """End a run of steps: what it watched is watched no more."""
+        """End a run of steps and its watch."""
         if self.watching:
             await self.close()
             self.watching = False
@@ -130,11 +134,11 @@ class AioConnection:
             await self.close()
             raise failed(error, sent=True) from None
         except BaseException:
-            await self.close()  # cancelled between send and answer: the next reader would read this answer
+            await self.close()  # cancelled between request and reply: the next reader would read this reply
             raise
 
     async def _replies_of_master(self, raw: Any, count: int) -> list[Any]:
-        """Wait for replies, but not for those of a server that is no master any more; raises Lost."""
+        """Wait for replies, but not from a server that is no longer the master; raises ConnectionLost."""
 
         async def read_all() -> list[Any]:
             return [await self._reply(raw) for _ in range(count)]
@@ -184,43 +188,43 @@ class AioConnection:
         return self._raw
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: let go of the parent's connection without a word to its event loop, which both share."""
+        """In a forked child: drop the parent's connection without touching the event loop that both share."""
         mark = forks.mark()
         if self._mark != mark:
             if self._raw is not None:
                 _of_parents.append(self._raw)
-            self._raw, self._identity = None, None  # the parent's is not to be ended
+            self._raw, self._identity = None, None  # the parent's connection must not be ended
             self._mark, self.watching, self.named = mark, False, False
 
     async def _introduce(self) -> None:
-        """Name the new connection, and have the server end the one before it."""
+        """Name the new connection, and make the server end the previous one."""
         try:
             replies = await self._exchange(introduction(self._name, self._identity))
             self.named, self._identity = introduced(replies, self.named)
         except ConnectionLost as error:
-            raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent yet
+            raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent
         except TryAgain:
             await self.close()
             raise
 
     @property
     def ended(self) -> bool:
-        """Whether the server has closed the connection meanwhile. Looks at what the event loop knows: costs no call."""
+        """Whether the server has closed the connection, as far as the event loop knows; no system call."""
         reader, writer = self._raw._reader, self._raw._writer  # noqa: SLF001  redis-py tells no other way
         if reader is None or writer is None or self._epoch != self._store.epoch:
             return True
         return bool(reader.at_eof() or reader.exception() is not None or writer.transport.is_closing())
 
     async def wait_closed(self, timeout: float) -> bool:
-        """Wait until the server closes the connection, at most `timeout` seconds; True when it has."""
+        """Wait at most `timeout` seconds until the server closes the connection; return whether it did."""
         until = time.monotonic() + timeout
         while not (ended := self.connected and self.ended) and (left := until - time.monotonic()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(min(left, _LOOK_EVERY))  # the event loop tells no other way
+            await asyncio.sleep(min(left, _LOOK_EVERY))  # the event loop offers no notification
         return ended
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection; it may have ended."""
+        """Whether a connection was made; the server may have ended it."""
         return self._raw is not None
 
     async def close(self) -> None:

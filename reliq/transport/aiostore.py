@@ -1,4 +1,4 @@
-"""Runs ops against Redis for the tasks of an event loop: the same contract as `store`, by the same rules."""
+"""Runs steps against Redis for the tasks of an event loop; the asyncio counterpart of `store`."""
 
 import asyncio
 from collections import deque
@@ -20,7 +20,7 @@ AioCall = Callable[[Request, "AioConnection", float | None], Awaitable[Any]]
 
 
 class AioStore(Server):
-    """A Redis server, for the tasks of one event loop; the same contract as Store."""
+    """A Redis server, for the tasks of one event loop; the contract of Store."""
 
     def __init__(
         self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
@@ -29,7 +29,7 @@ class AioStore(Server):
         self._idle: deque[AioConnection] = deque()
 
     async def run(self, steps: Steps[T], connection: AioConnection | None = None, timeout: float | None = None) -> T:
-        """Run steps to their end. Raises what they raise, RedisUnavailable, or OutcomeUnknown."""
+        """Run steps to their end. Raises the errors of the steps, RedisUnavailable or OutcomeUnknown."""
         if connection is not None:
             return await self._drive(steps, connection, timeout)
         borrowed = self._idle.pop() if self._idle else self.connection()
@@ -45,7 +45,7 @@ class AioStore(Server):
         return await self._send(request, connection, timeout)
 
     async def _check(self, connection: AioConnection, timeout: float | None) -> None:
-        """Refuse a server that must not hold a queue, before anybody's first call."""
+        """Refuse a server that cannot hold a queue, before the first call."""
         await self._step(self.check(), connection, timeout, self._send)
 
     async def _send(self, request: Request, connection: AioConnection, timeout: float | None) -> Any:
@@ -93,7 +93,7 @@ class AioStore(Server):
             steps.close()
 
     def connection(self, name: str = "") -> AioConnection:
-        """A connection of one's own; `name` is what CLIENT LIST shows."""
+        """Return a new connection for exclusive use; `name` is its name in CLIENT LIST."""
         return AioClusterConnection(self, name) if self.sharded else AioConnection(self, name)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A request and its replies: what may be repeated, what was carried out, what the answer is."""
+"""Requests and their replies: whether a request may be repeated, was carried out, and what its answer is."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def read(request: Request, replies: list[Any]) -> Any:
-    """The result of a request from its replies; raises the first error among them, translated."""
+    """Return the answer to a request from its replies; raises the first error among them, translated."""
     for reply in replies:
         if isinstance(reply, Exception):
             raise _refused(request, replies, translated(reply))
@@ -43,7 +43,7 @@ def read(request: Request, replies: list[Any]) -> Any:
 
 
 def _refused(request: Request, replies: list[Any], error: Exception) -> Exception:
-    """The error for one refused command of a request, which may have been carried out in part."""
+    """Return the error for a refused command of a request, which may have been carried out in part."""
     if carried_out(request, replies):
         if isinstance(error, TryAgain):
             error.sent = True
@@ -53,18 +53,18 @@ def _refused(request: Request, replies: list[Any], error: Exception) -> Exceptio
 
 
 def carried_out_in_part() -> OutcomeUnknown:
-    return OutcomeUnknown("Redis carried out a part of the call, and is too full for the rest")
+    return OutcomeUnknown("Redis carried out a part of the call and has no memory for the rest")
 
 
 def carried_out(request: Request, replies: Sequence[Any]) -> bool:
-    """Whether any op of a list changed something, by the replies to all of them."""
+    """Whether any op of a request changed something, judged by the replies."""
     if isinstance(request, (Op, Watch, Transaction, Sleep)):
         return False
     return any(_changes(op) and not isinstance(reply, Exception) for op, reply in zip(request, replies, strict=True))
 
 
 def loading(request: Request) -> list[Command]:
-    """The commands that load every script of a request."""
+    """Return the commands that load all scripts of a request."""
     scripts = {op.script for op in _ops(request) if op.script is not None}
     return [("SCRIPT", "LOAD", script.source) for script in scripts]
 
@@ -89,36 +89,36 @@ def _ops(request: Request) -> tuple[Op[Any], ...]:
 
 
 def only_reads(request: Request) -> bool:
-    """Whether it changes nothing: then no answer means no more than that there is none."""
+    """Whether a request changes nothing: then a lost reply leaves nothing uncertain."""
     return not any(_changes(op) for op in _ops(request))
 
 
 def _changes(op: Op[Any]) -> bool:
-    """Whether it may change what a caller asks for: that a queue's name is known is of no consequence."""
+    """Whether an op may change what a caller cares about: announcing a queue does not count."""
     return op.command[0] not in _READS if op.script is None else op.script.name != "announce"
 
 
 def repeatable(request: Request) -> bool:
-    """Whether a lost reply may be answered by asking again."""
+    """Whether a request may be sent again after a lost reply."""
     if isinstance(request, Transaction):
         return only_reads(request)
     return all(op.repeatable for op in _ops(request))
 
 
 def unknown_scripts(replies: list[Any]) -> list[int]:
-    """Where the server did not know a script (a restart, a failover): nothing was done there."""
+    """Return the positions of scripts unknown to the server (after a restart or failover): these did not run."""
     return [place for place, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
 
 
 def waits(request: Request) -> bool:
-    """Whether it asks how durable something is."""
+    """Whether a request waits for durability."""
     return isinstance(request, Sequence) and any(op.command[0] in ("WAIT", "WAITAOF") for op in request)
 
 
 def asked_elsewhere(request: Request, replies: list[Any]) -> list[tuple[int, Node]]:
-    """Where the server says that a key is on its way to another node: its place, and that node, to be asked once.
+    """Return the position and the target node of each script whose key the server reports as moving.
 
-    Of scripts only: what else is in a list may speak of its own connection, as WAIT does.
+    Only scripts: other ops of a list may concern their own connection, as WAIT does.
     """
     if isinstance(request, (Watch, Transaction)) or any(op.script is None for op in _ops(request)):
         return []
@@ -127,5 +127,5 @@ def asked_elsewhere(request: Request, replies: list[Any]) -> list[tuple[int, Nod
 
 
 def most_retries(request: Request) -> float:
-    """How often it may be tried again at most; infinity: as often as there is time."""
+    """Return how often a request may be tried again; infinity: as often as there is time."""
     return min((op.retries for op in _ops(request) if op.retries is not None), default=math.inf)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ClusterConnection(Connection):
-    """A connection to each node of a Redis Cluster that was needed so far; the same contract."""
+    """Connections to the nodes of a Redis Cluster, opened on demand; the contract of Connection."""
 
     def __init__(self, store: Server, name: str = "") -> None:
         super().__init__(store, name)
@@ -28,7 +28,7 @@ class ClusterConnection(Connection):
         return any(connection.reconnected for connection in self._connections.values())
 
     def begin(self, request: Request) -> Any:
-        """Send it, where one node has all of it; else `finish` does it all."""
+        """Send the request if one node serves all of it; else `finish` sends it."""
         if isinstance(request, Watch):
             self.release()
         with self._learning():
@@ -37,7 +37,7 @@ class ClusterConnection(Connection):
             return parts, self._at(parts[0].node).begin(parts[0].request) if whole else None
 
     def finish(self, request: Request, ticket: Any) -> Any:
-        """Read the answers, having sent each node its part."""
+        """Send each node its part unless `begin` did, and read the answers."""
         parts, begun = ticket
         with self._learning():
             if begun is not None:
@@ -60,7 +60,7 @@ class ClusterConnection(Connection):
 
     @contextmanager
     def _learning(self) -> Iterator[None]:
-        """Note what becomes of the links; where one fails, somebody else may have the slots now."""
+        """Update the state after a call; after a failure another node may serve the slots."""
         try:
             yield
         except (ConnectionLost, TryAgain):
@@ -96,7 +96,7 @@ class ClusterConnection(Connection):
     def _slots(self) -> Slots:
         if self._store.slots is None:
             failure: Exception = TryAgain("it has no nodes")
-            # First those that we speak to: one that is unreachable takes seconds to say so.
+            # Connected nodes first: an unreachable one costs seconds.
             for node in sorted(self._store.known_nodes(), key=lambda node: node not in self._connections):
                 try:
                     self._store.learn(self._at(node).perform(cluster_slots(node)))
@@ -116,7 +116,7 @@ class ClusterConnection(Connection):
         return super().wait_closed(timeout)
 
     def release(self) -> None:
-        """End a run of steps, on every node."""
+        """End a run of steps on every node."""
         for connection in self._connections.values():
             connection.release()
         self.watching = False

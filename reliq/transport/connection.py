@@ -25,12 +25,12 @@ from reliq.transport.server import ClusterNode, Server
 
 T = TypeVar("T")
 
-_LOOK_EVERY = 0.25  #: seconds between two looks whether the master is elsewhere
-_IDLE = 1.0  #: seconds after which a connection is looked at before it is used again
+_LOOK_EVERY = 0.25  #: seconds between two checks whether the master has changed
+_IDLE = 1.0  #: seconds of idleness after which a connection is checked before use
 
 
 class PendingReply:
-    """The replies to commands that were sent together."""
+    """The replies to commands that were sent together, not all read yet."""
 
     __slots__ = ("count", "lost", "replies")
 
@@ -41,7 +41,7 @@ class PendingReply:
 
 
 class Connection:
-    """One connection. Reconnects when it has to; every reconnect counts up `connects`."""
+    """One connection. Reconnects when necessary; `connects` counts its connections."""
 
     def __init__(self, store: Server | ClusterNode, name: str = "") -> None:
         self._store: Any = store
@@ -51,34 +51,36 @@ class Connection:
         self._used_at = 0.0
         self.connected_at = 0.0  #: by time.monotonic()
         self._epoch = store.epoch
-        self.watching = False  #: until the transaction, also when the connection is lost: the steps must begin again
+        self.watching = False  #: until the transaction, even if the connection is lost: the steps must begin again
         self.connects = 0
         self.named = False  #: the server knows its name
-        self.on_connect: Callable[[bool], None] | None = None  #: told of each new connection, and whether it is named
-        self._identity: Identity | None = None  #: of the latest connection, also when it is lost
-        self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster, to where a key is moving
-        self._owed: deque[PendingReply] = deque()  #: of what was sent, in this order
+        self.on_connect: Callable[[bool], None] | None = (
+            None  #: called for each new connection with whether it is named
+        )
+        self._identity: Identity | None = None  #: of the latest connection, even if it is lost
+        self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster: asks the node a key moves to
+        self._owed: deque[PendingReply] = deque()  #: pending replies, in the order of sending
 
     @property
     def reconnected(self) -> bool:
-        """Whether it has had an earlier connection."""
+        """Whether this is not the first connection."""
         return self.connects > 1
 
     def perform(self, request: Request) -> Any:
-        """Send it once and read the answer. Raises Lost, Busy or a ReliqError."""
+        """Send a request once and read the answer. Raises ConnectionLost, TryAgain or a ReliqError."""
         if isinstance(request, Sleep):
             time.sleep(request.seconds)
             return None
         return self.finish(request, self.begin(request))
 
     def begin(self, request: Request) -> Any:
-        """Send it once, and answer a ticket for `finish`. Others may be begun and finished meanwhile. Raises Lost."""
+        """Send a request once; return a ticket for `finish`. Several may be under way. Raises ConnectionLost."""
         if isinstance(request, Watch):
             self.watching = False
         return self._send(commands_of(request))
 
     def finish(self, request: Request, ticket: Any) -> Any:
-        """Read the answer to what was begun. Raises as `perform`."""
+        """Read the answer to a request that `begin` has sent; raises as `perform`."""
         replies = self._receive(ticket)
         if unknown := unknown_scripts(replies):
             self._load(request, replies, unknown)
@@ -94,13 +96,13 @@ class Connection:
                 self._ask_for_failover(self._store.sentinels)
             return answer
         except TryAgain as refusal:
-            self.watching = watched  # a transaction that was refused has ended the watch: it cannot be repeated alone
+            self.watching = watched  # a refused transaction has ended the watch: it cannot be repeated alone
             if refusal.elsewhere:
                 self._depart()
             raise
 
     def _load(self, request: Request, replies: list[Any], unknown: list[int]) -> None:
-        """Load the scripts that the server did not know, and run them now."""
+        """Load the scripts that the server did not know, and run them."""
         commands = commands_of(request)
         try:
             answers = self._exchange([*loading(request), *(commands[place] for place in unknown)])
@@ -118,23 +120,23 @@ class Connection:
             if unknown_scripts([reply]):
                 *_, reply = self._exchange([*loading(request), *asking])
         except ConnectionLost as error:
-            error.sent = True  # of the request, another part
+            error.sent = True  # another part of the request was sent
             raise
         return reply
 
     def _ask_for_failover(self, sentinels: Sentinels) -> None:
-        """Raise Lost where a failover takes the master from here: what replicas have confirmed may be lost."""
+        """Raise ConnectionLost during a failover from this master: writes confirmed by replicas may be lost."""
         address = (self._raw.host, int(self._raw.port))
         if not sentinels.vouch(address):
             raise ConnectionLost(sent=True, cause="a failover is under way")
 
     def _depart(self) -> None:
-        """Leave a server that is no master any more, and have the other links of the store look where that is."""
+        """Leave a server that is no longer the master, and make the store's other connections look for the master."""
         self._store.depart(self._epoch)
         self.close()
 
     def release(self) -> None:
-        """End a run of steps: what it watched is watched no more."""
+        """End a run of steps and its watch."""
         if self.watching:
             self.close()
             self.watching = False
@@ -151,14 +153,14 @@ class Connection:
             raw.send_packed_command(packed)
         except connection_ended() as error:
             self.close()
-            raise failed(error, sent=True) from None  # a write that fails half way may have delivered a whole command
+            raise failed(error, sent=True) from None  # a write that fails part way may have delivered a whole command
         except BaseException:
             self.close()
             raise
         return owed
 
     def _receive(self, owed: PendingReply) -> list[Any]:
-        """Its replies; those that are owed before them are read on the way, and kept."""
+        """Read the pending replies; earlier ones are read first and kept."""
         while owed.replies is None:
             if owed.lost:
                 raise ConnectionLost(sent=True, cause="ConnectionError")
@@ -171,13 +173,13 @@ class Connection:
                 self.close()
                 raise failed(error, sent=True) from None
             except BaseException:
-                self.close()  # an interrupt: the next reader would read the rest of this answer
+                self.close()  # an interrupt: the next reader would read the rest of this reply
                 raise
             self._owed.popleft()
         return owed.replies
 
     def _wait_for_answer(self) -> None:
-        """Wait as long as a reply may take, but not for a server that is no master any more; raises Lost."""
+        """Wait as long as a reply may take, unless the server is no longer the master: then raise ConnectionLost."""
         until = time.monotonic() + self._raw.socket_timeout
         while time.monotonic() < until and not self._raw.can_read(_LOOK_EVERY):
             if self._epoch != self._store.epoch:
@@ -193,14 +195,14 @@ class Connection:
     def _connected(self) -> Any:
         mark = forks.mark()
         if self._mark != mark:
-            self._raw, self._mark = None, mark  # the socket is the parent's
-            self._identity, self.named = None, False  # and is not to be ended
+            self._raw, self._mark = None, mark  # the socket belongs to the parent
+            self._identity, self.named = None, False  # and must not be ended
             self._forget()
         if self._epoch != self._store.epoch and not self._owed:
             self.close()
         now = time.monotonic()
         if self._raw is not None and not self._owed and now - self._used_at > _IDLE and self._ended():
-            self.close()  # found out before a command is sent into the void
+            self.close()  # noticed before a command is sent on a dead connection
         self._used_at = now
         if self._raw is None:
             if self.watching:
@@ -224,25 +226,25 @@ class Connection:
         return self._raw
 
     def _introduce(self) -> None:
-        """Name the new connection, and have the server end the one before it."""
+        """Name the new connection, and make the server end the previous one."""
         try:
             replies = self._exchange(introduction(self._name, self._identity))
             self.named, self._identity = introduced(replies, self.named)
         except ConnectionLost as error:
-            raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent yet
+            raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent
         except TryAgain:
             self.close()
             raise
 
     def _ended(self) -> bool:
-        """Whether the server has closed the connection meanwhile, or said what nobody asked for."""
+        """Whether the server has closed the connection, or sent unexpected data."""
         try:
             return bool(self._raw.can_read(0))
         except connection_ended():
             return True
 
     def wait_closed(self, timeout: float) -> bool:
-        """Wait until the server closes the connection, at most `timeout` seconds; True when it has."""
+        """Wait at most `timeout` seconds until the server closes the connection; return whether it did."""
         until = time.monotonic() + timeout
         try:
             while (left := until - time.monotonic()) > 0:
@@ -255,7 +257,7 @@ class Connection:
         return False
 
     def _forget(self) -> None:
-        """What was asked on this connection will never be answered."""
+        """Forget the pending replies of a lost connection."""
         for owed in self._owed:
             owed.lost = True
         self._owed.clear()

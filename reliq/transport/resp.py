@@ -1,4 +1,4 @@
-"""Requests as commands, and commands as Redis' protocol has them (RESP 2)."""
+"""Requests as commands, and commands encoded in Redis' protocol (RESP 2)."""
 
 import functools
 import itertools
@@ -9,11 +9,12 @@ from reliq.ops import Op, Packed, Request, Sleep, Transaction, Watch
 
 T = TypeVar("T")
 Command = tuple[Any, ...]
-_FEW_KEYS = 20  #: of a script that are kept as the protocol has them
-_LARGE = 16 * 1024  #: bytes that cost more to copy than to send by themselves
+_FEW_KEYS = 20  #: keys of a script up to which their encoding is cached
+_LARGE = 16 * 1024  #: bytes above which copying costs more than a separate send
 
 
-# --- what both kinds share -------------------------------------------------------------------------------------------
+# --- shared by threads and asyncio
+# -------------------------------------------------------------------------------------------
 
 
 def commands_of(request: Request) -> list[Command]:
@@ -27,19 +28,19 @@ def commands_of(request: Request) -> list[Command]:
         case Transaction():
             return [("MULTI",), *(op.command for op in request.ops), ("EXEC",)]
         case Sleep():
-            raise TypeError("a Sleep is no command")
+            raise TypeError("a Sleep is not a command")
         case _:
             return [op.command for op in request]
 
 
 def pack(commands: Iterable[Command]) -> list[bytes | memoryview]:
-    """Commands as the protocol has them, several times faster than redis-py's own; what is large is not copied."""
+    """Encode commands, several times as fast as redis-py; large arguments are not copied."""
     pieces: list[bytes | memoryview] = []
     whole = True
     for command in commands:
         count, head = len(command), len(pieces)
         pieces.append(b"")
-        if command[0] == "EVALSHA" and command[2] < _FEW_KEYS:  # they are mostly the same as the last time
+        if command[0] == "EVALSHA" and command[2] < _FEW_KEYS:  # mostly the same keys as in the last call
             fixed = 3 + command[2]
             pieces.append(_bulks(command[:fixed]))
             command = command[fixed:]
@@ -57,7 +58,7 @@ def pack(commands: Iterable[Command]) -> list[bytes | memoryview]:
 
 
 def _runs(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """What is small in one, what is large as it is."""
+    """Join small pieces; pass on large pieces unchanged."""
     for large, run in itertools.groupby(pieces, lambda piece: len(piece) > _LARGE):
         if large:
             yield from run
@@ -70,7 +71,7 @@ def _bulks(parts: tuple[str | int, ...]) -> bytes:
     return b"".join(_bulk(str(part)) for part in parts)
 
 
-@functools.lru_cache(maxsize=4096)  # mostly keys and names of scripts, the same in every call
+@functools.lru_cache(maxsize=4096)  # mostly keys and script digests, the same in every call
 def _bulk(text: str) -> bytes:
     data = text.encode()
     return b"$%d\r\n%b\r\n" % (len(data), data)

@@ -1,7 +1,7 @@
-"""How a call that fails is tried again, and what its caller may be told in the end.
+"""Retries of failed calls, and the error that the caller gets in the end.
 
-`RedisUnavailable` is a promise: nothing was carried out. So it is given only while no try may have been. Once one may
-have been, its answer lost, no later refusal takes that back: what stays is `OutcomeUnknown`.
+`RedisUnavailable` is a promise: nothing was carried out. It is raised only as long as no try may have been carried
+out. Once one may have been, because its reply was lost, a later refusal changes nothing: the error is `OutcomeUnknown`.
 """
 
 import itertools
@@ -16,21 +16,21 @@ _PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)  #: seconds between two tries; the la
 
 
 class CallRetry:
-    """How a call that fails is tried again: pauses that grow, until its time is over, or its retries are."""
+    """The retries of one call: with growing pauses, until its time or its retries are used up."""
 
     def __init__(self, request: Request, where: str, timeout: float, watching: bool) -> None:
         self._where = where
         self._until = time.monotonic() + timeout
         self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
         self._retries = most_retries(request)
-        # What follows a Watch belongs to the connection that watches: on the next one it would go unguarded.
+        # Requests after a Watch belong to the watching connection: on another one they would be unguarded.
         self._watching = watching and not isinstance(request, Watch)
         self._may_repeat = repeatable(request)
         self._reads = only_reads(request)
         self._sent = False
 
     def after(self, failure: ConnectionLost | TryAgain) -> float:
-        """Seconds to wait before the next try; raises when there is to be none."""
+        """Return the seconds to wait before the next try; raises the final error if there is none."""
         self._sent = self._sent or (failure.sent and not self._reads)
         pause = next(self._pauses)
         hopeless = self._watching or (self._sent and not self._may_repeat) or self._retries <= 0
@@ -40,7 +40,7 @@ class CallRetry:
         return pause
 
     def refused(self, error: ReliqError) -> ReliqError:
-        """What the caller is told when a repeated call was refused for good."""
+        """Return the error for a repeated call that was refused for good."""
         if not self._sent or isinstance(error, OutcomeUnknown):
             return error
         return self._unknown(f"repeated, it was refused: {error}")
@@ -48,9 +48,9 @@ class CallRetry:
     def _out_of_tries(self, failure: ConnectionLost | TryAgain) -> ReliqError:
         refusal = str(failure) if isinstance(failure, TryAgain) else ""
         if self._sent:
-            return self._unknown(f"repeated, it was refused for now: {refusal}" if refusal else "")
+            return self._unknown(f"repeated, it was refused temporarily: {refusal}" if refusal else "")
         if refusal:
-            return RedisUnavailable(f"Redis at {self._where} refuses for now: {refusal}")
+            return RedisUnavailable(f"Redis at {self._where} refuses temporarily: {refusal}")
         return RedisUnavailable(f"Redis at {self._where} cannot be reached ({failure})")
 
     def _unknown(self, more: str) -> OutcomeUnknown:

@@ -1,7 +1,7 @@
-"""Redis Sentinel: which server is the master, and whether it is about to lose that to another one.
+"""Redis Sentinel: which server is the master, and whether a failover from it is under way.
 
-A deposed master goes on answering for about ten seconds, and the other replicas confirm its writes. So the sentinels
-are asked all the time, each by a thread of its own, and the one with the highest epoch is believed: not the first one.
+A deposed master goes on answering for about ten seconds, and the other replicas confirm its writes. So all sentinels
+are asked all the time, each by its own thread, and the answer with the highest epoch counts, not the first answer.
 """
 
 import logging
@@ -20,21 +20,21 @@ from reliq.transport.resp import pack
 log = logging.getLogger("reliq.sentinel")
 
 _EVERY = 0.25  #: seconds between two questions to a sentinel
-_VOUCH = 1.0  #: seconds that sentinels may take to vouch for a master
-_HEIR = 3.0  #: seconds to wait for the heir of a master before its connection is tried again
+_VOUCH = 1.0  #: seconds that the sentinels may take to confirm a master
+_HEIR = 3.0  #: seconds to wait for the successor of a master before its connection is tried again
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one sentinel says."""
+    """The answer of one sentinel."""
 
     epoch: int
     master: Node
-    leaving: bool  #: a failover from this master is under way, and its heir is not known yet
+    leaving: bool  #: a failover from this master is under way, and its successor is not known yet
 
 
 class _Panel:
-    """The sentinels as one process asks them."""
+    """The sentinels as seen by one process."""
 
     def __init__(self, nodes: Sequence[Node], service: str, connect: Callable[[Node], Any]) -> None:
         self.changed = threading.Condition()
@@ -43,7 +43,7 @@ class _Panel:
         self.voters = [_Voter(self, node, service, connect) for node in nodes]
 
     def ask(self) -> int:
-        """Ask them all again now; the number of the question. Call it with the lock held."""
+        """Ask all sentinels again now; return the number of the question. The caller must hold the lock."""
         self.wanted += 1
         self.changed.notify_all()
         return self.wanted
@@ -53,16 +53,16 @@ class _Panel:
         return max(votes, key=lambda vote: vote.epoch, default=None)
 
     def answered(self, number: int) -> bool:
-        """Whether most of them have answered this question, or all have been asked."""
+        """Whether most sentinels have answered this question, or all of them have been asked."""
         answered = sum(voter.answered >= number for voter in self.voters)
         return 2 * answered > len(self.voters) or all(voter.tried >= number for voter in self.voters)
 
     def all_answered(self, number: int) -> bool:
-        """Whether every sentinel has that answered the question before: any of them may lead a failover."""
+        """Whether all sentinels that answered the previous question have answered: any of them may lead a failover."""
         return self.answered(number) and all(voter.tried >= number or voter.silent for voter in self.voters)
 
     def leaves(self, master: Node) -> bool:
-        """Whether a failover from this master is under way, and its heir not known yet."""
+        """Whether a failover from this master is under way and its successor is not known yet."""
         best = self.best()
         return best is not None and best.master == master and any(one.vote and one.vote.leaving for one in self.voters)
 
@@ -73,7 +73,7 @@ class _Panel:
 
 
 class _Voter(threading.Thread):
-    """Asks one sentinel again and again."""
+    """Asks one sentinel repeatedly."""
 
     def __init__(self, panel: _Panel, node: Node, service: str, connect: Callable[[Node], Any]) -> None:
         super().__init__(name=f"reliq-sentinel-{node[0]}:{node[1]}", daemon=True)
@@ -86,7 +86,7 @@ class _Voter(threading.Thread):
 
     @property
     def silent(self) -> bool:
-        """Whether it gave no answer when it was last asked."""
+        """Whether the sentinel did not answer the latest question."""
         return self.answered < self.tried
 
     def run(self) -> None:
@@ -96,7 +96,7 @@ class _Voter(threading.Thread):
             vote = self._ask()
             with panel.changed:
                 self.tried = number
-                self.vote = vote or self.vote  # one that is silent now may still know of the highest epoch
+                self.vote = vote or self.vote  # a silent sentinel may have reported the highest epoch
                 self.answered = number if vote else self.answered
                 panel.changed.notify_all()
             self.on_vote()
@@ -134,16 +134,16 @@ def _vote(state: list[bytes], master: list[bytes] | None) -> Vote | None:
 
 
 class Sentinels:
-    """Who the master is. For any thread, in any process: a forked child asks for itself."""
+    """The master as named by the sentinels. Thread-safe; a forked child asks for itself."""
 
     def __init__(self, nodes: Sequence[Node], service: str, connect: Callable[[Node], Any]) -> None:
         self._nodes, self._service, self._connect = nodes, service, connect
         self._panel: _Panel | None = None
         self._mark = forks.mark()
-        self.on_change: Callable[[], None] = lambda: None  #: called, by any thread, when another server is the master
+        self.on_change: Callable[[], None] = lambda: None  #: called from any thread when the master changes
 
     def master(self) -> Node:
-        """The master's address; raises Lost."""
+        """Return the master's address; raises ConnectionLost."""
         panel = self._here()
         with panel.changed:
             panel.changed.wait_for(lambda: panel.answered(1), settings.SOCKET_MARGIN)
@@ -153,7 +153,7 @@ class Sentinels:
         return best.master
 
     def vouch(self, master: Node) -> bool:
-        """Whether this is the master, and no failover from it was under way before the call; asks the sentinels now."""
+        """Whether this is the master and no failover from it was under way before the call; asks the sentinels now."""
         panel = self._here()
         with panel.changed:
             number = panel.ask()
@@ -161,19 +161,19 @@ class Sentinels:
             fresh = [voter.vote for voter in panel.voters if voter.answered >= number and voter.vote is not None]
             best = panel.best()
             if any(vote.leaving for vote in fresh):
-                # What is written to it now puts other replicas ahead of its heir: each would need a full resync.
+                # Writes to it now would put other replicas ahead of its successor: each would need a full resync.
                 panel.changed.wait_for(lambda: not panel.leaves(master), _HEIR)
                 return False
         return 2 * len(fresh) > len(panel.voters) and best is not None and best.master == master
 
     def ask_again(self) -> None:
-        """Ask at once: a server has refused a write because it is no master."""
+        """Ask at once, because a server has refused a write as it is not the master."""
         panel = self._here()
         with panel.changed:
             panel.ask()
 
     def close(self) -> None:
-        """Stop asking; the next call begins again."""
+        """Stop asking; the next call starts again."""
         if self._panel is not None and self._mark == forks.mark():
             self._panel.stop()
         self._panel = None
@@ -192,7 +192,7 @@ class Sentinels:
 
 
 class _Watch:
-    """Tells the sentinels' owner, while there is one, when the panel agrees on another master."""
+    """Notifies the owner of the sentinels, as long as it exists, of a new master."""
 
     def __init__(self, sentinels: Sentinels, panel: _Panel) -> None:
         self._sentinels, self._panel = weakref.ref(sentinels), panel

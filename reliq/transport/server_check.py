@@ -1,4 +1,4 @@
-"""Whether a server may hold a queue."""
+"""Checks whether a server can hold queues."""
 
 from typing import Any, TypeVar
 
@@ -18,10 +18,10 @@ OLDEST_REDIS = (6, 2)
 def unsuitable(
     info: dict[str, Any], where: str, allow_eviction: bool, cluster: bool = False, known: bool = False
 ) -> RedisUnsuitable | None:
-    """What forbids this server to hold a queue, read from its INFO, or None.
+    """Return why this server cannot hold a queue, judged by its INFO, or None.
 
-    `cluster`: it was taken for a node. `known`: there was a master at this address before. If it is a replica now, a
-    failover is under way: writes are refused for a while, and tried again.
+    `cluster`: the server was taken for a node of a cluster. `known`: there was a master at this address before. If it
+    is a replica now, a failover is under way: writes are refused temporarily and tried again.
     """
     if not cluster and info.get("redis_mode") == "cluster":
         return RedisUnsuitable(f"Redis at {where} is a node of a Redis Cluster: use redis+cluster://host:port")
@@ -30,11 +30,11 @@ def unsuitable(
     if numbers and numbers < OLDEST_REDIS:
         return RedisUnsuitable(f"Redis at {where} is version {version}: reliq needs 6.2 or newer (LMOVE)")
     if info.get("role", "master") != "master" and not known:
-        return RedisUnsuitable(f"Redis at {where} is a replica: give the URL of its master, or of its sentinels")
+        return RedisUnsuitable(f"Redis at {where} is a replica: use the URL of its master or of its sentinels")
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not allow_eviction:
         return RedisUnsuitable(
-            f"Redis at {where} has maxmemory-policy {policy}: when it is full it deletes queues. "
+            f"Redis at {where} has maxmemory-policy {policy}: when memory is full, it deletes queues. "
             "Set it to noeviction, or allow it with allow_eviction=True (RELIQ_ALLOW_EVICTION=1)"
         )
     return None
@@ -46,12 +46,12 @@ def _parse_info(reply: bytes) -> dict[str, str]:
 
 
 def server_info(*sections: str) -> list[Op[dict[str, str]]]:
-    """INFO of these sections, one op a section: servers before 7 take no more than one."""
+    """Return the ops that read these sections of INFO, one for each: servers before 7 accept only one section."""
     return [Op(("INFO", section), _parse_info) for section in sections]
 
 
 def check_server(where: str, allow_eviction: bool, cluster: bool = False, known: bool = False) -> Steps[None]:
-    """Refuse a server that must not hold a queue; raises RedisUnsuitable. Where INFO is forbidden, trust."""
+    """Refuse a server that cannot hold a queue; raises RedisUnsuitable. If INFO is forbidden, accept the server."""
     try:
         answers = yield server_info("server", "replication", "memory")
     except (ReliqError, TryAgain) as error:
@@ -65,9 +65,9 @@ def check_server(where: str, allow_eviction: bool, cluster: bool = False, known:
 
 
 def cluster_slots(asked: Node) -> Op[Slots]:
-    """Ask a node which master has which slots."""
+    """Read the slot map from a node."""
     return Op(("CLUSTER", "SLOTS"), lambda reply: Slots(reply, asked))
 
 
 def no_cluster(where: str) -> RedisUnsuitable:
-    return RedisUnsuitable(f"Redis at {where} is no cluster: use redis://")
+    return RedisUnsuitable(f"Redis at {where} is not a cluster: use redis://")

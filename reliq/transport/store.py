@@ -1,8 +1,8 @@
-"""Runs ops against Redis, one at a time or many in a pipeline. For threads; `aiostore` does the same for asyncio.
+"""Runs steps against Redis, for threads; `aiostore` is the asyncio counterpart.
 
-redis-py is used for its connections only: its clients re-send commands whose reply was lost, which leaves two copies of
-an LPUSH. Here a command is sent once; whether it may be sent again is the op's own word (`Op.repeatable`). When no
-answer comes, the caller is told which it is: `RedisUnavailable` = surely not carried out, `OutcomeUnknown` = maybe.
+redis-py is used for its connections only: its clients repeat commands after a lost reply, which leaves two copies of
+an LPUSH. Here a command is sent once; `Op.repeatable` says whether it may be sent again. Without a reply the caller
+gets either `RedisUnavailable`, certainly not carried out, or `OutcomeUnknown`, perhaps carried out.
 """
 
 import functools
@@ -25,17 +25,17 @@ T = TypeVar("T")
 
 
 class Store(Server):
-    """A Redis server, for threads: any number of them may run steps at once."""
+    """A Redis server, for any number of threads."""
 
     def __init__(
         self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
     ) -> None:
-        """`connect` makes a redis-py connection; given by tests that bring a server of their own."""
+        """Set the target. `connect` makes a redis-py connection; given by tests with a server of their own."""
         super().__init__(url, aio=False, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
         self._idle: deque[Connection] = deque()
 
     def run(self, steps: Steps[T], connection: Connection | None = None, timeout: float | None = None) -> T:
-        """Run steps to their end. Raises what they raise, RedisUnavailable, or OutcomeUnknown."""
+        """Run steps to their end. Raises the errors of the steps, RedisUnavailable or OutcomeUnknown."""
         if connection is not None:
             return self._drive(steps, connection, timeout)
         borrowed = self._take()
@@ -134,11 +134,11 @@ class Store(Server):
             return self.connection()
 
     def connection(self, name: str = "") -> Connection:
-        """A connection of one's own; `name` is what CLIENT LIST shows."""
+        """Return a new connection for exclusive use; `name` is its name in CLIENT LIST."""
         return ClusterConnection(self, name) if self.sharded else Connection(self, name)
 
     def redirect(self, url: str, connect: Any = None) -> None:
-        """Use another server from now on: for a command line that overrides what a module says, and for tests."""
+        """Use another server from now on: for a command line that overrides an application's URL, and for tests."""
         self._aim(url, connect)
         self.close()
 
@@ -190,7 +190,7 @@ class PendingCall(Generic[T]):
 
 
 def unchecked_store(url: str) -> Store:
-    """A store that also speaks to servers that must not hold a queue: to say why."""
+    """Return a store that accepts servers that cannot hold a queue, to report why they cannot."""
     store = Store(url)
     store.trust()
     return store

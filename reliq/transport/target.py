@@ -1,4 +1,4 @@
-"""Where a URL leads: how to make a connection there."""
+"""The target of a URL: how to make connections to it."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,25 +12,25 @@ _SENTINEL_TIMEOUT = 1.0  #: seconds
 
 
 class Target:
-    """Where the URL leads: how to make a connection there, sync or asyncio."""
+    """The target of a URL, with factories of synchronous and asyncio connections."""
 
     def __init__(self, url: str) -> None:
         self._url = read_url(url)
         self.where = self._url.shown  #: the URL without its secrets, for errors and logs
-        #: of a cluster: where its nodes are asked for
+        #: the seed nodes of a cluster
         self.seeds: list[Node] = self._url.hosts(6379) if self._url.kind == "cluster" else []
         self.sentinels: list[Node] = self._url.hosts(26379) if self._url.kind == "sentinel" else []
-        self.service = self._url.path.partition("/")[0]  #: as the sentinels call it
+        self.service = self._url.path.partition("/")[0]  #: the name of the master at the sentinels
 
     def factory(self, aio: bool, node: Node | None = None) -> Callable[[], Any]:
-        """What makes one more connection, not yet connected; `node`: to this node of a cluster."""
+        """Return a factory of connections, not yet connected; `node`: a node of a cluster."""
         module, retry = _redis(aio)
         options = {
             "retry": retry,
             "socket_timeout": settings.BLOCK + settings.SOCKET_MARGIN,
             "socket_connect_timeout": settings.SOCKET_MARGIN,
             "protocol": 2,
-            "max_connections": 2**31,  # we only have it make connections: it counts every one that it ever made
+            "max_connections": 2**31,  # the pool only creates connections, and counts all that it ever created
             "db": self._url.database,
             **self._url.login,
         }
@@ -50,7 +50,7 @@ class Target:
         return {"connection_class": kind, "host": host, "port": port}
 
     def to_sentinel(self, node: Node) -> Any:
-        """A connection to one of the sentinels, not yet connected."""
+        """Return a connection to one of the sentinels, not yet connected."""
         module, retry = _redis(aio=False)
         pool = module.ConnectionPool(
             host=node[0], port=node[1], retry=retry, protocol=2, socket_timeout=_SENTINEL_TIMEOUT,
@@ -60,7 +60,7 @@ class Target:
 
 
 def _redis(aio: bool) -> tuple[Any, Any]:
-    """redis-py, and what has it retry nothing."""
+    """Return redis-py and its object for no retries."""
     import redis.asyncio
     from redis.backoff import NoBackoff
 

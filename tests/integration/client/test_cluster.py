@@ -333,7 +333,7 @@ def test_a_node_that_hangs_stops_the_heartbeats_of_no_other(app, nodes):
 def test_a_wrong_url_says_what_to_write(nodes, url):
     with pytest.raises(RedisUnsuitable, match="node of a Redis Cluster: use redis\\+cluster://"):
         reliq.Reliq(nodes[0].url).queue("q").send(1)
-    with pytest.raises(RedisUnsuitable, match="is no cluster: use redis://"):
+    with pytest.raises(RedisUnsuitable, match="is not a cluster: use redis://"):
         reliq.Reliq(url.replace("redis://", "redis+cluster://").removesuffix("/0")).queue("q").send(1)
     with pytest.raises(reliq.InvalidSetting, match="a port is no number"):
         reliq.Reliq("redis+cluster://here:there")
