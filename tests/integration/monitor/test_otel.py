@@ -102,7 +102,7 @@ def test_contexts_of_several_origins_become_links(app, spans):
     app.queue("orders").send_many(messages)
     (span,) = spans()
     assert span.parent is None
-    assert {f"{connection.context.span_id:016x}" for connection in span.connections} == {
+    assert {f"{link.context.span_id:016x}" for link in span.links} == {
         PARENT.split("-")[2],
         other.split("-")[2],
     }

@@ -59,7 +59,7 @@ def test_a_trace_goes_on_from_the_caller_through_service_and_worker_and_back_to_
     assert {one.trace_id.hex() for one in (sent, ran, sent_on)} == {TRACE}
     assert (ran.parent_span_id, sent_on.parent_span_id) == (sent.span_id, ran.span_id)
     assert traces.ancestors(sent)[-1].hex() == CALLER  # with a span of FastAPI between, where it makes them
-    assert [connection.span_id for connection in ran.connections] == [sent.span_id]
+    assert [link.span_id for link in ran.links] == [sent.span_id]
     kinds = (Span.SPAN_KIND_PRODUCER, Span.SPAN_KIND_CONSUMER, Span.SPAN_KIND_PRODUCER)
     assert (sent.kind, ran.kind, sent_on.kind) == kinds
     assert carried(mail) == ids(sent_on)
@@ -81,7 +81,7 @@ def test_what_is_published_is_one_trace_in_all_queues(app, traces, monkeypatch):
 def test_without_tracing_the_service_hands_the_callers_context_to_whoever_leases(app):
     with own_process(app.url) as (_, client):
         for call in ("messages", "messages/batch"):
-            body = [{"body": 1}] if call.endswith("batch") else {"body": 1}
+            body = [{"body": {"order": 1}}] if call.endswith("batch") else {"body": {"order": 1}}
             client.post(f"/v1/queues/orders/{call}", json=body, headers={"traceparent": PARENT})
             assert lease(client, "orders")["headers"] == {"traceparent": PARENT}
 

@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from reliq import ops
-from tests.spark import cluster_job
+from tests.integration.spark import cluster_job
 
 ROOT = Path(__file__).parents[3]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -15,7 +15,7 @@ from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
-from tests.spark import driver
+from tests.integration.spark import driver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

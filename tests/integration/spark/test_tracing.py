@@ -58,7 +58,7 @@ def test_the_run_of_a_message_of_a_job_has_the_driver_as_its_parent(spark, order
     try:
         with otel.processing(message) as span:
             assert span.parent.span_id == job.get_span_context().span_id
-            assert [connection.context.span_id for connection in span.connections] == [job.get_span_context().span_id]
+            assert [link.context.span_id for link in span.links] == [job.get_span_context().span_id]
     finally:
         otel.uninstrument()
         provider.shutdown()
