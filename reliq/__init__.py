@@ -31,7 +31,7 @@ from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Failure
 from reliq.model.message import Message
-from reliq.model.outgoing import NewMessage
+from reliq.model.outgoing import BatchOptions, MessageOptions, NewMessage, PublishOptions
 from reliq.model.policy import Again, Dead, Retry
 from reliq.protocol.delayed import DelayedPage
 from reliq.protocol.queue import Config, Stats
@@ -39,10 +39,11 @@ from reliq.protocol.topics import Binding, TopicStats
 from reliq.runtime import startup  # noqa: F401  the first import: signals are handled while the others run
 
 __all__ = [
-    "Again", "Backoff", "Binding", "Config", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetters",
+    "Again", "Backoff", "BatchOptions", "Binding", "Config", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetters",
     "Delayed", "DelayedMessage", "DelayedPage",
     "DurabilityUnavailable", "Failure", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting",
-    "JobClosed", "LeaseLost", "Message", "NewMessage", "OutcomeUnknown", "Prepared", "PreparedClosed", "Queue",
+    "JobClosed", "LeaseLost", "Message", "MessageOptions", "NewMessage", "OutcomeUnknown", "Prepared", "PreparedClosed",
+    "PublishOptions", "Queue",
     "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Stats", "TimeLimitExceeded",
     "TopicStats", "Topics", "Unroutable", "__version__", "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

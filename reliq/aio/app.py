@@ -1,15 +1,14 @@
 """The application: queues, topics and handlers of one Redis."""
 
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from reliq import ops
 from reliq.aio.queue import Queue
 from reliq.aio.topics import Topics
 from reliq.model import settings
 from reliq.model.keys import check_name, instance_of
-from reliq.model.outgoing import Body, NewMessage
+from reliq.model.outgoing import Body, NewMessage, PublishOptions
 from reliq.model.settings import Duration
 from reliq.protocol.application import Application
 from reliq.transport.aiostore import AioStore
@@ -59,23 +58,18 @@ class Reliq(Application):
         routing_key: str,
         body: Body | NewMessage,
         *,
-        id: str | None = None,
-        delay: Duration = 0,
-        headers: Mapping[str, str] | None = None,
-        ttl: Duration | None = None,
-        key: str | None = None,
-        priority: str = "normal",
         mandatory: bool = False,
         durability: str | None = None,
         retries: int | None = None,
+        **options: Unpack[PublishOptions],
     ) -> dict[str, str]:
         """Enqueue a copy into every queue that subscribes to the routing key, in one atomic step; return id by queue.
 
         Without a subscriber: Unroutable if `mandatory`, else it goes to the alternate queue (`topics.set_alternate`),
-        or is counted and gone. The other options are those of NewMessage. All queues get it or none: QueueFull names
-        the one that is full. Raises as `Queue.send`, and InvalidName for a routing key with blanks or wildcards.
+        or is counted and gone. The other options are those of PublishOptions and of `Queue.send`. All queues get it or
+        none: QueueFull names the one that is full. Raises as `Queue.send`, and InvalidName for a routing key with
+        blanks or wildcards.
         """
-        options = {"id": id, "delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         message = self._topics.prepared(body, options)
         return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability, retries))
 

@@ -1,8 +1,8 @@
 # Generated from reliq/aio/queue.py by tools/generate_sync.py: do not edit
 """A queue: send, look, set its policy."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Unpack
 
 from reliq.client.consumer import Consumer
 from reliq.client.cycle import Cycle
@@ -10,7 +10,7 @@ from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
 from reliq.client.prepared import Prepared
 from reliq.model import settings
-from reliq.model.outgoing import Body, NewMessage
+from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage
 from reliq.model.settings import Duration
 from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
 from reliq.protocol.queue import Config, QueueSteps, Stats
@@ -32,18 +32,11 @@ class Queue:
         self,
         body: Body | NewMessage,
         *,
-        id: str | None = None,
-        delay: Duration = 0,
-        headers: Mapping[str, str] | None = None,
-        dedup_key: str | None = None,
-        window: Duration = "10m",
-        ttl: Duration | None = None,
-        key: str | None = None,
-        priority: str = "normal",
         durability: str | None = None,
         retries: int | None = None,
+        **options: Unpack[MessageOptions],
     ) -> str:
-        """Enqueue one message and return its id; the options are those of NewMessage.
+        """Enqueue one message and return its id; the other options are those of MessageOptions.
 
         `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this returns; where it
         is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
@@ -51,10 +44,6 @@ class Queue:
         (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
         InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
         """
-        options = {
-            "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
-            "key": key, "priority": priority,
-        }  # fmt: skip
         message = self._steps.prepared(body, options)
         (sent,) = self._store.run(self._steps.send_many([message], durability, retries))
         return sent
@@ -63,20 +52,16 @@ class Queue:
         self,
         bodies: Iterable[Body | NewMessage],
         *,
-        delay: Duration = 0,
-        headers: Mapping[str, str] | None = None,
-        ttl: Duration | None = None,
-        key: str | None = None,
-        priority: str = "normal",
         durability: str | None = None,
         retries: int | None = None,
+        **options: Unpack[BatchOptions],
     ) -> list[str]:
         """Enqueue many, 1,000 a round trip, and return their ids. Bodies, or NewMessages with options of their own.
 
+        The other options are those of BatchOptions, for all bodies of the call.
         All are checked before the first is sent: InvalidMessage names the index, and nothing of the call is enqueued.
         Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
         """
-        options = {"delay": delay, "headers": headers, "ttl": ttl, "key": key, "priority": priority}
         messages = self._steps.prepared_many(bodies, options)
         return self._store.run(self._steps.send_many(messages, durability, retries))
 
@@ -86,16 +71,9 @@ class Queue:
         *,
         timeout: Duration = CHECK_AFTER,
         checks: int = CHECKS,
-        id: str | None = None,
-        delay: Duration = 0,
-        headers: Mapping[str, str] | None = None,
-        dedup_key: str | None = None,
-        window: Duration = "10m",
-        ttl: Duration | None = None,
-        key: str | None = None,
-        priority: str = "normal",
         durability: str | None = None,
         retries: int | None = None,
+        **options: Unpack[MessageOptions],
     ) -> Prepared:
         """Send a message that no consumer sees until its handle commits; as a context the handle commits at its end.
 
@@ -103,10 +81,6 @@ class Queue:
         again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
         other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
         """
-        options = {
-            "id": id, "delay": delay, "headers": headers, "dedup_key": dedup_key, "window": window, "ttl": ttl,
-            "key": key, "priority": priority,
-        }  # fmt: skip
         message, care = self._steps.prepared(body, options), DecisionOptions(durability, retries)
         self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, care))
         return Prepared(self._store, self._steps.prepared_records, message.id, care)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from reliq import forks
 from reliq.errors import InvalidMessage, InvalidSetting
@@ -11,6 +11,50 @@ from reliq.model import settings
 from reliq.model.element import NO_HEADERS, PRIORITIES, Extra, check_id, cut, first_element, group_of, new_id
 
 Body = bytes | bytearray | memoryview | str | dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
+
+
+class BatchOptions(TypedDict, total=False):
+    """Options that all messages of one call can share, as in `send_many`.
+
+    `delay`: how long a message stays invisible. `ttl`: how long after sending it may still be started; later it becomes
+    a dead letter with reason `expired`. `key`: messages of a queue with the same key are handled one at a time and in
+    order (a delayed one joins the order when it is due); a failing message holds back only its own key. `priority`:
+    "high", "normal" or "low"; with messages of all three, 16 : 4 : 1 are taken.
+    """
+
+    delay: settings.Duration
+    headers: Mapping[str, str] | None
+    ttl: settings.Duration | None
+    key: str | None
+    priority: str
+
+
+class PublishOptions(BatchOptions, total=False):
+    """Options of a message that is published: those of BatchOptions, and `id`, a new one by default."""
+
+    id: str | None
+
+
+class MessageOptions(PublishOptions, total=False):
+    """Options of a message for one queue: those of PublishOptions, and deduplication.
+
+    `dedup_key`: within `window` (10 minutes by default), a second message with this key is not enqueued and gets the id
+    of the first.
+    """
+
+    dedup_key: str | None
+    window: settings.Duration
+
+
+def check_option_names(options: Mapping[str, object], allowed: type[BatchOptions]) -> None:
+    """Raise TypeError for a name that is no option of the call, as Python does for an unknown keyword argument."""
+    if not options:
+        return
+    known: frozenset[str] = allowed.__optional_keys__  # type: ignore[attr-defined]
+    for name in options:
+        if name not in known:
+            has = ", ".join(sorted(known))
+            raise TypeError(f"unexpected keyword argument {name!r}; the message options of this call are {has}")
 
 
 class NewMessage:
@@ -48,11 +92,7 @@ class NewMessage:
     ) -> None:
         """Check and encode the message at once, so that the call that enqueues it has nothing left to refuse.
 
-        `delay`: how long the message stays invisible. `dedup_key`: within `window`, a second message with this key is
-        not enqueued and gets the id of the first. `ttl`: how long after sending the message may still be started;
-        later it becomes a dead letter with reason `expired`. `key`: messages of a queue with the same key are handled
-        one at a time and in order (a delayed one joins the order when it is due); a failing message holds back only its
-        own key. `priority`: "high", "normal" or "low"; with messages of all three, 16 : 4 : 1 are taken.
+        The options are those of MessageOptions.
         Raises InvalidMessage, InvalidName.
         """
         self.body = encode_body(body)

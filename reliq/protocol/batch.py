@@ -1,14 +1,14 @@
 """The messages of one call, all checked before anything is sent."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Iterable, Sequence
+from typing import overload
 
 from reliq.errors import InvalidMessage, InvalidName
 from reliq.model.element import new_ids
-from reliq.model.outgoing import Body, NewMessage, elements_of, encode_body
+from reliq.model.outgoing import BatchOptions, Body, NewMessage, check_option_names, elements_of, encode_body
 from reliq.runtime import tracing
 
-_NO_OPTIONS = {"delay": 0, "headers": None, "ttl": None, "key": None, "priority": "normal"}
+_NO_OPTIONS: BatchOptions = {"delay": 0, "headers": None, "ttl": None, "key": None, "priority": "normal"}
 
 
 class RawBatch(Sequence[NewMessage]):
@@ -44,15 +44,15 @@ def checked(message: NewMessage, max_body: int) -> NewMessage:
     return message
 
 
-def checked_many(
-    bodies: Iterable[Body | NewMessage], options: Mapping[str, Any], max_body: int
-) -> Sequence[NewMessage]:
+def checked_many(bodies: Iterable[Body | NewMessage], options: BatchOptions, max_body: int) -> Sequence[NewMessage]:
     """Return the messages of a call; raises InvalidMessage, which names the first invalid one."""
+    check_option_names(options, BatchOptions)
     if isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable):
         raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
     bodies = list(bodies)
     ids = new_ids(len(bodies))
-    if options == _NO_OPTIONS and tracing.active is None and (bare := _bare(bodies, ids, max_body)) is not None:
+    plain = not options or _NO_OPTIONS | options == _NO_OPTIONS
+    if plain and tracing.active is None and (bare := _bare(bodies, ids, max_body)) is not None:
         return bare
     alike = NewMessage(b"", **options)
     made: list[NewMessage] = []

@@ -12,7 +12,7 @@ from reliq.model import settings
 from reliq.model.element import Undecodable, check_id
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
-from reliq.model.outgoing import Body, NewMessage
+from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage, check_option_names
 from reliq.model.settings import whole
 from reliq.ops import Steps, at_most
 from reliq.ops.schema import SETTINGS, Counter
@@ -170,11 +170,12 @@ class QueueSteps:
         self._limited = False  # who sends next finds out
         self._announced_at = time.monotonic()
 
-    def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
+    def prepared(self, body: Body | NewMessage, options: MessageOptions) -> NewMessage:
         """Return a message for the body, checked before anything is sent; raises InvalidMessage or InvalidName."""
+        check_option_names(options, MessageOptions)
         return checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
 
-    def prepared_many(self, bodies: Iterable[Body | NewMessage], options: Mapping[str, Any]) -> Sequence[NewMessage]:
+    def prepared_many(self, bodies: Iterable[Body | NewMessage], options: BatchOptions) -> Sequence[NewMessage]:
         return checked_many(bodies, options, self._max_body)
 
     def stats(self) -> Steps[Stats]:

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from reliq import ops
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
 from reliq.model import settings
 from reliq.model.keys import QueueKeys, check_grammar, check_name
-from reliq.model.outgoing import Body, NewMessage
+from reliq.model.outgoing import Body, NewMessage, PublishOptions, check_option_names
 from reliq.model.routing import Routes, check_pattern, check_routing_key
 from reliq.ops import Steps
 from reliq.ops.schema import Counter, Topics
@@ -52,8 +52,9 @@ class TopicSteps:
         self._looked_at = float("-inf")
         self.sharded = False  #: queues may lie on different servers
 
-    def prepared(self, body: Body | NewMessage, options: Mapping[str, Any]) -> NewMessage:
+    def prepared(self, body: Body | NewMessage, options: PublishOptions) -> NewMessage:
         """Return a message for the body, checked; raises InvalidMessage or InvalidName."""
+        check_option_names(options, PublishOptions)
         message = checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
         if message.dedup_key is not None:
             raise InvalidMessage("publish takes no dedup_key: each queue would have its own; use send instead")
