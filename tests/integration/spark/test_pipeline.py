@@ -182,7 +182,8 @@ def test_it_runs_with_plain_python_and_with_spark_submit(orders, url, lines, how
 
 
 def test_without_pyspark_one_sentence_says_what_to_install_and_the_rest_works(lines, url):
-    script = "import sys; sys.modules.update(pyspark=None, pyarrow=None); from reliq.cli.main import main; sys.exit(main())"
+    without = "import sys; sys.modules.update(pyspark=None, pyarrow=None)"
+    script = f"{without}; from reliq.cli.main import main; sys.exit(main())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RELIQ_URL": url}
 
     def run_without(*arguments: str) -> subprocess.CompletedProcess[str]:
