@@ -49,6 +49,8 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        if self._holdings.is_parents:  # a forked child leaves its parent what that holds
+            return
         self._closed = True
         try:
             async with self._lock:

@@ -55,6 +55,8 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._holdings.is_parents:  # a forked child leaves its parent what that holds
+            return
         self._closed = True
         try:
             with self._lock:

@@ -4,6 +4,7 @@
 from types import TracebackType
 from typing import Self
 
+from reliq import forks
 from reliq.errors import ReliqError
 from reliq.model.element import check_id
 from reliq.protocol.prepared import DecisionOptions, PreparedSteps, not_rolled_back
@@ -27,6 +28,7 @@ class Prepared:
         self._steps = steps
         self._care = care
         self._decided = False
+        self._mark = forks.mark()
 
     def commit(self) -> str:
         """Enqueue it; return its id, or where its dedup_key is taken, the id of the first message.
@@ -47,7 +49,7 @@ class Prepared:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._decided:
+        if self._decided or self._mark != forks.mark():  # a forked child decides nothing by leaving the block
             return
         if error is None:
             self.commit()

@@ -8,8 +8,8 @@ import enum
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from reliq import ops
-from reliq.errors import QueueFull
+from reliq import forks, ops
+from reliq.errors import InvalidSetting, QueueFull
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.message import Message
@@ -35,6 +35,7 @@ class ConsumerSteps:
     """The steps of one consumer. Its callers run them one at a time."""
 
     def __init__(self, keys: QueueKeys, owner: str, lease: float) -> None:
+        self._mark = forks.mark()
         self.keys = keys
         self.lease = lease
         self.consumer = owner
@@ -56,6 +57,11 @@ class ConsumerSteps:
         self._handed: list[Message] = []  #: what the latest claim answered to its caller
         self._uncounted: set[bytes] = set()  #: moved by BLMOVE, which moves no counter
         self.trusted_until = Moment.never()  #: until then the lease surely lasts, by both clocks
+
+    @property
+    def is_parents(self) -> bool:
+        """Whether this is a forked child, and the consumer that of the process that forked it."""
+        return self._mark != forks.mark()
 
     @property
     def alive(self) -> bool:
@@ -117,6 +123,7 @@ class ConsumerSteps:
         Answers the codes (`Settled`, one a message, acks first) and the messages claimed. After an error nothing is
         forgotten: the same call may be repeated, and messages that had been taken come with the next claim.
         """
+        self._check_process()
         if limit:
             yield from self._be_ready()
         limit_now = 0 if self._arrived else limit
@@ -138,6 +145,7 @@ class ConsumerSteps:
 
     def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
         """Wait at most `timeout` seconds for a message, then take up to `limit` in the same round trip."""
+        self._check_process()
         if self._paused:  # BLMOVE ignores the pause
             yield ops.Sleep(min(timeout, _PAUSE_LOOK))
         if self._paused or self._arrived or self.to_be_verified or not self.alive:
@@ -209,6 +217,13 @@ class ConsumerSteps:
         self.renewed(sent_at)
         if before is State.ENDED:
             yield from self._count_lost_lease()
+
+    def _check_process(self) -> None:
+        """Refuse to work in a forked child: it would share the processing list with its parent."""
+        if self.is_parents:
+            raise InvalidSetting(
+                f"this consumer of {self.keys.queue!r} belongs to the process that forked this one: make a new one here"
+            )
 
     def _be_ready(self) -> Steps[None]:
         """Make sure that the consumer is registered and that `held` matches the processing list."""

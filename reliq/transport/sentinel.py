@@ -186,7 +186,7 @@ class Sentinels:
             for voter in panel.voters:
                 voter.on_vote = watch
                 voter.start()
-            weakref.finalize(self, panel.stop)
+            weakref.finalize(self, panel.stop).atexit = False  # at its end a forked child might wait for ever
             self._panel, self._mark = panel, mark
         return self._panel
 

@@ -6,6 +6,7 @@ whose single operations are atomic: whoever takes an item out has it alone.
 
 import contextlib
 import logging
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from reliq import ops
+from reliq import forks, ops
 from reliq.errors import ReliqError, TimeLimitExceeded
 from reliq.model import settings
 from reliq.model.element import Undecodable
@@ -34,7 +35,7 @@ from reliq.worker.prefetch import Prefetch
 
 log = logging.getLogger("reliq.worker")
 
-_monotonic, _wall = time.monotonic, time.time
+_monotonic, _wall, _process = time.monotonic, time.time, os.getpid
 
 PATIENCE = 0.05  #: seconds a message may wait behind running handlers before it is handed back to the others
 _RETRY_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  #: seconds while Redis is away
@@ -105,11 +106,13 @@ class Loop(ABC):
         self._exchanging = threading.Lock()
         self._relieving = threading.Lock()  #: held while the watchdog settles what is this loop's
         self._left = False  #: the consumer's life is over
+        self._process = _process()
 
     # --- the loop's own thread ---
 
     def run(self) -> None:
         """Work until `stopping`, then hand back what is not started, finish what runs, and leave."""
+        self._process = _process()
         failures, outage = 0, OutageLog(log, f"queue={self.handler.queue}")
         while not (self.stopping and self._leave()):
             try:
@@ -236,7 +239,12 @@ class Loop(ABC):
             self._mark(message)
         run = self._begin(message, now)
         try:
-            move = after_return(message, self.handler.function(message))
+            try:
+                answer = self.handler.function(message)
+            finally:
+                if _process() != self._process:
+                    forks.end_child()
+            move = after_return(message, answer)
         except BaseException as error:  # sys.exit() in a handler is its failure, not the worker's end
             move = after_error(self.handler, message, error, self._owner)
         self._end(message, move)

@@ -1,12 +1,14 @@
 """The loop of a worker with many threads or an event loop: others run its handler."""
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from reliq import forks
 from reliq.model import settings
 from reliq.model.message import Message
 from reliq.protocol.outcomes import released
@@ -153,7 +155,12 @@ class PooledLoop(Loop):
             cancel = task.cancel
             run.cancel = lambda: loop.call_soon_threadsafe(cancel)  # type: ignore[assignment]
         try:
-            move = after_return(message, await self.handler.function(message))
+            try:
+                answer = await self.handler.function(message)
+            finally:
+                if os.getpid() != self._process:
+                    forks.end_child()
+            move = after_return(message, answer)
         except BaseException as error:  # a cancelled run was settled by whoever cancelled it: _end drops this
             move = after_error(self.handler, message, error, self._owner)
         self._end(message, move)
