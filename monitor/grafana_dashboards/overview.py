@@ -1,4 +1,4 @@
-"""What operators ask first: is anything lost or stuck?"""
+"""The dashboard Overview: is anything lost or stuck?"""
 
 from grafana_dashboards.panels import QUEUE, Lines, Number, Page, here, quantile, quantiles, rate, worst
 
@@ -6,13 +6,13 @@ LOST_OR_STUCK = (
     Number(
         "Messages missing",
         "Enqueued, and neither ready, processing, delayed, dead nor counted as gone. Not 0 means that the promise is "
-        "broken, or that somebody pushed past the enqueue script. Runbook: docs/runbooks/audit-mismatch.md",
+        "broken, or that a program bypassed the enqueue script. Runbook: docs/runbooks/audit-mismatch.md",
         f"sum(max by (queue) (abs(reliq_audit_mismatch_messages{{{QUEUE}}})))",
         bad=1,
     ),
     Number(
         "Oldest ready",
-        "How long ago the message that waits longest was first sent. Grows when workers are too few, too slow or gone. "
+        "Age of the message that has waited longest. Grows when workers are too few, too slow or gone. "
         "Runbook: docs/runbooks/oldest-message-too-old.md",
         worst("reliq_queue_oldest_ready_age_seconds"),
         unit="s",
@@ -35,7 +35,7 @@ LOST_OR_STUCK = (
     ),
     Number(
         "Dead letters",
-        "Messages that gave up and wait for you: `reliq dead list QUEUE`. Runbook: docs/runbooks/messages-dying.md",
+        "Dead letters that wait for an operator: `reliq dead list QUEUE`. Runbook: docs/runbooks/messages-dying.md",
         here("dead"),
         bad=1,
     ),
@@ -49,19 +49,19 @@ LOST_OR_STUCK = (
 FLOW = (
     Lines(
         "Messages by state",
-        "Ready waits for a worker, processing is held by one, delayed waits for its time, dead waits for you.",
+        "Ready waits for a worker, processing is held by one, delayed waits for its time, dead waits for an operator.",
         {state: here(state) for state in ("ready", "processing", "delayed", "dead")},
     ),
     Lines(
         "In and out",
-        "Messages a second. When enqueued stays above acked, the queue grows.",
+        "Messages per second. While enqueued stays above acked, the queue grows.",
         {name: rate(f"reliq_messages_{name}") for name in ("enqueued", "claimed", "acked")},
         unit="ops",
     ),
     Lines(
         "Trouble",
-        "Messages a second that failed (retried), came back from vanished workers (reclaimed), died, or were refused "
-        "because a queue was full (rejected), or were published and no queue was bound for them (unroutable).",
+        "Messages per second that failed (retried), came back from vanished workers (reclaimed), died, or were refused "
+        "because a queue was full (rejected), or were published without a bound queue (unroutable).",
         {
             **{name: rate(f"reliq_messages_{name}") for name in ("retried", "reclaimed", "dead_lettered", "rejected")},
             "unroutable": "max(rate(reliq_messages_unroutable_total[$__rate_interval]))",
@@ -72,14 +72,14 @@ FLOW = (
 LATENCY = (
     Lines(
         "Wait",
-        "From when a message was first sent until its handler started; delays and retries included.",
+        "Time from the first send of a message until its handler started; delays and retries included.",
         quantiles("reliq_message_wait_seconds"),
         unit="s",
         width=12,
     ),
     Lines(
         "Handling",
-        "How long one run of a handler took.",
+        "Duration of one run of a handler.",
         quantiles("reliq_message_process_seconds"),
         unit="s",
         width=12,
@@ -88,7 +88,7 @@ LATENCY = (
 CAPACITY = (
     Lines(
         "Fullest queues",
-        "Ready messages of the ten queues that have most.",
+        "Ready messages of the ten longest queues.",
         {"{{queue}}": f'topk(10, max by (queue) (reliq_queue_messages{{{QUEUE},state="ready"}}))'},
     ),
     Lines(
@@ -98,7 +98,7 @@ CAPACITY = (
     ),
     Lines(
         "Consumers and workers wanted",
-        "Consumers there are, and the workers that would keep every message from waiting longer than 30 s.",
+        "Existing consumers, and the workers needed so that no message waits longer than 30 s.",
         {
             "{{queue}}: consumers": f"max by (queue) (reliq_queue_consumers{{{QUEUE}}})",
             "{{queue}}: wanted": f"max by (queue) (reliq_desired_workers{{{QUEUE}}})",
@@ -108,14 +108,14 @@ CAPACITY = (
 HTTP = (
     Lines(
         "Requests",
-        "HTTP requests a second, by status. Empty when no `reliq api` is scraped.",
+        "HTTP requests per second, by status. Empty when no `reliq api` is scraped.",
         {"{{status}}": "sum by (status) (rate(reliq_http_request_seconds_count[$__rate_interval]))"},
         unit="reqps",
         width=12,
     ),
     Lines(
         "Request time, 95 %",
-        "How long 95 % of the answers took at most, by route; a claim that waits for messages waits on purpose.",
+        "The 95th percentile of the request time, by route; a claim waits for messages on purpose.",
         {"{{route}}": quantile("reliq_http_request_seconds", 0.95, matchers="", by="route")},
         unit="s",
         width=12,

@@ -1,4 +1,4 @@
-"""What a dashboard is made of: rows of panels, each one a question with its answer in PromQL."""
+"""The parts of a dashboard: rows of panels, each with a question and its answer in PromQL."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,7 +85,7 @@ Panel = Number | Lines
 class Page:
     """A dashboard: its panels, in rows with a heading."""
 
-    name: str  #: of its file, and in its address
+    name: str  #: of its file and in its address
     title: str
     description: str
     rows: Mapping[str, Sequence[Panel]] = field(default_factory=dict)
@@ -137,17 +137,17 @@ QUEUE = 'queue=~"$queue"'
 
 
 def here(state: str) -> str:
-    """Messages in this state. Monitors and APIs export the same numbers: max, never sum, over them."""
+    """Return the query for messages in this state. Monitors and APIs export the same numbers: max over them, never sum."""
     return f'sum(max by (queue) (reliq_queue_messages{{{QUEUE},state="{state}"}}))'
 
 
 def worst(gauge: str) -> str:
-    """The highest of all queues."""
+    """Return the query for the highest value of all queues."""
     return f"max({gauge}{{{QUEUE}}})"
 
 
 def rate(counter: str, by: str = "", extra: str = "") -> str:
-    """A second, of all queues together or by label; `extra`: more matchers."""
+    """Return the query for a rate per second, of all queues together or by label; `extra`: further matchers."""
     inner = ", ".join(sorted({"queue", *([by] if by else [])}))
     outer = f"sum by ({by})" if by else "sum"
     return f"{outer} (max by ({inner}) (rate({counter}_total{{{QUEUE}{extra}}}[$__rate_interval])))"

@@ -1,4 +1,4 @@
-"""One queue, in every detail that is counted. Best with one queue chosen."""
+"""The dashboard Queue: one queue in all details. Best with one queue selected."""
 
 from grafana_dashboards.panels import QUEUE, Lines, Number, Page, here, quantiles, rate, worst
 
@@ -6,10 +6,10 @@ NOW = (
     Number("Ready", "Messages that wait for a worker.", here("ready")),
     Number("Processing", "Messages that a consumer holds, running or about to.", here("processing")),
     Number("Delayed", "First deliveries and retries that wait for their time.", here("delayed")),
-    Number("Dead", "Messages nobody will run unless they are redriven.", here("dead"), bad=1),
+    Number("Dead", "Messages that do not run unless they are redriven.", here("dead"), bad=1),
     Number(
         "Oldest ready",
-        "How long ago the message that waits longest was first sent.",
+        "Age of the message that has waited longest.",
         worst("reliq_queue_oldest_ready_age_seconds"),
         unit="s",
         bad=300,
@@ -44,7 +44,7 @@ FLOW = (
     Lines(
         "Died, by reason",
         "Messages a second. max_failures: its handler failed too often; max_deliveries: it killed its workers; "
-        "expired: it was not started in time; rejected: its handler gave up; decode: it is no message; "
+        "expired: it was not started in time; rejected: its handler gave up; decode: it is not a message; "
         "undecided: prepared, and never committed.",
         {"{{reason}}": rate("reliq_messages_dead_lettered", by="reason")},
         unit="ops",
@@ -78,7 +78,7 @@ ORDER = (
     ),
     Lines(
         "Cycle: members, and turns a second",
-        "Members of the cycle, and how many were put back a second: members divided by turns is the time of a round.",
+        "Members of the cycle, and how many are put back per second: members divided by turns is the time of a round.",
         {
             "{{queue}}: members": f"max by (queue) (reliq_queue_cycle_members{{{QUEUE}}})",
             "{{queue}}: turns": f"max by (queue) (rate(reliq_messages_requeued_total{{{QUEUE}}}[$__rate_interval]))",
@@ -86,7 +86,7 @@ ORDER = (
     ),
 )
 LATENCY = (
-    Lines("Wait", "From first sent to started.", quantiles("reliq_message_wait_seconds"), unit="s", width=12),
+    Lines("Wait", "From the first send to the start.", quantiles("reliq_message_wait_seconds"), unit="s", width=12),
     Lines("Handling", "One run of the handler.", quantiles("reliq_message_process_seconds"), unit="s", width=12),
 )
 CAPACITY = (

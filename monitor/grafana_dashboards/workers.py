@@ -1,4 +1,4 @@
-"""Workers and monitor: who works, who died, how fast that was noticed."""
+"""The dashboard Workers: running and dead workers, and how fast a death was noticed."""
 
 from grafana_dashboards.panels import QUEUE, Lines, Number, Page, quantile, quantiles, rate, worst
 
@@ -12,7 +12,7 @@ MONITOR = (
     ),
     Number(
         "Leading",
-        "Monitors whose turn it is. 1, and for a moment 0 or 2 when the turn changes.",
+        "Active monitors. 1, and for a moment 0 or 2 when another one takes over.",
         "sum(reliq_monitor_leading)",
         bad=1,
         low_is_bad=True,
@@ -49,7 +49,7 @@ RECOVERY = (
     ),
     Lines(
         "Reclaimed",
-        "Messages a second taken back from vanished workers, by queue. A steady line is a crash loop. "
+        "Messages per second taken back from vanished workers, by queue. A steady line is a crash loop. "
         "Runbook: docs/runbooks/crash-loop.md",
         {"{{queue}}": rate("reliq_messages_reclaimed", by="queue")},
         unit="ops",
@@ -75,19 +75,19 @@ WORKERS = (
     ),
     Lines(
         "Workers wanted",
-        "Workers that would keep every message from waiting longer than 30 s; what the autoscaler follows.",
+        "Workers needed so that no message waits longer than 30 s; the value for the autoscaler.",
         {"{{queue}}": f"max by (queue) (reliq_desired_workers{{{QUEUE}}})"},
     ),
     Lines(
         "Runs",
-        "Handlers started a second, by queue.",
+        "Handlers started per second, by queue.",
         {"{{queue}}": f"sum by (queue) (rate(reliq_message_process_seconds_count{{{QUEUE}}}[$__rate_interval]))"},
         unit="ops",
         width=12,
     ),
     Lines(
         "Handling, 95 %",
-        "How long 95 % of the runs took at most, by queue.",
+        "The 95th percentile of the run time, by queue.",
         {"{{queue}}": quantile("reliq_message_process_seconds", 0.95, by="queue")},
         unit="s",
         width=12,
@@ -97,6 +97,6 @@ WORKERS = (
 WORKERS_PAGE = Page(
     "workers",
     "reliq / Workers and monitor",
-    "Who works, who died, how fast that was noticed.",
+    "Running and dead workers, and how fast a death was noticed.",
     {"Monitor": MONITOR, "Recovery": RECOVERY, "Workers": WORKERS},
 )

@@ -1,4 +1,4 @@
-"""The monitor: returns what vanished workers held, and makes delayed messages ready when they are due."""
+"""The monitor: returns the messages of vanished workers, and makes delayed messages ready when they are due."""
 
 from reliq_monitor.monitor import Monitor, MonitorThread
 

@@ -1,4 +1,4 @@
-"""Attempts: each duty of each queue fails alone, is logged once, counted, and tried again after a pause of its own."""
+"""Attempts: each duty of each queue fails alone, is logged once, counted, and retried after its own pause."""
 
 import logging
 import time
@@ -17,16 +17,21 @@ T = TypeVar("T")
 Home = TypeVar("Home", bound=JobKeys)
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  #: seconds; the last one repeats
-_SHARE = 5.0  #: a pause is at least so many times as long as the attempt: an unreachable node costs timeouts
-_FORGOTTEN = 60.0  #: seconds after which what is not tried any more fails no more: its queue or job is gone
+_SHARE = 5.0  #: a pause is at least this many times as long as the attempt: an unreachable node costs timeouts
+_FORGOTTEN = 60.0  #: seconds after which a failure that is not retried is forgotten: its queue or job is gone
 
-_MOVING = ("reclaim", "promote", "staged", "prepared")  #: duties that move messages: counted from 0, for Prometheus
+_MOVING = (
+    "reclaim",
+    "promote",
+    "staged",
+    "prepared",
+)  #: duties that move messages; their counters start at 0 for Prometheus
 
-Failing = tuple[str, str, str]  #: the duty, the queue (or node), and what of it: a step, a job, a consumer
+Failing = tuple[str, str, str]  #: the duty, the queue (or node), and its part: a step, a job, a consumer
 
 
 def name_of(home: JobKeys) -> str:
-    """The queue; for jobs of several queues, the name of their place."""
+    """Return the queue; for jobs of several queues, the tag of their keys."""
     return home.queue if isinstance(home, QueueKeys) else "@several"
 
 
@@ -46,10 +51,10 @@ class _Failure:
 
 
 class Attempts:
-    """What the duties of one monitor fail at."""
+    """The failures and pauses of one monitor's duties."""
 
     def __init__(self, node_of: Callable[[JobKeys], str], sharded: bool) -> None:
-        """`node_of` names the node of a cluster that a queue is on; empty: not known, or there is but one server."""
+        """`node_of` returns the node of a queue in a cluster; empty: unknown, or a single server."""
         self._node_of = node_of
         self._sharded = sharded
         self._failing: dict[Failing, _Failure] = {}
@@ -61,17 +66,17 @@ class Attempts:
 
     @property
     def failing(self) -> set[tuple[str, str]]:
-        """The duties that fail now, each with its queue; an empty text: for all queues."""
+        """The duties that fail now, each with its queue; an empty text means all queues."""
         return {(duty, queue) for duty, queue, _ in list(self._failing)}
 
     def prune(self) -> None:
-        """Forget failures of what is not there any more."""
+        """Forget failures of queues, jobs and consumers that no longer exist."""
         latest = time.monotonic() - _FORGOTTEN
         for what in [what for what, failure in self._failing.items() if failure.next_at < latest]:
             del self._failing[what]
 
     def nothing_to_do(self, duty: str, homes: Iterable[JobKeys], but: Container[str] = ()) -> None:
-        """There is nothing (more) of this duty in these queues, so it fails at nothing. `but`: these parts of it."""
+        """Note that this duty has nothing to do in these queues, except for the parts `but`: its failures are over."""
         if not self._failing:
             return
         names = {name_of(home) for home in homes}
@@ -87,11 +92,11 @@ class Attempts:
         return self._due((duty, name_of(home), item)) and (not node or self._due(("node", node, "")))
 
     def of_all(self, duty: str, steps: Steps[T], otherwise: T) -> Steps[T]:
-        """Do what is no single queue's; answers `otherwise` where it fails, and while it pauses."""
+        """Perform a duty for all queues; return `otherwise` if it fails, and during its pause."""
         return (yield from self._try((duty, "", ""), "", steps, otherwise))
 
     def of_queue(self, duty: str, home: JobKeys, steps: Steps[T], otherwise: T, item: str = "") -> Steps[T]:
-        """Do one queue's share; answers `otherwise` where it fails, and while it pauses. `item` fails by itself."""
+        """Perform a duty for one queue; return `otherwise` if it fails, and during its pause. `item` fails alone."""
         if not self.due(duty, home, item):
             return otherwise
         return (yield from self._try((duty, name_of(home), item), self._node_of(home), steps, otherwise))
@@ -99,7 +104,7 @@ class Attempts:
     def together(
         self, duty: str, homes: Sequence[Home], ask: Callable[[Sequence[Home]], Steps[Sequence[T]]], step: str = "look"
     ) -> Steps[list[tuple[Home, T]]]:
-        """Ask about many queues in one trip. Where that fails, ask half of them at a time, until it is clear which."""
+        """Ask about many queues in one trip; after a failure, about half of them at a time, to isolate the failing one."""
         some = [home for home in homes if self.due(duty, home, step)] if self._failing else homes
         if not some:
             return []
@@ -139,7 +144,7 @@ class Attempts:
         return answer
 
     def _is_outage(self, error: Exception) -> bool:
-        """Whether the only server there is cannot be reached: then no other duty can be done either."""
+        """Whether the only server is unreachable: then no other duty can succeed either."""
         return not self._sharded and _unreachable(error)
 
     def _failed(self, what: Failing, error: Exception, took: float) -> None:

@@ -1,4 +1,4 @@
-"""The audit: every message that was ever enqueued is here, or counted as gone: `QueueSnapshot.missing`."""
+"""The audit: every message ever enqueued is here or counted as gone, see `QueueSnapshot.missing`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ _STATES = ("prepared", "ready", "processing", "delayed", "dead")
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """One queue's."""
+    """The audit of one queue."""
 
     queue: str
     enqueued: int
     gone: dict[str, int]
     here: dict[str, int]
-    missing: int | None  #: None: its consumers kept changing while it was read
+    missing: int | None  #: None: the set of consumers kept changing during the reading
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The result in words."""
         if self.missing is None:
             return "not sure: its consumers keep changing, ask again"
         if self.missing == 0:
@@ -30,27 +30,27 @@ class Book:
         return f"{self.missing} MISSING" if self.missing > 0 else f"{-self.missing} that were never enqueued"
 
     def summary(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Return the audit as a dictionary, for programs."""
         return {
             "queue": self.queue, "enqueued": self.enqueued, "gone": self.gone, "here": self.here,
             "missing": self.missing,
         }  # fmt: skip
 
     def line(self) -> str:
-        """What a person reads."""
+        """Return the audit as one line of text."""
         gone, here = sum(self.gone.values()), sum(self.here.values())
         return f"{self.queue:30} {self.enqueued:>11} enqueued = {gone} gone + {here} here: {self.verdict}"
 
 
 def audit(names: Sequence[str] = ()) -> Steps[list[Book]]:
-    """The books of these queues, or of all."""
+    """Audit these queues, or all queues."""
     wanted = names or (yield from every_queue())
     readings = yield from read_queues(wanted)
     return [_book(reading) for reading in readings]
 
 
 def balanced(books: Sequence[Book]) -> bool:
-    """Whether nothing is known to be missing, nor to be there twice."""
+    """Whether no message is known to be missing or present twice."""
     return not any(book.missing for book in books)
 
 

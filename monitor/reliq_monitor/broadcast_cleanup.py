@@ -1,4 +1,4 @@
-"""Instances: the queues of broadcasts go with the worker processes that they belong to."""
+"""Broadcast cleanup: removes the broadcast queues of worker processes that are gone."""
 
 import logging
 import time
@@ -9,20 +9,20 @@ from reliq.ops import Steps
 
 log = logging.getLogger("reliq.monitor")
 
-_GRACE = 3.0  #: seconds; producers use bindings unasked for half a second, and a starting worker needs a moment too
+_GRACE = 3.0  #: seconds; producers cache bindings for half a second, and a starting worker needs a moment, too
 
 
 class BroadcastCleanup:
-    """Remembers since when an instance's queue has had no consumer.
+    """Remembers since when a broadcast queue has had no consumer.
 
-    A name is no proof: only a queue with the policy that every running instance keeps up (`overflow drop`) is dropped.
+    The name is not enough: only a queue with the policy that every running instance sets (`overflow drop`) is dropped.
     """
 
     def __init__(self) -> None:
         self._alone_since: dict[str, float] = {}
 
     def look(self, keys: QueueKeys, alone: bool) -> Steps[None]:
-        """Unbind the queue of an instance that is gone, and a while later drop it. `alone`: it has no consumers."""
+        """Unbind the queue of a vanished instance, and drop it a while later. `alone`: it has no consumers."""
         queue = keys.queue
         if not alone or instance_of(queue) is None:
             self._alone_since.pop(queue, None)
@@ -30,11 +30,11 @@ class BroadcastCleanup:
         since = self._alone_since.setdefault(queue, time.monotonic())
         if time.monotonic() - since < _GRACE:
             return
-        if (yield ops.command("HGET", keys.config, "overflow")) != b"drop":  # no broadcast made it
+        if (yield ops.command("HGET", keys.config, "overflow")) != b"drop":  # not a broadcast queue
             return
         bindings = [one for one in (yield ops.read_hash(TOPICS)) if one.startswith(queue + " ")]
         if bindings:
-            self._alone_since[queue] = time.monotonic()  # producers may still use them
+            self._alone_since[queue] = time.monotonic()  # producers may still use the bindings
             yield ops.bind("unbind", bindings)
             return
         yield [ops.command("UNLINK", *keys.everything), ops.command("SREM", QUEUES, queue)]

@@ -1,11 +1,11 @@
-"""Liveness: which consumers are gone.
+"""Liveness: decides which consumers are gone.
 
-The lease decides, always. Sooner than the lease: a consumer that promised to keep a connection named after it, and has
-been without one for longer than a grace, is gone too. A killed process closes its sockets at once; a living one whose
-connections were cut is back within the grace.
+An expired lease always decides. Earlier than the lease: a consumer that promised to keep a connection named after it,
+and has been without one for longer than a grace, is gone, too. A killed process closes its sockets at once; a living
+one with cut connections is back within the grace.
 
-Nobody can renew a lease while Redis is away. So after an outage, or a pause of the monitor itself, no lease is judged
-until everyone has had time to return.
+No lease can be renewed while Redis is away. So after an outage, or a pause of the monitor itself, no lease is judged
+until all consumers have had time to return.
 """
 
 import re
@@ -20,7 +20,9 @@ from reliq.ops import Steps
 
 _NAME = re.compile(rb" name=(reliq:\S+)")
 
-SETTLED = 1.5  #: seconds after our own (re)connection: after a restart of Redis everyone else must come back too
+SETTLED = (
+    1.5  #: seconds after the monitor's own (re)connection: after a restart of Redis all others must come back, too
+)
 OUTAGE_GRACE = 5.0  #: seconds after an outage in which no lease is judged; heartbeats are back within one or two
 
 Leases = Sequence[tuple[str, int | None]]  #: consumers with their deadline, ms of the server's clock; None = no lease
@@ -29,7 +31,7 @@ Leases = Sequence[tuple[str, int | None]]  #: consumers with their deadline, ms 
 @dataclass(frozen=True, slots=True)
 class Vanished:
     consumer: str
-    known_dead: bool  #: its connection is gone, its lease may still run
+    known_dead: bool  #: its connection is gone; its lease may still be valid
     since: int  #: ms of the server's clock: when its connection was last seen, or its lease ended
 
 
@@ -37,36 +39,36 @@ class Vanished:
 class _Absence:
     """A consumer whose connection is missing."""
 
-    since: float  #: by time.monotonic(): the first look at which it was missing
+    since: float  #: by time.monotonic(): the first scan in which it was missing
     last_seen: int  #: ms of the server's clock
     looks: int = 1
 
 
 class Liveness:
-    """Remembers who was missing at the last look at each queue."""
+    """Remembers the consumers that were missing in the latest scan of each queue."""
 
     def __init__(self, reconnect_grace: float = settings.RECONNECT_GRACE) -> None:
         self._grace = reconnect_grace
         self._absent: dict[str, dict[str, _Absence]] = {}  #: by queue and consumer
         self._looked_at: dict[str, int] = {}  #: by queue, ms of the server's clock
-        self._names: frozenset[str] | None = None  #: the connections there are; None = not to be relied on
+        self._names: frozenset[str] | None = None  #: names of all connections; None = not reliable
         self._connected_at = 0.0
         self._quiet_until = 0.0  #: by time.monotonic()
         self._shifted: dict[tuple[str, str], tuple[int, int]] = {}  #: deadlines from before a jump of the clock
-        self._deadlines: dict[str, Leases] = {}  #: by queue, at the latest look
+        self._deadlines: dict[str, Leases] = {}  #: by queue, at the latest scan
 
     def forget(self) -> None:
-        """Forget what was seen: after a gap in the looks it says nothing about what happened in between."""
+        """Forget all observations: after a gap between scans they do not cover the time in between."""
         self._absent, self._looked_at, self._deadlines = {}, {}, {}
 
     def disturbed(self, at: float | None = None) -> None:
-        """Redis was away until `at`, or this process was paused: everyone gets the time to return."""
+        """Note that Redis was away until `at`, or that this process was paused: all consumers get time to return."""
         self.forget()
         at = time.monotonic() if at is None else at
         self._quiet_until = max(self._quiet_until, at + OUTAGE_GRACE)
 
     def jumped(self, milliseconds: int) -> None:
-        """The server's clock jumped: a lease that is not renewed since ends by so much later."""
+        """Note a jump of the server's clock: leases not renewed since then end that much later."""
         for queue, leases in self._deadlines.items():
             for consumer, deadline in leases:
                 if deadline is not None:
@@ -74,9 +76,9 @@ class Liveness:
                     self._shifted[queue, consumer] = (deadline, before + milliseconds)
 
     def connections(self, client_list: bytes | None, connected_at: float, reconnected: bool = False) -> None:
-        """Begin a scan: the answer of CLIENT LIST (None = refused), and since when we are connected ourselves.
+        """Begin a scan with the reply of CLIENT LIST (None = refused) and the time of the monitor's own connection.
 
-        When that changes, what was missing before says nothing, nor does what is missing soon after.
+        When the latter changes, earlier absences mean nothing, nor do absences soon afterwards.
         """
         if connected_at != self._connected_at:
             self._connected_at = connected_at
@@ -88,7 +90,7 @@ class Liveness:
         self._names = None if names is None else frozenset(name.decode() for name in names)
 
     def look(self, queue: str, leases: Leases, now: int) -> list[Vanished]:
-        """Who is gone of a queue's consumers."""
+        """Return the consumers of a queue that are gone."""
         quiet = time.monotonic() < self._quiet_until
         self._note_absent(queue, leases, now)
         self._deadlines[queue] = leases
@@ -132,16 +134,16 @@ class Liveness:
 
 
 class ClockWatch:
-    """Tells when the clock of a Redis server jumps, by comparing it with one that never does."""
+    """Detects jumps of a Redis server's clock by comparison with a clock that never jumps."""
 
-    LARGEST = 1000  #: ms that two clocks may drift apart between two looks
+    LARGEST = 1000  #: ms by which two clocks may drift apart between two readings
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock  #: seconds; goes on while this machine sleeps
-        self._offsets: dict[str, tuple[float, float]] = {}  #: by server: between which ms its clock is ahead of ours
+        self._offsets: dict[str, tuple[float, float]] = {}  #: by server: bounds, in ms, of how far its clock is ahead
 
     def ask(self, server: str = "") -> Steps[int]:
-        """Read the server's time; by how many ms it has jumped since the last look, 0: not at all."""
+        """Read the server's time; return by how many ms it has jumped since the last reading, 0 = not at all."""
         before = self._clock() * 1000
         now: int = yield ops.server_time()
         lowest, highest = now - self._clock() * 1000, now - before
@@ -153,12 +155,12 @@ class ClockWatch:
 
 
 def boot_time() -> float:
-    """Seconds since the machine started, its sleep included, where the system tells that."""
+    """Return the seconds since the machine started, including sleep if the system reports it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def read_leases(queues: Sequence[QueueKeys]) -> Steps[list[tuple[int, Leases]]]:
-    """Of each of these queues the server's time and the leases of its consumers."""
+    """Read, for each of these queues, the server's time and the leases of the consumers."""
     now, *members = yield [ops.server_time(), *(ops.members(keys.consumers) for keys in queues)]
     watched = [(keys, consumers) for keys, consumers in zip(queues, members, strict=True) if consumers]
     if not watched:

@@ -1,4 +1,4 @@
-"""Marks: who is charged when a process dies with several messages.
+"""Marks: which message is charged when a process dies with several messages.
 
 A worker that starts a redelivered message marks it in the queue's hash `trying`, under its consumer's id: `-` and the
 message's tag. From its first claim on the field is `-`, so that the monitor knows that this consumer keeps marks. The
@@ -16,12 +16,12 @@ _UNMARKED, _DECIDED = b"?", b"!"
 
 
 def may_be_alone(mark: bytes | None) -> bool:
-    """Whether nothing is known of other messages of this process."""
+    """Whether no other messages of this process are known."""
     return mark is None or mark.startswith(b"-")
 
 
 def after_batch(mark: bytes | None, charged: bool) -> bytes:
-    """What holds for the rest of a list once a part of it was taken back, or for lists with others beside them."""
+    """Return the mark for the rest of a list after a part of it was taken back, or for lists beside others."""
     if charged:
         return _DECIDED
     if mark is None:
@@ -30,7 +30,7 @@ def after_batch(mark: bytes | None, charged: bool) -> bytes:
 
 
 class Charge:
-    """Looks for the one message of a list that is charged, oldest first."""
+    """Finds the one message of a list to charge, oldest first."""
 
     def __init__(self, mark: bytes | None, alone: bool) -> None:
         self._alone = alone

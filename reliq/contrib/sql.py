@@ -1,8 +1,8 @@
-"""Messages and a database in one transaction, through SQLAlchemy Core: SQLite and PostgreSQL.
+"""Messages and database changes in one transaction, through SQLAlchemy Core: SQLite and PostgreSQL.
 
 `once` makes a handler's work happen once: its row and the work commit together. `enqueue` writes a message as a row
-together with the business data; `relay` sends the rows. Killed anywhere, the relay sends none twice and forgets none.
-A row that its queue will never take is parked with the reason: `list_parked`, `retry_parked`, `outbox_counts`.
+together with the business data; `relay` sends the rows. Killed at any point, the relay loses no row and sends none
+twice. A row that its queue will never accept is parked with the reason: `list_parked`, `retry_parked`, `outbox_counts`.
 """
 
 import json
@@ -68,7 +68,7 @@ outbox = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
-#: Rows that the relay took out of the outbox because their queue will never take them as they are.
+#: Rows that the relay removed from the outbox because their queue will never accept them unchanged.
 parked = Table(
     "reliq_outbox_parked",
     metadata,
@@ -82,28 +82,28 @@ parked = Table(
     Column("at", BigInteger, nullable=False),  # ms since the epoch
 )
 
-#: How long Redis remembers a row that was sent, should the relay die before it deletes the row.
+#: How long Redis remembers a sent row, in case the relay dies before it deletes the row.
 _REMEMBERED = "7d"
 _PIECE_BYTES = 16 * 1024 * 1024  #: of bodies in one call to Redis, or one body that is larger
 _REASON_LARGEST = 1000  #: bytes
 
 
 def create_tables(connection: Connection | Engine) -> None:
-    """Create the tables that are not there yet; `metadata` is for those who have migrations."""
+    """Create the missing tables; with migrations, use `metadata` instead."""
     metadata.create_all(connection)
 
 
 def once(connection: Connection, message: Message) -> bool:
-    """Whether the message is new: write its row, in the caller's transaction.
+    """Write a row for the message in the caller's transaction; return whether the message is new.
 
-    False: a transaction that committed has handled it; do nothing more and return. A second worker with the same
-    message waits until the first one's transaction is over.
+    False: a committed transaction has handled the message; do nothing and return. A second worker with the same message
+    waits until the transaction of the first one is over.
     """
     return _insert_new(connection, handled, {"queue": message.queue, "id": message.id, "at": _now_ms()})
 
 
 def _insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Insert the row unless its key is in the table; whether it was inserted."""
+    """Insert the row unless its key is in the table; return whether it was inserted."""
     insert: Any
     match connection.dialect.name:
         case "postgresql":
@@ -122,7 +122,7 @@ def _now_ms() -> int:
 
 
 def forget(connection: Connection, older_than: Duration) -> int:
-    """Delete the rows of messages that were handled before; how many. A message that comes later would run again."""
+    """Delete the rows of messages handled before that time; return how many. Such a message would run again."""
     oldest = _now_ms() - round(seconds(older_than, "older_than") * 1000)
     return connection.execute(delete(handled).where(handled.c.at < oldest)).rowcount
 
@@ -137,9 +137,9 @@ def enqueue(
     headers: Mapping[str, str] | None = None,
     max_body: int = MAX_BODY_BYTES,
 ) -> str:
-    """Write a message into the outbox, in the caller's transaction, and answer its id. `relay` sends it afterwards.
+    """Write a message into the outbox in the caller's transaction; return its id. `relay` sends it afterwards.
 
-    `delay` counts from then. `max_body`: that of the Reliq which the relay sends with. Refuses what its `send` would
+    `delay` counts from the sending. `max_body`: that of the Reliq with which the relay sends. Refuses what `send` would
     refuse: raises InvalidMessage, InvalidName.
     """
     message = checked(NewMessage(body, id=id, delay=delay, headers=headers), max_body)
@@ -152,7 +152,7 @@ def enqueue(
 
 
 def relay(engine: Engine, app: Reliq, stopping: threading.Event, pause: Duration = 0.5) -> None:
-    """Send what comes into the outbox, until `stopping`. One process is enough; a second one does no harm."""
+    """Send the messages in the outbox until `stopping`. One process is enough; a second one does no harm."""
     wait, outage = seconds(pause, "pause", shortest=0.01), OutageLog(log, "outbox")
     while not stopping.is_set():
         one_pass = _Pass(engine, app)
@@ -167,12 +167,11 @@ def relay(engine: Engine, app: Reliq, stopping: threading.Event, pause: Duration
 
 
 def relay_once(engine: Engine, app: Reliq, limit: int = MAX_BATCH) -> int:
-    """Send up to `limit` rows, oldest first, and delete them; how many.
+    """Send up to `limit` rows, oldest first, and delete them; return how many.
 
-    A row is sent with its id as deduplication key, so one that is sent again is no second message. A queue that
-    refuses temporarily (QueueFull: it gets as many as fit) does not hold up the others; its error is raised when they
-    are
-    through. A row that its queue will never take is parked.
+    A row is sent with its id as deduplication key, so sending it again does not enqueue a second message. A queue that
+    refuses temporarily (QueueFull: it gets as many as fit) does not hold up the others; its error is raised at the end.
+    A row that its queue will never accept is parked.
     """
     one_pass = _Pass(engine, app)
     one_pass.run(limit)
@@ -192,7 +191,7 @@ class _Pass:
 
     @property
     def done(self) -> int:
-        """How many rows left the outbox."""
+        """The number of rows that left the outbox."""
         return self.sent + self.parked
 
     def run(self, limit: int) -> None:
@@ -246,7 +245,7 @@ class _Pass:
                 del waiting[: len(piece)]
 
     def _readable(self, rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], NewMessage]]:
-        """The rows with their messages; parks what is no message, or one that is too large for this application."""
+        """Return the rows with their messages; parks invalid messages and those too large for this application."""
         readable = []
         for row in rows:
             try:
@@ -256,7 +255,7 @@ class _Pass:
         return readable
 
     def _park_unless_it_may_fit(self, queue: str, row: Row[Any], message: NewMessage, refusal: QueueFull) -> None:
-        """Park a message that is larger than all of its queue may be; raises the refusal for any other."""
+        """Park a message that is larger than its queue's max_bytes; raises the refusal for any other."""
         max_bytes = self._app.queue(queue).config().max_bytes
         size = len(message.element(0))
         if max_bytes is None or size <= max_bytes:
@@ -264,7 +263,7 @@ class _Pass:
         self._park([(row, f"the message has {size} bytes, its queue may have {max_bytes} (max_bytes)")])
 
     def _settle(self, piece: Sequence[tuple[Row[Any], NewMessage]]) -> None:
-        """Take rows that were sent out of the outbox."""
+        """Delete sent rows from the outbox."""
         reason = f"within {_REMEMBERED} a message with this id and another body was sent: this one was not"
         _delete(self._engine, [row for row, message in piece if not message.conflict])
         conflicts = [(row, reason) for row, message in piece if message.conflict]
@@ -272,7 +271,7 @@ class _Pass:
         self._park(conflicts)
 
     def _park(self, rows: Sequence[tuple[Row[Any], str]]) -> None:
-        """Move rows aside, one by one. A database that refuses (the table is missing) holds up no other row."""
+        """Park rows one by one. A refusal of the database (the table is missing) does not hold up other rows."""
         for row, text in rows:
             reason = cut(one_line(text), _REASON_LARGEST)
             log.error("outbox: parks queue=%s id=%s: %s", row.queue, row.id, reason)
@@ -288,7 +287,7 @@ _FIELDS = ("id", "queue", "headers", "delay", "body")
 
 
 def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:
-    """How many of the first messages have at most so many bytes together; at least one."""
+    """Return how many of the first messages have at most `most` bytes together; at least one."""
     sizes = accumulate(len(message.body) for _, message in waiting)
     return max(1, sum(1 for _ in takewhile(lambda size: size <= most, sizes)))
 
@@ -306,7 +305,7 @@ def _delete(engine: Engine, rows: Sequence[Row[Any]]) -> None:
 
 
 def _move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
-    """Move a row from the outbox to the parked ones; nothing, where another relay has taken it out."""
+    """Move a row from the outbox to the parked rows, unless another relay has removed it."""
     with engine.begin() as connection:
         if connection.execute(delete(outbox).where(outbox.c.number == row.number)).rowcount:
             fields = {name: getattr(row, name) for name in _FIELDS}
@@ -315,7 +314,7 @@ def _move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A row of the outbox that its queue did not take."""
+    """A row of the outbox that its queue did not accept."""
 
     id: str
     queue: str
@@ -325,14 +324,14 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class OutboxCounts:
-    """How many rows of one queue wait to be sent, and how many are parked."""
+    """The numbers of waiting and parked rows of one queue."""
 
     waiting: int = 0
     parked: int = 0
 
 
 def outbox_counts(connection: Connection) -> dict[str, OutboxCounts]:
-    """Count what waits and what is parked, by queue: for a metric, and an alert on `parked`."""
+    """Count the waiting and the parked rows by queue, for a metric and an alert on `parked`."""
 
     def count(table: Table) -> dict[str, int]:
         rows = connection.execute(select(table.c.queue, func.count()).group_by(table.c.queue))
@@ -343,7 +342,7 @@ def outbox_counts(connection: Connection) -> dict[str, OutboxCounts]:
 
 
 def list_parked(connection: Connection, queue: str | None = None, limit: int = 100) -> list[Parked]:
-    """Read the rows that were parked, oldest first; of all queues, or of one."""
+    """Read the parked rows of all queues or of one, oldest first."""
     wanted = select(parked.c.id, parked.c.queue, parked.c.reason, parked.c.at).order_by(parked.c.number).limit(limit)
     if queue is not None:
         wanted = wanted.where(parked.c.queue == queue)
@@ -351,9 +350,9 @@ def list_parked(connection: Connection, queue: str | None = None, limit: int = 1
 
 
 def retry_parked(connection: Connection, queue: str | None = None, ids: Sequence[str] | None = None) -> int:
-    """Put parked rows back, behind all that waits, once their cause is gone; how many.
+    """Put parked rows back at the end of the outbox after their cause is fixed; return how many.
 
-    Of all queues or of one, all rows or those with these ids. A row whose id waits in the outbox stays parked.
+    Of all queues or of one; all rows or those with these ids. A row stays parked if its id waits in the outbox.
     """
     wanted = select(parked).order_by(parked.c.number).with_for_update(skip_locked=True)
     if queue is not None:

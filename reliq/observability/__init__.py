@@ -1,1 +1,1 @@
-"""What is measured, shown and judged: histograms, Prometheus, snapshots of queues, doctor."""
+"""Measurements and checks: histograms, Prometheus metrics, snapshots of queues, autoscaling, doctor."""

@@ -1,4 +1,4 @@
-"""How many workers a queue wants: from arrivals, the time a run takes, and how long the oldest message has waited."""
+"""Autoscaling: the workers a queue needs, from its arrivals, its service time and the age of its oldest message."""
 
 import math
 import time
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from reliq.observability.snapshot import QueueSnapshot
 
-WAIT_WANTED = 30.0  #: seconds a message may be ready; what waits is to be worked off before the oldest has
-_WINDOW = 60.0  #: seconds over which arrivals and service time are taken
+WAIT_WANTED = 30.0  #: seconds a message may be ready; the target for working off the backlog
+_WINDOW = 60.0  #: seconds over which arrivals and service time are measured
 
 
 def desired_workers(ready: int, oldest_age: float, arrivals: float, service: float, slots: int) -> int:
-    """Workers, of `slots` handlers at once each.
+    """Return the number of workers needed, with `slots` handlers at once each.
 
-    `arrivals` a second that take `service` seconds keep arrivals * service handlers busy (Little's law); to that comes
-    what waits, in the time that its oldest message has left. Never 0 while there is work.
+    `arrivals` per second of `service` seconds each keep arrivals * service handlers busy (Little's law); the backlog
+    is added, to be worked off in the time that its oldest message has left. Never 0 while there is work.
     """
     time_left = max(WAIT_WANTED - oldest_age, WAIT_WANTED / 4)
     busy = service * (arrivals + ready / time_left)
@@ -25,20 +25,20 @@ def desired_workers(ready: int, oldest_age: float, arrivals: float, service: flo
 @dataclass(frozen=True, slots=True)
 class _Sample:
     at: float
-    through: int  #: messages that have ever become ready: those claimed, and those that wait
+    through: int  #: messages that have ever become ready: claimed ones and waiting ones
     runs: int
     run_seconds: float
 
 
 class Demand:
-    """One queue's, from looks at it that follow each other."""
+    """The demand of one queue, computed from successive snapshots."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._samples: deque[_Sample] = deque()
 
     def note(self, reading: QueueSnapshot, runs: int, run_seconds: float) -> int:
-        """The workers wanted now; `runs` and `run_seconds`: of its handlers, ever."""
+        """Return the workers needed now; `runs` and `run_seconds` are totals of the queue's handlers."""
         through = reading.counters.get("claimed", 0) + reading.ready
         latest = _Sample(time.monotonic(), through, runs, run_seconds)
         self._samples.append(latest)

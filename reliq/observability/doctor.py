@@ -1,6 +1,6 @@
-"""What the Redis found means for the messages in it: which loss is possible, how long a restart takes, what to change.
+"""Doctor: what a Redis server means for its messages: the possible loss, the time of a restart, what to change.
 
-`examine` reads facts, `charge_deliveries` is pure: facts in, findings out, one function a question.
+`examine` reads facts; `judge` is pure: facts in, findings out, one function for each question.
 """
 
 import time
@@ -31,7 +31,7 @@ _FORK_SLOW = 1_000_000  #: microseconds
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact, what it means, and what to change where it is not good."""
+    """One fact, what it means and, if it is not good, what to change."""
 
     level: Level
     subject: str
@@ -42,13 +42,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the server says of itself. None, or empty: it does not say."""
+    """The facts that the server reports about itself. None or empty: not reported."""
 
     info: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     pings: Sequence[float] = ()  #: seconds
     clock_ahead: float = 0.0  #: seconds the server's clock is ahead of this machine's
-    clock_jump: Mapping[str, str] = field(default_factory=dict)  #: the latest one that a monitor saw: at, by, in ms
+    clock_jump: Mapping[str, str] = field(default_factory=dict)  #: the latest one noticed by a monitor: at, by, in ms
     scripts: bool = True
     client_list: bool = True
 
@@ -62,7 +62,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings. `ready`: nothing forbids to keep queues there."""
+    """All findings. `ready`: the server can hold queues."""
 
     findings: tuple[Finding, ...]
 
@@ -76,7 +76,7 @@ class Report:
         return self.level != "failure"
 
     def exit_status(self, strict: bool = False) -> int:
-        """For CI: 0 = fine, 1 = warnings, if `strict`; 2 = failures."""
+        """Return the exit status for CI: 0 = fine, 1 = warnings, if `strict`; 2 = failures."""
         return {"ok": 0, "warning": int(strict), "failure": 2}[self.level]
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Report:
 
 
 def examine() -> Steps[Report]:
-    """Read the facts and judge them. Raises RedisUnavailable, when nobody answers."""
+    """Read the facts and judge them. Raises RedisUnavailable if there is no answer."""
     info: dict[str, str] = {}
     for op in server_info(*_SECTIONS):
         info |= (yield from _allowed(op)) or {}
@@ -101,13 +101,11 @@ def examine() -> Steps[Report]:
     jump = yield from _allowed(ops.read_hash(CLOCK))
     scripts = yield from _allowed(ops.command("EVAL", "return 1", 0))
     named = yield from _allowed(ops.command("CLIENT", "LIST", "TYPE", "pubsub"))
-    return charge_deliveries(
-        Facts(info, settings, pings, now / 1000 - between, jump or {}, scripts is not None, named is not None)
-    )
+    return judge(Facts(info, settings, pings, now / 1000 - between, jump or {}, scripts is not None, named is not None))
 
 
 def _allowed(op: Op[Any]) -> Steps[Any]:
-    """The op's answer, or None where this server or this user has no such command."""
+    """Return the op's answer, or None if the server or the user lacks the command."""
     try:
         return (yield op)
     except (RedisUnsuitable, QueueFull):
@@ -115,7 +113,7 @@ def _allowed(op: Op[Any]) -> Steps[Any]:
     except RedisUnavailable:
         raise
     except ReliqError as error:
-        if type(error) is ReliqError:  # an error answer that reliq does not know: the command is disabled or renamed
+        if type(error) is ReliqError:  # an unknown error: the command is disabled or renamed
             return None
         raise
 
@@ -132,13 +130,13 @@ def _pings() -> Steps[list[float]]:
 # --- judging ---------------------------------------------------------------------------------------------------------
 
 
-def charge_deliveries(facts: Facts) -> Report:
-    """Every question answered."""
+def judge(facts: Facts) -> Report:
+    """Return the findings for all questions."""
     return Report(tuple(finding for question in _QUESTIONS for finding in question(facts)))
 
 
 def unreachable(error: ReliqError) -> Report:
-    """The report when nobody answers."""
+    """Return the report for a server that does not answer."""
     change = "Start Redis, or correct the URL."
     return Report((Finding("failure", "connection", str(error), "Nothing can be sent or handled.", change),))
 
@@ -245,7 +243,7 @@ def _disk(facts: Facts) -> Iterator[Finding]:
                       "The disk is slow: calls stall for seconds, and the window of everysec doubles.",
                       "A faster disk, or one that is not shared.")  # fmt: skip
     if fork > _FORK_SLOW:
-        yield Finding("warning", "disk", f"the last fork took {fork / 1e6:.1f} s", "Redis answers nobody meanwhile.",
+        yield Finding("warning", "disk", f"the last fork took {fork / 1e6:.1f} s", "Redis serves no client meanwhile.",
                       "Turn transparent huge pages off; less data in one server.")  # fmt: skip
 
 
@@ -257,7 +255,7 @@ def _replicas(facts: Facts) -> Iterator[Finding]:
         yield Finding("warning", "replicas", "none", "The queues are lost with this machine's disk.",
                       "Add a replica, with Sentinel or a managed service to fail over to it.")  # fmt: skip
     elif needed:
-        yield Finding("ok", "replicas", f"{count}, of which {needed} must be in touch",
+        yield Finding("ok", "replicas", f"{count}, of which {needed} must be connected",
                       "Possible loss on a failover: what the replica had not received, at most min-replicas-max-lag; "
                       'none for sends with durability="replicas=1".')  # fmt: skip
     else:

@@ -1,7 +1,7 @@
-"""What a process tells whoever measures it: how long messages waited, ran, and took to come back.
+"""Histograms of a process: how long messages waited, ran, and took to come back.
 
-Told a batch at a time, never a message at a time, and to nobody at all unless somebody asked: a worker without
-metrics pays nothing. Nothing in here knows Prometheus; `reliq.exporter` turns the numbers into its text.
+Measurements are added per batch, never per message, and only if metrics are wanted: a worker without metrics pays
+nothing. This module does not know Prometheus; `reliq.observability.prometheus` exports the numbers.
 """
 
 import mmap
@@ -16,7 +16,7 @@ from typing import Protocol
 from reliq.model.message import Message
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: its hash is wanted for every batch
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: its hash is needed for every batch
 class Family:
     """One histogram: its name, its labels, and the upper bounds of its buckets in seconds (the last is +Inf)."""
 
@@ -27,19 +27,19 @@ class Family:
 
     @property
     def cells(self) -> int:
-        """Numbers it keeps: a count for each bucket, +Inf included, and the sum."""
+        """The number of values stored: a count for each bucket, including +Inf, and the sum."""
         return len(self.bounds) + 2
 
 
 WAIT = Family(
     "reliq_message_wait_seconds",
-    "From when a message was first sent until its handler started; delays and retries included.",
+    "Time from the first send of a message until its handler started; delays and retries included.",
     ("queue",),
     (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )
 PROCESS = Family(
     "reliq_message_process_seconds",
-    "How long one run of a handler took, whatever became of its message.",
+    "Duration of one run of a handler, with any outcome.",
     ("queue",),
     (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )
@@ -52,7 +52,7 @@ RECOVERY = Family(
 )
 HTTP = Family(
     "reliq_http_request_seconds",
-    "HTTP requests: how long the answer took, long polls included.",
+    "Duration of HTTP requests, long polls included.",
     ("method", "route", "status"),
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
@@ -66,7 +66,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class Histogram:
-    """Counts by bucket, and the sum, in a row of doubles: of this process, or shared with its parent."""
+    """Counts by bucket and the sum, in a row of doubles of this process or shared with its parent."""
 
     __slots__ = ("_bounds", "_cells")
 
@@ -75,7 +75,7 @@ class Histogram:
         self._cells = cells
 
     def add(self, values: list[float], each: int) -> None:
-        """Count all of them, `each` times. Sorts the list: a search a bucket is much cheaper than one a value."""
+        """Count all values, `each` times. Sorts the list: one search per bucket is cheaper than one per value."""
         values.sort()
         bounds, cells, done = self._bounds, self._cells, 0
         place = bisect_left(bounds, values[0])
@@ -87,7 +87,7 @@ class Histogram:
 
     @property
     def counts(self) -> list[int]:
-        """How many fell into each bucket; the last is +Inf."""
+        """The counts of the buckets; the last one is +Inf."""
         return [int(count) for count in self._cells[:-1]]
 
     @property
@@ -99,7 +99,7 @@ Labels = tuple[str, ...]
 
 
 class Run(Protocol):
-    """A handler's run, as the worker has it."""
+    """A run of a handler in a worker."""
 
     started: float  #: monotonic clock
 
@@ -112,7 +112,7 @@ def _waited(run: Run, clock_offset: float) -> float:
 
 
 class Measurements:
-    """The histograms of one process. Any number of threads may add to them."""
+    """The histograms of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -120,9 +120,9 @@ class Measurements:
 
     @classmethod
     def shared(cls, path: Path, queues: Iterable[str]) -> "Measurements":
-        """A worker's histograms in a file that its parent maps too.
+        """Return a worker's histograms in a file that its parent maps, too.
 
-        What a killed worker has measured is not lost, and the one that takes its place goes on adding.
+        The measurements of a killed worker are not lost, and its successor goes on adding to them.
         """
         keys = [(family, (queue,)) for queue in sorted(queues) for family in _OF_A_WORKER]
         size = 8 * sum(family.cells for family, _ in keys)
@@ -136,7 +136,7 @@ class Measurements:
         return measurements
 
     def add(self, family: Family, labels: Labels, values: list[float], each: int = 1) -> None:
-        """Count these seconds, `each` times; an empty list is nothing to count."""
+        """Count these seconds, `each` times; does nothing for an empty list."""
         if not values:
             return
         with self._lock:
@@ -147,7 +147,7 @@ class Measurements:
             histogram.add(values, each)
 
     def ran(self, queue: str, runs: Sequence[tuple[Run, float]], clock_offset: float) -> None:
-        """Handlers of this queue have run, side by side, each until its time of the monotonic clock.
+        """Note concurrent runs of the queue's handler, each with the time of its end by the monotonic clock.
 
         `clock_offset`: seconds that the Redis server's clock is ahead of the monotonic clock.
         """
@@ -155,11 +155,11 @@ class Measurements:
         self.add(PROCESS, (queue,), [ended - run.started for run, ended in runs])
 
     def ran_in_turn(self, queue: str, runs: Sequence[Run], ended: float, clock_offset: float) -> None:
-        """Handlers of this queue have run one after the other, the last one until `ended`.
+        """Note successive runs of the queue's handler, the last one until `ended`.
 
-        A worker with a quick handler runs far more than 100,000 a second, and looking at each would cost several
-        percent of that. So of a long batch 32 runs are measured together: their mean counts 32 times, unless they
-        took a millisecond; their waits are that of the first. Counts and sums stay exact.
+        A worker with a quick handler runs far more than 100,000 per second; measuring each would cost several percent.
+        So in a long batch 32 runs are measured together: their mean counts 32 times, unless they took a millisecond; their
+        waits are that of the first. Counts and sums stay exact.
         """
         together = len(runs) // _STRIDE * _STRIDE if len(runs) >= _LONG_BATCH else 0
         firsts = runs[:together:_STRIDE]
@@ -180,22 +180,22 @@ class Measurements:
             self.add(WAIT, (queue,), [_waited(run, clock_offset) for run in runs[together:]])
 
     def recovered(self, queue: str, seconds: float, messages: int) -> None:
-        """So many messages are back, so long after their holder vanished."""
+        """Note that `messages` came back `seconds` after their consumer vanished."""
         self.add(RECOVERY, (queue,), [max(0.0, seconds)] * messages)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """An HTTP request; `route` is the template of its path, never the path itself."""
+        """Note an answered HTTP request; `route` is the template of its path, never the path itself."""
         known = method if method in _METHODS else "other"
         self.add(HTTP, (known, route, str(status)), [seconds])
 
     def read(self) -> list[tuple[Family, Labels, list[int], float]]:
-        """Every series: its family, its labels, its counts by bucket, its sum."""
+        """Return all series: family, labels, counts by bucket, sum."""
         with self._lock:
             return [(family, labels, one.counts, one.sum) for (family, labels), one in self._series.items()]
 
 
 def totals(every: Sequence[Measurements]) -> list[tuple[Family, Labels, list[int], float]]:
-    """The series of several processes, those alike added up."""
+    """Return the series of several processes, with equal ones added up."""
     found: dict[tuple[Family, Labels], tuple[list[int], float]] = {}
     for measurements in every:
         for family, labels, counts, total in measurements.read():

@@ -1,6 +1,6 @@
-"""Metrics for Prometheus: the queues as Redis has them at the moment of the scrape, and this process's histograms.
+"""Metrics for Prometheus: the state of the queues at the moment of the scrape, and the histograms of this process.
 
-Worker, monitor and API all export; the command line puts an `Exporter` together and serves it. Needs the package
+Worker, monitor and API export metrics; the command line creates an `Exporter` and serves it. Needs the package
 prometheus-client (the extras `monitor` and `api`), which nothing else in here imports.
 """
 
@@ -25,10 +25,10 @@ from reliq.ops import command
 from reliq.transport.server_check import server_info
 from reliq.transport.store import Store
 
-MOST_QUEUES = 1000  #: that are exported; the number of all is exported too
-_PATIENCE = 1.0  #: seconds in which a scrape tries to reach Redis
+MOST_QUEUES = 1000  #: queues that are exported; the number of all queues is exported as well
+_PATIENCE = 1.0  #: seconds for which a scrape tries to reach Redis
 
-#: Of each queue's counters in Redis: the metric, without its _total, and what it counts.
+#: By counter of a queue in Redis: the metric, without its _total, and its help text.
 _COUNTERS = {
     "enqueued": ("reliq_messages_enqueued", "Messages accepted, also delayed and prepared ones; a duplicate is not."),
     "deduplicated": ("reliq_messages_deduplicated", "Sends answered with the id of an earlier message."),
@@ -96,7 +96,7 @@ _INFO_SECTIONS = ("memory", "persistence", "clients", "replication", "stats")
 
 
 class MonitorState(Protocol):
-    """What is told of a monitor in this process."""
+    """The exported state of a monitor in this process."""
 
     last_scan_at: float  #: seconds since the epoch
     last_scan_took: float  #: seconds
@@ -105,15 +105,15 @@ class MonitorState(Protocol):
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """How many attempts of each duty have failed."""
+        """Failed attempts by duty."""
 
     @property
     def failing(self) -> Collection[tuple[str, str]]:
-        """The duties that fail now, each with the queue where it does."""
+        """The duties that fail now, each with its queue."""
 
 
 class Exporter(Collector):
-    """Answers a scrape. Any number of threads may ask."""
+    """Collects the metrics of a scrape. Thread-safe."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Exporter(Collector):
         slots: Mapping[str, int] | None = None,
         monitor: MonitorState | None = None,
     ) -> None:
-        """`slots`: of a worker, the handlers it runs at once by queue; it then exports these queues only."""
+        """`slots`: for a worker, the handlers that it runs at once, by queue; only these queues are exported then."""
         self._store = store
         self._measurements = measurements
         self._queues = None if slots is None else sorted(slots)
@@ -133,16 +133,16 @@ class Exporter(Collector):
         self.registry.register(self)
 
     def describe(self) -> list[Metric]:
-        """Nothing: Redis need not be there when a process starts."""
+        """Return no description: Redis may be unreachable when a process starts."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Everything. While Redis is away: reliq_redis_up is 0, and of the rest what this process knows itself."""
+        """Collect all metrics. While Redis is away: reliq_redis_up is 0, with the metrics of this process only."""
         series = totals(self._measurements)
         yield _gauge("reliq_build_info", "The version of reliq.", 1, version=__version__)
         try:
             names = self._queues
-            if names is None:  # those of broadcasts come and go with their processes: too many for a label
+            if names is None:  # queues of broadcasts come and go with their processes: too many for a label
                 found = self._store.run(every_queue(), timeout=_PATIENCE)
                 names = [name for name in found if instance_of(name) is None]
             readings = self._store.run(read_queues(names[:MOST_QUEUES]), timeout=_PATIENCE)
@@ -163,7 +163,7 @@ class Exporter(Collector):
         yield from _histograms(series)
 
     def _info(self) -> dict[str, str]:
-        """INFO; empty where a managed service forbids it."""
+        """Read INFO; empty if a managed service forbids it."""
         try:
             answers = self._store.call(server_info(*_INFO_SECTIONS), timeout=_PATIENCE)
         except RedisUnsuitable:
@@ -185,12 +185,12 @@ class Exporter(Collector):
         yield metric
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The answer of /metrics, and its content type, for a request with this Accept header. Reads Redis: blocks."""
+        """Return the body of /metrics and its content type for this Accept header. Reads Redis: blocks."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
     def serve(self, port: int, host: str) -> "Server":
-        """Answer /metrics on this port, from a thread; 0 = a free one. Raises InvalidSetting where it is taken."""
+        """Serve /metrics on this port from a thread; 0 = a free port. Raises InvalidSetting if the port is taken."""
         try:
             server, _ = start_http_server(port, host, self.registry)
         except (OSError, OverflowError) as error:
@@ -199,7 +199,7 @@ class Exporter(Collector):
 
 
 class Server:
-    """A running /metrics. A context: leaving it stops the server."""
+    """A running server of /metrics. A context: leaving it stops the server."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
@@ -273,7 +273,7 @@ def _of_redis(info: Mapping[str, str]) -> Iterator[Metric]:
     for name, (text, value_of) in _INFO_GAUGES.items():
         try:
             yield _gauge(name, text, value_of(info))
-        except KeyError:  # not every service tells everything
+        except KeyError:  # not every service reports all fields
             continue
     for name, (text, field) in _INFO_COUNTERS.items():
         if field in info:

@@ -1,4 +1,4 @@
-"""Many queues at one look: what metrics, `reliq top` and the audit read. One round trip for every 100 queues."""
+"""Snapshots of many queues, for metrics, `reliq top` and the audit. One round trip for every 100 queues."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Counts, Op, Steps
 from reliq.protocol.queue import Stats, age_of_oldest
 
-GROUP = 100  #: queues a round trip
-_LOOKS = 3  #: at a queue whose consumers change while it is read
-_READS = 5  #: ops a queue
+GROUP = 100  #: queues per round trip
+_LOOKS = 3  #: reads of a queue while its set of consumers changes
+_READS = 5  #: ops per queue
 
 #: Counters of messages that have left the queue for good.
 GONE = ("acked", "purged", "purged_dead", "trimmed", "cancelled", "withdrawn")
@@ -19,26 +19,26 @@ GONE = ("acked", "purged", "purged_dead", "trimmed", "cancelled", "withdrawn")
 
 @dataclass(frozen=True, slots=True)
 class QueueSnapshot(Stats):
-    """A queue at one instant, with what only operators ask."""
+    """The statistics of a queue at one instant, with further fields for operators."""
 
-    overdue: float = 0.0  #: seconds since the first delayed message was due; 0.0 when none is
+    overdue: float = 0.0  #: seconds since the first delayed message was due; 0.0 if none is due
     max_length: int = 0  #: 0 = unlimited
-    high: int = 0  #: of the ready ones, those with high priority
-    low: int = 0  #: and with low priority
-    members: int = 0  #: of the cycle
-    exact: bool = True  #: every consumer's list was read in the same instant
+    high: int = 0  #: ready messages with high priority
+    low: int = 0  #: ready messages with low priority
+    members: int = 0  #: members of the cycle
+    exact: bool = True  #: whether the lists of all consumers were read at the same instant
 
     @property
     def normal(self) -> int:
-        """Of the ready ones, those of normal priority that may start."""
+        """Ready messages of normal priority that may start."""
         return self.ready - self.waiting - self.high - self.low
 
     @property
     def missing(self) -> int:
-        """Messages that were enqueued and are nowhere: not prepared, ready, processing, delayed, dead or counted gone.
+        """Enqueued messages that are nowhere: not prepared, ready, processing, delayed, dead or counted as gone.
 
-        0 is what the promise says. Below 0: messages that were never enqueued, such as a second copy or one pushed
-        past the enqueue script.
+        0 is what reliq promises. Below 0: messages that were never enqueued, such as a second copy or one pushed
+        without the enqueue script.
         """
         gone = sum(self.counters.get(name, 0) for name in GONE)
         here = self.ready + self.processing + self.delayed + self.dead + self.prepared
@@ -46,13 +46,13 @@ class QueueSnapshot(Stats):
 
 
 def every_queue() -> Steps[list[str]]:
-    """The names of all queues this server has seen."""
+    """Read the names of all queues on this server."""
     names: list[str] = yield ops.queue_names()
     return names
 
 
 def read_queues(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:
-    """Each of these queues at one instant of its own."""
+    """Read a snapshot of each of these queues, each at its own instant."""
     readings = yield from _look(names)
     for _ in range(_LOOKS - 1):
         unsure = [place for place, reading in enumerate(readings) if not reading.exact]
@@ -82,8 +82,8 @@ def _look(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:
 
 
 def _reads(keys: QueueKeys, consumers: Sequence[str]) -> list[Op[Any]]:
-    # Not a MULTI: a full Redis refuses even reads in one. The numbers that must agree come from one script; the
-    # consumers right before and after it tell whether it has looked into every list.
+    # Not a MULTI, in which a full Redis refuses even reads. The numbers that must agree come from one script; the
+    # consumers read before and after it show whether it has counted all lists.
     return [
         ops.members(keys.consumers),
         ops.stats(keys, consumers),

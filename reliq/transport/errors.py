@@ -58,7 +58,7 @@ _LASTING = {
     "NOAUTH": "it needs a password, or a different one: put it into the URL, redis://:password@host, "
     "with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25",
     "NOPERM": "the user of the URL lacks a permission (ACL) that reliq needs",
-    "WRONGTYPE": "a key under reliq: has another type: another application shares the prefix",
+    "WRONGTYPE": "a key under reliq: has another type: the prefix is shared with another application",
 }
 
 

@@ -1,7 +1,7 @@
-"""What a running instance must keep up to get broadcasts: queues of its own, bound as long as it lives.
+"""Broadcasts for a running instance: its own queues, bound as long as it runs.
 
-It says so again and again: a monitor drops the queues of an instance that was silent for too long, one that was
-suspended for example, and it may come back.
+It announces itself repeatedly: a monitor drops the queues of an instance that was silent for too long, for example
+because it was suspended, and the instance may come back.
 """
 
 import logging
@@ -16,12 +16,12 @@ from reliq.transport.store import Store
 log = logging.getLogger("reliq.worker")
 
 _EVERY = 2.0  #: seconds
-_MOST_BEHIND = 10_000  #: messages an instance may be behind; what comes then it does not get
+_MOST_BEHIND = 10_000  #: messages an instance may be behind; it does not receive further ones
 _DEAD_KEPT = 100
 
 
 class Broadcasts:
-    """The queues of one instance, with the pattern each is bound to."""
+    """The queues of one instance, each with its pattern."""
 
     def __init__(self, store: Store, patterns: Mapping[str, str]) -> None:
         self._store = store
@@ -31,13 +31,13 @@ class Broadcasts:
         self.every = _EVERY  #: seconds between two calls of `keep`
 
     def keep(self) -> None:
-        """Be there, or be there again."""
+        """Register the queues, again if a monitor has dropped them."""
         policy = ("max_length", _MOST_BEHIND, "overflow", "drop", "dead_max_count", _DEAD_KEPT)
         policies = [ops.command("HSET", keys.config, *policy) for keys in self._queues]
         self._call([*policies, *(ops.announce(keys.queue) for keys in self._queues), ops.bind("bind", self._bindings)])
 
     def end(self) -> None:
-        """Take nothing more; the monitor removes the queues."""
+        """Unbind the queues; the monitor removes them."""
         self._call([ops.bind("unbind", self._bindings)])
 
     def _call(self, wanted: list[ops.Op[int]]) -> None:

@@ -1,4 +1,4 @@
-"""Check-backs: asks the application about prepared messages whose producer has not said whether they count."""
+"""Check-backs: ask the application about prepared messages that their producer has not decided."""
 
 import asyncio
 import inspect
@@ -18,14 +18,14 @@ from reliq.worker.failures import failures
 
 log = logging.getLogger("reliq.worker")
 
-_LOOK_EVERY = 0.5  #: seconds between two looks for questions
+_LOOK_EVERY = 0.5  #: seconds between two polls for questions
 
 
 class CheckBacks(threading.Thread):
-    """Takes the questions that the monitor puts, one at a time, and decides as the application answers.
+    """Takes the monitor's questions, one at a time, and decides as the application answers.
 
-    A question that is taken and not answered (no answer yet, an exception, a crash) is put again by the monitor. When
-    that makes two processes answer one question, the first decision stands.
+    A question that is taken but not answered (no answer yet, an exception, a crash) is put again by the monitor. If two
+    processes thus answer one question, the first decision counts.
     """
 
     def __init__(self, store: Store, checks: Mapping[str, HandlerFunction]) -> None:
@@ -49,7 +49,7 @@ class CheckBacks(threading.Thread):
                 outage.over()
 
     def stop(self) -> None:
-        """No further question is taken; one that is being answered, is."""
+        """Take no further question; the current one is still answered."""
         self._stopping.set()
 
     def _answer(self, steps: PreparedSteps, check: HandlerFunction) -> None:
@@ -70,12 +70,12 @@ class CheckBacks(threading.Thread):
 
 
 def _asked(check: HandlerFunction, message: Message) -> bool | None:
-    """What the application says; None, also when it raises: ask again later."""
+    """Return the application's answer; None, also after an exception, means: ask again later."""
     try:
         answer = check(message)
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)
-    except BaseException as error:  # also sys.exit(): the worker lives on
+    except BaseException as error:  # even sys.exit(): the worker goes on
         kind = ("check_back_failed", message.queue, type(error).__qualname__)
         text = "check_back_failed queue=%s id=%s error_class=%s: it is asked again later"
         failures.write(logging.ERROR, kind, text, message.queue, message.id, kind[2], error=error)

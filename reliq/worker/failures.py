@@ -44,7 +44,7 @@ class FailureLog:
         self._flushed_at = clock()
 
     def failed(self, message: Message, failure: Failure, error: BaseException, delay: float) -> None:
-        """A handler raised, and its message is tried again after `delay` seconds."""
+        """Log that a handler raised; its message is tried again after `delay` seconds."""
         queue, failures = message.queue, message.failures + 1
         template = "failed queue=%s id=%s failures=%d retry_in_seconds=%.1f error_class=%s error=%s"
         values = [queue, message.id, failures, delay, failure.error_class, _text(error)]
@@ -54,10 +54,10 @@ class FailureLog:
         self.write(logging.WARNING, ("failed", queue, failure.error_class), template, *values)
 
     def died(self, queue: str, element: bytes) -> None:
-        """A message is in the dead letters now, as this element. The line has the last of its failures."""
+        """Log a new dead letter, given as its element, with its latest failure."""
         try:
             letter = Message.decode(queue, element)
-        except Undecodable:  # never of an element that reliq wrote
+        except Undecodable:  # never an element written by reliq
             self.write(logging.ERROR, ("dead", queue, "decode"), "dead queue=%s", queue)
             return
         last, reason = letter.errors[-1] if letter.errors else None, letter.reason
@@ -71,7 +71,7 @@ class FailureLog:
         self.write(level, ("dead", queue, cause), template, *values)
 
     def write(self, level: int, kind: Kind, template: str, *values: object, error: BaseException | None = None) -> None:
-        """Log the line, unless the limit of its kind is reached: then it is counted."""
+        """Log a line, or only count it if the limit of its kind is reached."""
         with self._lock:
             window = self._window(kind)
             allowed = window.written < LINES
@@ -98,7 +98,7 @@ class FailureLog:
         return window
 
     def flush(self, everything: bool = False) -> None:
-        """Say how many lines were left out in the windows that are over, or in every one."""
+        """Log how many lines were left out in the windows that are over, or in all windows."""
         now = self._clock()
         if not everything and now - self._flushed_at < _FLUSH_EVERY:
             return

@@ -9,33 +9,33 @@ from reliq.model.message import Message
 from reliq.worker.loop import Loop, Run
 from reliq.worker.prefetch import MOST
 
-_TURN_LOOK = 0.5  #: seconds between two looks at the lease while another queue's handler has the turn
+_TURN_LOOK = 0.5  #: seconds between two checks of the lease while another queue's handler runs
 
 
 class InlineLoop(Loop):
-    """Runs its handler itself: the fast path for sync handlers with one thread, no pool in between.
+    """Runs its handler in the loop's own thread: the fast path for sync handlers with one thread.
 
-    Where handlers are quick and the queue is long, the next batch is asked for before this one runs, and the one after
-    it before the answer is read: Redis and this process work at the same time.
+    With quick handlers and a long queue, the next batch is requested before this one runs, and the one after it before
+    the reply is read: Redis and this process work at the same time.
     """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._shared.takers += 1
-        self._flowing = False  #: the latest batch was as large as they get
+        self._flowing = False  #: the latest batch had the maximum size
 
     def _step(self) -> None:
-        self._be_registered()  # before its turn: what is broadcast meanwhile must find its queue
+        self._be_registered()  # before its turn: broadcasts must find their queue meanwhile
         if not self._work(None):
-            # Outside of the turn, so that the loop of another queue can run its handler meanwhile.
-            messages = self._wait(1, self._block)  # then the exchange that settles it claims the others
+            # Outside the turn, so that the loop of another queue can run its handler meanwhile.
+            messages = self._wait(1, self._block)  # the exchange that settles it claims further ones
             if messages:
                 self.progress_at = time.monotonic()
                 self.unstarted.extend(messages)
                 self._work(messages)
 
     def _work(self, messages: list[Message] | None) -> bool:
-        """Run a batch, claiming it first if there is none; whether there was any."""
+        """Run a batch, claimed here if none is given; return whether there was one."""
         with self._turn():
             if messages is None:
                 messages = self._next_batch()
@@ -66,7 +66,7 @@ class InlineLoop(Loop):
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """The turn to run handlers; while others have it, this consumer stays registered."""
+        """Wait for the turn to run handlers; this consumer stays registered meanwhile."""
         while not self._shared.turn.acquire(timeout=_TURN_LOOK):
             self._be_registered()
         try:
@@ -87,14 +87,14 @@ class InlineLoop(Loop):
             messages = self._collect()
         if not messages:
             messages = self._exchange(0 if self.stopping else self._most_to_hold())
-        # Where loops take turns nothing is asked for ahead: it would wait here for the turn.
+        # Loops that take turns request nothing ahead: it would wait here for the turn.
         self._flowing = len(messages) >= MOST and self._shared.takers == 1
         if self._flowing and not self._asked and not self.stopping and not self.holdings.to_be_verified:
             self._ask(self._most_to_hold())
         return messages
 
     def _measure(self, ran: list[Run]) -> None:
-        """Each run ended when the next one started, the last one just now."""
+        """Measure the runs: each ended when the next one started, the last one just now."""
         if self._measurements is not None and ran:
             self._measurements.ran_in_turn(self.handler.queue, ran, time.monotonic(), self.holdings.clock_offset)
         ran.clear()

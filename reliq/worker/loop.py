@@ -1,7 +1,7 @@
-"""One queue's loop in a worker: settle what is done and claim what comes next, in one call; start it, or run it.
+"""The loop of one queue in a worker: settle finished messages and claim the next ones in one call, then run them.
 
-Shared with the watchdog, which relieves a loop whose handler takes long. What two threads touch are deques and dicts
-whose single operations are atomic: whoever takes an item out has it alone.
+Shared with the watchdog, which takes over settling while a handler takes long. Both threads share only deques and
+dicts with atomic single operations: an item that one thread takes out belongs to it alone.
 """
 
 import contextlib
@@ -42,14 +42,14 @@ _RETRY_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  #: seconds while Redis is away
 
 
 class Run:
-    """A handler at work."""
+    """A running handler."""
 
     __slots__ = ("cancel", "message", "started")
 
     def __init__(self, message: Message, started: float) -> None:
         self.message = message
         self.started = started
-        self.cancel: Callable[[], None] | None = None  #: stops an async handler; a thread can only be told
+        self.cancel: Callable[[], None] | None = None  #: cancels an async handler; a thread cannot be cancelled
 
 
 class PendingExchange(NamedTuple):
@@ -61,17 +61,17 @@ class PendingExchange(NamedTuple):
 
 
 class Shared:
-    """What the loops of one process have in common."""
+    """The state shared by the loops of one process."""
 
     def __init__(self, measurements: Measurements | None = None) -> None:
-        self.measurements = measurements  #: where runs are measured, if they are
+        self.measurements = measurements  #: measurements of the runs, if wanted
         self.turn = threading.Lock()  #: with one thread, only one loop runs handlers at a time
         self.takers = 0  #: loops that take turns
         self.quarantine = threading.Lock()  #: at most one redelivered message runs in a process: see reclaim
 
 
 class Loop(ABC):
-    """What the loops with and without a pool have in common."""
+    """The base of the loops with and without a pool."""
 
     def __init__(
         self,
@@ -87,12 +87,12 @@ class Loop(ABC):
         self.holdings = ConsumerSteps(QueueKeys(handler.queue), owner, lease)
         self.holdings.keeps_marks = True
         self.pace = Prefetch(slots)
-        # Shorter than the lease: a BLMOVE must not outlive the consumer that it moves messages to.
+        # Shorter than the lease: a BLMOVE must not outlive its consumer.
         self._block = min(settings.BLOCK, lease / settings.HEARTBEATS_PER_LEASE)
         self.running: dict[bytes, Run] = {}
         self.unstarted: deque[Message] = deque()
         self.stopping = False
-        self.progress_at = time.monotonic()  #: when a message was last taken or started
+        self.progress_at = time.monotonic()  #: time at which a message was last taken or started
         self._store = store
         self._connection = store.connection(connection_name(owner))
         self._connection.on_connect = self.holdings.connected
@@ -128,9 +128,9 @@ class Loop(ABC):
         self._connection.close()
 
     def _leave(self) -> bool:
-        """Hand back what is still held and end the consumer's life, if there is nothing left to settle.
+        """Hand back held messages and unregister the consumer, if nothing is left to settle.
 
-        Not while the watchdog settles: what it has taken out would be handed back, and run again.
+        Not while the watchdog settles: the messages it has taken out would be handed back and run again.
         """
         with self._relieving:
             if not self._finished():
@@ -145,30 +145,30 @@ class Loop(ABC):
 
     @abstractmethod
     def _step(self) -> None:
-        """Settle, claim, and run or start what came."""
+        """Settle, claim, and run or start the claimed messages."""
 
     def _most_to_hold(self) -> int:
-        """What the pace allows; but of a cycle only what starts at once: who waited here would be behind the others."""
+        """Return the prefetch limit; for a cycle, only as many as start at once: waiting here would lose their turn."""
         return self.pace.slots if self.holdings.cyclic else self.pace.limit()
 
     def _finished(self) -> bool:
-        """Whether nothing is on its way: looked at in the order in which messages go, so that none is overlooked."""
+        """Whether no message is left; checked in the order in which messages move, so that none is missed."""
         return not (self.unstarted or self.running or self._acks or self._moves or self._asked)
 
     def _exchange(self, limit: int) -> list[Message]:
-        """Settle what is done, and claim up to `limit`."""
+        """Settle finished messages and claim up to `limit` new ones."""
         self._ask(limit)
         return self._collect()
 
     def _ask(self, limit: int) -> None:
-        """Begin an exchange; `_collect` ends it."""
+        """Begin an exchange; `_collect` completes it."""
         acks, moves = self._take_outcomes()
         with self._exchanging, self._kept(acks, moves):
             steps = self.holdings.settle(acks, moves, limit)
             self._asked.append(PendingExchange(acks, moves, self._store.start(steps, self._connection, timeout=0)))
 
     def _collect(self) -> list[Message]:
-        """What the first exchange that is under way has claimed, if there is one: whoever comes first has it."""
+        """Complete the first pending exchange, if any, and return the messages that it claimed."""
         with self._exchanging:
             if not self._asked:
                 return []
@@ -179,13 +179,13 @@ class Loop(ABC):
         return messages
 
     def _gather(self) -> None:
-        """End all exchanges that are under way."""
+        """Complete all pending exchanges."""
         while self._asked:
             self.unstarted.extend(self._collect())
 
     @contextlib.contextmanager
     def _kept(self, acks: list[bytes], moves: list[Move]) -> Iterator[None]:
-        """They are still to be settled when the settling fails."""
+        """Keep the outcomes for another try if settling fails."""
         try:
             yield
         except BaseException:
@@ -208,14 +208,14 @@ class Loop(ABC):
         self._bury_hooks()
 
     def _bury_hooks(self) -> None:
-        """Tell the application of messages that this worker has put into the dead letters."""
+        """Call the application's hooks for the messages that this worker has made dead letters."""
         while self.holdings.buried:
             move = self.holdings.buried.pop()
             failures.died(self.handler.queue, move.again)
             for hook in self._hooks:
                 try:
                     hook(Message.decode(self.handler.queue, move.again))
-                except BaseException as error:  # also sys.exit(): the worker lives on
+                except BaseException as error:  # even sys.exit(): the worker goes on
                     kind = ("on_dead_failed", self.handler.queue, type(error).__qualname__)
                     text = "on_dead_failed queue=%s id=%s error_class=%s"
                     failures.write(logging.ERROR, kind, text, self.handler.queue, move.id, kind[2], error=error)
@@ -229,7 +229,7 @@ class Loop(ABC):
 
     def _perform(self, message: Message) -> Run | None:
         """Run the handler and note the outcome, unless the message was settled meanwhile."""
-        monotonic, wall = self.holdings.trusted_until  # as Moment.passed(), without its call
+        monotonic, wall = self.holdings.trusted_until  # Moment.passed() inlined
         now = _monotonic()
         if now > monotonic or _wall() > wall:
             self._renew(message)
@@ -251,9 +251,9 @@ class Loop(ABC):
         return run
 
     def _renew(self, message: Message) -> None:
-        """Renew the lease before the message starts: this process may have been suspended for longer than it lasts.
+        """Renew the lease before the message starts: this process may have been suspended for longer than the lease.
 
-        A message whose lease cannot be confirmed is not started; it goes back to the queue.
+        A message without a confirmed lease is not started; it goes back to the queue.
         """
         keys, consumer = self.holdings.keys, self.holdings.consumer
         sent_at = Moment.now()
@@ -272,7 +272,7 @@ class Loop(ABC):
             self.lost()
 
     def _mark(self, message: Message) -> None:
-        """Tell the monitor which message to charge, should this process die of it."""
+        """Mark the message, so that the monitor charges it if this process dies of it."""
         holdings = self.holdings
         try:
             self._store.call(ops.mark_tried(holdings.keys, holdings.consumer, message.tag), timeout=0)
@@ -290,7 +290,7 @@ class Loop(ABC):
     # --- the watchdog's thread ---
 
     def watch(self, now: float, connection: Connection) -> None:
-        """Relieve a loop that got stuck behind slow handlers, and end runs that exceed their time limit."""
+        """Settle for a loop that waits for slow handlers, and end runs that exceed their time limit."""
         if self._relieving.acquire(blocking=False):
             try:
                 if not self._left:
@@ -305,12 +305,12 @@ class Loop(ABC):
                 if now - run.started > limit:
                     self._expire(run, limit)
         if now - self.progress_at > PATIENCE and (self.unstarted or self._acks or self._moves or self._asked):
-            if not self._exchanging.locked():  # else the loop's own thread waits for Redis, and not for a handler
+            if not self._exchanging.locked():  # else the loop's own thread waits for Redis, not for a handler
                 self._gather()
             self.relieve(connection)
 
     def relieve(self, connection: Connection) -> None:
-        """Settle what is done and hand back what waits, while the loop's own thread is busy."""
+        """Settle finished messages and hand back waiting ones while the loop's own thread is busy."""
         waiting = [released(message) for message in drained(self.unstarted) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
@@ -332,7 +332,7 @@ class Loop(ABC):
         self._abandon(run)
 
     def lost(self) -> None:
-        """The lease is gone: nobody wants the results of what runs here."""
+        """Note that the lease is lost: the results of running handlers are discarded."""
         self.holdings.lose()
         for run in list(self.running.values()):
             self._abandon(run)
@@ -344,16 +344,16 @@ class Loop(ABC):
             run.cancel()
 
     def hand_back(self, connection: Connection) -> None:
-        """The grace is over: return everything that is still held, uncharged, while the loop's own thread is stuck.
+        """Return all held messages at the end of the grace, uncharged, while the loop's own thread is stuck.
 
-        That thread may be claiming at this moment. So the lease is ended first, which no claim survives, and the list
-        itself is read. The consumer stays in its set: should a BLMOVE slip through, the monitor finds it there.
+        That thread may be claiming at this moment. So the lease is ended first, which no claim survives, and the
+        processing list is read. The consumer stays registered: the monitor finds there what a late BLMOVE has moved.
         """
         for run in list(self.running.values()):
             if self.running.pop(run.message.element, None) is not None:
                 self._abandon(run)
         if not self._exchanging.locked():
-            self._gather()  # what is under way may settle messages that would be handed back
+            self._gather()  # a pending exchange may settle messages that would be handed back
         keys, consumer = self.holdings.keys, self.holdings.consumer
         acks, moves = self._take_outcomes()
         self._store.call([self.holdings.settle_op(acks, moves), ops.end(keys, consumer)], connection)
@@ -365,12 +365,12 @@ class Loop(ABC):
 
     def _decoded(self, elements: list[bytes]) -> Iterator[tuple[bytes, Message]]:
         for element in elements:
-            with contextlib.suppress(Undecodable):  # the monitor buries it
+            with contextlib.suppress(Undecodable):  # the monitor makes it a dead letter
                 yield element, Message.decode(self.handler.queue, element)
 
 
 def drained(items: deque[Any]) -> list[Any]:
-    """Everything that is in it now; what another thread takes at the same time, it has alone."""
+    """Empty the deque and return its items; an item that another thread takes meanwhile belongs to that thread."""
     taken = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The metrics of `reliq worker`: of one process, or of several that share what they measure with their parent."""
+"""The metrics of `reliq worker`: of one process, or of several that share their measurements with their parent."""
 
 import os
 import tempfile
@@ -13,13 +13,13 @@ from reliq.observability.histograms import Measurements
 from reliq.transport.store import Store
 from reliq.worker import Options
 
-FOLDER = "RELIQ_WORKER_METRICS"  #: environment: where the parent of several processes looks for what they measure
+FOLDER = "RELIQ_WORKER_METRICS"  #: environment: the folder in which worker processes share their measurements
 
 
 class Metering:
-    """Of a worker that may have several processes. A context: leaving it stops serving.
+    """The metrics of a worker with one or several processes. A context: leaving it stops serving.
 
-    `own`: what this process measures itself: as the only one everything, else what its monitor does.
+    `own`: the measurements of this process: of its handlers if it is the only one, else of its monitor.
     """
 
     def __init__(self, handlers: Handlers, options: Options, processes: int) -> None:
@@ -32,9 +32,9 @@ class Metering:
         self._server: Any = None
 
     def serve(self, store: Store, port: int, host: str, monitor: Any = None) -> None:
-        """Answer /metrics there, and have the processes measure that start from now on.
+        """Serve /metrics, and make the processes that start from now on measure.
 
-        `monitor`: the one that runs in this process.
+        `monitor`: the monitor that runs in this process.
         """
         every = [self.own]
         if self._processes > 1:
@@ -55,7 +55,7 @@ class Metering:
 
 
 def of_this_child(handlers: Handlers, place: int) -> Measurements | None:
-    """Where the worker process at this place measures, if its parent asked for it."""
+    """Return the measurements of the worker process at this place, if its parent asked for them."""
     folder = os.environ.pop(FOLDER, None)
     return _shared(folder, place, {one.queue: 1 for one in handlers}) if folder else None
 
@@ -65,7 +65,7 @@ def _shared(folder: str, place: int, queues: Mapping[str, int]) -> Measurements:
 
 
 def exporter_class() -> Any:
-    """reliq.exporter.Exporter; raises InvalidSetting with what to install."""
+    """Return the class Exporter; raises InvalidSetting that says what to install."""
     try:
         from reliq.observability.prometheus import Exporter
     except ImportError:

@@ -1,7 +1,7 @@
-"""Handlers that run once: a mark in Redis says that a message is done, for longer than the message itself is there.
+"""Handlers that run once: a mark in Redis outlives the message and says that it was handled.
 
-The mark is written by the settle that removes the message, also when the lease was lost meanwhile: whoever gets the
-message then finds the mark, and settles it without running the handler.
+The mark is written by the settle that removes the message, even if the lease was lost meanwhile: the next consumer of
+the message finds the mark and settles the message without running the handler.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = logging.getLogger("reliq.worker")
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a guarded handler answers: done, and this is the mark to leave."""
+    """The result of a guarded handler: the message is done, and this mark is to be written."""
 
     mark: str
     window: float
@@ -34,19 +34,19 @@ class Finished:
 
 
 class MarkUnknown(Exception):
-    """The look-up of the mark failed, so the handler was not run: not its failure."""
+    """The mark could not be read, so the handler was not run; not a failure of the message."""
 
 
-_looking_up: set[bytes] = set()  #: elements of messages whose mark is being read
+_looking_up: set[bytes] = set()  #: elements of the messages with a pending look-up
 
 
 def looks_up(message: Message) -> bool:
-    """Whether its handler has not begun, because Redis has not answered yet whether it was handled before."""
+    """Whether the message's handler has not begun because its mark is still being read."""
     return message.element in _looking_up
 
 
 def guarded(handler: Handler, store: Store) -> HandlerFunction:
-    """The handler's function, run only for messages that have no mark."""
+    """Return the handler's function, guarded: it runs only for messages without a mark."""
     function, keys = handler.function, QueueKeys(handler.queue)
     outage = OutageLog(log, f"queue={handler.queue} looking up what was handled before")
 
@@ -61,7 +61,7 @@ def guarded(handler: Handler, store: Store) -> HandlerFunction:
         finally:
             _looking_up.discard(message.element)
         outage.over()
-        if message.lost:  # meanwhile it was released
+        if message.lost:  # released meanwhile
             raise MarkUnknown("the answer came too late")
         if not handled:
             return Finished(mark, handler.once_for)
@@ -80,7 +80,7 @@ def guarded(handler: Handler, store: Store) -> HandlerFunction:
 
 
 def _identity(handler: Handler, message: Message) -> str:
-    """Apart by a first letter: a header's value may look like somebody's id."""
+    """Return the identity of a message; a first letter keeps ids and header values apart."""
     key = message.headers.get(handler.once) if isinstance(handler.once, str) else None
     return f"i{message.id}" if key is None else f"h{key}"
 

@@ -1,4 +1,4 @@
-"""A handler's fate: what becomes of the message after it returned or raised. Decided here, in one place."""
+"""Outcomes: what happens to a message after its handler returned or raised."""
 
 import logging
 import traceback
@@ -13,11 +13,11 @@ from reliq.worker.failures import failures
 from reliq.worker.once import Finished, MarkUnknown, looks_up
 
 _WHEN_POLICY_FAILS = 60.0  #: seconds; a back-off that raises must not cost the message
-_WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until a message is tried again whose mark could not be read
+_WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until the next try after the mark could not be read
 
 
 def after_return(message: Message, result: object) -> Move | None:
-    """None: ack. A handler that returns Again puts its message back; one that runs once leaves a mark."""
+    """Return the move after a return: None is an ack, Again puts the message back, a run-once handler writes a mark."""
     if result is None:
         return None
     refuse_coroutine(result)
@@ -33,9 +33,9 @@ def after_return(message: Message, result: object) -> Move | None:
 
 
 def after_error(handler: Handler, message: Message, error: BaseException, worker: str) -> Move:
-    """Tried again later, or a dead letter, as the handler's policy says; released if the handler never began.
+    """Return the move after an error: a retry or a dead letter, by the policy; a release if the handler never began.
 
-    Logs a failure that is tried again. A death is logged once it is settled.
+    Logs a failure that is tried again; a death is logged after it is settled.
     """
     if isinstance(error, MarkUnknown) or (isinstance(error, TimeLimitExceeded) and looks_up(message)):
         return released(message, _WHEN_MARK_IS_UNKNOWN)
@@ -45,7 +45,7 @@ def after_error(handler: Handler, message: Message, error: BaseException, worker
     delay = _delay(handler.policy, message, error)
     if delay is None:
         return buried(message, failure, "max_failures")
-    if not message.lost:  # else the failure does not count: others have the message, or its time limit was logged
+    if not message.lost:  # else the failure does not count: the lease is lost, or the time limit was logged
         failures.failed(message, failure, error, delay)
     return retried(message, failure, delay)
 
@@ -53,7 +53,7 @@ def after_error(handler: Handler, message: Message, error: BaseException, worker
 def _delay(policy: Policy, message: Message, error: BaseException) -> float | None:
     try:
         return policy.delay(message.failures + 1, error)
-    except BaseException as raised:  # also sys.exit(): it must cost neither the message nor the worker
+    except BaseException as raised:  # even sys.exit(): it must cost neither the message nor the worker
         kind = ("back_off_failed", message.queue, _class_name(raised))
         text = "back_off_failed queue=%s id=%s error_class=%s: the message is tried again after %g s"
         failures.write(logging.ERROR, kind, text, message.queue, message.id, kind[2], _WHEN_POLICY_FAILS, error=raised)

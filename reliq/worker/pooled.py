@@ -1,4 +1,4 @@
-"""The loop of a worker with many threads or an event loop: others run its handler."""
+"""The loop of a worker with many threads or an event loop, which run its handler."""
 
 import asyncio
 import os
@@ -16,8 +16,8 @@ from reliq.transport.connection import Connection
 from reliq.worker.loop import PATIENCE, Loop, Run, drained
 from reliq.worker.outcome import after_error, after_return
 
-_QUARANTINE_PAUSE = 0.25  #: seconds a redelivered message stays away that this process may not start now
-_SHORT_BLOCK = 0.05  #: seconds of waiting for new messages while others still run
+_QUARANTINE_PAUSE = 0.25  #: seconds for which a redelivered message that cannot start now is put back
+_SHORT_BLOCK = 0.05  #: seconds of waiting for new messages while handlers run
 _GATHERING = 0.001  #: seconds for more runs to end and be settled in the same call, while the pool has enough to do
 
 Submit = Callable[[Callable[[], Any]], None]
@@ -30,8 +30,8 @@ class PooledLoop(Loop):
         super().__init__(*arguments, **options)
         self._submit = submit
         self._quarantined: deque[Message] = deque()  #: redelivered, waiting to run one at a time
-        self._in_trial: Message | None = None  #: the one that runs, or has run and is not settled yet
-        self._ran: deque[tuple[Run, float]] = deque()  #: with the time of their end; not measured yet
+        self._in_trial: Message | None = None  #: the redelivered message that runs or is not settled yet
+        self._ran: deque[tuple[Run, float]] = deque()  #: runs not measured yet, with the time of their end
         self._at_work: set[object] = set()  #: pool tasks between taking a message and noting its outcome
         self._done = threading.Event()
 
@@ -61,7 +61,7 @@ class PooledLoop(Loop):
             self._done.clear()
 
     def _most_to_hold(self) -> int:
-        """What the pace allows; but behind runs that take long nothing is to wait, the others shall have it."""
+        """Return the prefetch limit; behind slow runs no message waits here, so that other workers get it."""
         stuck = time.monotonic() - self.progress_at > PATIENCE
         return self.pace.slots if stuck else super()._most_to_hold()
 
@@ -77,12 +77,12 @@ class PooledLoop(Loop):
                 self._submit(run_next)
         if self._quarantined and self._in_trial is None and self._shared.quarantine.acquire(blocking=False):
             self._in_trial = self._quarantined.popleft()
-            # Ahead of the others, so that its place in the pool is the next one free.
+            # At the front, so that it gets the next free place in the pool.
             self.unstarted.appendleft(self._in_trial)
             self._submit(run_next)
 
     def _release_quarantine(self) -> bool:
-        """Let the next redelivered message start, if the one before is settled; whether there is one."""
+        """Start the next redelivered message if the previous one is settled; return whether one waits."""
         if self._in_trial is not None and self._in_trial.element not in self.holdings.held:
             self._in_trial = None
             self._shared.quarantine.release()
@@ -114,7 +114,7 @@ class PooledLoop(Loop):
         self._done.set()
 
     def _next_unstarted(self) -> Message | None:
-        """The next message to start; None where the watchdog handed it back."""
+        """Return the next message to start; None if the watchdog has handed it back."""
         try:
             return self.unstarted.popleft()
         except IndexError:

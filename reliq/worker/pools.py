@@ -1,4 +1,4 @@
-"""Where a PooledLoop's handlers run: threads for def, one event loop for async def."""
+"""Pools for the handlers of a PooledLoop: threads for def, one event loop for async def."""
 
 import asyncio
 import threading

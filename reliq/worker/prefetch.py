@@ -1,13 +1,13 @@
-"""How many messages to hold at once: many when handlers are quick, one a slot when they are slow."""
+"""Prefetch: how many messages to hold at once, many for quick handlers, one per slot for slow ones."""
 
 BUDGET = 0.02  #: seconds of work that may lie waiting behind a running handler
-MOST = 256  #: messages a claim; more gains nothing, and a crash returns this many
+MOST = 256  #: messages per claim; more gain nothing, and a crash returns this many
 _GROWTH = 4
 _SMOOTHING = 0.2
 
 
 class Prefetch:
-    """Learns from how long runs take."""
+    """Adapts the prefetch limit to the duration of the runs."""
 
     __slots__ = ("_limit", "_mean", "_most", "slots")
 
@@ -18,11 +18,11 @@ class Prefetch:
         self._limit = slots
 
     def note(self, seconds: float, runs: int) -> None:
-        """`runs` handlers took `seconds` together."""
+        """Note that `runs` handlers together took `seconds`."""
         self._mean += _SMOOTHING * (seconds / runs - self._mean)
 
     def limit(self) -> int:
-        """Messages to hold, running and waiting together; grows no faster than fourfold a step."""
+        """Return how many messages to hold, running and waiting; grows at most fourfold per step."""
         wanted = self.slots * max(1, int(BUDGET / max(self._mean, 1e-9)))
         self._limit = max(self.slots, min(wanted, self._limit * _GROWTH, self._most))
         return self._limit

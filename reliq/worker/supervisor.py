@@ -1,4 +1,4 @@
-"""The parent of several worker processes: starts them, restarts those that die, and returns what those held at once."""
+"""The parent of several worker processes: starts them, restarts dead ones and returns their messages at once."""
 
 import logging
 import os
@@ -13,18 +13,18 @@ from reliq.runtime import startup
 
 log = logging.getLogger("reliq.supervisor")
 
-OWNER = "RELIQ_WORKER_OWNER"  #: environment: the id under which a child holds messages, so that its parent knows it
+OWNER = "RELIQ_WORKER_OWNER"  #: environment: the id under which a child holds messages, chosen by its parent
 PLACE = "RELIQ_WORKER_PLACE"  #: environment: which of the worker processes a child is, from 0
 
 _LOOK_EVERY = 0.05
 _QUICK = 5.0  #: seconds; a child that dies sooner is restarted after a pause that grows
 _PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0)
-_AFTER_GRACE = 5.0  #: seconds a child gets beyond its grace before it is killed
+_AFTER_GRACE = 5.0  #: seconds after the grace until a child is killed
 BAD_USAGE = 2  #: a child's exit status: its module does not import; starting it again would not help
 
 
 class Child:
-    """A worker process. It stops by itself when its parent is gone: its standard input then ends."""
+    """A worker process. It stops by itself when its parent dies, because its standard input then ends."""
 
     def __init__(self, command: Sequence[str], place: int) -> None:
         self.owner = new_owner()
@@ -35,7 +35,7 @@ class Child:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
+        """Return the exit status, None while the process runs."""
         status = self.process.poll()
         if status is None:
             self.seen_at = time.monotonic()
@@ -52,9 +52,9 @@ class Supervisor:
     def __init__(
         self, command: Sequence[str], processes: int, grace: float, take_back: Callable[[str, float], int]
     ) -> None:
-        """`take_back(owner, last seen)` returns what a dead child held; it may raise, the monitor then does it later.
+        """`take_back(owner, last_seen)` returns the messages of a dead child; if it raises, the monitor does so later.
 
-        Last seen: by the monotonic clock.
+        `last_seen`: by the monotonic clock.
         """
         self._command = command
         self._grace = grace
@@ -66,7 +66,7 @@ class Supervisor:
         self._wake = threading.Event()
 
     def run(self) -> int:
-        """Work until `stop`; the exit status: 0, or 2 when the application does not import."""
+        """Work until `stop`; return the exit status: 0, or 2 if the application cannot be imported."""
         status = 0
         while not self._stops and status == 0:
             for place in range(len(self._children)):
@@ -81,7 +81,7 @@ class Supervisor:
         self._wake.set()
 
     def stop_on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT, also on one that came before."""
+        """Stop on SIGTERM and SIGINT, including a signal that arrived before."""
         startup.take_over(self.stop)
 
     def _look_after(self, place: int) -> int:

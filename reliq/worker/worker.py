@@ -36,7 +36,7 @@ _WATCHDOG_ENDS = 10.0  #: seconds; a socket's timeout, and some more
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a worker process works. `threads`: sync handlers at once; `concurrency`: async ones, for each queue."""
+    """The options of a worker process. `threads`: sync handlers at once; `concurrency`: async ones, for each queue."""
 
     threads: int = 1
     concurrency: int = 100
@@ -51,7 +51,7 @@ class Options:
 
 
 class Watchdog(threading.Thread):
-    """Looks at every loop, forty times a second: see Loop.watch."""
+    """Watches all loops, forty times a second: see Loop.watch."""
 
     def __init__(self, store: Store, loops: Sequence[Loop], owner: str) -> None:
         super().__init__(name="reliq-watchdog", daemon=True)
@@ -72,7 +72,7 @@ class Watchdog(threading.Thread):
         self._connection.close()
 
     def stop(self) -> None:
-        """Stop, and wait until what it settles just now is settled."""
+        """Stop, and wait until pending settles are done."""
         self._stopping.set()
         self.join(timeout=_WATCHDOG_ENDS)
 
@@ -125,7 +125,7 @@ class Worker:
         return PooledLoop(self._store, handler, hooks, self._owner, lease, slots, self._shared, submit=submit)
 
     def run(self) -> int:
-        """Work until `stop`; the exit status: 0, or 1 when Redis is unsuitable or a loop crashed."""
+        """Work until `stop`; return the exit status: 0, or 1 if Redis is unsuitable or a loop crashed."""
         if not self._redis_is_suitable():
             return 1
         if self._stops:
@@ -138,23 +138,23 @@ class Worker:
             thread.start()
         log.info("started worker=%s queues=%s", self._owner, ",".join(loop.handler.queue for loop in self._loops))
         while not self._stops:
-            # Never for ever: a signal that the system gave to another thread is seen when this one wakes.
+            # With a timeout: a signal delivered to another thread is handled when this one wakes.
             self._wake.wait(self._presence.every)
             self._wake.clear()
             self._presence.keep()
         return self._shut_down()
 
     def stop(self) -> None:
-        """Ask it to end: the first time within its grace, the second time at once. Safe in a signal handler."""
+        """Ask the worker to end: the first time within its grace, the second time at once. Safe in a signal handler."""
         self._stops += 1
         self._wake.set()
 
     def stop_on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT, also on one that came before."""
+        """Stop on SIGTERM and SIGINT, including a signal that arrived before."""
         startup.take_over(self.stop)
 
     def _redis_is_suitable(self) -> bool:
-        """Wait for Redis if it is away; False, with the reason logged, if it must not be used."""
+        """Wait until Redis is reachable; return False, with the reason logged, if it cannot hold queues."""
         outage = OutageLog(log, "waiting for Redis")
         while not self._stops:
             try:
@@ -200,7 +200,7 @@ class Worker:
         return 1 if self._crashed else 0
 
     def _hand_back(self) -> None:
-        self._watchdog.stop()  # first: what it settles must not be handed back
+        self._watchdog.stop()  # first: messages that it settles must not be handed back
         connection = self._store.connection(connection_name(self._owner))
         for loop, thread in zip(self._loops, self._threads_of_loops, strict=True):
             if thread.is_alive():
@@ -225,7 +225,7 @@ class Worker:
 
 
 def exit_now(status: int) -> None:
-    """End the process though handlers may still run in its threads: what they held has been handed back."""
+    """End the process even if handlers still run in its threads: their messages have been handed back."""
     tracing.flush()
     logging.shutdown()
     os._exit(status)

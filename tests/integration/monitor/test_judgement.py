@@ -2,7 +2,7 @@
 
 import pytest
 
-from reliq.observability.doctor import Facts, Report, charge_deliveries
+from reliq.observability.doctor import Facts, Report, judge
 
 GOOD_INFO = {
     "redis_version": "7.4.1", "role": "master", "connected_slaves": "1", "aof_enabled": "1",
@@ -17,7 +17,7 @@ GOOD_SETTINGS = {
 
 def judged(info=None, settings=None, **facts) -> Report:
     facts = {"pings": [0.0002] * 10, **facts}
-    return charge_deliveries(Facts({**GOOD_INFO, **(info or {})}, {**GOOD_SETTINGS, **(settings or {})}, **facts))
+    return judge(Facts({**GOOD_INFO, **(info or {})}, {**GOOD_SETTINGS, **(settings or {})}, **facts))
 
 
 def found(report: Report, subject: str) -> list[tuple[str, str]]:
@@ -100,7 +100,7 @@ def test_warnings_end_with_1_only_when_strict_and_failures_with_2():
 
 
 def test_every_warning_and_failure_says_what_to_change():
-    for report in (charge_deliveries(Facts()), judged({"aof_enabled": "0", "maxmemory": "0", "connected_slaves": "0"})):
+    for report in (judge(Facts()), judged({"aof_enabled": "0", "maxmemory": "0", "connected_slaves": "0"})):
         assert [one for one in report.findings if one.level != "ok" and not one.change] == []
 
 
