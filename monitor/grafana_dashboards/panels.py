@@ -137,7 +137,7 @@ QUEUE = 'queue=~"$queue"'
 
 
 def here(state: str) -> str:
-    """Return the query for messages in this state. Monitors and APIs export the same numbers: max over them, never sum."""
+    """Return the query for messages in this state: the maximum over exporters, as all export the same numbers."""
     return f'sum(max by (queue) (reliq_queue_messages{{{QUEUE},state="{state}"}}))'
 
 

@@ -1,4 +1,4 @@
-"""Redis, and what the promise stands on."""
+"""The dashboard Redis: the server, its settings and the guarantees that depend on them."""
 
 from grafana_dashboards.panels import QUEUE, Lines, Number, Page, rate
 
@@ -40,26 +40,26 @@ GUARANTEES = (
     ),
     Number(
         "Replicas",
-        "Connected replicas. 0: what Redis holds is lost with its machine.",
+        "Connected replicas. 0: the data of Redis is lost with its machine.",
         "min(reliq_redis_replicas)",
     ),
 )
 BOOKS = (
     Lines(
         "Messages missing, by queue",
-        "What was enqueued, less what is here or counted as gone. Above 0: lost. Below 0: never enqueued, such as a "
+        "Messages enqueued, minus those here or counted as gone. Above 0: lost. Below 0: never enqueued, such as a "
         "second copy. Runbook: docs/runbooks/audit-mismatch.md",
         {"{{queue}}": f"max by (queue) (reliq_audit_mismatch_messages{{{QUEUE}}})"},
     ),
     Lines(
         "Duplicates caught",
-        "Sends a second that were answered with the id of an earlier message of the same deduplication key.",
+        "Sends per second that got the id of an earlier message with the same deduplication key.",
         {"{{queue}}": rate("reliq_messages_deduplicated", by="queue")},
         unit="ops",
     ),
     Lines(
         "Refused",
-        "Messages a second that a full queue refused: the sender was told. Runbook: docs/runbooks/sends-rejected.md",
+        "Messages per second refused by a full queue. Runbook: docs/runbooks/sends-rejected.md",
         {"{{queue}}": rate("reliq_messages_rejected", by="queue")},
         unit="ops",
     ),
@@ -74,20 +74,20 @@ SERVER = (
     ),
     Lines(
         "Memory a message",
-        "Memory used, divided by all messages there are.",
+        "Memory used, divided by the number of messages.",
         {"bytes": "max(reliq_redis_memory_used_bytes) / (sum(max by (queue, state) (reliq_queue_messages)) > 0)"},
         unit="bytes",
     ),
     Lines(
         "Commands",
-        "Commands Redis processes a second, of everybody.",
+        "Commands per second that Redis processes for all clients.",
         {"commands": "max(rate(reliq_redis_commands_total[$__rate_interval]))"},
         unit="ops",
     ),
     Lines("Connections", "Clients connected to Redis.", {"clients": "max(reliq_redis_clients)"}, width=12),
     Lines(
         "Queues",
-        "Queues there are. At most 1,000 have metrics. Runbook: docs/runbooks/queues-not-exported.md",
+        "Number of queues. At most 1,000 have metrics. Runbook: docs/runbooks/queues-not-exported.md",
         {"queues": "max(reliq_queues)"},
         width=12,
     ),
@@ -96,6 +96,6 @@ SERVER = (
 REDIS_PAGE = Page(
     "redis",
     "reliq / Redis and guarantees",
-    "What the promise stands on: the books, the settings of Redis, its memory.",
+    "What the guarantees depend on: the audit, the settings of Redis, its memory.",
     {"Guarantees": GUARANTEES, "Books": BOOKS, "Server": SERVER},
 )

@@ -104,7 +104,7 @@ class Attempts:
     def together(
         self, duty: str, homes: Sequence[Home], ask: Callable[[Sequence[Home]], Steps[Sequence[T]]], step: str = "look"
     ) -> Steps[list[tuple[Home, T]]]:
-        """Ask about many queues in one trip; after a failure, about half of them at a time, to isolate the failing one."""
+        """Ask about many queues in one trip; after a failure, about half of them at a time, to find the failing one."""
         some = [home for home in homes if self.due(duty, home, step)] if self._failing else homes
         if not some:
             return []

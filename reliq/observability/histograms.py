@@ -158,8 +158,8 @@ class Measurements:
         """Note successive runs of the queue's handler, the last one until `ended`.
 
         A worker with a quick handler runs far more than 100,000 per second; measuring each would cost several percent.
-        So in a long batch 32 runs are measured together: their mean counts 32 times, unless they took a millisecond; their
-        waits are that of the first. Counts and sums stay exact.
+        So in a long batch 32 runs are measured together: their mean counts 32 times, unless they took a millisecond;
+        their waits are that of the first. Counts and sums stay exact.
         """
         together = len(runs) // _STRIDE * _STRIDE if len(runs) >= _LONG_BATCH else 0
         firsts = runs[:together:_STRIDE]
