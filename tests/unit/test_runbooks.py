@@ -1,0 +1,108 @@
+"""Each log line, metric, option and command that a page quotes exists in the source."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reliq.cli.main import _parser
+
+ROOT = Path(__file__).parents[2]
+RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *RUNBOOKS]
+_SUFFIXES = ("_total", "_bucket", "_count", "_sum")
+_SPAN = re.compile(r"`([^`\n]+)`")
+_NO_METRICS = {"reliq_api", "reliq_monitor", "reliq_handled", "reliq_outbox", "reliq_outbox_parked"}
+
+
+def source(*folders: str) -> str:
+    files = (file for folder in folders for file in sorted((ROOT / folder).rglob("*.py")))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+LIBRARY = source("reliq", "monitor/reliq_monitor", "api/reliq_api")
+EXPORTERS = source("reliq/observability", "reliq/worker", "monitor/reliq_monitor", "api/reliq_api")
+COMMANDS = source("reliq/cli", "api/reliq_api", "reliq/spark")
+
+
+def quoted(page: Path) -> list[str]:
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return _SPAN.findall(text)
+
+
+def is_exported(metric: str) -> bool:
+    names = [metric, *(metric.removesuffix(suffix) for suffix in _SUFFIXES if metric.endswith(suffix))]
+    return any(f'"{name}"' in EXPORTERS for name in names)
+
+
+def unknown_log_lines(spans: list[str]) -> Iterator[str]:
+    """`event field=...` and `event:`, as a runbook quotes the lines of a log."""
+    for span in spans:
+        if re.fullmatch(r"[a-z][a-z_-]*:", span) and span != "reliq:":  # the prefix of all keys
+            known = f'OutageLog(log, "{span[:-1]}")' in LIBRARY
+        elif re.fullmatch(r"(?:[a-z_]+ )?[a-z_]+=\S+(?: [a-z_]+=\S+)*", span) and ("=..." in span or " " in span):
+            event, *fields = re.findall(r"(?:^[a-z_]+ )?[a-z_]+(?==)", span)
+            patterns = [rf"\b{event}=", *(rf"\b{field.strip()}\b" for field in fields)]
+            known = all(re.search(pattern, LIBRARY) for pattern in patterns)
+        else:
+            continue
+        if not known:
+            yield span
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_metric_that_a_page_names_is_exported(page):
+    named = {name for span in quoted(page) for name in re.findall(r"\breliq_[a-z_]+\b", span)} - _NO_METRICS
+    assert {name for name in named if not is_exported(name)} == set()
+
+
+@pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
+def test_every_log_line_that_a_runbook_quotes_is_written(page):
+    assert list(unknown_log_lines(quoted(page))) == []
+
+
+def test_a_log_line_that_is_not_written_is_found():
+    spans = [
+        "lease_lost queue=...",
+        "died worker=... signal=9",
+        "heartbeat:",
+        "lost queue=...",
+        "pulse:",
+        "reliq stats",
+    ]
+    assert list(unknown_log_lines(spans)) == ["lost queue=...", "pulse:"]
+
+
+@pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
+def test_every_command_that_a_runbook_names_is_accepted(page):
+    commands = [span.split()[1:] for span in quoted(page) if re.match(r"reliq [a-z]+ [a-zA-Z]", span)]
+    for arguments in commands:
+        _parser().parse_args(arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_option_of_reliq_that_a_page_names_exists(page):
+    spans = [span for span in quoted(page) if re.match(r"--[a-z]|reliq [a-z]", span)]
+    options = {option for span in spans for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", span)}
+    foreign = {"--preload", "--master", "--processes", "--enable-threads", "--full", "--only", "--rows"}
+    assert {option for option in options if f'"{option}"' not in COMMANDS} - foreign == set()
+
+
+def test_the_table_of_duties_names_each_duty_of_the_monitor():
+    page = (ROOT / "docs" / "runbooks" / "monitor-duty-failing.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE)
+    table = {duty for row in rows for duty in _SPAN.findall(row)}
+    duties = source("monitor/reliq_monitor")
+    assert {duty for duty in table if f'"{duty}"' not in duties} == set()
+    constants = re.findall(r"^DUTY = \"(.+)\"$", duties, re.MULTILINE)
+    calls = re.findall(r"(?:of_all|of_queue|together|having)\(\s*\"([a-z ]+)\"", duties)
+    assert {*constants, *calls} <= table
+
+
+def test_the_page_of_the_audit_names_all_its_terms():
+    from reliq.observability.snapshot import GONE
+
+    page = (ROOT / "docs" / "runbooks" / "audit-mismatch.md").read_text(encoding="utf-8")
+    terms = {*GONE, "prepared", "ready", "processing", "delayed", "dead"}
+    assert {term for term in terms if not re.search(rf"\b{term}\b", page)} == set()
