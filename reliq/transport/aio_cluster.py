@@ -1,16 +1,13 @@
 """The connections to the nodes of a Redis Cluster, for tasks of an event loop."""
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from reliq.errors import QueueFull, RedisUnavailable, ReliqError
 from reliq.ops import Request, Sleep, Watch
-from reliq.ops.topology import ANY, Node, Part, Slots, merged, split
+from reliq.ops.topology import Node, merged, split
 from reliq.transport.aio_connection import AioConnection
-from reliq.transport.calls import carried_out_in_part, only_reads, repeatable
+from reliq.transport.cluster_steps import NodeSteps, answers_to, current_slots
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.server import ClusterNode, Server, addressed
-from reliq.transport.server_check import cluster_slots, no_cluster
 
 T = TypeVar("T")
 
@@ -29,8 +26,8 @@ class AioClusterConnection(AioConnection):
         if isinstance(request, Watch):
             await self.release()
         try:
-            parts = split(request, await self._slots())
-            return merged(request, parts, await self._ask_all(parts))
+            parts = split(request, await self._run(current_slots(self._store, self._connections)))
+            return merged(request, parts, await self._run(answers_to(parts, self._store)))
         except (ConnectionLost, TryAgain):
             self._store.learn(None)  # another node may serve them now
             raise
@@ -38,34 +35,20 @@ class AioClusterConnection(AioConnection):
             self.watching = any(connection.watching for connection in self._connections.values())
             self.connects = sum(connection.connects for connection in self._connections.values())
 
-    async def _ask_all(self, parts: Sequence[Part]) -> list[Any]:
-        answers: list[Any] = []
-        changed = False
-        for part in parts:
-            try:
-                answers.append(await self._ask(part))
-            except (ConnectionLost, TryAgain) as error:
-                error.sent = error.sent or changed
-                raise
-            except QueueFull:
-                if changed and all(repeatable(one.request) for one in parts):
-                    raise carried_out_in_part() from None
-                raise
-            changed = changed or not only_reads(part.request)
-        return answers
-
-    async def _ask(self, part: Part) -> Any:
-        if part.node is not ANY:
-            return await self._at(part.node).perform(part.request)
-        failure: Exception = TryAgain("it has no nodes")
-        for node in self._store.known_nodes():
-            try:
-                return await self._at(node).perform(part.request)
-            except ConnectionLost as error:
-                failure = error
-                if error.sent:
-                    break
-        raise failure
+    async def _run(self, steps: NodeSteps[T]) -> T:
+        """Run steps to their end: each request on the node that they name."""
+        try:
+            node, request = next(steps)
+            while True:
+                try:
+                    answer = await self._at(node).perform(request)
+                except Exception as error:  # noqa: BLE001  the steps decide what it means
+                    node, request = steps.throw(error)
+                else:
+                    node, request = steps.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
     def _at(self, node: Node | None) -> AioConnection:
         node = addressed(node, self._connections)
@@ -74,23 +57,6 @@ class AioClusterConnection(AioConnection):
             connection.on_connect = self.on_connect
             connection.follow = lambda node, request, place: self._at(node).ask(request, place)
         return self._connections[node]
-
-    async def _slots(self) -> Slots:
-        if self._store.slots is None:
-            failure: Exception = TryAgain("it has no nodes")
-            # Connected nodes first: an unreachable one costs seconds.
-            for node in sorted(self._store.known_nodes(), key=lambda node: node not in self._connections):
-                try:
-                    self._store.learn(await self._at(node).perform(cluster_slots(node)))
-                    break
-                except (ConnectionLost, TryAgain, RedisUnavailable) as error:
-                    failure = error
-                except ReliqError:
-                    raise no_cluster(self._store.where) from None
-            else:
-                raise failure
-        found: Slots = self._store.slots
-        return found
 
     @property
     def connected(self) -> bool:

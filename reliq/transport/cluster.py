@@ -1,17 +1,15 @@
 """The connections to the nodes of a Redis Cluster, for threads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from reliq.errors import QueueFull, RedisUnavailable, ReliqError
 from reliq.ops import Request, Watch
-from reliq.ops.topology import ANY, Node, Part, Slots, merged, split
-from reliq.transport.calls import carried_out_in_part, only_reads, repeatable
+from reliq.ops.topology import ANY, Node, merged, split
+from reliq.transport.cluster_steps import NodeSteps, answers_to, current_slots
 from reliq.transport.connection import Connection
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.server import ClusterNode, Server, addressed
-from reliq.transport.server_check import cluster_slots, no_cluster
 
 T = TypeVar("T")
 
@@ -32,7 +30,7 @@ class ClusterConnection(Connection):
         if isinstance(request, Watch):
             self.release()
         with self._learning():
-            parts = split(request, self._slots())
+            parts = split(request, self._run(current_slots(self._store, self._connections)))
             whole = len(parts) == 1 and parts[0].node is not ANY
             return parts, self._at(parts[0].node).begin(parts[0].request) if whole else None
 
@@ -42,21 +40,7 @@ class ClusterConnection(Connection):
         with self._learning():
             if begun is not None:
                 return merged(request, parts, [self._at(parts[0].node).finish(parts[0].request, begun)])
-            return merged(request, parts, list(self._ask_all(parts)))
-
-    def _ask_all(self, parts: Sequence[Part]) -> Iterator[Any]:
-        changed = False
-        for part in parts:
-            try:
-                yield self._ask(part)
-            except (ConnectionLost, TryAgain) as error:
-                error.sent = error.sent or changed
-                raise
-            except QueueFull:
-                if changed and all(repeatable(one.request) for one in parts):
-                    raise carried_out_in_part() from None
-                raise
-            changed = changed or not only_reads(part.request)
+            return merged(request, parts, self._run(answers_to(parts, self._store)))
 
     @contextmanager
     def _learning(self) -> Iterator[None]:
@@ -72,18 +56,20 @@ class ClusterConnection(Connection):
             self.connects = sum(connection.connects for connection in connections)
             self.connected_at = max((connection.connected_at for connection in connections), default=0.0)
 
-    def _ask(self, part: Part) -> Any:
-        if part.node is not ANY:
-            return self._at(part.node).perform(part.request)
-        failure: Exception = TryAgain("it has no nodes")
-        for node in self._store.known_nodes():
-            try:
-                return self._at(node).perform(part.request)
-            except ConnectionLost as error:
-                failure = error
-                if error.sent:
-                    break
-        raise failure
+    def _run(self, steps: NodeSteps[T]) -> T:
+        """Run steps to their end: each request on the node that they name."""
+        try:
+            node, request = next(steps)
+            while True:
+                try:
+                    answer = self._at(node).perform(request)
+                except Exception as error:  # noqa: BLE001  the steps decide what it means
+                    node, request = steps.throw(error)
+                else:
+                    node, request = steps.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
     def _at(self, node: Node | None) -> Connection:
         node = addressed(node, self._connections)
@@ -92,23 +78,6 @@ class ClusterConnection(Connection):
             connection.on_connect = self.on_connect
             connection.follow = lambda node, request, place: self._at(node).ask(request, place)
         return self._connections[node]
-
-    def _slots(self) -> Slots:
-        if self._store.slots is None:
-            failure: Exception = TryAgain("it has no nodes")
-            # Connected nodes first: an unreachable one costs seconds.
-            for node in sorted(self._store.known_nodes(), key=lambda node: node not in self._connections):
-                try:
-                    self._store.learn(self._at(node).perform(cluster_slots(node)))
-                    break
-                except (ConnectionLost, TryAgain, RedisUnavailable) as error:
-                    failure = error
-                except ReliqError:
-                    raise no_cluster(self._store.where) from None
-            else:
-                raise failure
-        found: Slots = self._store.slots
-        return found
 
     def wait_closed(self, timeout: float) -> bool:
         for connection in list(self._connections.values())[:1]:

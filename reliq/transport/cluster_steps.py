@@ -1,0 +1,68 @@
+"""Which nodes of a cluster are asked, and in which order: no I/O, the same for threads and asyncio."""
+
+from collections.abc import Container, Generator, Sequence
+from typing import Any, TypeVar
+
+from reliq.errors import QueueFull, RedisUnavailable, ReliqError
+from reliq.ops import Request
+from reliq.ops.topology import ANY, Node, Part, Slots
+from reliq.transport.calls import carried_out_in_part, only_reads, repeatable
+from reliq.transport.errors import ConnectionLost, TryAgain
+from reliq.transport.server import Server
+from reliq.transport.server_check import cluster_slots, no_cluster
+
+T = TypeVar("T")
+NodeSteps = Generator[tuple[Node | None, Request], Any, T]  #: yields a node and a request for it, receives the answer
+
+
+def current_slots(server: Server, connected: Container[Node]) -> NodeSteps[Slots]:
+    """Return the slot map, read from a node unless it is cached."""
+    if server.slots is not None:
+        return server.slots
+    failure: Exception = TryAgain("it has no nodes")
+    # Connected nodes first: an unreachable one costs seconds.
+    for node in sorted(server.known_nodes(), key=lambda node: node not in connected):
+        try:
+            slots: Slots = yield node, cluster_slots(node)
+        except (ConnectionLost, TryAgain, RedisUnavailable) as error:
+            failure = error
+        except ReliqError:
+            raise no_cluster(server.where) from None
+        else:
+            server.learn(slots)
+            return slots
+    raise failure
+
+
+def answers_to(parts: Sequence[Part], server: Server) -> NodeSteps[list[Any]]:
+    """Ask each part's node; an error says whether an earlier part was carried out."""
+    answers: list[Any] = []
+    changed = False
+    for part in parts:
+        try:
+            if part.node is ANY:
+                answers.append((yield from _any_node(part.request, server)))
+            else:
+                answers.append((yield part.node, part.request))
+        except (ConnectionLost, TryAgain) as error:
+            error.sent = error.sent or changed
+            raise
+        except QueueFull:
+            if changed and all(repeatable(one.request) for one in parts):
+                raise carried_out_in_part() from None
+            raise
+        changed = changed or not only_reads(part.request)
+    return answers
+
+
+def _any_node(request: Request, server: Server) -> NodeSteps[Any]:
+    """Ask one node after the other until a connection holds."""
+    failure: Exception = TryAgain("it has no nodes")
+    for node in server.known_nodes():
+        try:
+            return (yield node, request)
+        except ConnectionLost as error:
+            failure = error
+            if error.sent:
+                break
+    raise failure
