@@ -335,7 +335,7 @@ def test_a_wrong_url_says_what_to_write(nodes, url):
         reliq.Reliq(nodes[0].url).queue("q").send(1)
     with pytest.raises(RedisUnsuitable, match="is not a cluster: use redis://"):
         reliq.Reliq(url.replace("redis://", "redis+cluster://").removesuffix("/0")).queue("q").send(1)
-    with pytest.raises(reliq.InvalidSetting, match="a port is no number"):
+    with pytest.raises(reliq.InvalidSetting, match="a port is not valid"):
         reliq.Reliq("redis+cluster://here:there")
 
 
