@@ -148,7 +148,7 @@ def test_no_user_gives_a_queue_the_name_of_an_instance(app, use):
 
 def test_a_monitor_drops_no_queue_that_only_has_such_a_name(app, monkeypatch):
     """An older version, or another program, has put messages there."""
-    monkeypatch.setattr(reliq_monitor.instances, "_GRACE", 0.0)
+    monkeypatch.setattr(reliq_monitor.broadcast_cleanup, "_GRACE", 0.0)
     keys = QueueKeys(LIKE_AN_INSTANCE)
     app.store.call([reliq.ops.announce(keys.queue), reliq.ops.command("LPUSH", keys.messages, b"x")])
     monitor = Monitor(app.store)
