@@ -1,6 +1,6 @@
 """The monitor's loop: every duty in turn, for as long as it is the leader.
 
-Any number of monitors is correct; the leader's key only saves the others the work. Each duty of each queue fails alone
+Any number of monitors is correct; the leader's key only saves work. Each duty of each queue fails alone
 (`attempts`), and does a bounded amount of work in a turn.
 """
 
@@ -39,18 +39,18 @@ log = logging.getLogger("reliq.monitor")
 T = TypeVar("T")
 
 _LEADER_FOR = 0.8  #: seconds the leader's key lasts; renewed at every scan
-_PROMOTE_EVERY = 0.04  #: seconds; what is due later than the next look is known, and promoted when it is due
+_PROMOTE_EVERY = 0.04  #: seconds; a message known to be due before the next look is promoted when it is due
 _PROMOTE_PER_QUEUE = 0.0002  #: seconds added for each queue, so that a thousand of them do not keep a core busy
-_LOOKS_A_TICK = 8  #: at most in that time, however many messages are about to be due
+_LOOKS_A_TICK = 8  #: the most looks in that time, however many messages are about to be due
 _RETENTION_EVERY = 10.0
-_RECLAIM_A_TURN = 0.05  #: seconds; then the other duties have their turn, however much is to be taken back
-_RECLAIM_A_CONSUMER = 0.02  #: seconds; then the next consumer has its turn
+_RECLAIM_A_TURN = 0.05  #: seconds for taking messages back before the other duties have their turn
+_RECLAIM_A_CONSUMER = 0.02  #: seconds for one consumer before the next one has its turn
 _PAUSE = 3.0  #: seconds by which a turn may come late before this process counts as paused
 
 
 @dataclass(slots=True)
 class Scan:
-    """What one scan of all queues did."""
+    """The result of one scan of all queues."""
 
     consumers: int = 0
     vanished: int = 0
@@ -66,7 +66,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """A consumer whose messages are to be taken back."""
+    """A vanished consumer with messages to take back."""
 
     keys: QueueKeys
     vanished: Vanished
@@ -75,7 +75,7 @@ class _Gone:
 
 
 class Monitor:
-    """Scans, promotes and tidies up. `run` it, or call its duties one at a time."""
+    """Performs the monitor's duties: all of them in `run`, or single ones by their methods."""
 
     def __init__(
         self,
@@ -111,28 +111,28 @@ class Monitor:
 
     @property
     def failures(self) -> dict[str, int]:
-        """How many attempts of each duty have failed since the start."""
+        """Failed attempts by duty since the start."""
         return dict(self._attempts.failures)
 
     @property
     def failing(self) -> AbstractSet[tuple[str, str]]:
-        """The duties that fail now, each with the queue where it does; an empty text: everywhere."""
+        """The duties that fail now, each with its queue; an empty text means all queues."""
         return self._attempts.failing
 
     # --- one duty at a time ---
 
     def scan(self) -> Scan:
-        """Look at every consumer of every queue once, and take back what the vanished ones held."""
+        """Check every consumer of every queue once, and take back the messages of vanished ones."""
         self._look()
         return self._reclaim(math.inf)
 
     def promote(self) -> tuple[int, float | None]:
-        """Make ready what is due; how many, and the seconds until the next is due (None: not before the next look)."""
+        """Promote due messages; return how many, and the seconds until the next is due (None: after the next look)."""
         self._know_queues()
         return self._run(promote_due(self._survey, self._tick))
 
     def finish_staged(self) -> int:
-        """Finish staged jobs whose leader died; how many messages became visible."""
+        """Finish staged jobs with a dead leader; return how many messages became visible."""
         self._know_queues()
         moved = self._run(finish_staged(self._survey))
         if moved:
@@ -140,7 +140,7 @@ class Monitor:
         return moved
 
     def ask_undecided(self) -> tuple[int, int]:
-        """Have overdue prepared messages asked about; how many were, and how many died of too many questions."""
+        """Put questions about overdue prepared messages; return how many, and how many messages died undecided."""
         self._know_queues()
         asked, died = self._run(ask_undecided(self._survey))
         if asked or died:
@@ -150,7 +150,7 @@ class Monitor:
     def tidy(self) -> bool:
         """Trim dead letters as the queues' policies say, and forget producers that fell silent.
 
-        Answers whether more is to be trimmed than one turn may.
+        Return whether more is left to trim than one turn allows.
         """
         self._know_queues()
         _, more = self._run(trim_dead_letters(self._survey))
@@ -162,7 +162,7 @@ class Monitor:
     # --- scan ---
 
     def _look(self) -> None:
-        """Find out who is gone. `_reclaim` takes back what they hold."""
+        """Find vanished consumers; `_reclaim` takes back their messages."""
         started = time.monotonic()
         self._attempts.prune()
         self._run(self._scan())
@@ -185,7 +185,7 @@ class Monitor:
                 for vanished in self._liveness.look(keys.queue, leases, now):
                     gone[keys.queue, vanished.consumer] = _Gone(keys, vanished, now, time.monotonic())
         self._looked.vanished = len(gone)
-        # Who was in line before stays in front.
+        # Consumers already in line stay in front.
         self._gone = {one: gone[one] for one in (*(old for old in self._gone if old in gone), *gone)}
         self._holders = holders_by_process(looked, gone)
         self._attempts.nothing_to_do("reclaim", self._survey.queues, but={consumer for _, consumer in gone})
@@ -195,7 +195,7 @@ class Monitor:
             yield from self._attempts.of_queue("broadcast", keys, look, None)
 
     def _reclaim(self, seconds: float) -> Scan:
-        """Take back what the vanished hold, in turns, for about so long; what is left comes in the next turn."""
+        """Take back the messages of vanished consumers in turns, for about `seconds`; the rest waits."""
         report, until = self._looked, time.monotonic() + seconds
         self._looked = Scan()
         while self._gone and time.monotonic() < until:
@@ -215,7 +215,7 @@ class Monitor:
         return report
 
     def _note_company(self, consumer: str) -> Steps[None]:
-        """Once for each process, before anything of it is taken back."""
+        """Note the other messages of a process, once, before any of them is taken back."""
         holders = self._holders.pop(process_of(consumer), ())
         if len(holders) > 1:
             steps = note_company(holders)
@@ -236,18 +236,18 @@ class Monitor:
         try:
             answer: bytes = yield ops.command("CLIENT", "LIST")
             return answer
-        except RedisUnsuitable:  # some managed services: the lease alone decides
+        except RedisUnsuitable:  # some managed services: only the lease decides
             self._client_list_refused = True
             return None
 
     def _note_start(self) -> Steps[None]:
-        """A server that has just loaded its data was away: those who hold leases have to come back first."""
+        """Notice a server that has just loaded its data: consumers with leases must come back first."""
         if self._started_at is not None or self._store.sharded:
             return
         self._started_at = time.monotonic()
         try:
             answers = yield server_info("server", "persistence")
-        except RedisUnsuitable:  # the user of the URL may not
+        except RedisUnsuitable:  # the user in the URL may not run it
             return
         info = {name: value for answer in answers for name, value in answer.items()}
         uptime = float(info.get("uptime_in_seconds") or OUTAGE_GRACE)
@@ -256,7 +256,7 @@ class Monitor:
             self._liveness.disturbed(self._started_at - uptime)
 
     def _watch_clock(self) -> Steps[None]:
-        """Notice a jump of the server's clock, note it for `reliq doctor`, and judge no lease by it."""
+        """Notice a jump of the server's clock, record it for `reliq doctor`, and judge no lease by it."""
         if self._store.sharded:
             return
         jump = yield from self._clock.ask()
@@ -297,7 +297,7 @@ class Monitor:
             if (yield ops.command("SET", LEADER, self._id, "NX", "PX", milliseconds)):
                 return True
             holder = yield ops.command("GET", LEADER)
-        except (QueueFull, RedisUnsuitable):  # a full Redis needs its monitors most; a foreign key: they all lead
+        except (QueueFull, RedisUnsuitable):  # a full Redis needs its monitors; with a foreign key all of them lead
             return True
         if holder != self._id.encode():
             return False
@@ -306,25 +306,25 @@ class Monitor:
 
     def _follow_leader(self) -> None:
         lead = self._lead()
-        if self._store.sharded:  # where the key cannot be reached, all lead: any number of them is correct
+        if self._store.sharded:  # if the key is unreachable, all lead: any number of leaders is correct
             lead = self._attempts.of_all("leader", lead, otherwise=True)
         leading = self._run(lead)
         if not leading:
             self._liveness.forget()
             self._gone = {}
         new, self.leading = leading and not self.leading, leading
-        # A new leader knows nothing of who was there: the second look, which decides, comes soon.
+        # A new leader has no earlier observations: the second look, which decides, comes soon.
         self._next_scan = time.monotonic() + (self._interval / 2 if new else self._interval)
 
     # --- the loop ---
 
     def run(self, stopping: threading.Event) -> None:
-        """Do every duty when its time comes, until `stopping` is set. Redis being away is waited out."""
+        """Perform each duty when it is due, until `stopping` is set; wait while Redis is away."""
         outage, self._patience = OutageLog(log, "monitor"), 0.0
         expected = Moment.now()
         while not stopping.is_set():
             if expected.after(_PAUSE).passed():
-                self._liveness.disturbed()  # this process or its machine was suspended: the leases were not renewed
+                self._liveness.disturbed()  # this process or its machine was suspended: leases were not renewed
             try:
                 pause = min(self._turn(), self._next_scan - time.monotonic())
             except ReliqError as error:
@@ -343,7 +343,7 @@ class Monitor:
         self._connection.close()
 
     def _turn(self) -> float:
-        """Do what is due; seconds until the next turn."""
+        """Perform the due duties; return the seconds until the next turn."""
         if time.monotonic() >= self._next_scan:
             self._follow_leader()
             if self.leading:
@@ -361,7 +361,7 @@ class Monitor:
         return 0.0 if self._gone or self._next_tidy <= time.monotonic() else pause
 
     def _promote_pause(self) -> float:
-        """Promote, and answer how long to wait before doing it again."""
+        """Promote, and return the seconds until the next promotion."""
         promoted, next_due = self.promote()
         if promoted and next_due == 0.0:
             return 0.0
@@ -372,7 +372,7 @@ class Monitor:
 
     @property
     def _tick(self) -> float:
-        """Seconds between two looks at what is delayed."""
+        """Return the seconds between two looks at delayed messages."""
         return _PROMOTE_EVERY + _PROMOTE_PER_QUEUE * len(self._names)
 
 
@@ -394,6 +394,6 @@ class MonitorThread(threading.Thread):
         self.monitor.run(self._stopping)
 
     def stop(self) -> None:
-        """Stop, and wait until it has."""
+        """Stop the monitor and wait for its end."""
         self._stopping.set()
         self.join(timeout=10)

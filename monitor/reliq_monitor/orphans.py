@@ -1,4 +1,4 @@
-"""Orphans: consumers that hold messages and that no monitor knows of, because somebody removed them from the set."""
+"""Orphans: consumers that hold messages but are missing from the set of consumers, so that no monitor sees them."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _SCAN_STEP = 1000
 
 
 def find_orphans(queues: Sequence[str] = (), repair: bool = False) -> Steps[dict[str, list[str]]]:
-    """By queue. `repair`: make them known, so that the monitor returns what they hold; nothing is deleted."""
+    """Find orphans by queue. `repair`: register them, so that the monitor returns their messages."""
     found: dict[str, list[str]] = {}
     for queue in queues or (yield from every_queue()):
         keys = QueueKeys(queue)
@@ -26,10 +26,10 @@ def _orphans_of(keys: QueueKeys) -> Steps[list[str]]:
     holding: set[str] = set()
     cursor = 0
     while True:
-        # A queue's name has none of the characters that a pattern gives a meaning to.
+        # Queue names contain no special characters of patterns.
         after, names = yield ops.command("SCAN", cursor, "MATCH", prefix + "*", "COUNT", _SCAN_STEP)
         holding |= {name.decode().removeprefix(prefix) for name in names}
         cursor = int(after)
         if not cursor:
-            # Asked for afterwards: a consumer registers before it can hold anything.
+            # Read afterwards: a consumer registers before it can hold anything.
             return sorted(holding - set((yield ops.members(keys.consumers))))

@@ -1,4 +1,4 @@
-"""Prepared messages that nobody has decided about in time: ask, and after so many times give up."""
+"""Prepared messages without a decision in time: put questions, and give up after a number of them."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ DUTY = "prepared"
 
 
 def ask_undecided(survey: Survey) -> Steps[tuple[int, int]]:
-    """Of these queues; how many were asked about, and how many became dead letters."""
+    """Put questions for these queues; return how many, and how many messages became dead letters."""
     attempts, asked, died = survey.attempts, 0, 0
     for page in pages((yield from survey.having(DUTY, lambda keys: keys.prepared, survey.queues))):
         for keys, ids in (yield from attempts.together(DUTY, page, _overdue)):

@@ -1,4 +1,4 @@
-"""Promote: make delayed messages ready when they are due, in steps too short to be felt by anybody else."""
+"""Promote: make delayed messages ready when they are due, in steps too short to delay other clients."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,14 @@ from reliq.ops import Steps
 from reliq_monitor.queue_scan import Survey, flags
 
 DUTY = "promote"
-BATCH = 100  #: messages a script call
-CALLS = 4  #: script calls a round trip, for a queue that has many due
+BATCH = 100  #: messages per script call
+CALLS = 4  #: script calls per round trip, for a queue with many due messages
 
 
 def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]:
-    """Promote what is due, one batch a queue, some more where a whole batch was.
+    """Promote due messages, one batch per queue and some more after a full batch.
 
-    Answers how many were promoted, and the seconds until the next is due: 0.0 = now, None = none is known to be.
-    Looks `ahead` seconds.
+    Return how many were promoted, and the seconds until the next is due: 0.0 = now, None = none within `ahead` seconds.
     """
     attempts = survey.attempts
     waits: list[int] = []

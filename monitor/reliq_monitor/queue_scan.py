@@ -1,4 +1,4 @@
-"""Looking: which of all queues need something done. Most need nothing, so they are asked about many at a time."""
+"""Queue scan: find the queues that need work. Most need none, so one call asks about many of them."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops import Steps
 from reliq_monitor.attempts import Attempts
 
-TOGETHER = 100  #: queues in one call, and in one round trip; on a cluster one a call, they lie on different nodes
+TOGETHER = 100  #: queues per call and per round trip; on a cluster one per call, as they lie on different nodes
 
 Home = TypeVar("Home", bound=JobKeys)
 T = TypeVar("T")
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The queues that a monitor knows, and what its duties fail at."""
+    """The queues known to a monitor, and the failures of its duties."""
 
     attempts: Attempts
     queues: Sequence[QueueKeys] = ()
     at_once: int = TOGETHER  #: queues that one call may ask about
 
     def having(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[Home]]:
-        """Those of these for which this key exists."""
+        """Return those of `homes` for which this key exists."""
 
         def find() -> Steps[list[Home]]:
             groups = self.groups(homes)
@@ -39,19 +39,19 @@ class Survey:
             return flags(groups, answers)
 
         if not self.attempts.any_failing:
-            with contextlib.suppress(Exception):  # found out below, for which of them
+            with contextlib.suppress(Exception):  # the following calls find out for which of them
                 return (yield from find())
         found = yield from self.attempts.together(duty, homes, ask, "exists")
         self.attempts.nothing_to_do(duty, (home for home, there in found if not there))
         return [home for home, there in found if there]
 
     def groups(self, homes: Sequence[T]) -> list[Sequence[T]]:
-        """These, by what one call may ask about."""
+        """Group `homes` by what one call may ask about."""
         return [homes[start : start + self.at_once] for start in range(0, len(homes), self.at_once)]
 
 
 def flags(groups: Sequence[Sequence[object]], answers: Sequence[Sequence[int]]) -> list[bool]:
-    """For each member of the groups, whether its place, from 1, is in the answer about its group."""
+    """Return for each member of the groups whether its position, from 1, is in the answer about its group."""
     found: list[bool] = []
     for group, places in zip(groups, answers, strict=True):
         some = [False] * len(group)
@@ -62,5 +62,5 @@ def flags(groups: Sequence[Sequence[object]], answers: Sequence[Sequence[int]]) 
 
 
 def pages(homes: Sequence[T]) -> Iterator[Sequence[T]]:
-    """These, by what one round trip may ask about."""
+    """Split `homes` into pages for one round trip each."""
     return (homes[start : start + TOGETHER] for start in range(0, len(homes), TOGETHER))

@@ -1,8 +1,8 @@
-"""Reclaim: take back what a vanished consumer held.
+"""Reclaim: take back the messages of a vanished consumer.
 
 A transaction on watched keys: the messages leave the processing list and enter the ready list together, and only if
-neither the list nor the lease has moved since they were read. Each goes back as a new element (another nonce), so the
-compensation, for servers and proxies that do not honour WATCH, can remove nobody else's copy.
+neither the list nor the lease has changed since they were read. Each goes back as a new element (with another nonce),
+so the compensation, for servers and proxies that ignore WATCH, cannot remove another consumer's copy.
 """
 
 import contextlib
@@ -27,28 +27,28 @@ BATCH = 100  #: messages in one transaction
 deaths = FailureLog(log=logging.getLogger("reliq.monitor"))
 
 Holders = Sequence[tuple[QueueKeys, str]]  #: consumers of one process, each with its queue
-_BATCH_BYTES = 64 * 1024 * 1024  #: that it has at most, as far as Redis can estimate it
+_BATCH_BYTES = 64 * 1024 * 1024  #: the most bytes in one transaction, as estimated by Redis
 
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """What one look at a consumer did. `moved`: it was alive after all, look again at the next scan."""
+    """The result of one step for a consumer. `moved`: it was alive after all; look again at the next scan."""
 
     returned: int = 0
     died: int = 0
     conflicts: int = 0
     moved: bool = False
-    emptied: bool = False  #: nothing is left in its list
+    emptied: bool = False  #: whether its list is empty now
 
     @property
     def unfinished(self) -> bool:
-        """Whether its time was over before its list was empty."""
+        """Whether the time was over before the list was empty."""
         return bool(self.returned or self.died) and not (self.moved or self.emptied)
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the monitor sees of a consumer before it acts."""
+    """The state of a consumer before the monitor acts."""
 
     deadline: bytes | None
     now: int
@@ -59,7 +59,7 @@ class _Look:
 
     @property
     def alone(self) -> bool:
-        """Whether its process held nothing but one message, so that this must have been running."""
+        """Whether its process held only this message, so that this message must have been running."""
         return self.length == 1 and marks.may_be_alone(self.mark)
 
 
@@ -79,7 +79,7 @@ def reclaim(
         if returns and not alive:
             _check_types(keys, look.kinds, returns)
     except (ReliqError, ValueError):
-        yield Transaction(())  # the connection goes on to other consumers
+        yield Transaction(())  # the connection is used for other consumers next
         raise
     if alive or not returns:
         yield Transaction(())
@@ -101,18 +101,18 @@ def _look(keys: QueueKeys, consumer: str, at_once: int) -> Steps[_Look]:
 
 
 def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return]) -> Steps[Reclaimed]:
-    """Carry it out, and compensate what the worker did meanwhile."""
+    """Move the messages, and compensate what the worker did meanwhile."""
     emptied = look.length <= len(returns)
     mark = None if emptied else marks.after_batch(look.mark, charged=any(one.charged for one in returns))
     try:
         replies = yield Transaction(_transaction(keys, consumer, returns, look.now, mark))
     except QueueFull:
-        # Over maxmemory a MULTI with an LPUSH is refused whole. The script removes first, and passes.
+        # Over maxmemory, a MULTI with an LPUSH is refused as a whole. The script removes first and is accepted.
         seen = look.deadline.decode() if look.deadline else ""
         taken = yield ops.reclaim_when_full(keys, consumer, seen, returns)
         if taken < 0:
             return Reclaimed(moved=True)
-        # What was gone by then (fewer taken) is left for the next look.
+        # If fewer were taken because some were gone, the rest waits for the next look.
         return _counted(keys, returns, set(), emptied) if taken == len(returns) else Reclaimed(returned=taken)
     if replies is None:
         return Reclaimed(moved=True)
@@ -125,7 +125,7 @@ def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return]) ->
 def charge_deliveries(
     queue: str, elements: list[bytes], max_deliveries: int, alone: bool, mark: bytes | None = None
 ) -> list[Return]:
-    """What becomes of each message of a dead consumer, oldest first; `elements` newest first, as LRANGE answers them.
+    """Return the fate of each message of a dead consumer, oldest first; `elements`: newest first, as from LRANGE.
 
     Charged with a delivery is only the one that can have been running: the one that the consumer marked; without marks
     the oldest redelivered one (a worker runs one of those at a time, and settles it before the next); or the message
@@ -152,7 +152,7 @@ def charge_deliveries(
 
 
 def _check_types(keys: QueueKeys, kinds: Sequence[str], returns: list[Return]) -> None:
-    """Raise ForeignKey where a push of the transaction would fail: its removals would still be carried out."""
+    """Raise ForeignKey if a push of the transaction would fail, because its removals would still be carried out."""
     dying = any(one.counter != "reclaimed" for one in returns)
     for (key, expected), kind in zip(keys.kinds.items(), kinds, strict=True):
         if dying or key in (keys.messages, keys.counters):
@@ -162,9 +162,9 @@ def _check_types(keys: QueueKeys, kinds: Sequence[str], returns: list[Return]) -
 def _transaction(
     keys: QueueKeys, consumer: str, returns: list[Return], now: int, mark: bytes | None
 ) -> tuple[Op[int], ...]:
-    """Two commands a message, LREM and where it goes; then the counters, and the end of the lease.
+    """Return two commands per message, LREM and its push; then the counters, and the end of the lease.
 
-    `mark`: who of the rest of the list may be charged.
+    `mark`: which of the remaining messages may be charged.
     """
     commands: list[Op[int]] = []
     for one in returns:
@@ -177,7 +177,7 @@ def _transaction(
     for one in returns:
         if one.counter != "reclaimed":
             commands.append(ops.command("HSET", keys.index, one.id, now))
-        if one.group or one.counter == "dead:decode":  # a script may have read a key in what does not decode
+        if one.group or one.counter == "dead:decode":  # a script may have read a key in undecodable bytes
             commands.append(ops.advance_within(keys, one.element))
     commands.append(ops.command("DEL", keys.lease(consumer)))
     if mark is not None:
@@ -186,7 +186,7 @@ def _transaction(
 
 
 def _compensation(keys: QueueKeys, consumer: str, conflicts: list[Return]) -> tuple[Op[int], ...]:
-    """The worker settled these between our look and our transaction: take our copies back, and count it."""
+    """Return the ops that remove and count the copies of messages that the worker settled before the transaction."""
     commands: list[Op[int]] = []
     for one in conflicts:
         if one.counter == "reclaimed":
@@ -219,9 +219,9 @@ def _counted(keys: QueueKeys, returns: list[Return], conflicts: set[int], emptie
 
 
 def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False, until: float = math.inf) -> Steps[Reclaimed]:
-    """Return everything that a consumer held, batch by batch, and forget the consumer.
+    """Return all messages of a consumer to the queue, batch by batch, and forget the consumer.
 
-    Begins no batch but the first after `until`, by time.monotonic().
+    After `until`, by time.monotonic(), begins no further batch.
     """
     configured = yield ops.command("HGET", keys.config, "max_deliveries")
     max_deliveries = int(configured) if configured and configured.isdigit() else settings.MAX_DELIVERIES
@@ -246,11 +246,11 @@ def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False, until: f
 
 
 def _fitting(keys: QueueKeys, consumer: str) -> Steps[int]:
-    """How many messages of the average size in its list one transaction may have."""
+    """Return how many messages of the average size in the list fit into one transaction."""
     processing = keys.processing(consumer)
     try:
         length, used = yield [ops.command("LLEN", processing), ops.command("MEMORY", "USAGE", processing)]
-    except ReliqError:  # not every server has the command; what else is wrong shows at the next call
+    except ReliqError:  # not every server has the command; other errors show at the next call
         return BATCH
     return max(1, min(BATCH, _BATCH_BYTES * length // used)) if used else BATCH
 
@@ -258,7 +258,7 @@ def _fitting(keys: QueueKeys, consumer: str) -> Steps[int]:
 def holders_by_process(
     looked: Iterable[tuple[QueueKeys, Leases]], gone: Iterable[tuple[str, str]]
 ) -> dict[str, Holders]:
-    """Of each process that has a consumer among `gone` (queue, consumer): its consumers in all queues."""
+    """Return, for each process with a consumer among `gone` (queue, consumer), its consumers in all queues."""
     found: dict[str, list[tuple[QueueKeys, str]]] = {process_of(consumer): [] for _, consumer in gone}
     for keys, leases in looked if found else ():
         for consumer, _ in leases:
@@ -268,9 +268,9 @@ def holders_by_process(
 
 
 def note_company(holders: Holders) -> Steps[None]:
-    """Before anything of a process is taken back: where several of its lists hold something, no message was alone.
+    """Note, before messages of a process are taken back, if several of its lists hold some: none was alone then.
 
-    It is noted in Redis, so that it stays true when one list is empty and another monitor looks at the next one.
+    The note is in Redis, so that it holds when one list is empty and another monitor looks at the next one.
     """
     lengths = yield [ops.command("LLEN", keys.processing(consumer)) for keys, consumer in holders]
     holding = [one for one, length in zip(holders, lengths, strict=True) if length]
@@ -282,14 +282,14 @@ def note_company(holders: Holders) -> Steps[None]:
             ops.command("HSET", keys.trying, consumer, marks.after_batch(mark, charged=False))
             for (keys, consumer), mark in zip(holding, known, strict=True)
         ]
-    except QueueFull:  # a full Redis notes nothing; its messages must come back all the same
+    except QueueFull:  # a full Redis refuses the note; its messages must come back nevertheless
         return
 
 
 def take_back_owner(owner: str) -> Steps[dict[str, int]]:
-    """Return everything that a process held. For its parent, which saw it die; answers how many by queue.
+    """Return all messages of a dead process to their queues; for its parent. Return how many by queue.
 
-    A queue where that fails holds up no other; its error is raised at the end, and the monitor tries again.
+    A failing queue does not hold up the others; its error is raised at the end, and the monitor tries again.
     """
     every = [QueueKeys(queue) for queue in (yield ops.queue_names())]
     if not every:

@@ -1,4 +1,4 @@
-"""Retention: what a queue's policy says may go, and the producers and streams that nobody waits for any more."""
+"""Retention: trim dead letters by the queues' policies, and forget silent producers and streams."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,16 +9,16 @@ from reliq.protocol.dead_letters import DeadLetterSteps
 from reliq.runtime.moment import earlier
 from reliq_monitor.queue_scan import Home, Survey, pages
 
-PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; a producer repeats a call for far less
+PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; far longer than a producer repeats a call
 STREAM_REMEMBERED = 90 * 86_400.0  #: seconds after its last epoch
-TRIMMED_AT_ONCE = 1000  #: dead letters a turn: no other duty is to wait for longer
+TRIMMED_AT_ONCE = 1000  #: dead letters per turn: other duties must not wait longer
 _PAGE = 500
 
 
 def trim_dead_letters(survey: Survey) -> Steps[tuple[int, bool]]:
     """Remove dead letters beyond each queue's dead_max_age and dead_max_count; off unless configured.
 
-    How many, and whether there may be more: at most TRIMMED_AT_ONCE go at once.
+    Return how many, and whether there may be more: at most TRIMMED_AT_ONCE are removed at once.
     """
     duty, removed, more = "dead letters", 0, False
     for page in pages((yield from survey.having(duty, lambda keys: keys.config, survey.queues))):
@@ -48,14 +48,14 @@ def _trim(keys: QueueKeys, age: bytes | None, count: bytes | None, at_most: int)
 
 
 def forget_producers(survey: Survey) -> Steps[int]:
-    """Remove the sequences of producers that have been silent for longer than any repeat takes."""
+    """Remove the sequences of producers that have been silent for longer than calls are repeated."""
     return (
         yield from _forget_silent(survey, "producers", survey.queues, lambda keys: keys.producers, PRODUCER_REMEMBERED)
     )
 
 
 def forget_streams(survey: Survey) -> Steps[int]:
-    """Remove the epochs of streams that have been silent for longer than anybody keeps a stopped stream."""
+    """Remove the epochs of streams that have been silent for longer than stopped streams are kept."""
     homes: list[JobKeys] = [SEVERAL, *survey.queues]
     return (yield from _forget_silent(survey, "streams", homes, lambda home: home.epochs, STREAM_REMEMBERED))
 
@@ -63,7 +63,7 @@ def forget_streams(survey: Survey) -> Steps[int]:
 def _forget_silent(
     survey: Survey, duty: str, homes: Sequence[Home], hash_of: Callable[[Home], str], remembered: float
 ) -> Steps[int]:
-    """Remove the fields of hashes whose value, a number and the ms of its last use, is too old."""
+    """Remove hash fields with values, a number and the ms of its last use, that are too old."""
     forgotten = 0
 
     def first_pages(some: Sequence[Home]) -> Steps[list[tuple[int, int]]]:
@@ -85,7 +85,7 @@ def _forget_silent(
 
 
 def _forget_in(hashes: Sequence[str], cursors: Sequence[int], remembered: float) -> Steps[list[tuple[int, int]]]:
-    """One page of each hash: how many fields were removed, and the cursor behind the page, 0 at the end."""
+    """Process one page of each hash; return how many fields were removed, and the next cursor, 0 at the end."""
     now, *replies = yield [
         ops.server_time(),
         *(ops.command("HSCAN", key, cursor, "COUNT", _PAGE) for key, cursor in zip(hashes, cursors, strict=True)),

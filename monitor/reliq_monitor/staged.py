@@ -1,4 +1,4 @@
-"""Staged jobs whose leader died: what is committed is rolled forward, what nobody will commit is removed."""
+"""Staged jobs with a dead leader: committed ones are rolled forward, others are removed after their time limit."""
 
 from collections.abc import Sequence
 
@@ -9,16 +9,16 @@ from reliq.protocol.staging import due_jobs, finish_due
 from reliq_monitor.queue_scan import Survey, pages
 
 DUTY = "staged"
-ROLLS = 100  #: chunks (reliq.chunks), a job and a look: the monitor's other duties must not wait for long
+ROLLS = 100  #: chunks (reliq.ops.chunks) per job and turn: the monitor's other duties must not wait long
 
 
 def finish_staged(survey: Survey) -> Steps[int]:
-    """Finish the jobs that are due, of these queues and of several at once; how many messages became visible."""
+    """Finish the due jobs, of single queues and of several; return how many messages became visible."""
     attempts, moved = survey.attempts, 0
     homes: list[JobKeys] = [SEVERAL, *survey.queues]
     for page in pages((yield from survey.having(DUTY, lambda home: home.jobs, homes))):
         for home, names in (yield from attempts.together(DUTY, page, _due)):
-            for name in names:  # each by itself: one whose manifest cannot be read must not hold up the others
+            for name in names:  # one by one: an unreadable manifest must not hold up the others
                 moved += yield from attempts.of_queue(DUTY, home, finish_due(home, [name], ROLLS), 0, repr(name))
     return moved
 

@@ -1,1 +1,1 @@
-"""The commands of the command line, a module for what belongs together; `add_to` gives them to the parser."""
+"""The commands of the command line, grouped by module; each module's `add_to` adds its commands to the parser."""

@@ -1,4 +1,4 @@
-"""`reliq chaos`: the promise, shown on the user's own machine."""
+"""`reliq chaos`: a test of the guarantees on the user's own machine."""
 
 import argparse
 import json
@@ -23,12 +23,12 @@ def add_to(commands: Any) -> None:
     one.add_argument("--kills", type=int, default=10, metavar="N", help="workers that get SIGKILL (default 10)")
     one.add_argument("--pauses", type=int, default=2, metavar="N", help="stopped until past their lease (default 2)")
     one.add_argument("--lease", type=float, default=2.0, metavar="SECONDS", help="of the workers (default 2)")
-    one.add_argument("--time", type=float, default=300.0, metavar="SECONDS", help="at most so long (default 300)")
+    one.add_argument("--time", type=float, default=300.0, metavar="SECONDS", help="time limit (default 300)")
     one.set_defaults(quiet=True)
 
 
 def chaos(options: argparse.Namespace) -> int:
-    """Do harm, and report; exit 1 when a message was lost, or not handled in time."""
+    """Kill and pause workers, and report; exit 1 if a message was lost or not handled in time."""
     from reliq.cli.trials.chaos import Plan, run
 
     plan = Plan(options.messages, options.workers, options.kills, options.pauses, options.lease, options.time)

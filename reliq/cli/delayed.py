@@ -18,7 +18,7 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     one.add_argument("--failed", action="store_true", help="only those that wait for a retry")
     one.add_argument("--limit", type=int, default=50, help="how many (default 50)")
-    one.add_argument("--after", metavar="CURSOR", help="continue behind an earlier page")
+    one.add_argument("--after", metavar="CURSOR", help="continue after an earlier page")
 
 
 def delayed_list(options: argparse.Namespace) -> int:

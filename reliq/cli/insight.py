@@ -1,4 +1,4 @@
-"""What an operator asks of a whole server: doctor, audit, top."""
+"""Commands about a whole server: doctor, audit, top."""
 
 import argparse
 import json
@@ -17,21 +17,21 @@ def add_to(commands: Any) -> None:
     one.add_argument("--strict", action="store_true", help="exit 1 when there are warnings")
 
     one = command(
-        commands, "audit", audit, "is every message that was enqueued here, or counted as gone?", json_too=True
+        commands, "audit", audit, "check that every enqueued message is here or counted as gone", json_too=True
     )
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
     one.add_argument(
-        "--repair", action="store_true", help="have the monitor return what consumers hold it lost sight of"
+        "--repair", action="store_true", help="make the monitor return the messages of consumers unknown to it"
     )
 
-    one = command(commands, "top", top, "the queues, live: where messages are, how many come and go")
+    one = command(commands, "top", top, "show the queues live: where messages are, how many come and go")
     one.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two frames (default 2)")
     one.add_argument("--once", action="store_true", help="print one frame and end")
     one.set_defaults(quiet=True)
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Say what this Redis means for the messages in it; exit 0, 1 (warnings, with --strict), 2 (failures)."""
+    """Report what this Redis server means for its messages; exit 0, 1 (warnings, with --strict) or 2 (failures)."""
     from reliq.observability.doctor import examine, unreachable
 
     store = unchecked_store(url_from_environment(options.url))
@@ -49,7 +49,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """Check the queues' books; exit 1 when messages are missing or too many."""
+    """Audit the queues; exit 1 if messages are missing or too many."""
     from reliq_monitor.audit import audit, balanced
     from reliq_monitor.orphans import find_orphans
 

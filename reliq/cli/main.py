@@ -1,4 +1,4 @@
-"""The command line: the one place that puts library, worker, monitor and HTTP service together."""
+"""The command line, which combines library, worker, monitor and HTTP service."""
 
 import argparse
 import io
@@ -18,8 +18,8 @@ from reliq_api.cli import add_to as add_api
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status: 0 done, 1 failed, 2 wrong usage."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a character is shown its escape
+    """Run a command; return the exit status: 0 done, 1 failed, 2 wrong usage."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # characters missing in the terminal's encoding are escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _trace_if_asked_to()
         status: int = options.run(options)
-        sys.stdout.flush()  # here, and not when Python ends: the reader may be gone
+        sys.stdout.flush()  # here and not at Python's exit: the reader may be gone
         return status
     except ReliqError as error:
         print(f"reliq: {redacted(str(error))}", file=sys.stderr)
@@ -55,7 +55,7 @@ def entry() -> NoReturn:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints have no password of a URL; its commands' parsers are of the same class."""
+    """A parser with error messages without passwords of URLs; used for the commands' parsers, too."""
 
     def error(self, message: str) -> NoReturn:
         super().error(redacted(message))

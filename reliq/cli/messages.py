@@ -15,17 +15,17 @@ def add_to(commands: Any) -> None:
     one = command(commands, "send", send, "send a message", queue=True, json_too=True)
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
     one.add_argument("--lines", action="store_true", help="each line of standard input is a message")
-    one.add_argument("--delay", default=0, metavar="TIME", help="invisible for so long, e.g. 10s, 5m, 2h")
+    one.add_argument("--delay", default=0, metavar="TIME", help="time until it becomes visible, e.g. 10s, 5m, 2h")
     one.add_argument("--ttl", metavar="TIME", help="a dead letter (expired) if it is not started within this time")
     one.add_argument("--id", help="its id (default: a new UUIDv7)")
     one.add_argument(
-        "--dedup-key", metavar="KEY", help="of messages with this key within 10 minutes, only the first counts"
+        "--dedup-key", metavar="KEY", help="within 10 minutes, only the first message with this key counts"
     )
     one.add_argument("--key", help="messages with one key are handled in order, one at a time")
     one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
     header(one, "a header")
 
-    one = command(commands, "stats", stats, "how many messages are where", json_too=True)
+    one = command(commands, "stats", stats, "count messages by state", json_too=True)
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
 
     one = command(commands, "config", config, "show a queue's policy, or change it", queue=True, json_too=True)
@@ -36,9 +36,9 @@ def add_to(commands: Any) -> None:
         help="e.g. max_bytes=500000000 dead_max_age=30d; no VALUE: its default",
     )
 
-    command(commands, "pause", pause, "start no message of a queue; sends go on", queue=True, json_too=True)
+    command(commands, "pause", pause, "stop starting messages of a queue; sends go on", queue=True, json_too=True)
     command(commands, "resume", resume, "end a pause", queue=True, json_too=True)
-    one = command(commands, "purge", purge, "remove what is ready and delayed", queue=True, json_too=True)
+    one = command(commands, "purge", purge, "remove ready, delayed and prepared messages", queue=True, json_too=True)
     one.add_argument("--yes", action="store_true", help="do not ask")
     one = command(commands, "cancel", cancel, "remove one delayed message", queue=True, json_too=True)
     one.add_argument("id", help="its id")
@@ -62,7 +62,7 @@ def send(options: argparse.Namespace) -> int:
 
 
 def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[str, str]) -> int:
-    """Send batch by batch, so that an endless pipe takes no memory; an error says how many lines were sent before."""
+    """Send batch by batch, so that an endless pipe needs little memory; an error says how many lines were sent."""
     sent = 0
     if options.json:
         print("[", end="")
@@ -83,7 +83,7 @@ def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[s
 
 
 def stats(options: argparse.Namespace) -> int:
-    """Print the queues' numbers."""
+    """Print the statistics of the queues."""
     app = app_of(options)
     found = [app.queue(name, of_broadcast=True).stats() for name in options.queues or app.queues(of_broadcasts=True)]
     if options.json:
@@ -101,7 +101,7 @@ def stats(options: argparse.Namespace) -> int:
 
 
 def config(options: argparse.Namespace) -> int:
-    """Print the policy, after changing what is given."""
+    """Change the given settings, then print the policy."""
     queue = app_of(options).queue(options.queue)
     changes = {name: _setting(text) for name, text in (pair(one, "a change") for one in options.changes)}
     found = asdict(queue.configure(**changes) if changes else queue.config())
@@ -110,7 +110,7 @@ def config(options: argparse.Namespace) -> int:
 
 
 def _setting(text: str) -> int | str | None:
-    """A whole number, or what the library reads: a duration, a durability."""
+    """Return a whole number, or the text for the library to read: a duration, a durability."""
     return int(text) if text.isascii() and text.isdigit() else text or None
 
 
@@ -131,7 +131,7 @@ def purge(options: argparse.Namespace) -> int:
 
 
 def cancel(options: argparse.Namespace) -> int:
-    """Cancel a delayed message; exit 1 when it was not delayed any more."""
+    """Cancel a delayed message; exit 1 if it is no longer delayed."""
     cancelled = app_of(options).queue(options.queue).cancel(options.id)
     say(options, "cancelled" if cancelled else "not delayed (any more)", cancelled=cancelled)
     return 0 if cancelled else 1

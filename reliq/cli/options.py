@@ -1,4 +1,4 @@
-"""What commands have in common: options, confirmation, output."""
+"""Options, confirmation and output shared by the commands."""
 
 import argparse
 import json
@@ -43,12 +43,15 @@ def header(parser: argparse.ArgumentParser, help: str) -> None:
 
 def logging_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="log warnings only")
-    parser.add_argument("--log-json", action="store_true", help="log JSON, an object a line (or RELIQ_LOG_JSON=1)")
+    parser.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
 
 
 def metrics_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--metrics-port", type=int, metavar="PORT", help="answer Prometheus at /metrics on this port (default: none)"
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="serve Prometheus metrics at /metrics on this port (default: none)",
     )
     parser.add_argument(
         "--metrics-host",
@@ -88,7 +91,7 @@ def pair(text: str, what: str = "--header") -> tuple[str, str]:
 
 
 def utc(milliseconds: int) -> str:
-    """Return the time as ISO 8601, or a text that says that there is no such time."""
+    """Return the time as ISO 8601, or a text for a number that is not a valid time."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):  # an element may hold any number

@@ -1,4 +1,4 @@
-"""A progress bar on the terminal; nothing where nobody watches."""
+"""A progress bar on the terminal; hidden if standard error is not a terminal."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What runs until it is stopped: worker, monitor, dev, demo."""
+"""Commands that run until they are stopped: worker, monitor, dev, demo."""
 
 import argparse
 import importlib
@@ -29,9 +29,11 @@ def add_to(commands: Any) -> None:
     one = command(commands, "worker", worker, "run the handlers of an application")
     one.add_argument("app", metavar="MODULE:APP", help="where the reliq.Reliq object is, e.g. shop.tasks:app")
     one.add_argument("--processes", type=int, default=1, metavar="N", help="worker processes (default 1)")
-    one.add_argument("--threads", type=int, default=1, metavar="N", help="def handlers at once, a process (default 1)")
     one.add_argument(
-        "--concurrency", type=int, default=100, metavar="N", help="async def handlers at once, a queue (default 100)"
+        "--threads", type=int, default=1, metavar="N", help="def handlers at once, per process (default 1)"
+    )
+    one.add_argument(
+        "--concurrency", type=int, default=100, metavar="N", help="async def handlers at once, per queue (default 100)"
     )
     one.add_argument(
         "--lease",
@@ -52,7 +54,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("--tracebacks", action="store_true", help="log a failure that is tried again with its traceback")
     logging_options(one)
 
-    one = command(commands, "monitor", monitor, "return what vanished workers held, make delayed messages ready")
+    one = command(commands, "monitor", monitor, "return messages of vanished workers, make delayed messages ready")
     one.add_argument(
         "--interval",
         type=float,
@@ -85,7 +87,7 @@ def _grace_option(one: argparse.ArgumentParser) -> None:
         "--reconnect-grace",
         default=os.environ.get("RELIQ_RECONNECT_GRACE") or settings.RECONNECT_GRACE,
         metavar="TIME",
-        help="how long a worker may be without its connection before the monitor takes it for dead, sooner than its "
+        help="how long a worker may be without its connection before the monitor considers it dead, sooner than its "
         "lease (default 5s, or RELIQ_RECONNECT_GRACE)",
     )
 
@@ -157,7 +159,7 @@ def _child_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def _stop_with_parent(stop: Callable[[], None]) -> None:
-    """Our standard input is a pipe that our parent holds open: when it ends, the parent is gone."""
+    """Stop when the parent is gone: standard input is a pipe that the parent holds open."""
 
     def wait() -> None:
         while os.read(sys.stdin.fileno(), 4096):
@@ -168,7 +170,7 @@ def _stop_with_parent(stop: Callable[[], None]) -> None:
 
 
 def _load(target: str) -> Application | None:
-    """The application named MODULE:ATTRIBUTE; None, with the reason printed, when there is none."""
+    """Load the application named MODULE:ATTRIBUTE; None, with the reason printed, if there is none."""
     module_name, _, attribute = target.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
         print(
@@ -198,7 +200,7 @@ def _load(target: str) -> Application | None:
 
 
 def _without_importing(frames: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of this module and of Python's import in front of those of the application."""
+    """Remove the frames of this module and of Python's import before those of the application."""
     while frames is not None and (
         frames.tb_frame.f_code.co_filename == __file__ or "importlib" in frames.tb_frame.f_code.co_filename
     ):
@@ -207,7 +209,7 @@ def _without_importing(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _imported(name: str) -> ModuleType:
-    """The module. One that speaks to Redis while it is imported, to subscribe, waits until Redis is there."""
+    """Import the module. If its import uses Redis, for example to subscribe, wait until Redis is reachable."""
     outage = OutageLog(logging.getLogger("reliq.worker"), f"importing {name}")
     while True:
         try:

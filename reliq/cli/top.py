@@ -11,7 +11,7 @@ from reliq.errors import ReliqError
 from reliq.observability.snapshot import QueueSnapshot, every_queue, read_queues
 from reliq.transport.store import Store
 
-_MOST = 1000  #: queues that are looked at
+_MOST = 1000  #: queues that are read
 _NAME = 23
 _HEAD = (
     f"{'queue':{_NAME}}{'ready':>8}{'proc':>7}{'delayed':>8}{'dead':>7}{'oldest':>8}{'in/s':>7}{'out/s':>7}{'cons':>5}"
@@ -36,7 +36,7 @@ class Look:
 
 
 def look(store: Store) -> Look:
-    """Look now; raises ReliqError."""
+    """Read all queues now; raises ReliqError."""
     names = store.run(every_queue(), timeout=0)
     readings = store.run(read_queues(names[:_MOST]), timeout=0)
     return Look(readings, time.monotonic(), len(names))
@@ -63,7 +63,7 @@ def watch(store: Store, interval: float, once: bool, stopping: threading.Event) 
 
 
 def frame(before: Look, now: Look, where: str, height: int) -> list[str]:
-    """The lines, none longer than 80 characters: a summary, then the queues that hold most."""
+    """Return lines of at most 80 characters: a summary, then the queues with the most messages."""
     elapsed = max(now.at - before.at, 1e-9)
     rows = sorted(now.readings.values(), key=lambda one: (-(one.ready + one.processing), -one.dead, one.queue))
     rates = {one.queue: _rates(before.readings.get(one.queue), one, elapsed) for one in rows}
@@ -98,7 +98,7 @@ def _row(one: QueueSnapshot, came: float, went: float) -> str:
 
 
 def _rates(before: QueueSnapshot | None, now: QueueSnapshot, elapsed: float) -> tuple[float, float]:
-    """Messages a second that came in, and that were worked off."""
+    """Return the messages per second that came in and that were done."""
     earlier = before.counters if before is not None else {}
 
     def since(*names: str) -> float:
@@ -108,7 +108,7 @@ def _rates(before: QueueSnapshot | None, now: QueueSnapshot, elapsed: float) -> 
 
 
 def short(number: float) -> str:
-    """The number in five characters at most."""
+    """Return the number in at most five characters."""
     if number < 10 and number != int(number):
         return f"{number:.1f}"
     for unit in ("", "k", "M", "G"):
@@ -127,7 +127,7 @@ def _age(seconds: float) -> str:
 
 @contextmanager
 def _screen() -> Iterator[None]:
-    """The terminal's other screen; what was there before is there again afterwards."""
+    """Switch to the terminal's alternate screen; the former content is restored afterwards."""
     sys.stdout.write(_ENTER)
     try:
         yield

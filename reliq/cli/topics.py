@@ -10,31 +10,31 @@ from reliq.cli.stdin import read_body
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "publish", publish, "send a message to every queue that is bound", json_too=True)
+    one = command(commands, "publish", publish, "send a message to every bound queue", json_too=True)
     one.add_argument("routing_key", metavar="ROUTING-KEY", help="such as order.created.eu")
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
-    one.add_argument("--delay", default=0, metavar="TIME", help="invisible for so long, e.g. 10s, 5m, 2h")
+    one.add_argument("--delay", default=0, metavar="TIME", help="time until it becomes visible, e.g. 10s, 5m, 2h")
     one.add_argument("--ttl", metavar="TIME", help="a dead letter (expired) if it is not started within this time")
     one.add_argument("--key", help="messages with one key are handled in order, one at a time")
     one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
-    one.add_argument("--mandatory", action="store_true", help="fail where no queue is bound")
+    one.add_argument("--mandatory", action="store_true", help="fail if no queue is bound")
     header(one, "a header")
 
-    topics = commands.add_parser("topics", help="which queues take what is published").add_subparsers(
+    topics = commands.add_parser("topics", help="bindings of queues to routing keys").add_subparsers(
         title="commands", metavar="COMMAND", required=True
     )
-    command(topics, "list", bindings, "all bindings, and what found none", json_too=True)
+    command(topics, "list", bindings, "list all bindings, and count unroutable messages", json_too=True)
     for verb, run, what in (
-        ("bind", bind, "have a queue take what is published to a pattern"),
-        ("unbind", unbind, "end it; what the queue has got, it keeps"),
+        ("bind", bind, "bind a queue to patterns of routing keys"),
+        ("unbind", unbind, "remove bindings; the queue keeps its messages"),
     ):
         one = command(topics, verb, run, what, queue=True, json_too=True)
         one.add_argument("pattern", nargs="+", help="* is one word, # any number of words: 'order.*.eu', 'order.#'")
     one = command(topics, "test", test, "which queues a key would reach; sends nothing", json_too=True)
     one.add_argument("key", help="the routing key")
-    one = command(topics, "alternate", alternate, "show or set where goes what no queue is bound for", json_too=True)
-    one.add_argument("queue", nargs="?", help="the queue (default: show which it is)")
-    one.add_argument("--off", action="store_true", help="none: such messages are counted as unroutable, and gone")
+    one = command(topics, "alternate", alternate, "show or set the queue for unroutable messages", json_too=True)
+    one.add_argument("queue", nargs="?", help="the queue (default: show the current one)")
+    one.add_argument("--off", action="store_true", help="no queue: unroutable messages are counted and dropped")
 
 
 def publish(options: argparse.Namespace) -> int:
@@ -52,7 +52,7 @@ def publish(options: argparse.Namespace) -> int:
 
 
 def bindings(options: argparse.Namespace) -> int:
-    """Print every binding, the alternate, and how many messages found none."""
+    """Print all bindings, the alternate queue and the number of unroutable messages."""
     topics = app_of(options).topics
     found, stats = topics.list(), topics.stats()
     if options.json:
@@ -79,14 +79,14 @@ def unbind(options: argparse.Namespace) -> int:
 
 
 def test(options: argparse.Namespace) -> int:
-    """Say which queues would get it; exit 1 when none would."""
+    """Print the queues that would get the message; exit 1 if none would."""
     queues = app_of(options).topics.match(options.key)
     print(json.dumps(queues) if options.json else "\n".join(queues) or "no queue is bound to a pattern that matches")
     return 0 if queues else 1
 
 
 def alternate(options: argparse.Namespace) -> int:
-    """Show it; or set it, when a queue or --off is given."""
+    """Show the alternate queue, or set it if a queue or --off is given."""
     topics = app_of(options).topics
     if options.queue or options.off:
         topics.set_alternate(None if options.off else options.queue)

@@ -1,6 +1,6 @@
-"""What a stream holds: for every micro-batch a consumer of its own, whose processing list is the batch.
+"""Claims of a stream: each micro-batch has its own consumer, with the batch as its processing list.
 
-The list does not change between the claim and the ack, so a batch that is run again reads the same messages again.
+The list does not change between claim and ack, so a repeated batch reads the same messages.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from reliq.model.settings import MAX_BATCH
 from reliq.ops import Move, Steps
 from reliq.protocol.outcomes import expired, undecodable
 
-_PREFIX = "s"  # neither of those in reliq.keys: the lease alone decides, a stopped stream has no connection
+_PREFIX = "s"  # not one of those in reliq.model.keys: only the lease decides, as a stopped stream has no connection
 
 
 def consumer_of(stream: str, batch: int) -> str:
@@ -29,7 +29,7 @@ class Claims:
         self.lease = lease
 
     def claim(self, stream: str, batch: int, most: int) -> Steps[int]:
-        """Claim up to `most` messages as this batch; how many it has. What it had claimed before a crash is kept."""
+        """Claim up to `most` messages as this batch; return its size. Messages claimed before a crash are kept."""
         consumer = consumer_of(stream, batch)
         held = yield ops.command("LLEN", self.keys.processing(consumer))
         if not held and (yield ops.command("LLEN", self.keys.messages)):
@@ -54,7 +54,7 @@ class Claims:
         return held
 
     def _bury(self, consumer: str, answer: ops.Claimed) -> Steps[int]:
-        """What does not decode or has expired goes to the dead letters, as in any consumer; how many did."""
+        """Bury undecodable and expired messages, as in any consumer; return how many."""
         dying: list[Move] = []
         for element in answer.elements:
             try:
@@ -69,7 +69,7 @@ class Claims:
         return len(dying)
 
     def resume(self, stream: str, batches: Sequence[int]) -> Steps[list[int]]:
-        """Renew the leases of batches that are to be run; how many messages each still has."""
+        """Renew the leases of batches that are to run; return how many messages each still has."""
         lengths = []
         for consumer in (consumer_of(stream, batch) for batch in batches):
             held = yield ops.command("LLEN", self.keys.processing(consumer))
@@ -80,7 +80,7 @@ class Claims:
         return lengths
 
     def ack(self, stream: str, up_to: int) -> Steps[int]:
-        """Ack every batch up to this one; how many messages that were. A batch whose lease ran out has none left."""
+        """Ack all batches up to this one; return how many messages. A batch with an expired lease has none left."""
         acked = 0
         consumers = yield ops.members(self.keys.consumers)
         for consumer in consumers:
@@ -94,5 +94,5 @@ class Claims:
         return acked
 
     def page(self, stream: str, batch: int, first: int, after: int) -> ops.Op[list[bytes]]:
-        """Places of a batch, counted from the tail of its list: the oldest is 0; newest first."""
+        """Return the op that reads a range of a batch, counted from the tail of its list (oldest = 0); newest first."""
         return ops.Op(("LRANGE", self.keys.processing(consumer_of(stream, batch)), -after, -first - 1))

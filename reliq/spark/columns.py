@@ -1,4 +1,4 @@
-"""The columns that the readers answer, and messages as Arrow batches of them."""
+"""The columns of the readers, and messages as Arrow batches."""
 
 from collections.abc import Sequence
 
@@ -56,7 +56,7 @@ _NO_EXTRA = Extra()
 
 
 def check_user_schema(schema: spark.StructType) -> None:
-    """A schema given by the user must be ours: raise InvalidSetting."""
+    """Raise InvalidSetting unless a schema given by the user is the fixed one."""
     if schema.names != SCHEMA.names:
         raise InvalidSetting(f"the columns are fixed: {', '.join(SCHEMA.names)}; leave .schema() out, and select")
 
@@ -64,7 +64,7 @@ def check_user_schema(schema: spark.StructType) -> None:
 def batch_of(
     queue: str, elements: Sequence[bytes], due: Sequence[int] | None = None, died: Sequence[int] | None = None
 ) -> pa.RecordBatch:
-    """Messages as a batch; `due` and `died` in ms. What does not decode is a row too, its raw bytes the value."""
+    """Return messages as a batch; `due` and `died` in ms. The value of an undecodable row is its raw bytes."""
     envelopes = [_envelope(element) for element in elements]
     extras = [envelope.extra or _NO_EXTRA for envelope in envelopes]
     failures = [extra.errors[-1] if extra.errors else None for extra in extras]

@@ -1,6 +1,6 @@
-"""Columns as elements, for whole Arrow batches at once: nothing here looks at a single row, but for headers.
+"""Encoding of columns into elements, for whole Arrow batches at once; only headers are encoded row by row.
 
-The same bytes as reliq.message makes, with the longest form of each length: a reader takes any.
+The result decodes like that of reliq.model.element; lengths use MessagePack's longest form.
 """
 
 import os
@@ -17,8 +17,8 @@ from reliq.ops.chunks import Chunk, chunk, cuts
 BYTES = pa.large_binary()
 _TEXT = pa.large_string()
 
-Piece: TypeAlias = pa.Array | bytes  #: of every row: its own bytes, or the same
-Field: TypeAlias = np.ndarray | bytes  #: the same, where all have as many bytes
+Piece: TypeAlias = pa.Array | bytes  #: bytes for each row, or the same bytes for all rows
+Field: TypeAlias = np.ndarray | bytes  #: as Piece, with the same number of bytes in each row
 
 _CRLF = b"\r\n"
 _NO_HEADERS = b"\x80"
@@ -27,9 +27,9 @@ _IS_8 = b"\xcf"  #: an integer of eight bytes follows
 
 
 def frames(ids: Sequence[Piece], bodies: pa.Array, headers: Piece | None, extras: pa.Array | None) -> pa.Array:
-    """An element for each row, as a bulk string. `headers` and `extras` are MessagePack maps; None: there are none.
+    """Return an element for each row, as a bulk string. `headers` and `extras` are MessagePack maps, or None.
 
-    All in one pass: every byte is copied once.
+    Works in one pass: each byte is copied once.
     """
     count, identity = len(bodies), _lengths(*ids)
     inside: list[Piece] = [
@@ -44,7 +44,7 @@ def frames(ids: Sequence[Piece], bodies: pa.Array, headers: Piece | None, extras
 
 
 def _new(count: int) -> list[Field]:
-    """What stands between the id and the headers: nonce, deliveries and failures 0, redelivered false, enqueued_at."""
+    """Return the fields between id and headers: nonce, deliveries 0, failures 0, redelivered false, enqueued_at."""
     nonces = np.frombuffer(os.urandom(8 * count), "u8")
     return [_IS_8, nonces, b"\x00\x00\xc2" + _IS_8 + (time.time_ns() // 1_000_000).to_bytes(8, "big")]
 
@@ -54,23 +54,23 @@ def _body(bodies: pa.Array) -> list[Field]:
 
 
 def delayed(delays: pa.Array, frames: pa.Array) -> pa.Array:
-    """Each behind its delay in ms."""
+    """Put each element after its delay in ms."""
     texts = as_bytes(delays)
     return _joined(b"$", _decimals(_lengths(texts)), _CRLF, texts, _CRLF, frames)
 
 
 def numbers(first: int, count: int) -> pa.Array:
-    """Counted from `first`, in decimals."""
+    """Return consecutive decimal numbers from `first` on."""
     return _decimals(np.arange(first, first + count))
 
 
 def as_bytes(column: pa.Array) -> pa.Array:
-    """Texts in UTF-8, numbers in decimals."""
+    """Return texts as UTF-8, numbers as decimals."""
     return column.cast(BYTES if pa.types.is_binary(column.type) else _TEXT).cast(BYTES)
 
 
 def chunks(frames: pa.Array, with_delays: bool) -> Iterator[Chunk]:
-    """As few as there may be."""
+    """Pack elements into as few chunks as possible."""
     _, offsets, data = frames.buffers()
     places = np.frombuffer(offsets, np.int64)[frames.offset :][: len(frames) + 1]
     whole = memoryview(data)
@@ -84,7 +84,7 @@ def _joined(*pieces: Piece) -> pa.Array:
 
 
 def _lengths(*pieces: Piece) -> np.ndarray:
-    """Of the pieces together."""
+    """Return the total length of the pieces of each row."""
     same = sum(len(piece) for piece in pieces if isinstance(piece, bytes))
     own = [pc.binary_length(piece).to_numpy() for piece in pieces if not isinstance(piece, bytes)]
     lengths: np.ndarray = np.sum(own, axis=0) + same
@@ -96,7 +96,7 @@ def _decimals(numbers: np.ndarray) -> pa.Array:
 
 
 def _records(count: int, *fields: Field) -> pa.Array:
-    """For each row the bytes of its fields, one after the other."""
+    """Return, for each row, the bytes of its fields one after the other."""
     kinds = [f"V{len(field)}" if isinstance(field, bytes) else field.dtype for field in fields]
     values = np.empty(count, np.dtype([(f"f{place}", kind) for place, kind in enumerate(kinds)]))
     for place, field in enumerate(fields):

@@ -1,4 +1,4 @@
-"""Spark's filters, as far as a reader applies them itself: rows that do not match never leave the Python worker."""
+"""Spark's filters that a reader applies itself: rows that do not match never leave the Python worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 _COLUMNS = frozenset(
     {"id", "routing_key", "deliveries", "failures", "enqueued_at", "due_at", "died_at", "reason", "error_class"}
 )
-#: the filters taken, by the names that PyArrow has for them
+#: the supported filters, with the names of PyArrow's functions
 _COMPARE: dict[type[Filter], str] = {
     EqualTo: "equal",
     GreaterThan: "greater",
@@ -40,7 +40,7 @@ class Condition:
         return pc.call_function(self.compare, [values, pa.scalar(self.value, values.type)])
 
     def scores(self, column: str) -> tuple[float, float]:
-        """The range of scores, ms of `column` with a fraction below, outside of which nothing matches."""
+        """Return the range of scores (ms of `column`) outside of which nothing matches."""
         if self.column != column or self.compare == "is_in":
             return float("-inf"), float("inf")
         ms = self.value.timestamp() * 1000
@@ -50,7 +50,7 @@ class Condition:
 
 
 def condition_of(one: Filter) -> Condition | None:
-    """The condition that a filter is, or None: Spark applies it then."""
+    """Return the condition for a filter, or None, in which case Spark applies the filter."""
     path: tuple[str, ...] = getattr(one, "attribute", ())
     if type(one) not in _COMPARE or len(path) != 1 or path[0] not in _COLUMNS:
         return None

@@ -17,9 +17,9 @@ from reliq.transport.store import Store
 
 State = Literal["ready", "delayed", "dead"]
 
-LEASE = 12 * 3600.0  #: seconds a stream may be away and still go on with the batch it had
-JOB_REMEMBERED = 7 * 86_400.0  #: seconds in which a named job is not written a second time
-MAX_MESSAGES = 10_000  #: of a micro-batch
+LEASE = 12 * 3600.0  #: seconds a stream may be stopped and still continue with its batch
+JOB_REMEMBERED = 7 * 86_400.0  #: seconds for which a named job is not written a second time
+MAX_MESSAGES = 10_000  #: messages of a micro-batch
 ROWS_PER_PARTITION = 50_000
 STREAM_ROWS_PER_PARTITION = 5_000
 
@@ -33,7 +33,7 @@ _SPARKS_OWN = {"checkpointlocation", "queryname"}
 
 @dataclass(frozen=True)
 class Connection:
-    """Where Redis is. Its repr shows no password: Spark prints what it is given."""
+    """The Redis server. Its repr shows no password, because Spark prints options."""
 
     url: str = field(repr=False)
     allow_eviction: bool = False
@@ -50,7 +50,7 @@ class WriteOptions:
     time_limit: float
     max_body: int
     mandatory: bool
-    trace: Mapping[str, str] = field(default_factory=dict)  #: headers of all rows: the span that this job belongs to
+    trace: Mapping[str, str] = field(default_factory=dict)  #: tracing headers of all rows: the span of this job
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class StreamOptions:
 
 
 class Given:
-    """The options of one source or sink, as Spark hands them over.
+    """The options of one source or sink, as given by Spark.
 
     `url`: the default that `register` was given. `conf`: the session's settings that `conf:` may refer to.
     """
@@ -122,7 +122,7 @@ class Given:
         return Connection(self._where(), eviction_allowed(self._flag("allowEviction")))
 
     def _where(self) -> str:
-        """The Redis URL: what `connection` refers to, else `url` itself, else the default."""
+        """Return the Redis URL: the one that `connection` refers to, else `url`, else the default."""
         reference, url = self._options.get("connection"), self._options.get("url")
         if reference is None:
             return dereferenced(url or url_from_environment(self._url), self._conf)
@@ -130,7 +130,7 @@ class Given:
             raise InvalidSetting("the options connection and url are both given: leave url out")
         if not is_reference(reference):
             raise InvalidSetting(
-                f"option connection (not shown, it may have a password) is no reference: {_REFERENCES}"
+                f"option connection (not shown, it may have a password) is not a reference: {_REFERENCES}"
             )
         return dereferenced(reference, self._conf)
 
@@ -143,7 +143,7 @@ class Given:
         names: tuple[str, ...] = ("traceparent", "tracestate")
         trace = {name: self._options[name] for name in names if name in self._options}
         if trace and not is_traceparent(trace.get("traceparent", "")):
-            raise InvalidSetting("option traceparent is none: give what reliq.otel.context() answers")
+            raise InvalidSetting("option traceparent is not valid: give the value from reliq.otel.context()")
         return check_headers(trace)
 
     def _flag(self, name: str) -> bool | None:

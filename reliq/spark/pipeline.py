@@ -1,6 +1,6 @@
-"""`reliq spark enqueue` and `reliq spark export-dead`: a Spark job without writing one.
+"""`reliq spark enqueue` and `reliq spark export-dead`: ready-made Spark jobs.
 
-Runs with plain Python on this machine, and as it is with spark-submit on a cluster:
+Runs with plain Python on this machine, and unchanged with spark-submit on a cluster:
 
     spark-submit --master yarn path/to/reliq/spark/pipeline.py enqueue --input s3a://... --format parquet --queue orders
 """
@@ -36,12 +36,12 @@ _NOWHERE = (
 )
 _CSV = {"header": "true", "multiLine": "true", "escape": '"'}  #: an error's text has lines and quotes
 _FORMATS = ("parquet", "json", "csv")
-# Spark wraps what a worker raised into its traceback; the sentence is all that helps.
+# Spark wraps an error of a worker into its traceback; only the sentence is useful.
 _OURS = re.compile(r"^reliq\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
 def add_commands(commands: Any) -> None:
-    """Enter `enqueue` and `export-dead` into a parser's subparsers; each sets `run`."""
+    """Add `enqueue` and `export-dead` to a parser's subparsers; each sets `run`."""
     one = commands.add_parser("enqueue", help="write files or a table into a queue, all rows or none")
     one.set_defaults(run=enqueue)
     one.add_argument("--input", required=True, metavar="PATH", help="what to read; with --format jdbc the JDBC URL")
@@ -75,7 +75,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def enqueue(options: argparse.Namespace) -> int:
-    """Write the rows of the input into queues: all of them become visible together."""
+    """Write the rows of the input into queues; all of them become visible together."""
     job = check_job(options.job or new_token())
     home, store = _home(options), _store(options)
     before = store.run(staging.outcome(home, job))
@@ -91,7 +91,7 @@ def enqueue(options: argparse.Namespace) -> int:
 
 
 def _home(options: argparse.Namespace) -> JobKeys:
-    """Where the record of the job lies."""
+    """Return the keys for the record of the job."""
     if options.queue is not None:
         return QueueKeys(check_name(options.queue))
     if options.queue_column is None and options.topic_column is None and options.select is None:
@@ -100,7 +100,7 @@ def _home(options: argparse.Namespace) -> JobKeys:
 
 
 def _messages(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
-    """The rows to write, with a column that says where each goes, if they do not all go to one queue."""
+    """Return the rows to write, with a column for the queue or topic of each unless all go to one queue."""
     reader = spark.read.format(options.format).options(**dict(_pair(one) for one in options.option))
     rows = reader.option("url", options.input).load() if options.format == "jdbc" else reader.load(options.input)
     rows.createOrReplaceTempView("input")
@@ -134,7 +134,7 @@ def export_dead(options: argparse.Namespace) -> int:
 
 
 def _as_text(letters: "DataFrame", format: str) -> "DataFrame":
-    """JSON and CSV have no bytes, CSV no maps: there the value is text, and the headers are JSON."""
+    """Convert for text formats: JSON and CSV have no bytes, so the value is text; CSV has JSON as headers."""
     if format == "parquet":
         return letters
     headers = "to_json(headers) AS headers" if format == "csv" else "headers"
@@ -143,7 +143,7 @@ def _as_text(letters: "DataFrame", format: str) -> "DataFrame":
 
 
 class _Session:
-    """A Spark session for the time of a command; what reliq raised within it comes out as a sentence."""
+    """A Spark session for the duration of a command; errors of reliq in it are raised as their sentence."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         check_pyspark()
@@ -181,7 +181,7 @@ class _Session:
 
 
 def check_java() -> None:
-    """Raise InvalidSetting, with what to install, where there is no Java that Spark can use."""
+    """Raise InvalidSetting, with what to install, if there is no Java that Spark can use."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     found = _java_version(java) if java else 0
@@ -219,7 +219,7 @@ def _say(options: argparse.Namespace, text: str, **values: Any) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The commands by themselves, for spark-submit."""
+    """Run one of the commands, for spark-submit."""
     parser = argparse.ArgumentParser(prog="pipeline.py", description="Queues from data, and data from queues.")
     add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""The batch reader: looks at what is ready, delayed or dead, and takes nothing."""
+"""The batch reader: reads ready, delayed or dead messages without consuming them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ _ENDS = (float("-inf"), float("inf"))
 
 @dataclass
 class ListSlice(InputPartition):
-    """Places of the ready list, counted from its tail: what is sent meanwhile enters at the head and moves nothing."""
+    """Positions of the ready list, counted from its tail: messages sent meanwhile at the head do not shift them."""
 
     first: int
     after: int
@@ -30,7 +30,7 @@ class ListSlice(InputPartition):
 
 @dataclass
 class ScoreSlice(InputPartition):
-    """Scores of a sorted set, `low` <= score < `high`, as Redis writes them."""
+    """Scores of a sorted set, `low` <= score < `high`, as texts for Redis."""
 
     low: str
     high: str
@@ -38,7 +38,7 @@ class ScoreSlice(InputPartition):
 
 @dataclass
 class ReliqReader(DataSourceReader):
-    """Made on the driver, where it takes its filters and plans its slices; copied to every task."""
+    """The reader: created on the driver, where it takes filters and plans slices; copied to every task."""
 
     options: ReadOptions
     conditions: list[Condition] = field(default_factory=list)
@@ -64,7 +64,7 @@ class ReliqReader(DataSourceReader):
         return [ListSlice(first, after) for first, after in self._ranges(length)]
 
     def _plan_scores(self) -> Steps[Sequence[InputPartition]]:
-        """Slices that begin at the scores of evenly spaced ranks, within the range that the filters leave."""
+        """Plan slices that begin at the scores of evenly spaced ranks, within the range of the filters."""
         low, high = self._score_range()
         start = yield ops.command("ZCOUNT", self._zset, "-inf", f"({low}")
         count = yield ops.command("ZCOUNT", self._zset, low, high)
@@ -102,14 +102,14 @@ class ReliqReader(DataSourceReader):
             store.close()
 
     def _list(self, store: Store, part: ListSlice) -> Iterator["RecordBatch"]:
-        """From the head side to the tail: where messages are taken meanwhile, a page repeats some and misses none."""
+        """Read from head to tail: if messages are taken meanwhile, a page repeats some but misses none."""
         keys = self.options.keys
         for after in range(part.after, part.first, -_PAGE):
             first = max(part.first, after - _PAGE)
             yield batch_of(keys.queue, store.call(ops.command("LRANGE", keys.messages, -after, -first - 1)))
 
     def _scores(self, store: Store, part: InputPartition) -> Iterator["RecordBatch"]:
-        """Page by page, each from the score of the last on, without those that were seen there."""
+        """Read page by page, each from the last score of the previous page on, without the elements already read."""
         low, high = cast("ScoreSlice", part).low, cast("ScoreSlice", part).high
         seen: set[bytes] = set()
         while True:

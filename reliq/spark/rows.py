@@ -29,13 +29,13 @@ _WANTED = {
     "queue": ("string", _TEXT),
     "topic": ("string", _TEXT),
 }
-_IDS = r"^[\x21-\x7e]{1,128}$"  #: as reliq.message.check_id has it
+_IDS = r"^[\x21-\x7e]{1,128}$"  #: as in reliq.model.element.check_id
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def check_schema(schema: spark.StructType) -> None:
-    """Raise InvalidSetting, with a sentence that names the column. What only the reader has is ignored."""
+    """Raise InvalidSetting, naming the column, for an invalid schema. Columns of the reader only are ignored."""
     if "value" not in schema.names:
         raise InvalidSetting("there is no column `value`, the body: make it with to_json(struct(*)) AS value")
     for column in schema.fields:
@@ -43,7 +43,9 @@ def check_schema(schema: spark.StructType) -> None:
             continue
         if column.name not in _WANTED:
             known = ", ".join(_WANTED)
-            raise InvalidSetting(f"column `{column.name}` is none of {known}: drop it, rename it, or put it into value")
+            raise InvalidSetting(
+                f"column `{column.name}` is not one of {known}: drop it, rename it, or put it into value"
+            )
         wanted, kinds = _WANTED[column.name]
         if not isinstance(column.dataType, kinds) or not _holds_texts(column.dataType):
             kind = column.dataType.simpleString()
@@ -70,12 +72,12 @@ class Rows:
         self._partition = partition
         self._max_body = max_body
         self._targets = targets
-        self._trace = trace  #: headers of every row that has none of that name
-        self._row = 0  #: of the partition: the first of the next batch
-        self.unroutable = 0  #: rows that go nowhere, because no queue is bound to their topic
+        self._trace = trace  #: default headers of all rows
+        self._row = 0  #: the first row of the next batch, counted in the partition
+        self.unroutable = 0  #: rows with a topic that no queue is bound to
 
     def chunks(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Iterator[Chunk]]]:
-        """Queues, each with what it gets. All rows of the batch are checked before the first one is answered.
+        """Yield queues, each with its chunks. All rows of the batch are checked before the first result.
 
         Raises InvalidMessage, naming the column and the row, for a null, a body or headers that are too large.
         """
@@ -134,7 +136,7 @@ class Rows:
             raise self._wrong("key" if key is not None and not given else "headers", row, str(error)) from None
 
     def _delays(self, column: pa.Array | None) -> pa.Array | None:
-        """None where no row has one."""
+        """Return the delays; None if no row has one."""
         if column is None:
             return None
         delays = pc.fill_null(column.cast(pa.int64()), 0)
@@ -145,7 +147,7 @@ class Rows:
         return delays if pc.any(pc.greater(delays, 0)).as_py() else None
 
     def _extras(self, topics: pa.Array | None) -> pa.Array | None:
-        """The part of the element that has the routing key."""
+        """Return the part of the elements with the routing key."""
         if topics is None:
             return None
         self._refuse_nulls("topic", topics)
@@ -154,7 +156,7 @@ class Rows:
         return pa.array(extras, encoding.BYTES).take(distinct.indices)
 
     def _routed(self, columns: dict[str, pa.Array]) -> list[tuple[str, np.ndarray | None]]:
-        """Queues, each with the rows that go there; None = all."""
+        """Return the queues, each with the rows that go there; None = all rows."""
         name = self._targets.column
         if not name:
             return [(self._targets.queue, None)]
@@ -183,7 +185,7 @@ class Rows:
 
 
 def _text(value: str | bytes | None) -> str:
-    """A header without a value becomes the empty text."""
+    """Return a header's value as text; empty for a missing value."""
     if value is None:
         return ""
     return value.decode() if isinstance(value, bytes) else value

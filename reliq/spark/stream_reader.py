@@ -27,7 +27,7 @@ _UNBOUNDED = 10**12
 
 @dataclass
 class BatchSlice(InputPartition):
-    """Places of one micro-batch, the oldest message is 0."""
+    """Positions in one micro-batch; the oldest message is 0."""
 
     stream: str
     batch: int
@@ -36,7 +36,7 @@ class BatchSlice(InputPartition):
 
 
 class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives on the driver while the query runs; its `read` is copied to the tasks.
+    """The stream reader: lives on the driver while the query runs; its `read` is copied to the tasks.
 
     An offset is {"stream", "batch", "messages"}: `stream` is drawn once for a query and kept in its checkpoint,
     `batch` counts, `messages` is how many the batch `batch` claimed.
@@ -45,14 +45,14 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         self._claims = Claims(options.keys, options.lease)
-        self._acked = 0  #: the last batch that is surely acked
+        self._acked = 0  #: the last batch known to be acked
         self._budget: int | None = None  #: messages that Trigger.AvailableNow has left to claim
         self._store_: Store | None = None
         self._heartbeat: Heartbeat | None = None
         self._leases: list[Lease] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """For the tasks: without the connection and the thread of the driver."""
+        """Return the state for the tasks, without the driver's connection and thread."""
         return {**self.__dict__, "_store_": None, "_heartbeat": None, "_leases": []}
 
     @property
@@ -121,7 +121,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             store.close()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Ack what the query is done with."""
+        """Ack the batches that the query has committed."""
         if end["batch"] == self._acked:
             return  # an idle query asks for the next offset a hundred times a second
         self._store.run(self._claims.ack(end["stream"], end["batch"]))

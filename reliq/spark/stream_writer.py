@@ -21,7 +21,7 @@ _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 class ReliqStreamWriter(DataSourceStreamArrowWriter):
-    """Spark makes one for the tasks of a micro-batch and another for its commit: what they share is in the messages."""
+    """The stream writer. Spark creates one for the tasks of a micro-batch and another for its commit."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         column = check_write(options, schema, overwrite)
@@ -51,7 +51,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         try:
             if any(one.parts for one in staged):
                 commit(store, job, staged, query, batchId)
-            else:  # no row went anywhere, so no task has opened the job
+            else:  # no rows were staged, so no task has opened the job
                 count_unroutable(store, job, staged)
             store.run(staging.abort_others(job, f"{query}."))
         finally:
@@ -60,7 +60,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         staged = [message for message in messages if isinstance(message, Staged)]
         if not staged:
-            return  # nobody tells us the query: the next commit of it removes the job, or its time limit
+            return  # the query is unknown here: its next commit removes the job, or the time limit does
         store = self._options.connection.store()
         try:
             store.run(staging.abort(self._job_of(staged[0])))

@@ -1,4 +1,4 @@
-"""Where rows go: into one queue, into the queue that a column names, or into all that are bound to a topic."""
+"""Targets of rows: one queue, the queue named by a column, or all queues bound to a topic."""
 
 from dataclasses import dataclass
 
@@ -13,21 +13,21 @@ from reliq.protocol.topics import read_routes
 
 @dataclass(frozen=True)
 class Targets:
-    """Found on the driver once for a job, bindings and all: a task that is run again decides the same."""
+    """The targets of a job, with bindings; determined once on the driver, so a repeated task decides the same."""
 
-    queue: str = ""  #: of all rows; without one `column` decides for each
+    queue: str = ""  #: for all rows; if empty, `column` decides for each row
     column: str = ""  #: queue or topic
     routes: Routes | None = None
-    alternate: str | None = None  #: for rows that no queue is bound for
-    mandatory: bool = False  #: such rows are refused
+    alternate: str | None = None  #: for rows with a topic that no queue is bound to
+    mandatory: bool = False  #: whether such rows are refused
 
     @property
     def home(self) -> JobKeys:
-        """Where the record of the job lies."""
+        """The keys for the record of the job."""
         return QueueKeys(self.queue) if self.queue else SEVERAL
 
     def of(self, value: str) -> tuple[str, ...]:
-        """The queues of a row whose column has this value; raises InvalidName, Unroutable."""
+        """Return the queues for a row with this value in the column; raises InvalidName, Unroutable."""
         if self.routes is None:
             return (check_name(value),)
         queues = self.routes.match(check_routing_key(value))
@@ -37,7 +37,7 @@ class Targets:
 
 
 def column_of(schema: StructType, queue: str | None, mandatory: bool) -> str:
-    """The column that decides, empty where none does; raises InvalidSetting."""
+    """Return the column that decides, empty if there is none; raises InvalidSetting."""
     names = set(schema.names)
     if queue is not None and "topic" in names:
         raise InvalidSetting("column `topic` routes the rows to queues, option queue names one: leave one of them out")
@@ -52,7 +52,7 @@ def column_of(schema: StructType, queue: str | None, mandatory: bool) -> str:
 
 
 def targets(queue: str | None, column: str, mandatory: bool) -> Steps[Targets]:
-    """With the bindings as they are now."""
+    """Return the targets with the current bindings."""
     if column != "topic":
         return Targets(queue or "", column)
     routes, alternate = yield from read_routes()

@@ -1,4 +1,4 @@
-"""The batch writer: each task attempt stages parts of its own, the driver's commit makes the approved ones visible."""
+"""The batch writer: each task attempt stages its own parts, the driver's commit makes the approved ones visible."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ log = logging.getLogger("reliq.spark")
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What one task attempt has staged, and in which job; `unroutable`: rows that no queue was bound for."""
+    """The parts that one task attempt has staged, with the job; `unroutable`: rows that matched no binding."""
 
     job: str
     run: str
@@ -40,7 +40,7 @@ class Staged(WriterCommitMessage):
 
 
 def check_write(options: WriteOptions, schema: StructType, overwrite: bool) -> str:
-    """On the driver, before anything else; the column that says where rows go, if any. Raises InvalidSetting."""
+    """Check a write on the driver; return the column that routes the rows, if any. Raises InvalidSetting."""
     if overwrite:
         raise InvalidSetting("mode overwrite would remove what is in the queue: use append, or purge the queue before")
     check_schema(schema)
@@ -50,7 +50,7 @@ def check_write(options: WriteOptions, schema: StructType, overwrite: bool) -> s
 def stage_rows(
     options: WriteOptions, where: Targets, job: Job, prefix: str, batches: Iterator["RecordBatch"], stream: str = ""
 ) -> Staged:
-    """Stage the rows of this task; `prefix` and the row's number make its id."""
+    """Stage the rows of this task; the id of a row is made of `prefix` and its number."""
     partition = task().partitionId()
     rows = Rows(f"{prefix}-{partition}", partition, options.max_body, where, options.trace)
     writers: dict[str, PartWriter] = {}
@@ -67,7 +67,7 @@ def stage_rows(
 
 
 def task() -> TaskContext:
-    """The task that runs here."""
+    """Return the current task; raises InvalidSetting outside of one."""
     context = TaskContext.get()
     if context is None:
         raise InvalidSetting("rows are written by Spark tasks only")
@@ -75,7 +75,7 @@ def task() -> TaskContext:
 
 
 def commit(store: Store, job: Job, every: Sequence[Staged], stream: str = "", epoch: int = 0) -> None:
-    """Decide, and roll forward. Where that fails the job is committed all the same: the monitor goes on with it."""
+    """Commit and roll forward. If rolling fails, the job is committed nevertheless: the monitor continues."""
     parts = [part for staged in every for part in staged.parts]
     answer = store.run(staging.commit(job, parts, stream, epoch))
     if answer == "repeated":
@@ -91,7 +91,7 @@ def commit(store: Store, job: Job, every: Sequence[Staged], stream: str = "", ep
 
 
 def count_unroutable(store: Store, job: Job, every: Sequence[Staged]) -> None:
-    """Log and count the rows that no queue was bound for."""
+    """Log and count the rows that matched no binding."""
     unroutable = sum(staged.unroutable for staged in every)
     if unroutable:
         log.warning("job %s: no queue is bound to the topic of %d rows; they went nowhere", job.name, unroutable)
@@ -99,12 +99,12 @@ def count_unroutable(store: Store, job: Job, every: Sequence[Staged]) -> None:
 
 
 def _shares(parts: Sequence[Part]) -> list[Sequence[Part]]:
-    """About the same for each roller: while Redis works on a chunk of one, the other reads its next."""
+    """Split the parts evenly between the rollers: while Redis moves a chunk of one, the other reads its next."""
     return [parts[first::_ROLLERS] for first in range(_ROLLERS)]
 
 
 class ReliqWriter(DataSourceArrowWriter):
-    """Made on the driver, where it opens the job; copied to every task; asked to commit or abort on the driver."""
+    """The writer: created on the driver, where it opens, commits or aborts the job; copied to every task."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         column = check_write(options, schema, overwrite)

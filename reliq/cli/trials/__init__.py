@@ -1,1 +1,1 @@
-"""The demo."""
+"""Trials: the demo, `reliq bench` and `reliq chaos`."""

@@ -1,4 +1,4 @@
-"""The application that the demo's workers run: parse a Python file, count what is in it, write the result down."""
+"""The application of the demo's workers: parse a Python file, count its parts, store the result."""
 
 import ast
 import os
@@ -15,7 +15,7 @@ QUEUE = "demo-files"
 
 
 def count(path: Path) -> tuple[int, int, int]:
-    """Lines, functions and classes of a Python file; a file that Python itself cannot parse has only lines."""
+    """Count lines, functions and classes of a Python file; only lines in a file that Python cannot parse."""
     source = path.read_bytes()
     lines = source.count(b"\n")
     try:
@@ -30,7 +30,7 @@ _connection: sqlite3.Connection | None = None
 
 
 def results() -> sqlite3.Connection:
-    """The connection of this process to the results."""
+    """Return this process's connection to the results."""
     global _connection
     if _connection is None:
         _connection = sqlite3.connect(os.environ[RESULTS], timeout=30, isolation_level=None)
@@ -41,7 +41,7 @@ def results() -> sqlite3.Connection:
 
 @app.handler(QUEUE)
 def parse(message: reliq.Message) -> None:
-    """Idempotent: the row of a file is the same however often it is written; `runs` counts how often that was."""
+    """Store the counts of a file. Idempotent: the row is the same however often it is written; `runs` counts that."""
     path = message.json()["path"]
     lines, functions, classes = count(Path(path))
     results().execute(

@@ -1,4 +1,4 @@
-"""The application of `reliq bench`: what its handler does is in the body; when it did it, in a file."""
+"""The application of `reliq bench`: the body says what the handler does; it notes the time in a file."""
 
 import functools
 import os
@@ -25,7 +25,7 @@ def _note(name: bytes) -> None:
 
 @app.handler(os.environ.get(QUEUE, "reliq-bench"))
 def work(message: reliq.Message) -> None:
-    """Nothing; or a note that it runs; or a note, and then hold on until the process is killed."""
+    """Do nothing, or note the run, or note it and hang until the process is killed."""
     if message.body.startswith(MARK):
         _note(message.body[len(MARK) :])
     elif message.body.startswith(HOLD):

@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 _BATCH = 10_000
 _LOOK = 0.005
-_SETTLED = 1.5  #: seconds until the monitor has surely seen a worker's connections
+_SETTLED = 1.5  #: seconds until the monitor has certainly seen a worker's connections
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything; all of it is bounded."""
+    """The size of a benchmark; all values are bounded."""
 
     messages: int = 100_000
     samples: int = 500
@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rates are messages a second, latencies ms, recoveries seconds."""
+    """The results: rates in messages per second, latencies in ms, recoveries in seconds."""
 
     where: str
     messages: int
@@ -76,7 +76,7 @@ class Report:
 
 
 def run(url: str | None, plan: Plan) -> Report:
-    """Measure, and remove the queue whatever happens."""
+    """Measure, and remove the queue in any case."""
     with contextlib.ExitStack() as everything:
         everything.enter_context(terminated_as_interrupted())
         folder = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix="reliq-bench-")))
@@ -120,7 +120,7 @@ class _Bench:
         stop_all(self._workers)
 
     def _send(self) -> float:
-        """Messages a second; the first and the last one say when they are handled."""
+        """Return the messages per second; the first and the last message note when they are handled."""
         total, bar = self._plan.messages, Progress("sent", self._plan.messages)
         bodies = [MARK + b"first", *[NOTHING.ljust(200)] * (total - 2), MARK + b"last"]
         began = time.monotonic()
@@ -137,7 +137,7 @@ class _Bench:
         return (self._plan.messages - 1) / (ended - began)
 
     def _latencies(self) -> list[float]:
-        """One message at a time, the next one when the one before was handled: the worker is idle."""
+        """Measure one message at a time, each after the previous one was handled, so with an idle worker."""
         waits, bar = [], Progress("timed", self._plan.samples)
         for number in range(self._plan.samples):
             name, sent = f"sample-{number}", time.monotonic()
@@ -148,7 +148,7 @@ class _Bench:
         return waits
 
     def _recoveries(self) -> list[float]:
-        """From SIGKILL of the worker that holds a message until another one handles it."""
+        """Measure the time from SIGKILL of the worker that holds a message until another worker handles it."""
         found: list[float] = []
         for number in range(self._plan.kills):
             while len(self._workers) < 2:
@@ -166,7 +166,7 @@ class _Bench:
             found.append(again[0][1] - killed)
         return found
 
-    # --- what it stands on ---
+    # --- helpers ---
 
     def _start_worker(self) -> None:
         environment = {NOTES: str(self._notes), QUEUE: self.queue.name}

@@ -1,4 +1,4 @@
-"""The half of the demo's messages that goes over HTTP."""
+"""The half of the demo's messages that is sent over HTTP."""
 
 import contextlib
 import importlib.util
@@ -19,14 +19,14 @@ _START_TIMEOUT = 30.0
 
 
 def missing() -> str:
-    """What the HTTP service would need and is not here, as a sentence; empty when it can run."""
+    """Return a sentence that says what the HTTP service lacks; empty if it can run."""
     if all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "jinja2")):
         return ""
     return "The HTTP service is not installed (the extra reliq-queue[api])."
 
 
 def send_by_http(url: str, queue: str, paths: Sequence[Path]) -> list[str]:
-    """Send a message for each path in one NDJSON batch to a `reliq api` of our own; their ids. Raises ReliqError."""
+    """Send a message for each path in one NDJSON batch to a new `reliq api`; return the ids. Raises ReliqError."""
     lines = "\n".join(json.dumps({"body": {"path": str(path)}}) for path in paths)
     with _service(url) as address:
         request = urllib.request.Request(
@@ -44,7 +44,7 @@ def send_by_http(url: str, queue: str, paths: Sequence[Path]) -> list[str]:
 
 @contextlib.contextmanager
 def _service(url: str) -> Iterator[str]:
-    """A `reliq api` process on a free port of this machine; its address."""
+    """Run a `reliq api` process on a free local port; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

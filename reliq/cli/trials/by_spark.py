@@ -16,7 +16,7 @@ _MESSAGE = "SELECT id, to_json(struct(path)) AS value FROM input"
 
 
 def missing() -> str:
-    """What a Spark job would need and is not here, as a sentence; empty when it can run."""
+    """Return a sentence that says what a Spark job lacks; empty if it can run."""
     try:
         check_pyspark()
         check_java()
@@ -26,7 +26,7 @@ def missing() -> str:
 
 
 def send_by_spark(url: str, queue: str, paths: Sequence[Path], folder: Path) -> list[str]:
-    """Send a message for each path, all in one commit; their ids. Raises ReliqError with what the job said."""
+    """Send a message for each path in one commit; return the ids. Raises ReliqError with the output of the job."""
     ids = [new_id() for _ in paths]
     rows = folder / "paths.json"
     lines = (json.dumps({"id": one, "path": str(path)}) for one, path in zip(ids, paths, strict=True))

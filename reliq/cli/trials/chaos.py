@@ -1,4 +1,4 @@
-"""`reliq chaos`: workers are killed and paused while they handle messages; at the end every message is asked for."""
+"""`reliq chaos`: kill and pause workers while they handle messages, then look for every message."""
 
 import contextlib
 import random
@@ -25,12 +25,12 @@ from reliq_monitor import MonitorThread
 
 _TICK = 0.02
 _WORK = 0.002
-_DELIVERIES = 1000  #: so many vanished workers may one message see
+_DELIVERIES = 1000  #: vanished workers that one message may survive
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything; all of it is bounded."""
+    """The size of a run; all values are bounded."""
 
     messages: int = 10_000
     workers: int = 4
@@ -49,7 +49,7 @@ class Plan:
 
 
 def run(url: str | None, plan: Plan) -> Report:
-    """Do it on an embedded Redis, or on the one given, in a queue of its own that is removed at the end."""
+    """Run on an embedded Redis or the given one, in a separate queue that is removed at the end."""
     with contextlib.ExitStack() as everything:
         everything.enter_context(terminated_as_interrupted())
         server_url = url or everything.enter_context(EmbeddedRedis()).url
@@ -120,10 +120,10 @@ class _Chaos:
             said = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
             raise ReliqError(f"a worker ended by itself: {said or 'it said nothing'}")
 
-    # --- harm ---
+    # --- faults ---
 
     def _do_harm(self) -> None:
-        """What is due, to one of those that hold messages; when none does, at the next look."""
+        """Cause the next fault if it is due, on a worker that holds messages; without one, try again later."""
         holding = self._holding()
         if not holding:
             return
@@ -156,10 +156,10 @@ class _Chaos:
         )
         return lengths
 
-    # --- and how it is mended ---
+    # --- recovery ---
 
     def _continue_paused(self) -> None:
-        """Once their leases are over, and the monitor has had the time to see it."""
+        """Continue paused workers after their leases have expired and the monitor has noticed."""
         for fault in self._paused:
             if not fault.over and time.monotonic() - fault.at > self._plan.lease + 1.0:
                 fault.over = True
@@ -188,7 +188,7 @@ class _Chaos:
         )
 
     def _in_queue(self) -> set[str]:
-        """The ids of all that is in the queue, wherever it is, at one instant."""
+        """Return the ids of all messages in the queue, in any state, at one instant."""
         consumers = self._app.store.call(ops.members(self._keys.consumers))
         lists = [self._keys.messages, *map(self._keys.processing, consumers)]
         reads = [ops.command("LRANGE", key, 0, -1) for key in lists]
@@ -197,12 +197,12 @@ class _Chaos:
         return {Message.decode(self._queue.name, element).id for some in found for element in some}
 
     def remove_queue(self) -> None:
-        """Nothing of it stays behind on a Redis that others use."""
+        """Remove the queue completely: others may use the Redis."""
         remove_queue(self._app, self._queue.name)
 
 
 def _spread(kills: int, pauses: int) -> list[tuple[float, str]]:
-    """The faults in random order, each with the part of all messages that are handled before it."""
+    """Return the faults in random order, each with the share of messages handled before it."""
     kinds = ["kill"] * kills + ["pause"] * pauses
     random.shuffle(kinds)
     return [((number + 1) / (len(kinds) + 1), kind) for number, kind in enumerate(kinds)]

@@ -25,7 +25,7 @@ def _note(event: str, message: reliq.Message) -> None:
 
 @app.handler(os.environ.get(QUEUE, "chaos"))
 def work(message: reliq.Message) -> None:
-    """Takes its time, so that whoever is killed is killed within it."""
+    """Take a while, so that workers are killed during a run."""
     _note("start", message)
     time.sleep(_seconds)
     _note("end", message)

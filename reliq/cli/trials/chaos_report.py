@@ -1,4 +1,4 @@
-"""What `reliq chaos` found: faults, how they were mended, and whether anything was lost."""
+"""The report of `reliq chaos`: faults, recoveries, and whether a message was lost."""
 
 import statistics
 from collections import Counter
@@ -18,13 +18,13 @@ class Fault:
     at: float  #: by the monotonic clock
     consumers: Sequence[str]  #: under which the worker held messages
     held: int
-    returned: float | None = None  #: seconds until all of it was back in the queue
-    over: bool = False  #: the worker, if it was paused, goes on
+    returned: float | None = None  #: seconds until all its messages were back in the queue
+    over: bool = False  #: whether a paused worker has continued
 
 
 @dataclass
 class Report:
-    """Of one run. A message is lost when no run of it ended and it is nowhere in the queue."""
+    """The report of one run. A message is lost if no run of it ended and it is not in the queue."""
 
     where: str
     workers: int
@@ -36,7 +36,7 @@ class Report:
     handled: int
     extra_runs: int
     lost: int
-    unhandled: int = field(init=False)  #: still in the queue when the time was up
+    unhandled: int = field(init=False)  #: still in the queue at the time limit
 
     def __post_init__(self) -> None:
         self.unhandled = self.messages - self.handled - self.lost
@@ -72,7 +72,7 @@ class Report:
 
 
 def lost_and_runs(history: Path, sent: Sequence[str], in_queue: set[str]) -> tuple[set[str], int, int]:
-    """Ids that are lost, how many messages a run ended of, and how many runs began beyond the first of each."""
+    """Return the lost ids, the number of messages with a finished run, and the number of repeated runs."""
     events = Counter(line.partition(" ")[::2] for line in history.read_text().splitlines())
     starts = [events["start", one] for one in sent]
     ended = {one for one in sent if events["end", one]}

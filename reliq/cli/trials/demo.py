@@ -1,4 +1,4 @@
-"""The demo: every file of Python's own standard library, two workers, one killed and one paused half way."""
+"""The demo: every file of Python's own standard library, two workers, one of them killed and one paused."""
 
 import contextlib
 import sqlite3
@@ -34,16 +34,16 @@ CREATE TABLE runs (id TEXT, pid INT, at REAL);
 
 @dataclass
 class Faults:
-    """What was done to the workers, and how it was mended."""
+    """The faults of the workers and their recovery."""
 
     killed_held: int = 0
     paused_held: int = 0
-    returned: float | None = None  #: seconds from the kill until what the killed worker held was ready again
+    returned: float | None = None  #: seconds from the kill until the messages of the killed worker were ready again
     recovery: float | None = None  #: seconds from the kill until a message of the killed worker ran elsewhere
 
 
 def run(url: str | None, files: int = 0) -> int:
-    """Run the demo, on an embedded Redis or on the one given; the exit status: 1 when anything was lost."""
+    """Run the demo on an embedded Redis or the given one; return the exit status: 1 if a message was lost."""
     paths = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
     paths = [path for path in paths if "site-packages" not in path.parts][: files or None]
     with contextlib.ExitStack() as everything:
@@ -59,7 +59,7 @@ def run(url: str | None, files: int = 0) -> int:
 
 
 def _clean(app: Reliq) -> None:
-    """The demo's queue is its own: empty before and after."""
+    """Remove the demo's queue, before and after."""
     queue = app.queue(QUEUE)
     queue.purge()
     queue.dead.purge(all=True)
@@ -93,7 +93,7 @@ class _Demo:
         return self._report(ids, seconds)
 
     def _send(self) -> list[str]:
-        """Half of the files over HTTP, the other half from a Spark job; from here what cannot be sent so."""
+        """Send half of the files over HTTP and half from a Spark job; send from here if one of these is missing."""
         prepared_record = len(self._paths) // 2
         first, second = self._paths[:prepared_record], self._paths[prepared_record:]
         without_http, without_spark = by_http.missing(), by_spark.missing()
@@ -116,7 +116,7 @@ class _Demo:
         stop_all(self._workers)
 
     def _watch(self, total: int) -> None:
-        """Until all are handled: draw the bar, and do harm half way."""
+        """Draw the bar until all messages are handled, and cause the faults half way."""
         bar, until = Progress("handled", total), time.monotonic() + _TIMEOUT
         harm: threading.Thread | None = None
         while time.monotonic() < until:
@@ -163,7 +163,7 @@ class _Demo:
         return time.time() - since
 
     def _wait_until_run(self, ids: set[str], since: float) -> float | None:
-        """Seconds until one of these messages ran; None when there was none to wait for."""
+        """Return the seconds until one of these messages ran; None without messages."""
         until = time.monotonic() + 60
         with contextlib.closing(sqlite3.connect(self._results, timeout=30)) as connection:
             while ids and time.monotonic() < until:

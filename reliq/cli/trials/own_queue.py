@@ -1,4 +1,4 @@
-"""A queue of our own on a Redis that others use: nothing of it stays behind."""
+"""Removal of a temporary queue from a shared Redis, without leftovers."""
 
 from reliq import ops
 from reliq.client.app import Reliq
@@ -6,7 +6,7 @@ from reliq.model.keys import QUEUES, QueueKeys
 
 
 def remove_queue(app: Reliq, name: str) -> None:
-    """Delete the queue with all that is in it, whoever holds it."""
+    """Delete the queue with all its messages, including held ones."""
     keys = QueueKeys(name)
     consumers = app.store.call(ops.members(keys.consumers))
     theirs = [key for one in consumers for key in (keys.processing(one), keys.lease(one))]

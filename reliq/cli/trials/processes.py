@@ -1,4 +1,4 @@
-"""Worker processes to do harm to: for the demo, for `reliq chaos` and for tests."""
+"""Worker processes to kill and pause, for the demo, `reliq chaos` and tests."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from reliq.worker.supervisor import OWNER
 
 
 class WorkerProcess:
-    """A `reliq worker` as a process, under an id of our choice: so that what it held is known when it is dead."""
+    """A `reliq worker` process with a chosen id, so that its messages can be found after its death."""
 
     def __init__(self, url: str, application: str, log: Path, *options: str, **environment: str) -> None:
         self.owner = new_owner()
@@ -29,7 +29,7 @@ class WorkerProcess:
         return self.process.poll() is not None
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Kill the process with SIGKILL and wait for its end."""
         self.process.kill()
         self.process.wait()
         self._close()
@@ -41,12 +41,12 @@ class WorkerProcess:
         self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it in order, however it is."""
+        """Stop the process in order, whatever its state."""
         self.ask_to_stop()
         self.wait()
 
     def wait(self) -> None:
-        """Until it has ended; a second SIGTERM would have it end at once."""
+        """Wait for the end of the process; a second SIGTERM would end it at once."""
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -65,7 +65,7 @@ class WorkerProcess:
 
 
 def stop_all(workers: list[WorkerProcess]) -> None:
-    """End them side by side."""
+    """Stop all workers at the same time."""
     for worker in workers:
         worker.ask_to_stop()
     for worker in workers:
@@ -74,7 +74,7 @@ def stop_all(workers: list[WorkerProcess]) -> None:
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM unwinds as Ctrl-C does, so that everything that was started is stopped."""
+    """Make SIGTERM raise like Ctrl-C, so that everything that was started is stopped."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt

@@ -96,7 +96,7 @@ def test_an_empty_dataframe_writes_nothing(spark, orders, app):
     [
         ("id AS number", "no column `value`"),
         ("id AS value", "column `value` is bigint; it must be string or binary"),
-        ("'x' AS value; id AS colour", "column `colour` is none of value, id, key"),
+        ("'x' AS value; id AS colour", "column `colour` is not one of value, id, key"),
         ("'x' AS value; id", "column `id` is bigint; it must be string"),
         ("'x' AS value; 'soon' AS delay_ms", "column `delay_ms` is string"),
         ("'x' AS value; map('a', 1) AS headers", "column `headers` is map<string,int>"),
