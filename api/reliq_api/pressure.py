@@ -1,10 +1,10 @@
 """How full Redis is, looked at once a second: producers are told to wait long before Redis itself refuses."""
 
-from reliq import aio
+from reliq import aio, ops
 from reliq.errors import RedisUnsuitable
 from reliq.observability.doctor import examine
 from reliq.ops import Steps
-from reliq.transport.server_check import check_server, server_info
+from reliq.transport.server_check import check_server
 from reliq_api.access.cached import Cached
 from reliq_api.background import Background
 from reliq_api.http.problems import Problem
@@ -32,7 +32,7 @@ class Pressure:
 def used_share() -> Steps[float]:
     """0.0 where Redis has no maxmemory, or keeps it a secret."""
     try:
-        (info,) = yield server_info("memory")
+        (info,) = yield ops.server_info("memory")
     except RedisUnsuitable:  # INFO is forbidden
         return 0.0
     most = int(info.get("maxmemory", 0))

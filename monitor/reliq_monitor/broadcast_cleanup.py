@@ -4,7 +4,7 @@ import logging
 import time
 
 from reliq import ops
-from reliq.model.keys import QUEUES, TOPICS, QueueKeys, instance_of
+from reliq.model.keys import QueueKeys, instance_of
 from reliq.ops import Steps
 
 log = logging.getLogger("reliq.monitor")
@@ -30,13 +30,13 @@ class BroadcastCleanup:
         since = self._alone_since.setdefault(queue, time.monotonic())
         if time.monotonic() - since < _GRACE:
             return
-        if (yield ops.command("HGET", keys.config, "overflow")) != b"drop":  # not a broadcast queue
+        if not (yield ops.is_for_broadcasts(keys)):
             return
-        bindings = [one for one in (yield ops.read_hash(TOPICS)) if one.startswith(queue + " ")]
+        bindings = [one for one in (yield ops.topics()) if one.startswith(queue + " ")]
         if bindings:
             self._alone_since[queue] = time.monotonic()  # producers may still use the bindings
             yield ops.bind("unbind", bindings)
             return
-        yield [ops.command("UNLINK", *keys.everything), ops.command("SREM", QUEUES, queue)]
+        yield ops.drop_queue(keys)
         del self._alone_since[queue]
         log.info("dropped queue=%s: its instance is gone", queue)

@@ -165,9 +165,9 @@ def read_leases(queues: Sequence[QueueKeys]) -> Steps[list[tuple[int, Leases]]]:
     watched = [(keys, consumers) for keys, consumers in zip(queues, members, strict=True) if consumers]
     if not watched:
         return [(now, [])] * len(queues)
-    answers = yield [ops.command("MGET", *map(keys.lease, consumers)) for keys, consumers in watched]
+    answers = yield [ops.lease_ends(keys, consumers) for keys, consumers in watched]
     found = {
-        keys.queue: [(one, None if end is None else int(end)) for one, end in zip(consumers, ends, strict=True)]
+        keys.queue: list(zip(consumers, ends, strict=True))
         for (keys, consumers), ends in zip(watched, answers, strict=True)
     }
     return [(now, found.get(keys.queue, [])) for keys in queues]

@@ -16,13 +16,12 @@ from typing import TypeVar
 from reliq import ops
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
 from reliq.model import settings
-from reliq.model.keys import CLOCK, LEADER, JobKeys, QueueKeys, instance_of, process_of
+from reliq.model.keys import JobKeys, QueueKeys, instance_of, process_of
 from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
 from reliq.ops.topology import Slots
 from reliq.runtime.moment import Moment
 from reliq.runtime.outage_log import OutageLog
-from reliq.transport.server_check import server_info
 from reliq.transport.store import Store
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
@@ -234,7 +233,7 @@ class Monitor:
         if self._client_list_refused:
             return None
         try:
-            answer: bytes = yield ops.command("CLIENT", "LIST")
+            answer: bytes = yield ops.client_list()
             return answer
         except RedisUnsuitable:  # some managed services: only the lease decides
             self._client_list_refused = True
@@ -246,7 +245,7 @@ class Monitor:
             return
         self._started_at = time.monotonic()
         try:
-            answers = yield server_info("server", "persistence")
+            answers = yield ops.server_info("server", "persistence")
         except RedisUnsuitable:  # the user in the URL may not run it
             return
         info = {name: value for answer in answers for name, value in answer.items()}
@@ -268,7 +267,7 @@ class Monitor:
                 "run NTP on the server, and let it slew the clock", jump / 1000,
             )  # fmt: skip
             now = yield ops.server_time()
-            yield ops.command("HSET", CLOCK, "at", now, "by", jump)
+            yield ops.note_clock_jump(now, jump)
 
     # --- queues and leadership ---
 
@@ -292,16 +291,16 @@ class Monitor:
         return "" if node is None else f"{node[0]}:{node[1]}"
 
     def _lead(self) -> Steps[bool]:
-        milliseconds = ops.milliseconds(max(_LEADER_FOR, 1.6 * self._interval))
+        lasts = max(_LEADER_FOR, 1.6 * self._interval)
         try:
-            if (yield ops.command("SET", LEADER, self._id, "NX", "PX", milliseconds)):
+            if (yield ops.become_leader(self._id, lasts)):
                 return True
-            holder = yield ops.command("GET", LEADER)
+            holder = yield ops.leader()
         except (QueueFull, RedisUnsuitable):  # a full Redis needs its monitors; with a foreign key all of them lead
             return True
-        if holder != self._id.encode():
+        if holder != self._id:
             return False
-        yield ops.command("PEXPIRE", LEADER, milliseconds)
+        yield ops.stay_leader(lasts)
         return True
 
     def _follow_leader(self) -> None:

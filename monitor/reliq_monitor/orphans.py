@@ -17,19 +17,16 @@ def find_orphans(queues: Sequence[str] = (), repair: bool = False) -> Steps[dict
         keys = QueueKeys(queue)
         found[queue] = yield from _orphans_of(keys)
         if repair and found[queue]:
-            yield [ops.announce(queue), ops.command("SADD", keys.consumers, *found[queue])]
+            yield [ops.announce(queue), ops.add_consumers(keys, found[queue])]
     return found
 
 
 def _orphans_of(keys: QueueKeys) -> Steps[list[str]]:
-    prefix = keys.processing("")
     holding: set[str] = set()
     cursor = 0
     while True:
-        # Queue names contain no special characters of patterns.
-        after, names = yield ops.command("SCAN", cursor, "MATCH", prefix + "*", "COUNT", _SCAN_STEP)
-        holding |= {name.decode().removeprefix(prefix) for name in names}
-        cursor = int(after)
+        cursor, consumers = yield ops.scan_processing(keys, cursor, _SCAN_STEP)
+        holding.update(consumers)
         if not cursor:
             # Read afterwards: a consumer registers before it can hold anything.
             return sorted(holding - set((yield ops.members(keys.consumers))))

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import math
 import time
+from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,8 @@ from reliq.model import settings
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, belongs_to, process_of
 from reliq.model.message import Message, undecodable_letter
-from reliq.ops import Op, Return, Steps, Transaction, Watch
+from reliq.ops import Destination, Op, Return, Steps, Transaction, Watch
+from reliq.ops.schema import Counter
 from reliq.worker.failures import FailureLog
 from reliq_monitor import marks
 from reliq_monitor.liveness import Leases
@@ -90,11 +92,11 @@ def reclaim(
 def _look(keys: QueueKeys, consumer: str, at_once: int) -> Steps[_Look]:
     processing = keys.processing(consumer)
     deadline, now, elements, length, mark, *kinds = yield [
-        ops.command("GET", keys.lease(consumer)),
+        ops.lease_text(keys, consumer),
         ops.server_time(),
-        ops.command("LRANGE", processing, -at_once, -1),
-        ops.command("LLEN", processing),
-        ops.command("HGET", keys.trying, consumer),
+        ops.from_tail(processing, 0, at_once),
+        ops.held_count(keys, consumer),
+        ops.mark_of(keys, consumer),
         *map(ops.type_of, keys.kinds),
     ]
     return _Look(deadline, now, elements, length, mark, kinds)
@@ -138,22 +140,22 @@ def charge_deliveries(
             message = Message.decode(queue, element)
         except Undecodable:
             identity, again = undecodable_letter(element)
-            returns.append(Return(element, "dead:decode", identity, again))
+            returns.append(Return(element, Destination.UNREADABLE, identity, again))
             continue
         charged = charge.falls_on(message)
         deliveries = min(message.deliveries + charged, settings.MAX_COUNT)
         if charged and deliveries >= max_deliveries:
             again = message.buried("max_deliveries", deliveries)
-            returns.append(Return(element, "dead:max_deliveries", message.id, again, message.group, charged))
+            returns.append(Return(element, Destination.EXHAUSTED, message.id, again, message.group, charged))
         else:
             again = message.again(redelivered=True, deliveries=deliveries)
-            returns.append(Return(element, "reclaimed", message.id, again, charged=charged))
+            returns.append(Return(element, Destination.READY, message.id, again, charged=charged))
     return returns
 
 
 def _check_types(keys: QueueKeys, kinds: Sequence[str], returns: list[Return]) -> None:
     """Raise ForeignKey if a push of the transaction would fail, because its removals would still be carried out."""
-    dying = any(one.counter != "reclaimed" for one in returns)
+    dying = any(one.destination.dead for one in returns)
     for (key, expected), kind in zip(keys.kinds.items(), kinds, strict=True):
         if dying or key in (keys.messages, keys.counters):
             ops.check_type(key, kind, expected)
@@ -169,19 +171,20 @@ def _transaction(
     commands: list[Op[int]] = []
     for one in returns:
         commands.append(ops.command("LREM", keys.processing(consumer), -1, one.element))
-        if one.counter == "reclaimed":
-            commands.append(ops.command("LPUSH", keys.messages, one.again))
-        else:
+        if one.destination.dead:
             commands.append(ops.command("ZADD", keys.dead, now, one.again))
+        else:
+            commands.append(ops.command("LPUSH", keys.messages, one.again))
     commands += _counts(keys, returns, 1)
     for one in returns:
-        if one.counter != "reclaimed":
+        if one.destination.dead:
             commands.append(ops.command("HSET", keys.index, one.id, now))
-        if one.group or one.counter == "dead:decode":  # a script may have read a key in undecodable bytes
+        unreadable = one.destination is Destination.UNREADABLE  # a script may have read a key in it
+        if one.group or unreadable:
             commands.append(ops.advance_within(keys, one.element))
-    commands.append(ops.command("DEL", keys.lease(consumer)))
+    commands.append(ops.end(keys, consumer))
     if mark is not None:
-        commands.append(ops.command("HSET", keys.trying, consumer, mark))
+        commands.append(ops.set_mark(keys, consumer, mark))
     return tuple(commands)
 
 
@@ -189,32 +192,28 @@ def _compensation(keys: QueueKeys, consumer: str, conflicts: list[Return]) -> tu
     """Return the ops that remove and count the copies of messages that the worker settled before the transaction."""
     commands: list[Op[int]] = []
     for one in conflicts:
-        if one.counter == "reclaimed":
-            commands.append(ops.command("LREM", keys.messages, 1, one.again))
-        else:
+        if one.destination.dead:
             commands.append(ops.command("ZREM", keys.dead, one.again))
             commands.append(ops.command("HDEL", keys.index, one.id))
+        else:
+            commands.append(ops.command("LREM", keys.messages, 1, one.again))
         commands.append(ops.command("LREM", keys.processing(consumer), 1, one.element))
     commands += _counts(keys, conflicts, -1)
-    commands.append(ops.command("HINCRBY", keys.counters, "reclaim_conflicts", len(conflicts)))
+    commands.append(ops.command("HINCRBY", keys.counters, Counter.RECLAIM_CONFLICTS, len(conflicts)))
     return tuple(commands)
 
 
 def _counts(keys: QueueKeys, returns: list[Return], sign: int) -> list[Op[int]]:
-    counts: dict[str, int] = {}
-    for one in returns:
-        counts[one.counter] = counts.get(one.counter, 0) + sign
-        if one.counter != "reclaimed":
-            counts["dead_lettered"] = counts.get("dead_lettered", 0) + sign
-    return [ops.command("HINCRBY", keys.counters, name, count) for name, count in counts.items()]
+    counts = Tally(counter for one in returns for counter in one.destination.counters)
+    return [ops.count(keys, counter, sign * count) for counter, count in counts.items()]
 
 
 def _counted(keys: QueueKeys, returns: list[Return], conflicts: set[int], emptied: bool) -> Reclaimed:
     kept = [one for place, one in enumerate(returns) if place not in conflicts]
     for one in kept:
-        if one.counter != "reclaimed":
+        if one.destination.dead:
             deaths.died(keys.queue, one.again)
-    returned = sum(one.counter == "reclaimed" for one in kept)
+    returned = sum(not one.destination.dead for one in kept)
     return Reclaimed(returned, len(kept) - returned, len(conflicts), emptied=emptied)
 
 
@@ -223,8 +222,7 @@ def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False, until: f
 
     After `until`, by time.monotonic(), begins no further batch.
     """
-    configured = yield ops.command("HGET", keys.config, "max_deliveries")
-    max_deliveries = int(configured) if configured and configured.isdigit() else settings.MAX_DELIVERIES
+    max_deliveries = (yield ops.max_deliveries(keys)) or settings.MAX_DELIVERIES
     at_once = yield from _fitting(keys, consumer)
     total = Reclaimed()
     while True:
@@ -249,7 +247,7 @@ def _fitting(keys: QueueKeys, consumer: str) -> Steps[int]:
     """Return how many messages of the average size in the list fit into one transaction."""
     processing = keys.processing(consumer)
     try:
-        length, used = yield [ops.command("LLEN", processing), ops.command("MEMORY", "USAGE", processing)]
+        length, used = yield [ops.held_count(keys, consumer), ops.bytes_used(processing)]
     except ReliqError:  # not every server has the command; other errors show at the next call
         return BATCH
     return max(1, min(BATCH, _BATCH_BYTES * length // used)) if used else BATCH
@@ -272,14 +270,14 @@ def note_company(holders: Holders) -> Steps[None]:
 
     The note is in Redis, so that it holds when one list is empty and another monitor looks at the next one.
     """
-    lengths = yield [ops.command("LLEN", keys.processing(consumer)) for keys, consumer in holders]
+    lengths = yield [ops.held_count(keys, consumer) for keys, consumer in holders]
     holding = [one for one, length in zip(holders, lengths, strict=True) if length]
     if len(holding) < 2:
         return
-    known = yield [ops.command("HGET", keys.trying, consumer) for keys, consumer in holding]
+    known = yield [ops.mark_of(keys, consumer) for keys, consumer in holding]
     try:
         yield [
-            ops.command("HSET", keys.trying, consumer, marks.after_batch(mark, charged=False))
+            ops.set_mark(keys, consumer, marks.after_batch(mark, charged=False))
             for (keys, consumer), mark in zip(holding, known, strict=True)
         ]
     except QueueFull:  # a full Redis refuses the note; its messages must come back nevertheless

@@ -22,28 +22,26 @@ def trim_dead_letters(survey: Survey) -> Steps[tuple[int, bool]]:
     """
     duty, removed, more = "dead letters", 0, False
     for page in pages((yield from survey.having(duty, lambda keys: keys.config, survey.queues))):
-        for keys, (age, count) in (yield from survey.attempts.together(duty, page, _policies)):
-            if age is None and count is None:
+        for keys, policy in (yield from survey.attempts.together(duty, page, _policies)):
+            if policy == [None, None]:
                 continue
             if removed >= TRIMMED_AT_ONCE:
                 return removed, True
             trimmed, unfinished = yield from survey.attempts.of_queue(
-                duty, keys, _trim(keys, age, count, TRIMMED_AT_ONCE - removed), (0, False)
+                duty, keys, _trim(keys, policy, TRIMMED_AT_ONCE - removed), (0, False)
             )
             removed, more = removed + trimmed, more or unfinished
     return removed, more
 
 
 def _policies(queues: Sequence[QueueKeys]) -> Steps[list[list[bytes | None]]]:
-    policies: list[list[bytes | None]] = yield [
-        ops.command("HMGET", keys.config, "dead_max_age", "dead_max_count") for keys in queues
-    ]
+    policies: list[list[bytes | None]] = yield [ops.retention(keys) for keys in queues]
     return policies
 
 
-def _trim(keys: QueueKeys, age: bytes | None, count: bytes | None, at_most: int) -> Steps[tuple[int, bool]]:
-    trim = DeadLetterSteps(keys).trim(float(age) if age else None, int(count) if count else None, at_most)
-    removed = yield from trim
+def _trim(keys: QueueKeys, policy: Sequence[bytes | None], at_most: int) -> Steps[tuple[int, bool]]:
+    max_age, max_count = ops.read_retention(policy)
+    removed = yield from DeadLetterSteps(keys).trim(max_age, max_count, at_most)
     return removed, removed >= at_most
 
 
@@ -88,13 +86,12 @@ def _forget_in(hashes: Sequence[str], cursors: Sequence[int], remembered: float)
     """Process one page of each hash; return how many fields were removed, and the next cursor, 0 at the end."""
     now, *replies = yield [
         ops.server_time(),
-        *(ops.command("HSCAN", key, cursor, "COUNT", _PAGE) for key, cursor in zip(hashes, cursors, strict=True)),
+        *(ops.scan_hash(key, cursor, _PAGE) for key, cursor in zip(hashes, cursors, strict=True)),
     ]
     oldest = earlier(now) - remembered * 1000
     found = []
-    for key, (cursor, reply) in zip(hashes, replies, strict=True):
-        pairs = zip(reply[::2], reply[1::2], strict=True)
+    for key, (cursor, pairs) in zip(hashes, replies, strict=True):
         old = [name for name, value in pairs if int(value.split()[1]) < oldest]
-        count = (yield ops.command("HDEL", key, *old)) if old else 0
-        found.append((count, int(cursor)))
+        count = (yield ops.remove_fields(key, old)) if old else 0
+        found.append((count, cursor))
     return found

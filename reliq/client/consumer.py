@@ -13,7 +13,7 @@ from reliq.model import settings
 from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.message import Message
 from reliq.model.settings import Duration, seconds, whole
-from reliq.ops import Move, Steps
+from reliq.ops import Move, Settled, Steps
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.protocol.settlement import checked_lease, lease_lost, settleable
@@ -131,7 +131,7 @@ class Consumer:
         acks, moves = settleable(self._holdings, messages, move)
         with self._lock:
             codes, _ = self._store.run(self._holdings.settle(acks, moves), self._connection)
-        lost = len(messages) - len(codes) + codes.count("l")
+        lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
             raise lease_lost(self._holdings.keys.queue, lost, len(messages))
 

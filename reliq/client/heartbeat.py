@@ -66,7 +66,7 @@ class Heartbeat(threading.Thread):
         """Renew every lease now, but for those that a part of this heartbeat sees to."""
         leases = [lease for lease in self._leases() if self._node_of(lease) not in self._parts]
         if not leases:
-            self._store.call(ops.command("PING"), self._connection, timeout=0)
+            self._store.call(ops.ping(), self._connection, timeout=0)
             return
         beats = [ops.heartbeat(lease.keys, lease.consumer, lease.length) for lease in leases]
         sent_at = Moment.now()

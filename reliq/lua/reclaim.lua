@@ -2,7 +2,8 @@
 -- removes first: over maxmemory Redis refuses a MULTI that contains an LPUSH.
 --
 -- KEYS  1-10 places  11 processing  12 lease  13 dead  14 index
--- ARGV  1 the deadline that the monitor saw ('' = none), then for each message: element, counter, id, new element
+-- ARGV  1 the deadline that the monitor saw ('' = none), then for each message: element, destination (ready | dead),
+--       counter, id, new element
 -- Returns the number of messages taken back, or -1 if the lease was renewed meanwhile
 -- uses: now, element, index, rounds, place
 local q, processing, lease, dead, index = places(1), unpack(KEYS, 11, 14)
@@ -11,11 +12,11 @@ redis.call('LLEN', processing) -- wrong types are refused here, before the first
 redis.call('ZCARD', dead)
 redis.call('HLEN', index)
 local now, taken = now_ms(), 0
-for at = 2, #ARGV, 4 do
-  local element, counter, id, again = unpack(ARGV, at, at + 3)
+for at = 2, #ARGV, 5 do
+  local element, destination, counter, id, again = unpack(ARGV, at, at + 4)
   if redis.call('LREM', processing, -1, element) == 1 then
     taken = taken + 1
-    if counter == 'reclaimed' then
+    if destination == 'ready' then
       redis.call('LPUSH', q.messages, again)
     else
       index_add(dead, index, now, id, again)

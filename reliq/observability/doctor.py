@@ -14,7 +14,7 @@ from reliq import ops
 from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.keys import CLOCK
 from reliq.ops import Op, Steps
-from reliq.transport.server_check import OLDEST_REDIS, server_info
+from reliq.transport.server_check import OLDEST_REDIS
 
 Level = Literal["ok", "warning", "failure"]
 
@@ -89,7 +89,7 @@ class Report:
 def examine() -> Steps[Report]:
     """Read the facts and judge them. Raises RedisUnavailable if there is no answer."""
     info: dict[str, str] = {}
-    for op in server_info(*_SECTIONS):
+    for op in ops.server_info(*_SECTIONS):
         info |= (yield from _allowed(op)) or {}
     settings: dict[str, str] = {}
     for name in _SETTINGS:
@@ -98,9 +98,9 @@ def examine() -> Steps[Report]:
     asked_at = time.time()
     now = yield ops.server_time()
     between = (asked_at + time.time()) / 2
-    jump = yield from _allowed(ops.read_hash(CLOCK))
-    scripts = yield from _allowed(ops.command("EVAL", "return 1", 0))
-    named = yield from _allowed(ops.command("CLIENT", "LIST", "TYPE", "pubsub"))
+    jump = yield from _allowed(ops.clock_jump())
+    scripts = yield from _allowed(ops.empty_script())
+    named = yield from _allowed(ops.few_clients())
     return judge(Facts(info, settings, pings, now / 1000 - between, jump or {}, scripts is not None, named is not None))
 
 
@@ -122,7 +122,7 @@ def _pings() -> Steps[list[float]]:
     pings = []
     for _ in range(_PINGS):
         began = time.perf_counter()
-        yield ops.command("PING")
+        yield ops.ping()
         pings.append(time.perf_counter() - began)
     return pings
 

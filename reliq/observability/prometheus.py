@@ -14,15 +14,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from reliq import ops
 from reliq._version import __version__
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.model.dead_letter import REASONS
-from reliq.model.keys import TOPICS, instance_of
+from reliq.model.keys import instance_of
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
 from reliq.observability.snapshot import QueueSnapshot, every_queue, read_queues
-from reliq.ops import command
-from reliq.transport.server_check import server_info
 from reliq.transport.store import Store
 
 MOST_QUEUES = 1000  #: queues that are exported; the number of all queues is exported as well
@@ -147,7 +146,7 @@ class Exporter(Collector):
                 names = [name for name in found if instance_of(name) is None]
             readings = self._store.run(read_queues(names[:MOST_QUEUES]), timeout=_PATIENCE)
             info = self._info()
-            unroutable = self._store.call(command("HGET", TOPICS, "unroutable"), timeout=_PATIENCE)
+            unroutable = self._store.call(ops.unroutable(), timeout=_PATIENCE)
         except ReliqError:
             yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 0)
         else:
@@ -155,9 +154,7 @@ class Exporter(Collector):
             yield _gauge("reliq_queues", "Queues there are; at most the first 1,000 by name are exported.", len(names))
             yield from _of_queues(readings)
             yield from self._desired(readings, series)
-            yield _counter(
-                "reliq_messages_unroutable", "Messages published that no queue was bound for.", int(unroutable or 0)
-            )
+            yield _counter("reliq_messages_unroutable", "Messages published that no queue was bound for.", unroutable)
             yield from _of_redis(info)
         yield from _of_monitor(self._monitor)
         yield from _histograms(series)
@@ -165,7 +162,7 @@ class Exporter(Collector):
     def _info(self) -> dict[str, str]:
         """Read INFO; empty if a managed service forbids it."""
         try:
-            answers = self._store.call(server_info(*_INFO_SECTIONS), timeout=_PATIENCE)
+            answers = self._store.call(ops.server_info(*_INFO_SECTIONS), timeout=_PATIENCE)
         except RedisUnsuitable:
             return {}
         return {name: value for answer in answers for name, value in answer.items()}

@@ -88,8 +88,8 @@ def _reads(keys: QueueKeys, consumers: Sequence[str]) -> list[Op[Any]]:
         ops.members(keys.consumers),
         ops.stats(keys, consumers),
         ops.members(keys.consumers),
-        ops.command("HGET", keys.config, "max_length"),
-        ops.command("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"),
+        ops.max_length(keys),
+        ops.by_rank(keys.delayed, 0),
     ]
 
 
@@ -99,8 +99,8 @@ def _reading(
     before: Sequence[str],
     counts: Counts,
     after: Sequence[str],
-    max_length: bytes | None,
-    first_due: Sequence[bytes],
+    max_length: int | None,
+    first_due: Sequence[tuple[bytes, bytes]],
 ) -> QueueSnapshot:
     return QueueSnapshot(
         queue=queue,
@@ -114,8 +114,8 @@ def _reading(
         paused=counts.paused,
         counters=counts.counters,
         prepared=counts.prepared,
-        overdue=max(0.0, (counts.now - float(first_due[1])) / 1000) if first_due else 0.0,
-        max_length=int(max_length or 0),
+        overdue=max(0.0, (counts.now - float(first_due[0][1])) / 1000) if first_due else 0.0,
+        max_length=max_length or 0,
         high=counts.high,
         low=counts.low,
         members=counts.members,

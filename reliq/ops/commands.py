@@ -22,7 +22,7 @@ def count(keys: QueueKeys, counter: str, by: int = 1) -> Op[int]:
 
 
 def server_info(*sections: str) -> list[Op[dict[str, str]]]:
-    """INFO of these sections, one op a section: servers before 7 take no more than one."""
+    """Return the ops that read these sections of INFO, one for each: servers before 7 accept only one section."""
     return [Op(("INFO", section), _parse_info) for section in sections]
 
 
@@ -73,6 +73,11 @@ def is_queue(name: str) -> Op[bool]:
 def has_messages(keys: QueueKeys) -> Op[bool]:
     """Whether there are ready messages without a priority."""
     return Op(("EXISTS", keys.messages), bool)
+
+
+def reset_counters(keys: QueueKeys) -> list[Op[int]]:
+    """Forget the queue's counters and producers; only of an empty queue that nothing uses."""
+    return [Op(("DEL", keys.counters)), Op(("DEL", keys.producers))]
 
 
 def drop_queue(keys: QueueKeys, consumers: Collection[str] = ()) -> list[Op[int]]:

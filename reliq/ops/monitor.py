@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from enum import Enum
+from typing import Any
 
 from reliq.errors import ForeignKey
 from reliq.model.keys import CLOCK, LEADER, QueueKeys
 from reliq.ops.commands import read_hash
 from reliq.ops.request import Argument, Op, as_text, milliseconds, script_named, scripted
-from reliq.ops.schema import ClockJump
+from reliq.ops.schema import ClockJump, Counter
 
 
 def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
@@ -16,12 +17,28 @@ def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
     return scripted("promote", (*keys.places, keys.delayed, keys.index), (limit,), tuple)
 
 
+class Destination(Enum):
+    """Where the monitor puts a message that it takes back, each with the counter of its own."""
+
+    READY = Counter.RECLAIMED
+    EXHAUSTED = Counter.dead("max_deliveries")  #: a dead letter: it was delivered too often
+    UNREADABLE = Counter.dead("decode")  #: a dead letter
+
+    @property
+    def dead(self) -> bool:
+        return self is not Destination.READY
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return (self.value, Counter.DEAD_LETTERED) if self.dead else (self.value,)
+
+
 @dataclass(frozen=True, slots=True)
 class Return:
     """One message that the monitor takes back from a consumer with an expired lease."""
 
     element: bytes
-    counter: Literal["reclaimed", "dead:max_deliveries", "dead:decode"]
+    destination: Destination
     id: str
     again: bytes
     group: str = ""  #: digest of the message's key, which a dead letter sets free
@@ -32,8 +49,23 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
     names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.dead, keys.index)
     arguments: list[Argument] = [deadline]
     for one in returns:
-        arguments += (one.element, one.counter, one.id, one.again)
+        to = one.destination
+        arguments += (one.element, "dead" if to.dead else "ready", to.value, one.id, one.again)
     return scripted("reclaim", names, arguments)
+
+
+def lease_text(keys: QueueKeys, consumer: str) -> Op[bytes | None]:
+    """The end of a lease as it is written, for `reclaim_when_full`."""
+    return Op(("GET", keys.lease(consumer)))
+
+
+def mark_of(keys: QueueKeys, consumer: str) -> Op[bytes | None]:
+    """The consumer's field in `trying` (reliq_monitor.marks)."""
+    return Op(("HGET", keys.trying, consumer))
+
+
+def set_mark(keys: QueueKeys, consumer: str, mark: bytes) -> Op[int]:
+    return Op(("HSET", keys.trying, consumer, mark))
 
 
 def add_consumers(keys: QueueKeys, consumers: Sequence[str]) -> Op[int]:

@@ -63,7 +63,7 @@ def retention(keys: QueueKeys) -> Op[list[bytes | None]]:
 def read_retention(found: Sequence[bytes | None]) -> tuple[float | None, int | None]:
     """Raises ValueError for what is no number."""
     age, count = found
-    return optional_float(age), optional_int(count)
+    return optional_float(age or None), optional_int(count or None)
 
 
 def keep_for_broadcasts(keys: QueueKeys, most: int, dead_kept: int) -> Op[int]:

@@ -41,6 +41,11 @@ class Slots:
         return self._masters.get(slot_of(key))
 
 
+def cluster_slots(asked: Node) -> Op[Slots]:
+    """Read the slot map from a node."""
+    return Op(("CLUSTER", "SLOTS"), lambda reply: Slots(reply, asked))
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """The part of a request for one node. `places`: the positions of its answers in the answer to a list."""

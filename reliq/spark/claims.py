@@ -11,7 +11,7 @@ from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.settings import MAX_BATCH
-from reliq.ops import Move, Steps
+from reliq.ops import Move, Settled, Steps
 from reliq.protocol.outcomes import expired, undecodable
 
 _PREFIX = "s"  # not one of those in reliq.model.keys: only the lease decides, as a stopped stream has no connection
@@ -31,8 +31,8 @@ class Claims:
     def claim(self, stream: str, batch: int, most: int) -> Steps[int]:
         """Claim up to `most` messages as this batch; return its size. Messages claimed before a crash are kept."""
         consumer = consumer_of(stream, batch)
-        held = yield ops.command("LLEN", self.keys.processing(consumer))
-        if not held and (yield ops.command("LLEN", self.keys.messages)):
+        held = yield ops.held_count(self.keys, consumer)
+        if not held and (yield ops.list_length(self.keys.messages)):
             yield [ops.announce(self.keys.queue), ops.register(self.keys, consumer, self.lease)]
             held = yield from self._fill(consumer, most)
             if not held:
@@ -46,7 +46,7 @@ class Claims:
             try:
                 answer: ops.Claimed = yield ops.claim(self.keys, consumer, self.lease, wanted)
             except OutcomeUnknown:  # the answer was lost: count what has arrived
-                held = yield ops.command("LLEN", self.keys.processing(consumer))
+                held = yield ops.held_count(self.keys, consumer)
                 continue
             held += len(answer.elements) - (yield from self._bury(consumer, answer))
             if len(answer.elements) < wanted:
@@ -72,10 +72,10 @@ class Claims:
         """Renew the leases of batches that are to run; return how many messages each still has."""
         lengths = []
         for consumer in (consumer_of(stream, batch) for batch in batches):
-            held = yield ops.command("LLEN", self.keys.processing(consumer))
+            held = yield ops.held_count(self.keys, consumer)
             if held:
                 yield ops.register(self.keys, consumer, self.lease)
-                held = yield ops.command("LLEN", self.keys.processing(consumer))
+                held = yield ops.held_count(self.keys, consumer)
             lengths.append(int(held))
         return lengths
 
@@ -87,12 +87,12 @@ class Claims:
             owner, _, batch = consumer.partition(".")
             if owner != _PREFIX + stream or not batch.isdecimal() or int(batch) > up_to:
                 continue
-            while elements := (yield ops.command("LRANGE", self.keys.processing(consumer), -MAX_BATCH, -1)):
+            while elements := (yield ops.from_tail(self.keys.processing(consumer), 0, MAX_BATCH)):
                 answer = yield ops.settle(self.keys, consumer, self.lease, elements[::-1])
-                acked += answer.codes.count("d")
+                acked += answer.codes.count(Settled.DONE)
             yield ops.forget(self.keys, consumer, leaving=True)
         return acked
 
     def page(self, stream: str, batch: int, first: int, after: int) -> ops.Op[list[bytes]]:
         """Return the op that reads a range of a batch, counted from the tail of its list (oldest = 0); newest first."""
-        return ops.Op(("LRANGE", self.keys.processing(consumer_of(stream, batch)), -after, -first - 1))
+        return ops.from_tail(self.keys.processing(consumer_of(stream, batch)), first, after)

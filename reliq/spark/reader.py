@@ -60,18 +60,18 @@ class ReliqReader(DataSourceReader):
             store.close()
 
     def _plan_list(self) -> Steps[Sequence[InputPartition]]:
-        length = yield ops.command("LLEN", self.options.keys.messages)
+        length = yield ops.list_length(self.options.keys.messages)
         return [ListSlice(first, after) for first, after in self._ranges(length)]
 
     def _plan_scores(self) -> Steps[Sequence[InputPartition]]:
         """Plan slices that begin at the scores of evenly spaced ranks, within the range of the filters."""
         low, high = self._score_range()
-        start = yield ops.command("ZCOUNT", self._zset, "-inf", f"({low}")
-        count = yield ops.command("ZCOUNT", self._zset, low, high)
+        start = yield ops.count_between(self._zset, "-inf", f"({low}")
+        count = yield ops.count_between(self._zset, low, high)
         firsts = [start + first for first, _ in self._ranges(count)][1:]
-        reads = [ops.command("ZRANGE", self._zset, rank, rank, "WITHSCORES") for rank in firsts]
+        reads = [ops.by_rank(self._zset, rank) for rank in firsts]
         found = (yield reads) if reads else []
-        borders = [reply[1].decode() for reply in found if reply]
+        borders = [reply[0][1].decode() for reply in found if reply]
         borders = [low, *dict.fromkeys(borders)]
         ends = [f"({border}" for border in borders[1:]] + [str(high)]
         return [ScoreSlice(str(first), end) for first, end in zip(borders, ends, strict=True)]
@@ -106,7 +106,7 @@ class ReliqReader(DataSourceReader):
         keys = self.options.keys
         for after in range(part.after, part.first, -_PAGE):
             first = max(part.first, after - _PAGE)
-            yield batch_of(keys.queue, store.call(ops.command("LRANGE", keys.messages, -after, -first - 1)))
+            yield batch_of(keys.queue, store.call(ops.from_tail(keys.messages, first, after)))
 
     def _scores(self, store: Store, part: InputPartition) -> Iterator["RecordBatch"]:
         """Read page by page, each from the last score of the previous page on, without the elements already read."""
@@ -114,9 +114,7 @@ class ReliqReader(DataSourceReader):
         seen: set[bytes] = set()
         while True:
             most = _PAGE + len(seen)
-            command = ("ZRANGEBYSCORE", self._zset, low, high, "WITHSCORES", "LIMIT", 0, most)
-            reply = store.call(ops.command(*command))
-            pairs = list(zip(reply[::2], reply[1::2], strict=True))
+            pairs = store.call(ops.by_score(self._zset, low, high, most))
             yield self._batch([pair for pair in pairs if pair[0] not in seen])
             if len(pairs) < most:
                 return

@@ -68,7 +68,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        self._budget = int(self._store.call(ops.command("LLEN", self._options.keys.messages)))
+        self._budget = int(self._store.call(ops.list_length(self._options.keys.messages)))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Claim the next batch. Spark starts from `start` only once everything up to it is in its commit log."""

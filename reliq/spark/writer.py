@@ -12,7 +12,6 @@ from pyspark.sql.types import StructType
 
 from reliq import ops
 from reliq.errors import InvalidSetting, ReliqError
-from reliq.model.keys import TOPICS
 from reliq.protocol import staging
 from reliq.protocol.staging import Job, Part, PartWriter
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
@@ -95,7 +94,7 @@ def count_unroutable(store: Store, job: Job, every: Sequence[Staged]) -> None:
     unroutable = sum(staged.unroutable for staged in every)
     if unroutable:
         log.warning("job %s: no queue is bound to the topic of %d rows; they went nowhere", job.name, unroutable)
-        store.call(ops.command("HINCRBY", TOPICS, "unroutable", unroutable, repeatable=False))
+        store.call(ops.count_unroutable(unroutable))
 
 
 def _shares(parts: Sequence[Part]) -> list[Sequence[Part]]:

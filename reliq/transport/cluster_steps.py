@@ -5,11 +5,11 @@ from typing import Any, TypeVar
 
 from reliq.errors import QueueFull, RedisUnavailable, ReliqError
 from reliq.ops import Request
-from reliq.ops.topology import ANY, Node, Part, Slots
+from reliq.ops.topology import ANY, Node, Part, Slots, cluster_slots
 from reliq.transport.calls import carried_out_in_part, only_reads, repeatable
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.server import Server
-from reliq.transport.server_check import cluster_slots, no_cluster
+from reliq.transport.server_check import no_cluster
 
 T = TypeVar("T")
 NodeSteps = Generator[tuple[Node | None, Request], Any, T]  #: yields a node and a request for it, receives the answer

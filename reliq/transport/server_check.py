@@ -6,8 +6,7 @@ from reliq.errors import (
     RedisUnsuitable,
     ReliqError,
 )
-from reliq.ops import Op, Steps
-from reliq.ops.topology import Node, Slots
+from reliq.ops import Steps, server_info
 from reliq.transport.errors import TryAgain
 
 T = TypeVar("T")
@@ -40,16 +39,6 @@ def unsuitable(
     return None
 
 
-def _parse_info(reply: bytes) -> dict[str, str]:
-    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
-    return {name: value for name, separator, value in lines if separator}
-
-
-def server_info(*sections: str) -> list[Op[dict[str, str]]]:
-    """Return the ops that read these sections of INFO, one for each: servers before 7 accept only one section."""
-    return [Op(("INFO", section), _parse_info) for section in sections]
-
-
 def check_server(where: str, allow_eviction: bool, cluster: bool = False, known: bool = False) -> Steps[None]:
     """Refuse a server that cannot hold a queue; raises RedisUnsuitable. If INFO is forbidden, accept the server."""
     try:
@@ -62,11 +51,6 @@ def check_server(where: str, allow_eviction: bool, cluster: bool = False, known:
     problem = unsuitable(info, where, allow_eviction, cluster, known)
     if problem is not None:
         raise problem
-
-
-def cluster_slots(asked: Node) -> Op[Slots]:
-    """Read the slot map from a node."""
-    return Op(("CLUSTER", "SLOTS"), lambda reply: Slots(reply, asked))
 
 
 def no_cluster(where: str) -> RedisUnsuitable:

@@ -32,8 +32,7 @@ class Broadcasts:
 
     def keep(self) -> None:
         """Register the queues, again if a monitor has dropped them."""
-        policy = ("max_length", _MOST_BEHIND, "overflow", "drop", "dead_max_count", _DEAD_KEPT)
-        policies = [ops.command("HSET", keys.config, *policy) for keys in self._queues]
+        policies = [ops.keep_for_broadcasts(keys, _MOST_BEHIND, _DEAD_KEPT) for keys in self._queues]
         self._call([*policies, *(ops.announce(keys.queue) for keys in self._queues), ops.bind("bind", self._bindings)])
 
     def end(self) -> None:

@@ -22,7 +22,7 @@ from reliq.model.handlers import DeadHook, Handler
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
 from reliq.observability.histograms import Measurements
-from reliq.ops import Move
+from reliq.ops import Move, Settled
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import released
 from reliq.runtime.moment import Moment
@@ -203,7 +203,7 @@ class Loop(ABC):
 
     def _settled(self, moves: Sequence[Move], codes: str) -> None:
         for move, code in zip(moves, codes, strict=True):
-            if code == "d" and move.destination == "dead":
+            if code == Settled.DONE and move.destination == "dead":
                 self.holdings.buried.append(move)
         self._bury_hooks()
 

@@ -54,7 +54,7 @@ def guarded(handler: Handler, store: Store) -> HandlerFunction:
         mark = keys.done(_identity(handler, message))
         _looking_up.add(message.element)
         try:
-            handled = store.call(ops.command("EXISTS", mark))
+            handled = store.call(ops.was_handled(mark))
         except ReliqError as error:
             outage.failed(error)
             raise MarkUnknown(str(error)) from None

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from reliq import ops
 from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.model import settings
@@ -14,7 +15,6 @@ from reliq.model.handlers import Handler, Handlers
 from reliq.model.keys import connection_name, new_owner
 from reliq.model.settings import Duration, seconds, whole
 from reliq.observability.histograms import Measurements
-from reliq.ops import command
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
 from reliq.runtime.outage_log import OutageLog
@@ -158,7 +158,7 @@ class Worker:
         outage = OutageLog(log, "waiting for Redis")
         while not self._stops:
             try:
-                self._store.call(command("PING"))
+                self._store.call(ops.ping())
                 return True
             except RedisUnsuitable as error:
                 log.critical("%s", error)

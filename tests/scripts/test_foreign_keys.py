@@ -31,7 +31,9 @@ def settle() -> ops.Op:
 
 
 def reclaim() -> ops.Op:
-    return ops.reclaim_when_full(KEYS, "gone", "", [Return(keyed("y", "l"), "dead:decode", "y", element("y2"))])
+    return ops.reclaim_when_full(
+        KEYS, "gone", "", [Return(keyed("y", "l"), ops.Destination.UNREADABLE, "y", element("y2"))]
+    )
 
 
 def stage() -> ops.Transaction:

@@ -149,7 +149,7 @@ def test_a_full_redis_drains_in_order(line):
 def test_reclaim_at_full_memory_frees_the_key_of_what_dies(line):
     line.redis.set(KEYS.lease("w"), 1)
     line.fill()
-    death = ops.Return(keyed("a", "k"), "dead:max_deliveries", "a", keyed("a2", "k"))
+    death = ops.Return(keyed("a", "k"), ops.Destination.EXHAUSTED, "a", keyed("a2", "k"))
     assert line.run(ops.reclaim_when_full(KEYS, "w", "1", [death])) == 1
     assert places(line) == {"messages": "b x", "dead": "a2", "waiting": "c", "active": {K: "b", L: "x"}}
 

@@ -11,7 +11,6 @@ import msgspec
 
 from reliq import ops
 from reliq.errors import InvalidSetting
-from reliq.model.keys import API_KEYS
 from reliq.model.settings import Duration, seconds
 from reliq.ops import Steps
 
@@ -71,19 +70,18 @@ def create(
         expires_at=0 if lifetime is None else now + round(lifetime * 1000),
         rate=rate,
     )
-    yield ops.command("HSET", API_KEYS, identity, msgspec.json.encode(key))
+    yield ops.put_api_key(identity, msgspec.json.encode(key))
     return f"{identity}.{secret}"
 
 
 def revoke(identity: str) -> Steps[bool]:
     """Whether there was such a key."""
-    removed: int = yield ops.command("HDEL", API_KEYS, identity)
-    return removed == 1
+    return (yield from ops.one(ops.delete_api_key(identity)))
 
 
 def read_all() -> Steps[dict[str, ApiKey]]:
     """Every key by its id. One that cannot be read allows nothing."""
-    texts = yield ops.read_hash(API_KEYS)
+    texts = yield ops.api_keys()
     nothing = ApiKey(name="unreadable", sha256="", scopes=(), queues=(), created_at=0, expires_at=1)
     keys: dict[str, ApiKey] = {}
     for identity, text in texts.items():

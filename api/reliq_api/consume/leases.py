@@ -13,10 +13,10 @@ from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Policy, Retry
-from reliq.ops import Move, Steps
+from reliq.ops import Move, Settled, Steps
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 
-CODES = {"d": "done", "a": "already", "l": "lost"}
+CODES = {Settled.DONE: "done", Settled.ALREADY: "already", Settled.LOST: "lost"}
 
 _SETTLED_REMEMBERED = 60.0  #: seconds in which a repeated settle is told `already`, not `lost`
 _ENTRY_BYTES = 600  #: of memory that a remembered message takes beside its element
@@ -111,15 +111,15 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     answer: ops.Claimed = (yield request)[0]
     codes = ["lost" if answer.status == "lost" else "already"] * len(outcomes)
     for place, code in zip(places[0] + places[1], answer.codes, strict=True):
-        codes[place] = CODES[code]
+        codes[place] = CODES[Settled(code)]
     if "lost" in codes and (yield _known(keys, lease)):  # another request has just settled the last of it
         return ["already" if code == "lost" else code for code in codes]
     return codes
 
 
-def _known(keys: QueueKeys, lease: str) -> ops.Op[int]:
+def _known(keys: QueueKeys, lease: str) -> ops.Op[bool]:
     """Whether the lease lives, or ended because everything was settled."""
-    return ops.command("EXISTS", keys.lease(lease), keys.settled(lease))
+    return ops.lease_known(keys, lease)
 
 
 def _read_back(keys: QueueKeys, lease: str) -> Steps[Elements]:
@@ -150,7 +150,7 @@ def _move(message: Message, lease: str, outcome: Outcome) -> Move:
 
 def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[bool]:
     """Whether there was something to extend: the lease lives and holds messages."""
-    alive, held = yield [ops.heartbeat(keys, lease, seconds), ops.command("LLEN", keys.processing(lease))]
+    alive, held = yield [ops.heartbeat(keys, lease, seconds), ops.held_count(keys, lease)]
     if alive and not held:
         yield _finish(keys, lease)
     return bool(alive and held)

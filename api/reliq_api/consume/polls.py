@@ -12,7 +12,7 @@ from typing import Any
 from reliq import ops
 from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.model import settings
-from reliq.model.keys import QUEUES, QueueKeys, check_name, new_owner
+from reliq.model.keys import QueueKeys, check_name, new_owner
 from reliq.model.message import Message
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.transport.aio_connection import AioConnection
@@ -83,7 +83,7 @@ class Polls:
         """Whether there is such a queue. A poll creates none: names that a client made up would stay for ever."""
         if queue in self._known:
             return True
-        ask = [ops.command("SISMEMBER", QUEUES, queue), ops.command("EXISTS", QueueKeys(queue).messages)]
+        ask = [ops.is_queue(queue), ops.has_messages(QueueKeys(queue))]
         there = any(await self._store.run(_answers(ask)))
         if there and len(self._known) < _KNOWN_MOST:
             self._known.add(queue)

@@ -70,8 +70,8 @@ class OnlyOnce:
         """None: run it. Otherwise the answer of the first time. Raises Problem for a conflict."""
         mine = msgspec.json.encode(Record(self._fingerprint, secrets.token_hex(8)))
         _, text = yield [
-            ops.command("SET", self._at, mine, "NX", "PX", ops.milliseconds(self._running)),
-            ops.command("GET", self._at),
+            ops.begin_request(self._at, mine, self._running),
+            ops.request_record(self._at),
         ]
         if text == mine:
             return None
@@ -92,11 +92,11 @@ class OnlyOnce:
 
     def end(self, status: int, answer: bytes) -> Steps[None]:
         record = Record(self._fingerprint, status=status, answer=answer.decode())
-        yield ops.command("SET", self._at, msgspec.json.encode(record), "PX", ops.milliseconds(REMEMBERED))
+        yield ops.end_request(self._at, msgspec.json.encode(record), REMEMBERED)
 
     def forget(self) -> Steps[None]:
         """It failed: a repeat shall run."""
-        yield ops.command("DEL", self._at)
+        yield ops.forget_request(self._at)
 
 
 async def note(store: AioStore, steps: Steps[None]) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 from fastapi import Request
 
 from reliq import aio, ops
-from reliq.model.keys import QUEUES
 from reliq.observability.snapshot import read_queues
 from reliq.protocol.queue import Config
 from reliq_api import schemas
@@ -42,7 +41,7 @@ def _config(config: Config) -> schemas.QueueConfig:
 async def existing(request: Request, queue: str) -> aio.Queue:
     """The queue; raises Problem when there is none of this name."""
     reliq: aio.Reliq = request.app.state.reliq
-    if not await reliq.store.run(ops.one(ops.command("SISMEMBER", QUEUES, queue))):
+    if not await reliq.store.run(ops.one(ops.is_queue(queue))):
         raise Problem("queue_not_found", f"there is no queue {queue!r}, or not for this key")
     return reliq.queue(queue, of_broadcast=True)
 

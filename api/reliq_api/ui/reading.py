@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from reliq import ops
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Undecodable
-from reliq.model.keys import QUEUES, QueueKeys, is_connected
+from reliq.model.keys import QueueKeys, is_connected
 from reliq.model.message import Message
 from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterSteps, Filter
@@ -55,7 +55,7 @@ class Tally:
 
 
 def exists(queue: str) -> Steps[bool]:
-    return bool((yield ops.command("SISMEMBER", QUEUES, QueueKeys(queue).queue)))
+    return (yield from ops.one(ops.is_queue(QueueKeys(queue).queue)))
 
 
 def holders(queue: str) -> Steps[list[Holder]]:
@@ -66,12 +66,12 @@ def holders(queue: str) -> Steps[list[Holder]]:
         return []
     now, *answers = yield [
         ops.server_time(),
-        *(ops.command("LLEN", keys.processing(name)) for name in names),
-        *(ops.command("GET", keys.lease(name)) for name in names),
+        *(ops.held_count(keys, name) for name in names),
+        *(ops.lease_end(keys, name) for name in names),
     ]
     held, leases = answers[: len(names)], answers[len(names) :]
     found = [
-        Holder(name, holds, None if lease is None else (float(lease) - now) / 1000, is_connected(name))
+        Holder(name, holds, None if lease is None else (lease - now) / 1000, is_connected(name))
         for name, holds, lease in zip(names, held, leases, strict=True)
     ]
     return sorted(found, key=lambda one: -one.holds)
@@ -79,7 +79,7 @@ def holders(queue: str) -> Steps[list[Holder]]:
 
 def next_messages(queue: str) -> Steps[list[Next]]:
     """The ready messages that are taken next, in that order."""
-    elements = yield ops.command("LRANGE", QueueKeys(queue).messages, -NEXT_LARGEST, -1)
+    elements = yield ops.from_tail(QueueKeys(queue).messages, 0, NEXT_LARGEST)
     return [_next(queue, element) for element in reversed(elements)]
 
 

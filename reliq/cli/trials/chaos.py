@@ -151,9 +151,7 @@ class _Chaos:
         return Fault(worker, time.monotonic(), consumers, sum(self._lengths(consumers)))
 
     def _lengths(self, consumers: Sequence[str]) -> list[int]:
-        lengths: list[int] = self._app.store.call(
-            [ops.command("LLEN", self._keys.processing(consumer)) for consumer in consumers]
-        )
+        lengths: list[int] = self._app.store.call([ops.held_count(self._keys, consumer) for consumer in consumers])
         return lengths
 
     # --- recovery ---
@@ -191,8 +189,8 @@ class _Chaos:
         """Return the ids of all messages in the queue, in any state, at one instant."""
         consumers = self._app.store.call(ops.members(self._keys.consumers))
         lists = [self._keys.messages, *map(self._keys.processing, consumers)]
-        reads = [ops.command("LRANGE", key, 0, -1) for key in lists]
-        reads += [ops.command("ZRANGE", key, 0, -1) for key in (self._keys.delayed, self._keys.dead)]
+        reads = [ops.whole_list(key) for key in lists]
+        reads += [ops.whole_zset(key) for key in (self._keys.delayed, self._keys.dead)]
         found = self._app.store.call(ops.Transaction(tuple(reads)))
         return {Message.decode(self._queue.name, element).id for some in found for element in some}
 

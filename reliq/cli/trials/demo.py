@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reliq import ops
 from reliq.cli.progress import Progress
 from reliq.cli.trials import by_http, by_spark
 from reliq.cli.trials.app import QUEUE, RESULTS, count
@@ -21,7 +22,6 @@ from reliq.embedded import EmbeddedRedis
 from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
-from reliq.ops import command
 from reliq_monitor import MonitorThread
 
 LEASE = 2.0
@@ -64,7 +64,7 @@ def _clean(app: Reliq) -> None:
     queue.purge()
     queue.dead.purge(all=True)
     keys = QueueKeys(QUEUE)
-    app.store.call([command("DEL", keys.counters), command("DEL", keys.producers)])
+    app.store.call(ops.reset_counters(keys))
 
 
 class _Demo:
@@ -153,7 +153,7 @@ class _Demo:
         print(f"\r\x1b[K  {text}" if sys.stderr.isatty() else f"  {text}", flush=True)
 
     def _held(self, worker: WorkerProcess) -> set[str]:
-        elements = self._app.store.call(command("LRANGE", QueueKeys(QUEUE).processing(worker.owner), 0, -1))
+        elements = self._app.store.call(ops.read_back(QueueKeys(QUEUE), worker.owner))
         return {Message.decode(QUEUE, element).id for element in elements}
 
     def _wait_until_returned(self, worker: WorkerProcess, since: float) -> float:

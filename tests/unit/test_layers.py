@@ -1,0 +1,55 @@
+"""Only reliq.ops spells Redis commands: whoever stands above it asks by name."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+OPS = ROOT / "reliq/ops"
+EXEMPT = {ROOT / "monitor/reliq_monitor/reclaim.py"}  #: its transaction is the script that it cannot be
+RAW = {"command", "Op"}
+
+
+def sources():
+    for folder in ("reliq", "monitor/reliq_monitor", "api/reliq_api"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if OPS not in path.parents and path not in EXEMPT:
+                yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def raw_commands(tree):
+    """The lines that make an op from the words of a command: `ops.command("GET", key)` or `Op(("GET", key))`."""
+    imported = {
+        name.asname or name.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("reliq.ops")
+        for name in node.names
+        if name.name in RAW
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="ops"), attr=name)) if name in RAW:
+                yield node.lineno
+            case ast.Call(func=ast.Name(id=name)) if name in imported:
+                yield node.lineno
+
+
+def test_no_raw_command_above_the_ops():
+    found = [f"{path.relative_to(ROOT)}:{line}" for path, tree in sources() for line in raw_commands(tree)]
+    assert found == []
+
+
+def test_a_raw_command_is_found():
+    tree = ast.parse('from reliq.ops import Op as One\nops.command("GET", "a")\nOne(("GET", "a"))')
+    assert list(raw_commands(tree)) == [2, 3]
+
+
+def test_no_key_is_spelled_above_the_model():
+    allowed = {ROOT / "reliq/model/keys.py"}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, tree in sources()
+        if path not in allowed
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("reliq:{")
+    ]
+    assert found == []
