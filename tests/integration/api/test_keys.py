@@ -12,6 +12,7 @@ import pytest
 
 from reliq import ops
 from reliq.errors import InvalidSetting
+from reliq.model.keys import API_KEYS
 from reliq.ops import command
 from reliq_api.access import keyring
 from reliq_api.access.keyring import ApiKey, judged
@@ -328,7 +329,7 @@ def test_a_key_that_ends_during_a_poll_gets_no_lease(guarded, make, app, how):
         else:
             changes = {"expires_at": 1} if how == "expired" else {"queues": ("nothing",)}
             text = msgspec.json.encode(msgspec.structs.replace(kept, **changes))
-            app.store.call(command("HSET", keyring.API_KEYS, identity, text))
+            app.store.call(command("HSET", API_KEYS, identity, text))
         eventually(lambda: guarded.post("/v1/queues/orders/leases", json={}, headers=bearer(key)).status_code >= 401)
         orders.send("x")
         assert poll.result().status_code in ((401,) if how != "narrowed" else (403,))

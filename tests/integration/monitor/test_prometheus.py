@@ -127,7 +127,11 @@ def services(folder: Path, server: EmbeddedRedis) -> Iterator[tuple[Prometheus, 
     targets = {name: _free_port() for name in ("worker", "monitor", "api")}
     port = _free_port()
     command, local = (sys.executable, "-m", "reliq"), ("--metrics-host", "127.0.0.1", "--quiet")
-    environment = {"RELIQ_URL": server.url, "SHOP_HISTORY": str(folder / "history"), "PYTHONPATH": str(ROOT)}
+    environment = {
+        "RELIQ_URL": server.url,
+        "SHOP_HISTORY": str(folder / "history"),
+        "PYTHONPATH": f"{ROOT}:{ROOT}/monitor:{ROOT}/api",
+    }
     with (
         process(
             *command, "worker", "shop:app", "--processes", "2", "--no-monitor", *local,
