@@ -1,4 +1,4 @@
-"""The application: everything put together, nothing decided."""
+"""The application: assembles the parts of the service."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ _DESCRIPTION = (
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The service as an ASGI application; nothing connects before it is started."""
+    """Return the service as an ASGI application; it connects to nothing before it is started."""
     settings = settings or Settings()
 
     @asynccontextmanager
@@ -58,7 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,  # what a generated client calls it
+        generate_unique_id_function=lambda route: route.name,  # the method's name in generated clients
     )
     app.state.settings = settings
     app.include_router(topics.publishing)

@@ -1,4 +1,4 @@
-"""Tasks that work behind the requests. None ends unnoticed: a failure is logged, `/healthz` and `/readyz` are red until
+"""Background tasks. None ends unnoticed: a failure is logged, `/healthz` and `/readyz` are red until
 the task runs again, and it is started again.
 """
 
@@ -25,18 +25,18 @@ class Background:
 
     @property
     def down(self) -> list[str]:
-        """What kinds of tasks have failed and do not run again yet; without the names of queues."""
+        """The kinds of tasks that have failed and do not run again yet, without the names of queues."""
         return sorted(set(self._down.values()))
 
     def mark(self, name: str, failed: bool) -> None:
-        """Note that something else than a task fails in a way that nothing foresaw, or works again."""
+        """Note that something other than a task fails unexpectedly, or works again."""
         if failed:
             self._down[name] = name
         else:
             self._down.pop(name, None)
 
     def start(self, name: str, work: Work) -> None:
-        """Run `work` until it returns. After an exception or a cancellation from outside it is called again."""
+        """Run `work` until it returns; call it again after an exception or a cancellation from outside."""
         task = asyncio.create_task(self._repeat(name, work), name=f"reliq-api-{name}")
         self._tasks[task] = name, work
         task.add_done_callback(self._ended)

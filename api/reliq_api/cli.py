@@ -1,4 +1,4 @@
-"""The commands `reliq api` and `reliq keys`. `reliq.cli` wires them; the service itself is imported when it runs."""
+"""The commands `reliq api` and `reliq keys`, used by `reliq.cli`; the service is imported only when it runs."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ Add = Callable[..., argparse.ArgumentParser]
 
 
 def add_to(commands: Any, command: Add) -> None:
-    """Put the commands into the parser; `command` adds one, with the options that all commands have."""
+    """Add the commands to the parser; `command` adds one with the common options."""
     defaults = Settings()
     one = command(commands, "api", api, "serve queues over HTTP, and the dashboard")
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
@@ -30,7 +30,7 @@ def add_to(commands: Any, command: Add) -> None:
     one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
     one.add_argument("--access-log", action="store_true", help="log every request")
     one.add_argument("--quiet", action="store_true", help="log warnings only")
-    one.add_argument("--log-json", action="store_true", help="log JSON, an object a line (or RELIQ_LOG_JSON=1)")
+    one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
 
     keys = commands.add_parser("keys", help="API keys: create, list, revoke").add_subparsers(
         title="commands", metavar="COMMAND", required=True
@@ -48,7 +48,7 @@ def add_to(commands: Any, command: Add) -> None:
         help="for which queues, e.g. 'orders*'",
     )
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
-    one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests a second")
+    one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests per second")
     command(keys, "list", list_keys, "the API keys, without their secrets", json_too=True)
     one = command(keys, "revoke", revoke, "end an API key, within two seconds", json_too=True)
     one.add_argument("id", help="its id, the part before the dot")
@@ -122,7 +122,7 @@ def _described(key: keyring.ApiKey) -> dict[str, Any]:
 
 
 def revoke(options: argparse.Namespace) -> int:
-    """Exit 1 when there was no such key."""
+    """Revoke a key; exit 1 if there is none with this id."""
     identity = options.id.partition(".")[0]
     revoked = identity.isascii() and _store(options).run(keyring.revoke(identity))
     if options.json:

@@ -1,4 +1,4 @@
-"""How full Redis is, looked at once a second: producers are told to wait long before Redis itself refuses."""
+"""Memory pressure, checked once a second: producers must wait long before Redis itself refuses."""
 
 from reliq import aio, ops
 from reliq.errors import RedisUnsuitable
@@ -13,14 +13,14 @@ _EVERY = 1.0
 
 
 class Pressure:
-    """The share of its memory that Redis uses."""
+    """The used share of Redis' memory."""
 
     def __init__(self, reliq: aio.Reliq, watermark: float, background: Background) -> None:
         self._watermark = watermark
         self._share = Cached("memory of Redis", lambda: reliq.store.run(used_share()), _EVERY, background)
 
     async def check(self) -> None:
-        """Raise Problem when nothing more should be enqueued."""
+        """Raise Problem if nothing more should be enqueued."""
         share = await self._share.get()
         if share >= self._watermark:
             raise Problem(
@@ -30,7 +30,7 @@ class Pressure:
 
 
 def used_share() -> Steps[float]:
-    """0.0 where Redis has no maxmemory, or keeps it a secret."""
+    """Read the used share of maxmemory; 0.0 without maxmemory, or if INFO is forbidden."""
     try:
         (info,) = yield ops.server_info("memory")
     except RedisUnsuitable:  # INFO is forbidden
@@ -40,9 +40,9 @@ def used_share() -> Steps[float]:
 
 
 def readiness_problems(reliq: aio.Reliq) -> Steps[list[str]]:
-    """Why Redis must not hold queues, as `reliq doctor` finds; raises RedisUnavailable and RedisUnsuitable.
+    """Return why Redis cannot hold queues, as found by `reliq doctor`; raises RedisUnavailable and RedisUnsuitable.
 
-    Not that it is full: it drains only through consumers, and some of them come here.
+    Full memory does not count: it drains only through consumers, and some of them use this service.
     """
     yield from check_server(reliq.store.where, reliq.allow_eviction, cluster=reliq.store.sharded)
     report = yield from examine()

@@ -1,4 +1,4 @@
-"""The shapes of requests and answers, as OpenAPI shows them."""
+"""The schemas of requests and answers, for OpenAPI."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ Lease = Annotated[str, Field(pattern=r"^h[0-9a-f]{20}(\.[0-9]{1,6})?$", examples
 
 
 def _whole(value: Any) -> Any:
-    """In JSON 5.0 is a whole number too; nothing else is taken for one."""
+    """Accept 5.0 as a whole number, as JSON does; no other types."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -25,7 +25,7 @@ Period = Seconds | Annotated[str, Field(pattern=DURATION, examples=["5m"])]
 
 
 class Request(BaseModel):
-    """A request's body. Unknown members are refused: a misspelled option must not be ignored."""
+    """The body of a request. Unknown members are refused: a misspelled option must not be ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -43,14 +43,14 @@ class NewMessage(Request):
     )
 
     body: Any = Field(None, description="A text is sent as its UTF-8, any other value as the JSON it is.")
-    body_base64: str | None = Field(None, description="Bytes that are no text.")
+    body_base64: str | None = Field(None, description="Bytes that are not text.")
     delay: Period | None = Field(None, description="How long it stays invisible.")
     headers: dict[str, str] | None = Field(None, description="Kept with the message, at most 16 KiB.")
     dedup_key: str | None = Field(
         None, min_length=1, description="Within `window`, only the first message with this key is enqueued."
     )
     window: Period | None = Field(None, description="How long `dedup_key` is remembered; default 10 minutes.")
-    ttl: Period | None = Field(None, description="How long it may still be started; then it is a dead letter.")
+    ttl: Period | None = Field(None, description="How long it may still be started; later it becomes a dead letter.")
     id: MessageId | None = Field(None, description="Default: a new UUIDv7.")
     key: str | None = Field(
         None, min_length=1, max_length=core.MAX_KEY_BYTES, description="Messages with one key go one by one, in order."
@@ -60,19 +60,19 @@ class NewMessage(Request):
 
 class Enqueued(BaseModel):
     id: MessageId
-    deduplicated: bool = Field(description="An earlier message stands for it: nothing was enqueued, the id is of that.")
-    conflict: bool = Field(default=False, description="There when true: that earlier message has another body.")
+    deduplicated: bool = Field(
+        description="A duplicate: nothing was enqueued, and the id is that of the earlier message."
+    )
+    conflict: bool = Field(default=False, description="Present if true: that earlier message has another body.")
 
 
 class BatchResult(BaseModel):
-    """What became of one message of a batch, in their order."""
+    """The result of one message of a batch, in the order of the batch."""
 
     status: Literal["enqueued", "deduplicated", "refused"]
     id: MessageId | None = None
-    conflict: bool = Field(default=False, description="There when true: the earlier message has another body.")
-    code: str | None = Field(
-        None, description="Why it was refused: a code of the errors.", examples=["invalid_message"]
-    )
+    conflict: bool = Field(default=False, description="Present if true: the earlier message has another body.")
+    code: str | None = Field(None, description="Why it was refused: an error code.", examples=["invalid_message"])
     detail: str | None = None
 
 
@@ -87,7 +87,7 @@ class BatchEnqueued(BaseModel):
 
 
 class LeaseRequest(Request):
-    limit: Whole = Field(1, ge=1, le=core.MAX_BATCH, description="At most so many messages.")
+    limit: Whole = Field(1, ge=1, le=core.MAX_BATCH, description="The largest number of messages.")
     wait: float = Field(0, ge=0, le=30, allow_inf_nan=False, description="Seconds to wait for the first one.")
     lease: float = Field(
         core.LEASE,
@@ -98,27 +98,27 @@ class LeaseRequest(Request):
     )
     encoding: Literal["auto", "text", "base64"] = Field(
         "auto",
-        description="How bodies are given. auto: a JSON object or array as JSON, other UTF-8 as a text, else base64. "
+        description="The form of bodies. auto: a JSON object or array as JSON, other UTF-8 as a text, else base64. "
         "text: never as JSON. base64: always base64.",
     )
 
 
 class Leased(BaseModel):
-    """One message. `encoding` says what `body` is."""
+    """One message. `encoding` is the form of `body`."""
 
     id: MessageId
     body: Any
     encoding: Literal["json", "text", "base64"]
     headers: dict[str, str]
-    deliveries: int = Field(description="How many holders vanished with it.")
+    deliveries: int = Field(description="How many consumers vanished while they held it.")
     failures: int = Field(description="How many times handling it failed.")
-    redelivered: bool = Field(description="A holder vanished with it: it may have been handled already.")
+    redelivered: bool = Field(description="A consumer vanished while it held it: it may have been handled already.")
     enqueued_at: int = Field(description="Ms since the epoch.")
     routing_key: str | None = None
 
 
 class LeaseGiven(BaseModel):
-    lease: Lease | None = Field(description="null when there was no message.")
+    lease: Lease | None = Field(description="null if there was no message.")
     lease_seconds: float
     messages: list[Leased]
 
@@ -159,7 +159,7 @@ class SettleRequest(Request):
 class Settled(BaseModel):
     id: MessageId
     code: Literal["done", "already", "lost"] = Field(
-        description="already: not in this lease, so settled before. lost: the lease is over, somebody else may have it."
+        description="already: not in this lease, so settled before. lost: the lease is over, others may have it."
     )
 
 
@@ -197,7 +197,7 @@ class QueueConfig(BaseModel):
 
 
 class ConfigChanges(Request):
-    """The fields given are set; null returns one to its default."""
+    """Sets the given fields; null resets a field to its default."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"max_length": 100_000}]})
 
@@ -206,9 +206,9 @@ class ConfigChanges(Request):
         None,
         ge=core.MIN_QUOTA_BYTES,
         le=10**15,
-        description="Of Redis' memory, for what is ready and delayed; above it: 429 queue_full.",
+        description="Redis' memory for ready and delayed messages; above it: 429 queue_full.",
     )
-    max_deliveries: Whole | None = Field(None, ge=1, le=10_000, description="Holders that may vanish with a message.")
+    max_deliveries: Whole | None = Field(None, ge=1, le=10_000, description="Consumers that may vanish with a message.")
     dead_max_age: float | None = Field(
         None, ge=1, le=core.MAX_DELAY_SECONDS, allow_inf_nan=False, description="Seconds a dead letter is kept."
     )
@@ -224,7 +224,7 @@ class QueueStats(BaseModel):
     delayed: int
     dead: int
     prepared: int = Field(description="Invisible until their producers decide.")
-    waiting: int = Field(description="Of the ready ones, those behind another message of their key.")
+    waiting: int = Field(description="Of the ready messages, those behind another message of their key.")
     oldest_ready_age: float = Field(description="Seconds.")
     consumers: int
     paused: bool
@@ -245,7 +245,7 @@ class Paused(BaseModel):
 
 
 class PurgeRequest(Request):
-    confirm: QueueName = Field(description="The queue's name once more: what is purged is gone for good.")
+    confirm: QueueName = Field(description="The queue's name again: purged messages are gone for good.")
 
 
 class Purged(BaseModel):
@@ -254,7 +254,7 @@ class Purged(BaseModel):
 
 # --- topics ----------------------------------------------------------------------------------------------------------
 
-# As paths can carry them: words that are not empty, without a slash, of characters that UTF-8 has. The library also
+# As paths can contain them: words that are not empty, without a slash, of valid Unicode. The library also
 # takes others.
 KEY = r"^[^\s./#*\ufffd]+(\.[^\s./#*\ufffd]+)*$"
 RoutingKey = Annotated[str, Field(pattern=KEY, max_length=255, examples=["order.created.eu"])]
@@ -279,26 +279,26 @@ class TopicBinding(BaseModel):
 
 
 class BindingChanged(TopicBinding):
-    changed: bool = Field(description="false: it was so before.")
+    changed: bool = Field(description="false: nothing changed.")
 
 
 class TopicList(BaseModel):
     bindings: list[TopicBinding]
-    alternate: str | None = Field(description="The queue that gets what no pattern matches; null: nobody does.")
-    unroutable: int = Field(description="How many messages no queue got.")
+    alternate: str | None = Field(description="The queue for messages that match no pattern; null: none.")
+    unroutable: int = Field(description="How many messages matched no queue.")
 
 
 class TopicMatch(BaseModel):
     routing_key: str
-    queues: list[str] = Field(description="Those that the key has rights to see.", examples=[["mailer"]])
-    alternate: str | None = Field(description="The queue that gets it because no pattern matches.")
+    queues: list[str] = Field(description="The queues to which the key has rights.", examples=[["mailer"]])
+    alternate: str | None = Field(description="The queue that gets the message because no pattern matches.")
 
 
 # --- dead letters ----------------------------------------------------------------------------------------------------
 
 
 class Filter(Request):
-    """Which dead letters; all that is given must hold."""
+    """A selection of dead letters; all given conditions must hold."""
 
     ids: list[MessageId] | None = Field(None, min_length=1, max_length=core.MAX_BATCH)
     reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided"] | None = None
@@ -311,7 +311,7 @@ class Filter(Request):
 class RedriveRequest(Filter):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "max_failures", "dry_run": True}]})
 
-    limit: Whole = Field(10_000, ge=1, le=100_000, description="At most so many in this call.")
+    limit: Whole = Field(10_000, ge=1, le=100_000, description="The largest number in this call.")
     dry_run: bool = False
     keep_failures: bool = Field(default=False, description="Do not reset their count of failures.")
 
@@ -324,7 +324,7 @@ class RedriveResult(BaseModel):
 
 
 class DeadPurgeRequest(Filter):
-    all: bool = Field(default=False, description="Every one of them; needed when nothing else is given.")
+    all: bool = Field(default=False, description="All dead letters; needed if no other condition is given.")
 
 
 class Failure(BaseModel):

@@ -1,4 +1,4 @@
-"""The process of the service: uvicorn on uvloop and httptools, and an end in order."""
+"""The process of the service: uvicorn on uvloop and httptools, with an orderly shutdown."""
 
 import logging
 import resource
@@ -17,7 +17,7 @@ log = logging.getLogger("reliq.api")
 
 
 class Server(uvicorn.Server):
-    """Answers waiting polls before it waits for connections to end."""
+    """A server that answers waiting polls before it waits for connections to end."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
@@ -54,15 +54,15 @@ def server_of(settings: Settings) -> Server:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM; running calls are finished, waiting polls answered."""
-    # uvicorn handles the signal, and sends it again when it has ended in order: that is no failure.
+    """Serve until SIGTERM; finish running calls and answer waiting polls."""
+    # uvicorn handles the signal and sends it again after an orderly end: that is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     _allow_many_connections()
     server_of(settings).run()
 
 
 def _allow_many_connections() -> None:
-    """A waiting poll is an open file, and the usual soft limit is 1,024 of them."""
+    """Raise the limit of open files: each waiting poll is one, and the usual soft limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""What `reliq api` can be told; read once, at the edge."""
+"""The settings of `reliq api`, read once at the start."""
 
 from dataclasses import dataclass, field
 
@@ -18,13 +18,13 @@ class Settings:
     max_body: int = core.MAX_BODY_BYTES  #: bytes of one message's body
     max_batch: int = 100_000  #: messages in one batch call
     memory_watermark: float = 0.9  #: share of Redis' maxmemory above which nothing more is enqueued
-    send_timeout: float = core.SEND_TIMEOUT  #: seconds in which a call is repeated whose reply was lost
+    send_timeout: float = core.SEND_TIMEOUT  #: seconds for which a call is repeated after a lost reply
     connections: int = 64  #: to Redis, for calls that run at once; waiting polls need none
     access_log: bool = False
     grace: float = 25.0  #: seconds running calls have after SIGTERM
     header_timeout: float = 10.0  #: seconds a client has to send its headers
     body_timeout: float = 30.0  #: seconds a client may be silent while it sends its body, which has twice that in all
     stream_timeout: float = 3600.0  #: seconds that the body of a batch may take in all
-    keep_alive: float = 30.0  #: seconds a connection is kept on which no request comes
-    write_timeout: float = 30.0  #: seconds in which a client may read nothing of its answer
+    keep_alive: float = 30.0  #: seconds an idle connection is kept
+    write_timeout: float = 30.0  #: seconds for which a client may read nothing of its answer
     clients: int = 10_000  #: connections of clients; those above are refused

@@ -1,4 +1,4 @@
-"""The store of a service: however many requests run at once, Redis sees a bounded number of connections."""
+"""The store of the service, with a bounded number of connections to Redis for any number of requests."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class BoundedStore(AioStore):
-    """At most `connections` runs at once; who brings a link of their own is not counted."""
+    """A store with at most `connections` runs at once; runs with their own connection are not counted."""
 
     def __init__(self, url: str, connections: int, *, allow_eviction: bool, timeout: float) -> None:
         super().__init__(url, allow_eviction=allow_eviction, timeout=timeout)
@@ -31,7 +31,7 @@ class BoundedStore(AioStore):
             return await super().run(steps, None, timeout)
 
     async def call(self, request: Request, connection: AioConnection, timeout: float | None = None) -> Any:
-        """Run one request. Whatever its connection raises becomes a ReliqError: the steps can deal with that."""
+        """Run one request. Any exception of its connection becomes a ReliqError, which the steps can handle."""
         try:
             return await super().call(request, connection, timeout)
         except ReliqError:

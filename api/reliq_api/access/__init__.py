@@ -1,1 +1,1 @@
-"""Who may call: API keys, their scopes and their rates."""
+"""Access control: API keys, their scopes and their rates."""

@@ -1,4 +1,4 @@
-"""Who sends a request, and what they may do. Without any key the service is for its own machine only."""
+"""Authentication and authorization of requests. Without any key, only the service's own machine is served."""
 
 import base64
 import binascii
@@ -21,20 +21,20 @@ from reliq_api.http.requests import check_headers, fields
 
 Scope = Literal["enqueue", "consume", "operate", "metrics"]
 
-_KEYS_EVERY = 1.0  #: seconds: a revoked key is refused at most twice as long after
-_UNLIMITED: frozenset[str] = frozenset({"settle", "extend"})  #: what shrinks the load is never held back
+_KEYS_EVERY = 1.0  #: seconds; a revoked key is refused after at most twice this time
+_UNLIMITED: frozenset[str] = frozenset({"settle", "extend"})  #: calls that reduce the load are never limited
 
 
-#: Where other services take a credential from. Here they are none, and beside another one they are refused.
+#: Headers in which other services take credentials. Here they are ignored, and refused beside another credential.
 _CREDENTIAL_HEADERS = ("x-api-key", "x-auth-token", "proxy-authorization")
 _CREDENTIAL_PARAMETERS = frozenset(("access_token", "api_key", "apikey", "api-key", "token"))
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rights of whoever sent a request."""
+    """The rights of the sender of a request."""
 
-    id: str = ""  #: of the key; empty = none is needed
+    id: str = ""  #: of the key; empty = no key is needed
     key: ApiKey | None = None
 
     def may(self, scope: Scope, queue: str) -> bool:
@@ -48,12 +48,12 @@ class Access:
 
     @property
     def covers_all(self) -> bool:
-        """Whether it has rights to every queue, also to those that come later."""
+        """Whether the rights cover all queues, including future ones."""
         return self.key is None or "*" in self.key.queues
 
 
 class Guard:
-    """Judges requests by the keys in Redis."""
+    """Checks requests against the keys in Redis."""
 
     def __init__(self, reliq: aio.Reliq, background: Background) -> None:
         self._keys = Cached("API keys", lambda: reliq.store.run(read_all()), _KEYS_EVERY, background)
@@ -61,7 +61,7 @@ class Guard:
         self._allowances: dict[str, Allowance] = {}
 
     async def admit(self, request: Request, scope: Scope) -> Access:
-        """Who it is; raises Problem unless they may do this, to the queue in the path if there is one."""
+        """Return the rights of the sender; raises Problem if they do not allow this call, on the queue in the path."""
         queue = request.path_params.get("queue")
         if queue is not None:
             check_name(queue)
@@ -76,7 +76,7 @@ class Guard:
         return access
 
     async def confirm(self, access: Access, scope: Scope, queue: str) -> None:
-        """Raise Problem when the key of a request that takes long was revoked, changed or expired meanwhile."""
+        """Raise Problem if the key of a long request was revoked, changed or expired meanwhile."""
         if access.key is None:
             if await self._keys.get():
                 raise Problem("unauthorized", "there is an API key now, so a request needs one")
@@ -88,7 +88,7 @@ class Guard:
             raise Problem("forbidden", f"the key {access.id} no longer allows this")
 
     async def identify(self, request: Request) -> Access:
-        """Whose key it is; raises Problem for none, a wrong one, and for requests that a foreign web page makes."""
+        """Return the sender's rights; raises Problem for a missing or wrong key, and for requests of other sites."""
         check_headers(request.scope)
         _check_one_credential(request)
         _check_site(request)
@@ -99,21 +99,21 @@ class Guard:
             return Access()
         found = judged(keys, text) if text is not None else None
         if found is None:
-            # A browser knows how to ask for the latter.
+            # Browsers ask their user for Basic credentials.
             challenge = "Bearer" if request.scope["path"].startswith("/v1/") else "Basic"
             problem = Problem("unauthorized", "give an API key: Authorization: Bearer ID.SECRET")
             problem.headers = {"WWW-Authenticate": f'{challenge} realm="reliq"'}
             raise problem
         identity, key = found
         if key.rate and request.scope["path"].rpartition("/")[2] not in _UNLIMITED:
-            if len(self._allowances) > len(keys):  # of keys that were revoked
+            if len(self._allowances) > len(keys):  # some belong to revoked keys
                 self._allowances = {one: kept for one, kept in self._allowances.items() if one in keys}
             await self._allowances.setdefault(identity, Allowance()).take(self._store, identity, key.rate)
         return Access(identity, key)
 
 
 def _check_one_credential(request: Request) -> None:
-    """Refuse two credentials: what stands in front of us may have judged the other one."""
+    """Refuse two credentials: a proxy in front of the service may have checked the other one."""
     header = fields(request).get("authorization")
     others = [name for name in _CREDENTIAL_HEADERS if name in fields(request)]
     others += [name for name, _ in request.query_params.multi_items() if name.lower() in _CREDENTIAL_PARAMETERS]
@@ -131,7 +131,7 @@ def _credentials(request: Request) -> str | None:
     match scheme.lower():
         case "bearer":
             return rest.strip()
-        case "basic":  # what browsers send: the key's id as user, its secret as password
+        case "basic":  # from browsers: the key's id as user, its secret as password
             try:
                 return base64.b64decode(rest, validate=True).decode().replace(":", ".", 1)
             except (binascii.Error, ValueError):
@@ -141,7 +141,7 @@ def _credentials(request: Request) -> str | None:
 
 
 def _check_site(request: Request) -> None:
-    """Refuse what another web site made a browser send: browsers add credentials, and reach loopback, unasked."""
+    """Refuse requests started by another web site: browsers add credentials, and reach loopback, by themselves."""
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return
     site, origin = fields(request).get("sec-fetch-site"), fields(request).get("origin")
@@ -154,7 +154,7 @@ def _check_site(request: Request) -> None:
 
 
 def _check_loopback(request: Request) -> None:
-    """Without keys: from this machine, under a name of it (else a page whose name resolves to 127.0.0.1 may read)."""
+    """Without keys, accept only requests from and to this machine by name; else DNS rebinding could reach it."""
     client = request.client.host if request.client else ""
     forwarded = "forwarded" in fields(request) or "x-forwarded-for" in fields(request)
     if forwarded or not is_loopback(client) or not is_loopback(_host(request)):
@@ -166,14 +166,14 @@ def _check_loopback(request: Request) -> None:
 
 
 def _host(request: Request) -> str:
-    """The name in the Host header, without its port."""
+    """Return the name in the Host header, without the port."""
     text = fields(request).get("host", "")
     return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
 
 
 @lru_cache
 def is_loopback(host: str) -> bool:
-    """Whether it is a name or an address of this machine."""
+    """Whether the text is a name or an address of this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""A value that lives in Redis and is asked for at every request: kept here, and fetched anew behind the requests."""
+"""A cache for values in Redis that every request needs; refreshed in the background."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Cached(Generic[T]):
-    """A value at most twice `every` seconds old. Who asks often never waits: it is fetched ahead of its end."""
+    """A value at most twice `every` seconds old. It is refreshed before it expires, so frequent readers never wait."""
 
     def __init__(self, name: str, fetch: Callable[[], Awaitable[T]], every: float, background: Background) -> None:
         self._name = name
@@ -27,7 +27,7 @@ class Cached(Generic[T]):
         self._fetching: asyncio.Task[None] | None = None
 
     async def get(self) -> T:
-        """The value; raises what fetching it raised, when what is known is too old."""
+        """Return the value; raises the error of the latest fetch if the known value is too old."""
         if (known := self._known) is not None:
             age = time.monotonic() - known[1]
             if age < self._every:

@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked, and judged. Redis knows a hash of each secret, never the secret."""
+"""API keys: created, listed, revoked and checked. Redis stores a hash of each secret, never the secret."""
 
 import hashlib
 import hmac
@@ -17,25 +17,25 @@ from reliq.ops import Steps
 SCOPES = ("enqueue", "consume", "operate", "metrics")
 _PATTERN = re.compile(r"[A-Za-z0-9._@*-]{1,128}")
 _NAME = re.compile(r"[ -~]{1,80}")
-_NOBODY = hashlib.sha256(b"").hexdigest()  #: what the secret of an unknown key is compared with, for equal work
+_NOBODY = hashlib.sha256(b"").hexdigest()  #: compared with the secret of an unknown key, for constant time
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What Redis keeps of a key, and what it allows."""
+    """An API key as stored in Redis, with its rights."""
 
     name: str
-    sha256: str  #: of its secret: 256 random bits, which no word list holds, so that one round is enough
+    sha256: str  #: of its secret, 256 random bits: in no word list, so one round is enough
     scopes: tuple[str, ...]
     queues: tuple[str, ...]  #: patterns of queue names; `*` stands for any text
     created_at: int  #: ms since the epoch, the Redis server's clock
     expires_at: int = 0  #: as above; 0 = never
-    rate: float = 0.0  #: requests a second over all processes of the service; 0 = not limited
+    rate: float = 0.0  #: requests per second over all processes of the service; 0 = not limited
 
     def expired(self, now: int) -> bool:
         return 0 < self.expires_at <= now
 
     def covers(self, queue: str) -> bool:
-        """Whether it has any rights to the queue; without, the queue does not exist for it."""
+        """Whether the key has rights to the queue; otherwise the queue does not exist for it."""
         return any(re.fullmatch(re.escape(one).replace(r"\*", ".*"), queue) for one in self.queues)
 
     def allows(self, scope: str) -> bool:
@@ -45,7 +45,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 def create(
     name: str, scopes: tuple[str, ...], queues: tuple[str, ...], expires: Duration | None, rate: float
 ) -> Steps[str]:
-    """A new key; its text, `id.secret`, which cannot be had a second time."""
+    """Create a key; return its text, `id.secret`, which cannot be shown again."""
     if _NAME.fullmatch(name) is None:
         raise InvalidSetting(f"the name of a key is {name!r}: use 1 to 80 printable ASCII characters")
     for scope in scopes:
@@ -75,12 +75,12 @@ def create(
 
 
 def revoke(identity: str) -> Steps[bool]:
-    """Whether there was such a key."""
+    """Revoke a key; return whether it existed."""
     return (yield from ops.one(ops.delete_api_key(identity)))
 
 
 def read_all() -> Steps[dict[str, ApiKey]]:
-    """Every key by its id. One that cannot be read allows nothing."""
+    """Read all keys by id. An unreadable one allows nothing."""
     texts = yield ops.api_keys()
     nothing = ApiKey(name="unreadable", sha256="", scopes=(), queues=(), created_at=0, expires_at=1)
     keys: dict[str, ApiKey] = {}
@@ -93,7 +93,7 @@ def read_all() -> Steps[dict[str, ApiKey]]:
 
 
 def judged(keys: Mapping[str, ApiKey], text: str) -> tuple[str, ApiKey] | None:
-    """The key whose id and secret this text has, unless it is expired. A wrong id costs as much work as a right one."""
+    """Return the valid key with this id and secret, or None. A wrong id takes as much work as a right one."""
     identity, _, secret = text.partition(".")
     key = keys.get(identity)
     known = _NOBODY if key is None else key.sha256

@@ -1,1 +1,1 @@
-"""Messages that leave over HTTP: leases and the polls that wait for them."""
+"""Consuming over HTTP: leases, and the polls that wait for messages."""

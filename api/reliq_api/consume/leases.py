@@ -1,4 +1,4 @@
-"""Settle and extend by a lease's id alone. A lease over HTTP is a consumer without a connection: its processing list in
+"""Settle and extend by the id of a lease. A lease over HTTP is a consumer without a connection: its processing list in
 Redis is all its state, so that any process of the service, started at any time, can settle it.
 """
 
@@ -18,14 +18,14 @@ from reliq.protocol.outcomes import buried, failure_now, released, retried
 
 CODES = {Settled.DONE: "done", Settled.ALREADY: "already", Settled.LOST: "lost"}
 
-_SETTLED_REMEMBERED = 60.0  #: seconds in which a repeated settle is told `already`, not `lost`
-_ENTRY_BYTES = 600  #: of memory that a remembered message takes beside its element
-_DEFAULT = Policy(exponential())  # what a worker does unless it is told otherwise
+_SETTLED_REMEMBERED = 60.0  #: seconds for which a repeated settle is answered `already`, not `lost`
+_ENTRY_BYTES = 600  #: memory of a remembered message besides its element
+_DEFAULT = Policy(exponential())  # the default policy of a worker
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What shall become of one message."""
+    """The wanted outcome of one message."""
 
     verb: Literal["ack", "retry", "dead", "release"]
     id: str
@@ -34,13 +34,13 @@ class Outcome:
 
 
 class Elements:
-    """What a lease holds: the elements of its messages by id, oldest first, for an id may be there twice."""
+    """The messages of a lease: elements by id, oldest first, as an id may occur twice."""
 
     __slots__ = ("_by_id", "_left", "size")
 
     def __init__(self, pairs: Iterable[tuple[str, bytes]], others: int = 0) -> None:
         self._by_id: dict[str, list[bytes]] = {}
-        self._left = others  #: with those that nobody can name, because they do not decode
+        self._left = others  #: including undecodable elements, which have no id
         self.size = 0
         for identity, element in pairs:
             self._by_id.setdefault(identity, []).append(element)
@@ -60,7 +60,7 @@ class Elements:
 
 
 class Remembered:
-    """What the leases that this process gave hold, so that a settle need not read it back. To forget is harmless."""
+    """A cache of the leases given by this process, so that a settle need not read them back. Losing it is harmless."""
 
     def __init__(self, largest: int = 64 * 1024 * 1024) -> None:
         self._leases: OrderedDict[str, Elements] = OrderedDict()
@@ -75,7 +75,7 @@ class Remembered:
             self._size -= self._leases.popitem(last=False)[1].size
 
     def pop(self, lease: str) -> Elements | None:
-        """Whoever settles has them alone: a second settle at the same time reads back."""
+        """Take the elements out of the cache: a second settle at the same time reads them back."""
         elements = self._leases.pop(lease, None)
         if elements is not None:
             self._size -= elements.size
@@ -88,7 +88,7 @@ class Remembered:
 
 
 def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: Elements | None) -> Steps[list[str]]:
-    """A code for each outcome: done, already, lost. `elements` are what it holds, where that is known."""
+    """Settle; return a code for each outcome: done, already or lost. `elements`: the lease's elements, if known."""
     if elements is None:
         elements = yield from _read_back(keys, lease)
     acks: list[bytes] = []
@@ -112,13 +112,13 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     codes = ["lost" if answer.status == "lost" else "already"] * len(outcomes)
     for place, code in zip(places[0] + places[1], answer.codes, strict=True):
         codes[place] = CODES[Settled(code)]
-    if "lost" in codes and (yield _known(keys, lease)):  # another request has just settled the last of it
+    if "lost" in codes and (yield _known(keys, lease)):  # another request has just settled the last message
         return ["already" if code == "lost" else code for code in codes]
     return codes
 
 
 def _known(keys: QueueKeys, lease: str) -> ops.Op[bool]:
-    """Whether the lease lives, or ended because everything was settled."""
+    """Return the op that reads whether the lease is valid, or ended because everything was settled."""
     return ops.lease_known(keys, lease)
 
 
@@ -149,7 +149,7 @@ def _move(message: Message, lease: str, outcome: Outcome) -> Move:
 
 
 def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[bool]:
-    """Whether there was something to extend: the lease lives and holds messages."""
+    """Extend a lease; return whether it is valid and holds messages."""
     alive, held = yield [ops.heartbeat(keys, lease, seconds), ops.held_count(keys, lease)]
     if alive and not held:
         yield _finish(keys, lease)

@@ -1,5 +1,5 @@
-"""Claims over HTTP. A poll that waits costs a future and no connection: each queue has one connection that blocks, on
-behalf of whoever waits longest, and hands out what comes.
+"""Claims over HTTP. A waiting poll costs a future and no connection: each queue has one blocking connection, which
+serves the poll that has waited longest.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from reliq_api.background import Background
 log = logging.getLogger("reliq.api")
 
 _PAUSE = 0.2  #: seconds between two tries while Redis is away
-_KNOWN_MOST = 100_000  #: queues whose existence is remembered
+_KNOWN_MOST = 100_000  #: queues known to exist that are remembered
 _SHORTEST_BLOCK = 0.01  #: seconds; 0 would mean for ever
 
-Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has gone away
+Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has disconnected
 
 
 class Poll:
@@ -36,7 +36,7 @@ class Poll:
         self.limit = limit
         self.until = time.monotonic() + wait
         self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
-        self.gone = False  #: nobody waits for the answer any more
+        self.gone = False  #: the client no longer waits
 
     @property
     def left(self) -> float:
@@ -59,9 +59,9 @@ class Polls:
         self.draining = False
 
     async def take(self, poll: Poll, gone: Gone) -> list[Message]:
-        """Messages, or none when its time is over, when the service stops, or when `gone` comes first.
+        """Return messages, or none after its time, when the service stops, or when the client disconnects (`gone`).
 
-        What was claimed for a client that has gone is given back at once.
+        Messages claimed for a disconnected client are given back at once.
         """
         queue = poll.holdings.keys.queue
         there = await self._exists(queue)
@@ -80,7 +80,7 @@ class Polls:
         return await self._pollers[queue].wait(poll, gone)
 
     async def _exists(self, queue: str) -> bool:
-        """Whether there is such a queue. A poll creates none: names that a client made up would stay for ever."""
+        """Whether the queue exists. A poll does not create it: names invented by clients would stay forever."""
         if queue in self._known:
             return True
         ask = [ops.is_queue(queue), ops.has_messages(QueueKeys(queue))]
@@ -105,14 +105,14 @@ class Polls:
                 del self._pollers[queue]
 
     def drain(self) -> None:
-        """Answer every poll now: the service stops."""
+        """Answer all polls now, because the service stops."""
         self.draining = True
         for poller in list(self._pollers.values()):
             poller.hurry()
 
 
 class Poller:
-    """Those who wait for one queue, in the order they came. Lives as long as there are any."""
+    """The polls that wait for one queue, in order of arrival. Exists as long as there are any."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Poller:
         self._exists = exists
         self._ended = ended
         self._waiting: deque[Poll] = deque()
-        self._served: Poll | None = None  #: for whom the connection blocks
+        self._served: Poll | None = None  #: the poll for which the connection blocks
         self._started = False
 
     async def wait(self, poll: Poll, gone: Gone) -> list[Message]:
@@ -159,7 +159,7 @@ class Poller:
         self._waiting = deque(poll for poll in self._waiting if poll is self._served)
 
     async def _run(self) -> None:
-        """Serve one poll after the other. After a failure, which was answered to its poll, it is called again."""
+        """Serve one poll after another. Called again after a failure, which is reported to its poll."""
         connection = self._store.connection(
             "reliq-poll"
         )  # named, so that a lost connection is closed before the next one claims
@@ -172,7 +172,7 @@ class Poller:
                 except BaseException as error:
                     self._answer(poll, [], OutcomeUnknown(f"the poll was broken off: {type(error).__name__}"))
                     raise
-            self._ended(self)  # before anything is awaited: who comes now begins another poller
+            self._ended(self)  # before any await: a new poll starts another poller
         finally:
             try:
                 await connection.close()
@@ -180,7 +180,7 @@ class Poller:
                 log.debug("the connection of a poll failed to close: %r", error)
 
     async def _appeared(self) -> None:
-        """Wait until the queue exists, or nobody waits for it any more, or nobody can tell."""
+        """Wait until the queue exists, no poll waits for it any more, or Redis cannot be asked."""
         try:
             while self._waiting and not await self._exists():  # noqa: ASYNC110
                 await asyncio.sleep(_PAUSE)
@@ -188,7 +188,7 @@ class Poller:
             log.debug("a poll begins without knowing whether its queue exists: %s", error)
 
     async def _serve(self, poll: Poll, connection: AioConnection) -> None:
-        """Block for one poll, until it has messages, its time is over, or nobody wants them any more."""
+        """Block for one poll until it has messages, its time is over, or its client is gone."""
         messages: list[Message] = []
         error: ReliqError | None = None
         while not messages and poll.left > 0 and not poll.gone:

@@ -1,1 +1,1 @@
-"""Messages that arrive over HTTP."""
+"""Enqueueing over HTTP."""

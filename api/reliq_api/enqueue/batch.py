@@ -1,4 +1,4 @@
-"""Batches: read piece by piece, enqueued a thousand at a time, one result for each message."""
+"""Batches: read in pieces, enqueued a thousand messages at a time, with one result for each message."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ Chunks = AsyncIterator[Sequence[bytes]]
 
 
 def reader_of(request: Request) -> tuple[Read, Chunks]:
-    """How each message is read, and the texts of the messages as they come; raises Problem."""
+    """Return the reader of a message and the stream of the messages' texts; raises Problem."""
     media = media_type(request)
     if media in _LINES:
         return read_entry, _lines(request)
@@ -71,7 +71,7 @@ async def _array(request: Request) -> Chunks:
 
 
 class Batch:
-    """One call. Every message gets its own result; one that is refused does not keep the others back."""
+    """One batch call. Each message gets its own result; a refused one does not hold back the others."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Batch:
         durability: str | None = None,
         confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`confirm` raises Problem when the key of the request is no longer valid."""
+        """`confirm` raises Problem if the key of the request is no longer valid."""
         self._confirm = confirm
         self._queue = queue
         self._pressure = pressure
@@ -94,11 +94,11 @@ class Batch:
         self._largest = settings.max_body
         self._results: list[Raw] = []
         self._pending: list[NewMessage] = []
-        self._places: list[int] = []  #: of the pending ones, among the results
+        self._places: list[int] = []  #: positions of the pending messages among the results
         self._enqueued = self._deduplicated = self._refused = 0
 
     async def add(self, texts: Sequence[bytes]) -> None:
-        """Raises Problem, which has the results so far, when there are too many, or Redis takes no more."""
+        """Add messages; raises Problem, with the results so far, for too many messages or if Redis refuses."""
         for text in texts:
             if not text.strip():
                 continue
@@ -124,7 +124,7 @@ class Batch:
         self._results.append(Raw(encode({"status": "refused", "code": problem.code, "detail": problem.detail})))
 
     async def flush(self) -> None:
-        """Enqueue the rest; raises Problem when any message of the batch was refused."""
+        """Enqueue the rest; raises Problem if any message of the batch was refused."""
         await self._flush()
         if self._refused:
             raise self.stopped(Problem("batch_incomplete", f"{self._refused} of {len(self._results)} were refused"))
@@ -150,7 +150,7 @@ class Batch:
         self._enqueued += len(pending) - duplicates
 
     def stopped(self, problem: Problem) -> Problem:
-        """Have the problem say what became of each message that was read; those not sent yet will not be."""
+        """Add the result of each message read so far to the problem; pending messages are not sent."""
         pending, places = self._pending, self._places
         self._pending, self._places = [], []
         for message, place in zip(pending, places, strict=True):

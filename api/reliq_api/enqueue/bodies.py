@@ -1,4 +1,4 @@
-"""A message as an answer shows it. Bodies are bytes; JSON is text: `encoding` says which form a body has."""
+"""Messages in answers. Bodies are bytes, JSON is text: `encoding` names the form of a body."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -36,8 +36,8 @@ def leased(message: Message, encoding: Encoding) -> Leased:
 
 
 def shown(body: bytes, encoding: Encoding, headers: Mapping[str, str]) -> tuple[str, str | Raw]:
-    """The form, and the body in it: what its content type says, else an object or array as the very JSON it is, other
-    UTF-8 as text; and base64 where it is not that.
+    """Return the form and the body in it: by its content type, else an object or array as unchanged JSON, other
+    UTF-8 as text, and everything else as base64.
     """
     if encoding == "base64":
         return "base64", b64encode(body).decode()
@@ -57,7 +57,7 @@ def _may_be_json(body: bytes, headers: Mapping[str, str]) -> bool:
 
 
 def conflict(message: NewMessage) -> dict[str, bool]:
-    """What an answer adds for a duplicate whose body is not that of the first message."""
+    """Return the addition to the answer for a duplicate with another body than the first message."""
     return {"conflict": True} if message.conflict else {}
 
 

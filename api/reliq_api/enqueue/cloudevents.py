@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 over HTTP, in both modes. Either way the message has the event's data as body and its attributes as
+"""CloudEvents 1.0 over HTTP, in both modes. In both the message has the event's data as body and its attributes as
 `ce-` headers, so that consumers need not know which mode the producer used.
 """
 
@@ -35,18 +35,18 @@ _decode_event = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def is_binary(headers: Mapping[str, str]) -> bool:
-    """Whether a request's headers are those of an event in binary mode."""
+    """Whether the headers are those of an event in binary mode."""
     return "ce-specversion" in headers
 
 
 def attributes(headers: Mapping[str, str]) -> dict[str, str]:
-    """The attributes of an event in binary mode, checked."""
+    """Return the checked attributes of an event in binary mode."""
     found = {name: unquote(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return _checked(found)
 
 
 def check_data(kind: str, body: bytes) -> None:
-    """Refuse data of an event in binary mode that is said to be JSON and cannot be read; raises Problem."""
+    """Raise Problem for an event in binary mode with unreadable data declared as JSON."""
     if not body or kind not in ("application/json", "text/json"):
         return
     check_json_text(body)
@@ -57,12 +57,12 @@ def check_data(kind: str, body: bytes) -> None:
 
 
 def dedup_key(attributes: Mapping[str, str]) -> str:
-    """Producers make source and id together unique for each event."""
+    """Return the deduplication key: producers make source and id together unique for each event."""
     return json.dumps([attributes["ce-source"], attributes["ce-id"]])
 
 
 def read_event(text: bytes, inherited: dict[str, str]) -> NewMessage:
-    """The message of an event in structured mode; raises Problem."""
+    """Return the message for an event in structured mode; raises Problem."""
     check_json_text(text)
     try:
         read_json(text)

@@ -1,6 +1,6 @@
-"""Single enqueues that meet: those of one queue that come while one is under way go together in the next call.
+"""Coalescing of single enqueues: those of one queue that arrive during a call go together in the next one.
 
-Alone, a message waits for nobody. Together they cost Redis and this process a fraction of as many calls.
+A single message waits for no other. Together they need a fraction of the calls to Redis.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Sends:
         self._queues: dict[str, QueueSends] = {}
 
     async def send(self, queue: str, message: NewMessage, durability: str | None = None) -> str:
-        """The id; raises as aio.Queue.send does. One that says how sure it is to be goes alone."""
+        """Enqueue a message; return its id. Raises as aio.Queue.send does. With a durability it is sent alone."""
         if durability is not None:
             return await self._reliq.queue(queue).send(message, durability=durability)
         sends = self._queues.get(queue)
@@ -35,13 +35,13 @@ class Sends:
 
 
 class QueueSends:
-    """Those of one queue: at most one call under way."""
+    """The enqueues of one queue, with at most one call under way."""
 
     def __init__(self, queue: aio.Queue, background: Background) -> None:
         self._queue = queue
         self._background = background
         self._waiting: list[Waiting] = []
-        self._busy = False  #: a call is under way, or a task that sends what waits
+        self._busy = False  #: a call, or a task that sends waiting messages, is under way
 
     async def send(self, message: NewMessage) -> str:
         if self._busy:
@@ -76,7 +76,7 @@ class QueueSends:
         try:
             ids = await self._queue.send_many([message for message, _ in batch])
         except QueueFull as error:
-            if len(batch) > 1:  # all or none: maybe there is room for some
+            if len(batch) > 1:  # a batch is all or none: there may be room for some
                 for one in batch:
                     await self._send_together([one])
                 return
@@ -93,7 +93,7 @@ class QueueSends:
 
 
 def _fail(batch: list[Waiting], error: ReliqError) -> None:
-    """Tell each of its own message, and of nobody else's."""
+    """Fail each waiting enqueue with an error about its own message only."""
     for message, answer in batch:
         if not answer.done():
             unknown = isinstance(error, OutcomeUnknown)

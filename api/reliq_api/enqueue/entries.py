@@ -1,4 +1,4 @@
-"""A message as a request's JSON describes it."""
+"""Messages described by the JSON of a request."""
 
 import binascii
 from base64 import b64decode
@@ -35,14 +35,14 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 
 def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
-    """The message that a JSON object describes; `inherited` are headers it has unless it says otherwise.
+    """Return the message for a JSON object; `inherited`: default headers.
 
     Raises Problem, InvalidMessage, InvalidName.
     """
     check_json_text(text)
     try:
         entry = _decode_entry(text)
-        read_json(text)  # what is kept as it came must be such that its consumer can read it
+        read_json(text)  # JSON that is kept unchanged must be readable for its consumer
         body = _body(entry)
     except msgspec.ValidationError as error:
         raise Problem("invalid_message", f"the message does not fit its schema: {error}") from None
@@ -76,7 +76,7 @@ def _body(entry: Entry) -> bytes:
 
 
 def _lost_kind(raw: bytes, body: bytes) -> str:
-    """The content type of a JSON value whose bytes alone would be taken for something else; mostly empty."""
+    """Return the content type for a JSON value with ambiguous bytes; mostly empty."""
     first = raw[:1]
     if first == b'"':
         return "text/plain; charset=utf-8" if body[:1] in (b"{", b"[") else ""
@@ -84,7 +84,7 @@ def _lost_kind(raw: bytes, body: bytes) -> str:
 
 
 def json_value(raw: bytes) -> bytes:
-    """A text as its UTF-8, any other value as the very JSON that was sent: no digit of a number is lost."""
+    """Return a text as UTF-8, any other value as the JSON that was sent, so that numbers keep all digits."""
     if raw.startswith(b'"'):
         return raw[1:-1] if b"\\" not in raw else _decode_text(raw).encode()
     return raw

@@ -1,6 +1,6 @@
 """Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07): one request, however often it is sent.
 
-That nothing is enqueued twice does not rest on the record kept here but on a deduplication key of the same life, which
+Not this record prevents a second enqueue, but a deduplication key with the same lifetime, which
 the enqueue script checks in the step that enqueues. The record adds what the client sees: the same answer, a conflict.
 """
 
@@ -23,23 +23,23 @@ from reliq_api.http.requests import fields
 
 log = logging.getLogger("reliq.api")
 
-REMEMBERED = 24 * 3600.0  #: seconds for which a key stands for its request
-_MARGIN = 1.0  #: seconds that a request may take beside the time in which its enqueue is repeated
+REMEMBERED = 24 * 3600.0  #: seconds for which a key is remembered
+_MARGIN = 1.0  #: seconds of a request beyond the time for which its enqueue is repeated
 _KEY = re.compile(r'"?([!#-~]{1,255}?)"?')  # the draft writes it as a quoted string; most clients do not
 _FINGERPRINTED = ("content-type", "reliq-", "ce-")
 
 
 class Record(msgspec.Struct):
-    """What Redis keeps of a request: what it was, and its answer once there is one."""
+    """The record of a request in Redis: its digest and, once there is one, its answer."""
 
     fingerprint: str
-    run: str = ""  #: which of its repeats it is that runs
+    run: str = ""  #: identifies the running repetition
     status: int = 0
     answer: str = ""
 
 
 def key_of(request: Request) -> str | None:
-    """The key that the request was given; raises Problem for one that cannot be read."""
+    """Return the idempotency key of the request; raises Problem if it is invalid."""
     text = fields(request).get("idempotency-key")
     if text is None:
         return None
@@ -64,10 +64,10 @@ class OnlyOnce:
         self._key = key
         self._at = QueueKeys(queue).idempotency(key)
         self._fingerprint = fingerprint
-        self._running = send_timeout + _MARGIN  #: seconds in which it blocks its repeat, if it never ends
+        self._running = send_timeout + _MARGIN  #: seconds for which an unfinished request blocks its repetition
 
     def begin(self) -> Steps[Response | None]:
-        """None: run it. Otherwise the answer of the first time. Raises Problem for a conflict."""
+        """Return None if the request must run, else the first answer. Raises Problem for a conflict."""
         mine = msgspec.json.encode(Record(self._fingerprint, secrets.token_hex(8)))
         _, text = yield [
             ops.begin_request(self._at, mine, self._running),
@@ -86,7 +86,7 @@ class OnlyOnce:
         return Response(first.answer, first.status, headers=headers, media_type="application/json")
 
     def guard(self, message: NewMessage) -> None:
-        """Make the enqueueing itself once only. A deduplication key of the message's own does so for its window."""
+        """Add a deduplication key, so that the message is enqueued once, unless the message has its own."""
         if message.dedup_key is None:
             message.dedup_key, message.window = f"idempotency {self._key}", REMEMBERED
 
@@ -95,12 +95,12 @@ class OnlyOnce:
         yield ops.end_request(self._at, msgspec.json.encode(record), REMEMBERED)
 
     def forget(self) -> Steps[None]:
-        """It failed: a repeat shall run."""
+        """Note a failure: a repetition must run."""
         yield ops.forget_request(self._at)
 
 
 async def note(store: AioStore, steps: Steps[None]) -> None:
-    """Write to the record. If Redis is away, its own end must do: the answer stands without it."""
+    """Write to the record. If Redis is away, the record expires by itself; the answer does not depend on it."""
     try:
         await store.run(steps, timeout=0)
     except ReliqError as error:

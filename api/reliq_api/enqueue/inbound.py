@@ -1,4 +1,4 @@
-"""One message from one request, by its content type."""
+"""Reading one message from a request, by its content type."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ JSON = "application/json"
 #: A parameter of every call that enqueues.
 DURABILITY = header(
     "Reliq-Durability",
-    "Answer when it is in memory, on the server's disk (fsync), or on so many replicas; default: as its queue says.",
+    "Answer when it is in memory, on the server's disk (fsync) or on that many replicas; default: that of the queue.",
     pattern=r"^(memory|fsync|replicas=([1-9][0-9]?|100))$",
 )
 
@@ -31,7 +31,7 @@ _HEADER = "reliq-header-"
 
 
 def media_type(request: Request) -> str:
-    """The content type without its parameters; raises Problem for encodings that would have to be undone."""
+    """Return the content type without its parameters; raises Problem for content encodings."""
     headers = fields(request)
     encoding = headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
@@ -45,7 +45,7 @@ def media_type(request: Request) -> str:
 
 
 def trace(headers: Mapping[str, str]) -> dict[str, str]:
-    """The W3C trace context of a request, to be kept with its message. One that is malformed is ignored."""
+    """Return the W3C trace context of a request, to store with its message. A malformed one is ignored."""
     parent = headers.get("traceparent")
     if parent is None or not is_traceparent(parent):
         return {}
@@ -58,7 +58,7 @@ def trace(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def durability_of(request: Request) -> str | None:
-    """How sure the enqueue is to be before it is answered; None: as sure as its queue says. Raises Problem."""
+    """Return the requested durability; None: that of the queue. Raises Problem."""
     text = fields(request).get("reliq-durability")
     try:
         return None if text is None else durability(text).name
@@ -73,7 +73,7 @@ def check_size(message: NewMessage, largest: int) -> None:
 
 
 async def read_message(request: Request) -> NewMessage:
-    """The message that a request carries; raises Problem, InvalidMessage, InvalidName."""
+    """Return the message in a request; raises Problem, InvalidMessage, InvalidName."""
     media = media_type(request)
     headers = fields(request)
     inherited = trace(headers)
@@ -109,7 +109,7 @@ def _options(headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _number(text: str) -> float | str:
-    """Seconds, or a text with a unit, which NewMessage reads."""
+    """Return seconds, or a text with a unit for NewMessage to read."""
     try:
         return float(text)
     except ValueError:

@@ -1,1 +1,1 @@
-"""HTTP itself: routes, request bodies, errors, limits against broken clients, documentation."""
+"""HTTP: routes, request bodies, errors, limits against broken clients, documentation."""

@@ -1,4 +1,4 @@
-"""What OpenAPI says that FastAPI cannot know: bodies that are not JSON, headers, and the errors of each call."""
+"""Additions to FastAPI's OpenAPI document: bodies that are not JSON, headers, and the errors of each call."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ EVENT = {"$ref": _REF + "CloudEvent"}
 
 
 def failures(*codes: str) -> dict[int | str, dict[str, Any]]:
-    """The error answers of a call: those that every call has, and these."""
+    """Return the error answers of a call: the common ones and these."""
     by_status: dict[int, list[str]] = {}
     for code in (*_EVERYWHERE, *codes):
         by_status.setdefault(CODES[code].status, []).append(code)
@@ -35,7 +35,7 @@ def header(name: str, description: str, **schema: Any) -> dict[str, Any]:
 
 
 def body_of(forms: dict[str, Any]) -> dict[str, Any]:
-    """A request body, by content type: a model, a schema, or None for any bytes."""
+    """Describe a request body by content type: a model, a schema, or None for any bytes."""
     content: dict[str, Any] = {}
     for media, form in forms.items():
         if form is None:
@@ -49,7 +49,7 @@ def body_of(forms: dict[str, Any]) -> dict[str, Any]:
 
 
 def install(app: FastAPI) -> None:
-    """Have /openapi.json say all of it."""
+    """Make /openapi.json contain the additions."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

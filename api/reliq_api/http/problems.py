@@ -30,7 +30,7 @@ MEDIA_TYPE = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What one code stands for."""
+    """The status and title of an error code."""
 
     status: int
     title: str
@@ -74,7 +74,7 @@ CODES = {
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed", 400: "invalid_json", 422: "invalid_request"}
 
-# First match wins: subclasses before their base. Without a text the error's own is told; Redis' address is not.
+# The first match wins: subclasses before their base. Without a text, the error's own is used, without Redis' address.
 _BY_ERROR: tuple[tuple[type[ReliqError], str, str], ...] = (
     (InvalidName, "invalid_name", ""),
     (InvalidMessage, "invalid_message", ""),
@@ -93,7 +93,7 @@ _BY_ERROR: tuple[tuple[type[ReliqError], str, str], ...] = (
 
 
 class Problem(HTTPException):
-    """An answer that is an error. `extra` are further members of the problem's JSON object."""
+    """An error answer. `extra`: further members of the problem's JSON object."""
 
     def __init__(self, code: str, detail: str, *, retry_after: int | None = None, **extra: Any) -> None:
         kind = CODES[code]
@@ -107,7 +107,7 @@ class Problem(HTTPException):
             self.extra["retry_after"] = retry_after
 
     def members(self) -> dict[str, Any]:
-        """The JSON object."""
+        """The problem as a JSON object."""
         return {
             "type": f"urn:reliq:problem:{self.code}",
             "title": self.title,
@@ -123,13 +123,13 @@ class Problem(HTTPException):
 
 
 def of_error(error: ReliqError) -> Problem:
-    """What an error of the library is to a client."""
-    if isinstance(error, QueueFull) and error.reached:  # of a Redis Cluster: 4xx would mean that nothing was enqueued
+    """Return the problem for an error of the library."""
+    if isinstance(error, QueueFull) and error.reached:  # on a Redis Cluster: 4xx would mean that nothing was enqueued
         return Problem("outcome_unknown", str(error), queues=error.reached)
     for kind, code, text in _BY_ERROR:
         if isinstance(error, kind):
             said = str(error)
-            if said.startswith(UNCONFIRMED):  # what stands behind a colon may name Redis' address
+            if said.startswith(UNCONFIRMED):  # the text after a colon may contain Redis' address
                 text = said.partition(": ")[0]
             problem = Problem(code, text or said)
             if isinstance(error, OutcomeUnknown) and error.ids:
@@ -139,7 +139,7 @@ def of_error(error: ReliqError) -> Problem:
 
 
 def status_of(error: Exception) -> int:
-    """The status that this error is answered with."""
+    """Return the HTTP status for this error."""
     if isinstance(error, AnyHTTPException):
         return error.status_code
     if isinstance(error, RequestValidationError):
@@ -148,7 +148,7 @@ def status_of(error: Exception) -> int:
 
 
 def install(app: FastAPI) -> None:
-    """Have every error that an endpoint raises answered as a problem."""
+    """Make the application answer every error of an endpoint as a problem."""
     app.add_exception_handler(AnyHTTPException, _http)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(ReliqError, _reliq)
@@ -169,7 +169,7 @@ def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods_of(request: Request) -> list[str]:
-    """All methods of the path, as OpenAPI has them."""
+    """Return all methods of the path, from OpenAPI."""
     path, paths = request.scope["path"], request.app.openapi()["paths"]
     matching = [template for template in paths if _pattern(template).match(path)]
     if not matching:

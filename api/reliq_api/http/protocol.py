@@ -1,9 +1,9 @@
-"""uvicorn's HTTP protocol with what it lacks: limits of time and size for clients that are slow, endless or many, no
-trailers, and an answer to each request in its turn.
+"""uvicorn's HTTP protocol with additions: limits of time and size for clients that are slow, endless or many, no
+trailers, and answers in the order of the requests.
 
-Without the limits a client that sends or reads a byte now and then holds a connection for ever, and an endless header
-fills memory. And bytes behind a request that are no request would be answered 400 while that request is carried out:
-here its own answer comes first.
+Without the limits, a client that sends or reads a byte now and then holds a connection forever, and an endless header
+fills memory. And invalid bytes after a request would be answered with 400 while that request is carried out: here its
+own answer comes first.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from reliq_api.http.problems import MEDIA_TYPE, Problem
 from reliq_api.http.requests import break_off
 
 MAX_HEADERS_BYTES = 64 * 1024  #: bytes of request line and headers
-PIPELINED_MOST = 16  #: requests that wait for the answer to the one before them
-_LINGER = 2.0  #: seconds in which what a refused client still sends is read and dropped, so that it gets the answer
+PIPELINED_MOST = 16  #: requests that wait for the answer to an earlier one
+_LINGER = 2.0  #: seconds for which further bytes of a refused client are read and dropped, so that it gets the answer
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection of a client."""
 
     header_timeout = 10.0  #: seconds
     write_timeout = 30.0  #: seconds
@@ -34,10 +34,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received = 0  #: bytes of the headers so far
         self._completed = False  #: a request ended in the bytes just received
         self._deadline: asyncio.TimerHandle | None = None  #: for headers
-        self._refusal: Problem | None = None  #: nothing more is read; to be answered when no request runs any more
-        self._broken = False  #: it concerns the latest request, which the application refuses
-        self._writing: asyncio.TimerHandle | None = None  #: looks whether the client still reads
-        self._unsent = 0  #: bytes, at the last look
+        self._refusal: Problem | None = None  #: reading has ended; sent when no request runs any more
+        self._broken = False  #: the refusal concerns the latest request, which the application refuses
+        self._writing: asyncio.TimerHandle | None = None  #: checks whether the client still reads
+        self._unsent = 0  #: bytes, at the latest check
 
     # --- the connection
 
@@ -65,14 +65,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._writing = None
 
     def _look_at_writing(self) -> None:
-        """Give up a client that has read nothing since the last look."""
+        """Close the connection of a client that has read nothing since the latest check."""
         before, self._unsent = self._unsent, self.transport.get_write_buffer_size()
         if self._unsent >= before:
             self.transport.abort()
         else:
             self._writing = self.loop.call_later(self.write_timeout, self._look_at_writing)
 
-    # --- what comes in
+    # --- input
 
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:
@@ -91,7 +91,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._expect_headers()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_headers:  # a trailer is no header: whoever stands in front of us has not looked at it
+        if self._in_headers:  # a trailer is not a header: a proxy in front of the service has not checked it
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -121,7 +121,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
-    # --- what goes out
+    # --- output
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -131,11 +131,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._hang_up()
         elif self._refusal is not None:
             self._answer_refusal()
-        elif self.cycle.more_body:  # answered before its body had come
+        elif self.cycle.more_body:  # answered before its body has arrived
             self.loop.call_later(_LINGER, self._end_body, self.cycle)
 
     def _running(self) -> bool:
-        """Whether a request on this connection has no answer yet."""
+        """Whether a request on this connection is unanswered."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _end_body(self, cycle: Any) -> None:
@@ -143,14 +143,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer and close, without the application: there is no request for it. Requests before it end in order."""
+        """Answer without the application and close; earlier requests are answered in order."""
         self._have_headers()
         if self._refusal is not None or self.transport.is_closing():
             return
         self._refusal = problem
         if not self._running():
             self._answer_refusal()
-        elif not self._in_headers:  # the body of the latest request broke: that one is refused by the application
+        elif not self._in_headers:  # the body of the latest request is broken: the application refuses it
             self._broken = True
             break_off(self.cycle.scope, problem)  # type: ignore[arg-type]
             self.cycle.message_event.set()
@@ -167,7 +167,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._hang_up()
 
     def _hang_up(self) -> None:
-        """Say that nothing more comes, and close a little later: at once, bytes that are unread would reset it."""
+        """End the output and close a little later: closing at once with unread bytes would reset the connection."""
         self._unset_keepalive_if_required()
         self.transport.write_eof()
         self.loop.call_later(_LINGER, self.transport.close)

@@ -1,4 +1,4 @@
-"""A request that is read within limits: counted while it streams in, strict JSON, one value a header."""
+"""Requests read within limits: counted while they stream in, strict JSON, one value per header."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope
 
 from reliq_api.http.problems import Problem
 
-REQUEST_LARGEST = 2 * 1024 * 1024  #: bytes: a message of 256 KiB may take six times that, escaped
+REQUEST_LARGEST = 2 * 1024 * 1024  #: bytes: a message of 256 KiB may take six times as much when escaped
 DEPTH_LARGEST = 64
 _HEADERS_MOST = 100
 _HEADER_BYTES = 32 * 1024
@@ -28,15 +28,15 @@ _BRACKETS = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
 
 
 def break_off(scope: Scope, problem: Problem) -> None:
-    """Have a request that waits for its body raise this instead: the bytes that came are not HTTP."""
+    """Make a request that waits for its body raise this problem, because invalid HTTP has arrived."""
     scope["reliq.broken"] = problem
 
 
 class BoundedRequest(Request):
-    """A request whose body cannot be larger, slower or deeper than allowed."""
+    """A request with a body limited in size, time and depth."""
 
     def __init__(self, scope: Scope, receive: Receive, largest: int, patience: float, stream_time: float = 0.0) -> None:
-        """`patience`: seconds of silence; a body has twice that in all, one that is large `stream_time`."""
+        """`patience`: seconds of silence; a body may take twice that in total, a large one `stream_time`."""
         super().__init__(scope, receive)
         self._largest = largest
         self._patience = patience
@@ -44,7 +44,7 @@ class BoundedRequest(Request):
         self._until = asyncio.get_running_loop().time() + total
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """The body, piece by piece. Raises Problem when it is too large, or nothing comes for too long."""
+        """Yield the body in pieces. Raises Problem if it is too large or too slow."""
         if hasattr(self, "_body"):
             yield self._body
             return
@@ -85,7 +85,7 @@ class BoundedRequest(Request):
 
 
 def fields(request: Request) -> dict[str, str]:
-    """The headers, made a dict once: to ask Starlette's for one that is not there costs as much as all of this."""
+    """The headers as a dict, built once: a look-up of a missing one in Starlette's headers costs as much."""
     scope = request.scope
     found: dict[str, str] | None = scope.get("reliq.headers")
     if found is None:
@@ -95,7 +95,7 @@ def fields(request: Request) -> dict[str, str]:
 
 
 def check_headers(scope: Scope) -> None:
-    """Refuse what is too large, and two values where only one makes sense."""
+    """Refuse headers that are too large, and repeated headers that may occur only once."""
     headers = scope["headers"]
     if len(headers) > _HEADERS_MOST or sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES:
         raise Problem("headers_too_large", f"more than {_HEADERS_MOST} headers, or more than {_HEADER_BYTES} bytes")
@@ -105,11 +105,11 @@ def check_headers(scope: Scope) -> None:
     if len(set(names)) < len(names):
         for name in _ONE_VALUE:
             if names.count(name) > 1:
-                raise Problem("invalid_header", f"the header {name.decode()} is there more than once")
+                raise Problem("invalid_header", f"the header {name.decode()} occurs more than once")
 
 
 def check_json_text(body: bytes) -> None:
-    """Refuse what is not UTF-8 or nested too deeply, before a parser recurses into it."""
+    """Refuse text that is not UTF-8 or nested too deeply, before a parser recurses into it."""
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -128,10 +128,10 @@ def check_json_text(body: bytes) -> None:
 
 
 def read_json(text: bytes) -> Any:
-    """Any JSON value as message.json() reads it. Raises Problem, or msgspec.ValidationError for a number out of range.
+    """Return a JSON value as message.json() would. Raises Problem, or msgspec.ValidationError for too large a number.
 
-    Stricter than Python's own: no NaN, no lone surrogates, and no name twice in one object, for readers differ in which
-    of the two they take.
+    Stricter than Python's parser: no NaN, no lone surrogates, and no repeated names in an object, as parsers differ in
+    which of the two they use.
     """
     try:
         value = msgspec.json.decode(text)
@@ -139,7 +139,7 @@ def read_json(text: bytes) -> Any:
         raise
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Problem("invalid_json", f"the body is not JSON: {error}") from None
-    # Each name has its colon, behind a quote. Where there are more, some are part of texts, or a name is there twice.
+    # Each name has one colon. If there are more colons, some are part of texts, or a name is repeated.
     colons = text.count(b":")
     if colons > 1 and colons != (names := _names(value)) and len(_NAME_ENDS.findall(text)) != names:
         json.loads(text, object_pairs_hook=_distinct)
@@ -147,7 +147,7 @@ def read_json(text: bytes) -> Any:
 
 
 def _names(value: Any) -> int:
-    """How many names the objects in it have."""
+    """Count the names of all objects in a value."""
     if type(value) is dict:
         return len(value) + sum(map(_names, value.values()))
     return sum(map(_names, value)) if type(value) is list else 0

@@ -1,4 +1,4 @@
-"""What comes before every call: header limits, the key, then a body that is read within its limit."""
+"""The steps before every call: header limits, the key, then a body read within its limit."""
 
 import time
 from collections.abc import Callable, Coroutine
@@ -15,7 +15,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class Call(APIRoute):
-    """A route that names the scope it needs in `openapi_extra`: without one it cannot even be declared."""
+    """A route with its scope in `openapi_extra`; it cannot be declared without one."""
 
     def get_route_handler(self) -> Handler:
         handle = self.reader()
@@ -46,12 +46,12 @@ class Call(APIRoute):
         return measured
 
     def reader(self) -> Handler:
-        """What reads the request's parameters and runs the endpoint."""
+        """Return the function that reads the request's parameters and runs the endpoint."""
         return super().get_route_handler()
 
 
 class RawCall(Call):
-    """A call whose endpoint reads the request itself. FastAPI's reading would cost as much as the enqueue does."""
+    """A call with an endpoint that reads the request itself: FastAPI's reading would cost as much as the enqueue."""
 
     def reader(self) -> Handler:
         endpoint = self.endpoint
@@ -68,5 +68,5 @@ def call_router(tag: str, route: type[Call] = Call) -> APIRouter:
 
 
 def needs(scope: Scope, **more: Any) -> dict[str, Any]:
-    """The `openapi_extra` of a call: its scope, and what FastAPI does not know about it."""
+    """Return the `openapi_extra` of a call: its scope, and what FastAPI cannot derive."""
     return {"x-scope": scope, "security": [{"key": []}], **more}

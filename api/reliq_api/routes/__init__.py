@@ -1,1 +1,1 @@
-"""The calls, one module a subject."""
+"""The calls, one module per subject."""

@@ -66,7 +66,7 @@ async def show_dead(
     openapi_extra=needs("operate"),
 )
 async def redrive(queue: schemas.QueueName, wanted: schemas.RedriveRequest, request: Request) -> schemas.RedriveResult:
-    """Those that died first go first. More than `limit`: repeat it. At any instant each is either dead or back."""
+    """Oldest dead letters first. Repeat the call for more than `limit`. At any instant each is either dead or back."""
     found = await existing(request, queue)
     result = await found.dead.redrive(
         limit=wanted.limit, dry_run=wanted.dry_run, keep_failures=wanted.keep_failures, **_filters(wanted)

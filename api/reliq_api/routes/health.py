@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it can serve. No key is needed: a load balancer has none."""
+"""Liveness and readiness of the process. No key is needed: a load balancer has none."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def _check_tasks(request: Request) -> None:
 
 @router.get(
     "/healthz",
-    summary="The process lives, and every task behind the requests runs",
+    summary="Whether the process is alive and all background tasks run",
     response_model=schemas.Health,
     responses=_FAILURES,
 )
@@ -34,7 +34,7 @@ async def healthz(request: Request) -> schemas.Health:
 
 @router.get(
     "/readyz",
-    summary="Redis is there, and nothing of what `reliq doctor` calls a failure forbids to keep queues in it",
+    summary="Whether Redis is reachable and `reliq doctor` reports no failure",
     response_model=schemas.Health,
     responses=_FAILURES,
 )

@@ -29,9 +29,9 @@ router = call_router("leases")
     openapi_extra=needs("consume"),
 )
 async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request: Request) -> Response:
-    """Up to `limit` messages (and 8 MiB), oldest first; an empty list when none came within `wait` seconds.
+    """Lease up to `limit` messages (and 8 MiB), oldest first; an empty list if none arrived within `wait` seconds.
 
-    They are nobody else's until they are settled or the lease ends; then the monitor gives them to another consumer.
+    No other consumer gets them until they are settled or the lease ends; then the monitor returns them to the queue.
     """
     state = request.app.state
     poll = Poll(queue, wanted.limit, wanted.lease, wanted.wait)
@@ -40,7 +40,7 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
         try:
             await state.guard.confirm(request.state.access, "consume", queue)
         except (Problem, ReliqError):
-            await state.reliq.store.run(poll.holdings.leave())  # gives back what it holds, uncharged
+            await state.reliq.store.run(poll.holdings.leave())  # gives back its messages, uncharged
             raise
     if surplus:  # the oldest is handed back last, and so taken first
         await state.reliq.store.run(poll.holdings.settle((), [released(message) for message in reversed(surplus)]))
@@ -56,7 +56,7 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
 
 
 def _fitting(messages: list[Message]) -> tuple[list[Message], list[Message]]:
-    """Those that fit into one answer, at least one, and the others."""
+    """Return the messages that fit into one answer, at least one, and the others."""
     size = 0
     for place, message in enumerate(messages):
         size += len(message.body)
@@ -66,7 +66,7 @@ def _fitting(messages: list[Message]) -> tuple[list[Message], list[Message]]:
 
 
 async def _gone(request: Request) -> None:
-    """Ends when the client has closed its connection."""
+    """Wait until the client has closed its connection."""
     message = await request.receive()
     while message["type"] != "http.disconnect":
         message = await request.receive()
@@ -74,7 +74,7 @@ async def _gone(request: Request) -> None:
 
 @router.post(
     "/queues/{queue}/leases/{lease}/settle",
-    summary="Say what became of messages",
+    summary="Settle messages",
     response_model=schemas.SettleResult,
     responses=failures("invalid_name", "invalid_json", "body_too_large"),
     openapi_extra=needs("consume"),
@@ -82,7 +82,7 @@ async def _gone(request: Request) -> None:
 async def settle(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.SettleRequest, request: Request
 ) -> Response:
-    """A code for each message, in the order ack, retry, dead, release. Safe to repeat. It does not extend the lease."""
+    """Returns a code for each message, in the order ack, retry, dead, release. Safe to repeat. Not an extension."""
     state = request.app.state
     keys = QueueKeys(queue)
     outcomes = _outcomes(wanted)
@@ -111,7 +111,7 @@ def _outcomes(wanted: schemas.SettleRequest) -> list[Outcome]:
 
 @router.post(
     "/queues/{queue}/leases/{lease}/extend",
-    summary="Keep messages for longer",
+    summary="Extend a lease",
     response_model=schemas.Extended,
     responses=failures("invalid_name", "invalid_json", "body_too_large", "lease_lost"),
     openapi_extra=needs("consume"),
@@ -119,7 +119,7 @@ def _outcomes(wanted: schemas.SettleRequest) -> list[Outcome]:
 async def extend(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ExtendRequest, request: Request
 ) -> schemas.Extended:
-    """The lease ends `lease` seconds from now. 409: it has ended before, or nothing is left in it."""
+    """The lease then ends in `lease` seconds. 409: it has already ended, or has no messages left."""
     keys = QueueKeys(queue)
     if not await request.app.state.reliq.store.run(leases.extend(keys, lease, wanted.lease)):
         raise Problem("lease_lost", "the lease has ended, or all its messages are settled")

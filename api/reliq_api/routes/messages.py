@@ -29,7 +29,7 @@ _PRODUCER_ERRORS = (
     status_code=201,
     response_model=schemas.Enqueued,
     responses={
-        200: {"model": schemas.Enqueued, "description": "An earlier message stands for it"},
+        200: {"model": schemas.Enqueued, "description": "A duplicate of an earlier message"},
         **failures(*_PRODUCER_ERRORS, "request_in_progress", "idempotency_mismatch"),
     },
     openapi_extra=needs(
@@ -37,7 +37,7 @@ _PRODUCER_ERRORS = (
         parameters=[
             header(
                 "Idempotency-Key",
-                "The same request is enqueued once in 24 hours, and answered the same again.",
+                "Within 24 hours, the same request is enqueued once and gets the same answer again.",
                 minLength=1,
                 maxLength=255,
                 pattern="^[!#-~]+$",
@@ -51,9 +51,10 @@ _PRODUCER_ERRORS = (
 async def enqueue(queue: schemas.QueueName, request: Request) -> Response:
     """JSON as described, a CloudEvent in either mode, or a body of any other content type, kept byte for byte.
 
-    What is not JSON takes its options from headers: Reliq-Delay, Reliq-Ttl, Reliq-Id, Reliq-Dedup-Key, Reliq-Window,
+    Other content than JSON takes its options from headers: Reliq-Delay, Reliq-Ttl, Reliq-Id, Reliq-Dedup-Key,
+    Reliq-Window,
     Reliq-Key, Reliq-Priority, and Reliq-Header-NAME for headers of the message. With Reliq-Durability any of them is
-    answered only when it is that sure. 503: not enqueued. 504: it may be; repeat it with its key.
+    answered only with that durability. 503: not enqueued. 504: unknown; repeat it with its key.
     """
     message = await read_message(request)
     check_size(message, request.app.state.settings.max_body)
@@ -104,7 +105,7 @@ def _answer(status: int, content: bytes) -> Response:
         requestBody=body_of(
             {
                 JSON: {"type": "array", "items": {"$ref": "#/components/schemas/NewMessage"}},
-                "application/x-ndjson": {"type": "string", "description": "One JSON object a line"},
+                "application/x-ndjson": {"type": "string", "description": "One JSON object per line"},
                 cloudevents.EVENTS: {"type": "array", "items": EVENT},
             }
         ),
@@ -113,8 +114,8 @@ def _answer(status: int, content: bytes) -> Response:
 async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
     """A JSON array (up to 8 MiB), or NDJSON of any length up to 100,000 messages, enqueued while it arrives.
 
-    200: every message is enqueued, or an earlier one stands for it. Any other status: `results` says of each message
-    that was read what became of it; those behind the last result were not looked at.
+    200: every message is enqueued, or is a duplicate. Any other status: `results` has the outcome of each message that
+    was read; messages after the last result were not read.
     """
     if "idempotency-key" in fields(request):
         raise Problem("invalid_header", "a batch takes no Idempotency-Key: give its messages a dedup_key")
@@ -130,7 +131,7 @@ async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
     try:
         async for texts in chunks:
             await batch.add(texts)
-    except Problem as problem:  # the body ended too early, or was none: what came before it may be enqueued
+    except Problem as problem:  # the body ended early or was empty: earlier messages may be enqueued
         raise problem if "results" in problem.extra else batch.stopped(problem) from None
     await batch.flush()
     return _answer(200, encode(batch.summary()))

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: every queue, as Redis has it at the moment of the scrape, and this process's requests."""
+"""Metrics for Prometheus: all queues at the moment of the scrape, and the requests of this process."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["health"], route_class=Call)
     openapi_extra=needs("metrics"),
 )
 async def metrics(request: Request) -> Response:
-    """Of all queues: it needs a key for `*`."""
+    """Metrics of all queues; needs a key for `*`."""
     key = request.state.access.key
     if key is not None and "*" not in key.queues:
         raise Problem("forbidden", "metrics are of all queues: this needs a key for *")

@@ -1,4 +1,4 @@
-"""Queues: look at them, set their policy, pause, resume, purge."""
+"""Queues: statistics, policy, pause, resume, purge."""
 
 from dataclasses import asdict
 from typing import Any
@@ -26,7 +26,7 @@ _CHANGE = failures("invalid_name", "invalid_json", "body_too_large")
     openapi_extra=needs("metrics"),
 )
 async def list_queues(request: Request) -> schemas.QueueList:
-    """Those that the key has rights to."""
+    """The queues to which the key has rights."""
     reliq: aio.Reliq = request.app.state.reliq
     access = request.state.access
     names = [name for name in await reliq.queues(of_broadcasts=True) if access.may_see(name)]
@@ -39,7 +39,7 @@ def _config(config: Config) -> schemas.QueueConfig:
 
 
 async def existing(request: Request, queue: str) -> aio.Queue:
-    """The queue; raises Problem when there is none of this name."""
+    """Return the queue; raises Problem if it does not exist."""
     reliq: aio.Reliq = request.app.state.reliq
     if not await reliq.store.run(ops.one(ops.is_queue(queue))):
         raise Problem("queue_not_found", f"there is no queue {queue!r}, or not for this key")
@@ -67,7 +67,7 @@ async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetai
     openapi_extra=needs("operate"),
 )
 async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, request: Request) -> schemas.QueueConfig:
-    """It lives in Redis, so that every producer, worker and monitor follows the same. The queue may be new."""
+    """The policy is stored in Redis, so all producers, workers and monitors follow it. The queue may be new."""
     given: dict[str, Any] = changes.model_dump(exclude_unset=True)
     reliq: aio.Reliq = request.app.state.reliq
     return _config(await reliq.queue(queue).configure(**given))
@@ -75,13 +75,13 @@ async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, re
 
 @router.post(
     "/queues/{queue}/pause",
-    summary="Start no message any more",
+    summary="Pause a queue",
     response_model=schemas.Paused,
     responses=_CHANGE,
     openapi_extra=needs("operate"),
 )
 async def pause(queue: schemas.QueueName, request: Request) -> schemas.Paused:
-    """Sends go on; what is running runs to its end."""
+    """Sends go on and running messages are finished, but no message is started."""
     await (await existing(request, queue)).pause()
     return schemas.Paused(queue=queue, paused=True)
 
@@ -106,7 +106,7 @@ async def resume(queue: schemas.QueueName, request: Request) -> schemas.Paused:
     openapi_extra=needs("operate"),
 )
 async def purge(queue: schemas.QueueName, wanted: schemas.PurgeRequest, request: Request) -> schemas.Purged:
-    """For good. The queue's name is to be said once more, as `confirm`."""
+    """Removes messages for good. `confirm` must repeat the queue's name."""
     if wanted.confirm != queue:
         raise Problem("invalid_request", f"confirm must be {queue!r}; nothing was removed")
     return schemas.Purged(removed=await (await existing(request, queue)).purge())

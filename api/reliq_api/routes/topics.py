@@ -1,4 +1,4 @@
-"""Topics: publish to every queue that is bound; list, make and end bindings."""
+"""Topics: publish to all bound queues; list, add and remove bindings."""
 
 import re
 
@@ -30,7 +30,7 @@ _CHANGE = failures("invalid_name")
     status_code=201,
     response_model=schemas.Published,
     responses={
-        200: {"model": schemas.Published, "description": "No queue is bound for it: nobody got it"},
+        200: {"model": schemas.Published, "description": "No bound queue matches: the message was dropped"},
         **failures(
             "invalid_name", "invalid_json", "queue_full", "memory_pressure", "body_too_large",
             "unsupported_media_type", "unroutable", "outcome_unknown", "durability_unavailable",
@@ -43,7 +43,7 @@ _CHANGE = failures("invalid_name")
                 "name": "mandatory",
                 "in": "query",
                 "required": False,
-                "description": "Whether it is an error (422 unroutable) when no pattern matches.",
+                "description": "Whether it is an error (422 unroutable) if no pattern matches.",
                 "schema": {"type": "boolean", "default": False},
             },
             DURABILITY,
@@ -57,7 +57,7 @@ _CHANGE = failures("invalid_name")
 async def publish(routing_key: schemas.RoutingKey, request: Request) -> Response:
     """A copy for every queue with a pattern that matches, in one atomic step: all of them or none.
 
-    The body as in an enqueue, but without a deduplication key. 504: all may have it, or none.
+    The body is as in an enqueue, but without a deduplication key. 504: all queues may have the message, or none.
     """
     if _KEY.fullmatch(routing_key) is None:
         raise Problem("invalid_name", "a routing key is words with dots in between, such as order.created.eu")
@@ -66,7 +66,7 @@ async def publish(routing_key: schemas.RoutingKey, request: Request) -> Response
     mandatory = _flag(request, "mandatory")
     message = await read_message(request)
     if media_type(request) == cloudevents.EVENT or cloudevents.is_binary(fields(request)):
-        message.dedup_key = None  # an event brings one along, unasked
+        message.dedup_key = None  # an event always has one
     state = request.app.state
     check_size(message, state.settings.max_body)
     await state.pressure.check()
@@ -84,13 +84,15 @@ def _flag(request: Request, name: str) -> bool:
 
 
 async def _check_reach(reliq: aio.Reliq, access: Access, routing_key: str) -> None:
-    """Refuse a key that may not enqueue everywhere where this goes. Which queue that is, is not told."""
+    """Refuse a key without the right to enqueue in all matching queues, without naming the queue."""
     if access.covers_all:
         return
     routes, alternate = await reliq.store.run(read_routes())
     queues = routes.match(routing_key) or (alternate,)
     if not all(queue is None or access.may("enqueue", queue) for queue in queues):
-        raise Problem("forbidden", "it would reach a queue that the key has no right to; nothing was enqueued")
+        raise Problem(
+            "forbidden", "the message would reach a queue to which the key has no right; nothing was enqueued"
+        )
 
 
 @router.get(
@@ -101,7 +103,7 @@ async def _check_reach(reliq: aio.Reliq, access: Access, routing_key: str) -> No
     openapi_extra=needs("metrics"),
 )
 async def list_bindings(request: Request) -> schemas.TopicList:
-    """Those of queues that the key has rights to."""
+    """The bindings of the queues to which the key has rights."""
     reliq: aio.Reliq = request.app.state.reliq
     access: Access = request.state.access
     stats = await reliq.topics.stats()
@@ -122,7 +124,7 @@ def _shown(access: Access, queue: str | None) -> str | None:
 
 @router.get(
     "/topics/{routing_key}",
-    summary="Which queues would get it",
+    summary="Queues that would get a message",
     response_model=schemas.TopicMatch,
     responses=failures("invalid_name"),
     openapi_extra=needs("metrics"),
@@ -149,7 +151,7 @@ async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.To
     openapi_extra=needs("operate"),
 )
 async def bind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
-    """From now on it gets what is published under a key that matches. `#` in an address is written %23."""
+    """The queue then gets messages published with a matching key. `#` in an address is written %23."""
     changed = await request.app.state.reliq.subscribe(queue, pattern)
     return schemas.BindingChanged(queue=queue, pattern=pattern, changed=changed)
 
@@ -162,6 +164,6 @@ async def bind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Requ
     openapi_extra=needs("operate"),
 )
 async def unbind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
-    """What the queue has got, it keeps. Other processes know of it within half a second."""
+    """The queue keeps its messages. Other processes notice within half a second."""
     changed = await request.app.state.reliq.unsubscribe(queue, pattern)
     return schemas.BindingChanged(queue=queue, pattern=pattern, changed=changed)

@@ -1,4 +1,4 @@
-"""Who looks at a page, and what they may do: the same keys as for the HTTP API, which a browser asks its user for."""
+"""Access to the pages, with the same keys as the HTTP API, which a browser asks its user for."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from reliq_api.ui.reading import exists
 
 
 async def viewer(request: Request) -> Access:
-    """Raises Problem for nobody, for a wrong key, and for a form that another web site has sent."""
+    """Return the rights of the viewer; raises Problem for a missing or wrong key, and for forms of other web sites."""
     guard: Guard = request.app.state.guard
     return await guard.identify(request)
 
@@ -25,7 +25,7 @@ def reliq_of(request: Request) -> Reliq:
 
 
 async def seen(request: Request, who: Viewer, name: str) -> Queue:
-    """The queue of the path; 404 for one that does not exist, or is none of the viewer's business."""
+    """Return the queue in the path; 404 if it does not exist, or not for this viewer."""
     reliq = reliq_of(request)
     if not who.may_see(name) or not await reliq.store.run(exists(name)):
         raise HTTPException(404, "There is no queue of this name.")
@@ -36,7 +36,7 @@ Seen = Annotated[Queue, Depends(seen)]
 
 
 async def operated(queue: Seen, who: Viewer) -> Queue:
-    """The queue, for somebody who may change it and read its messages."""
+    """Return the queue if the viewer may change it and read its messages."""
     if not who.may_operate(queue.name):
         raise HTTPException(403, "This needs a key with the scope operate for this queue.")
     return queue

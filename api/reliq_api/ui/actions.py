@@ -1,4 +1,4 @@
-"""What the forms do. Each answers 303: a reload of the page behind it sends nothing again."""
+"""The actions of the forms. Each answers 303, so that a reload of the page repeats nothing."""
 
 import math
 from typing import Annotated, Any
@@ -79,7 +79,7 @@ async def redrive(request: Request, queue: Operated, redrives: Running, fields: 
     }
     checked_redrive(options["rate"], options["limit"], options["stop_above"])
     total = len(filters["ids"]) if "ids" in filters else (await queue.stats()).dead
-    counted = _number(given, "matched")  # by a dry run just before
+    counted = _number(given, "matched")  # from the dry run just before
     most = min(one for one in (limit, counted, total) if one is not None)
     started = redrives.start(queue, int(most), search, options)
     return _back(request, queue, f"/dead/redrives/{started.id}")
@@ -99,7 +99,7 @@ def _number(given: dict[str, str], name: str) -> float | None:
 
 
 def _share(given: dict[str, str], name: str) -> float | None:
-    """Of a percentage."""
+    """Return the share for a percentage."""
     percent = _number(given, name)
     return None if percent is None else percent / 100
 

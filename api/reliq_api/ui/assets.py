@@ -1,4 +1,4 @@
-"""The files that the pages load, all of them from this package, under an address that changes when they change."""
+"""The files of the pages, all from this package, under an address that changes with their content."""
 
 import hashlib
 from dataclasses import dataclass

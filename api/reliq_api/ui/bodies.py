@@ -1,4 +1,4 @@
-"""How a body is shown: JSON laid out, other text as it is, anything else in hex. The templates print it as text."""
+"""The display of bodies: JSON indented, other text unchanged, anything else in hex. Templates print it as text."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _WHITE = {"\n", "\r", "\t"}
 class Shown:
     kind: Literal["empty", "json", "text", "binary"]
     text: str
-    cut: bool  #: there is more than is shown
+    cut: bool  #: whether only a part is shown
 
 
 def shown(body: bytes) -> Shown:
@@ -24,7 +24,7 @@ def shown(body: bytes) -> Shown:
         return Shown("empty", "", cut=False)
     kind: Literal["json", "text"] = "json"
     try:
-        # Laid out without being read into values: no number loses digits, no repeated name disappears.
+        # Formatted without decoding into values: no number loses digits, no repeated name disappears.
         text = msgspec.json.format(body, indent=2).decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         kind = "text"

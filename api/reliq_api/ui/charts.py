@@ -1,4 +1,4 @@
-"""Plots as plain numbers: what the templates draw as SVG. Nothing here knows of a page, a queue or a colour."""
+"""Plots as plain numbers, which the templates draw as SVG; independent of pages, queues and colours."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ class Line:
     latest: float
     highest: float
     path: str  #: of an SVG path element; empty without two points
-    area: str  #: the same, closed along the bottom
+    area: str  #: the path, closed along the bottom
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def _line(name: str, times: Sequence[float], column: Sequence[float], top: float
 
 
 def round_up(value: float) -> float:
-    """The next of 1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15 ... that is not smaller."""
+    """Return the smallest of 1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15 ... that is not smaller than the value."""
     if value <= 1:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

@@ -1,4 +1,4 @@
-"""The pages about dead letters: the list with its search, one letter, and what is asked before many are moved."""
+"""The pages about dead letters: the list with its search, one letter, and confirmations."""
 
 from typing import Annotated
 
@@ -47,14 +47,14 @@ async def dead_letters(
     )
 
 
-# An id may hold any printable character, "/" and ".." among them: it stays out of the path.
+# An id may contain any printable character, including "/" and "..", so it is not part of the path.
 async def letter(queue: Operated, id: str) -> DeadLetter:
     try:
         found = await queue.dead.get(id)
     except InvalidName:
         found = None
     if found is None:
-        raise HTTPException(404, "This message is no dead letter (any more): it may have been redriven or removed.")
+        raise HTTPException(404, "This message is not a dead letter (any more): it may have been redriven or removed.")
     return found
 
 
@@ -68,7 +68,7 @@ async def dead_letter(request: Request, letter: Letter) -> Response:
 
 @router.get("/body")
 async def body(letter: Letter) -> Response:
-    """The bytes as they are, as a file: never as a page of this origin."""
+    """Return the bytes as a file to download, never as a page of this origin."""
     return Response(
         letter.body,
         media_type="text/plain; charset=utf-8",
@@ -87,7 +87,7 @@ async def ask_purge(request: Request, queue: Operated, search: Wanted) -> Respon
 
 
 async def _ask(request: Request, template: str, queue: Queue, search: Search) -> Response:
-    search.filters()  # a search that makes no sense is refused here, not after the confirmation
+    search.filters()  # an invalid search is refused here, not after the confirmation
     return page(request, template, queue=queue.name, search=search, dead=(await queue.stats()).dead)
 
 

@@ -1,6 +1,6 @@
-"""What holds for every page: security headers, errors as pages, forms of a bounded size.
+"""Rules for all pages: security headers, errors as pages, forms of a bounded size.
 
-A message's body, headers and error text are written by strangers. Jinja escapes them; the policy below is the second
+A message's body, headers and error text are untrusted. Jinja escapes them; the policy below is the second
 line, for the day on which an escape is missing: no script, style or request that is not a file of this package.
 """
 

@@ -36,7 +36,7 @@ def sampler_of(request: Request) -> Sampler:
 async def overview(request: Request, who: Viewer, q: str = "") -> Response:
     sampler = sampler_of(request)
     if not sampler.histories or sampler.age > 5 * PERIOD:
-        await sampler.sample()  # at the start, and when Redis is back; or this says why not
+        await sampler.sample()  # at the start, and when Redis is back; raises the reason if it is not
     found = {name: one for name, one in sorted(sampler.histories.items()) if who.may_see(name)}
     wanted = {name: one for name, one in found.items() if q.strip().lower() in name.lower()}
     rows = [
@@ -57,7 +57,7 @@ def _totals(found: list[Stats]) -> dict[str, int]:
 
 
 def _flow(histories: list[History]) -> Chart:
-    """All queues together. Each sample adds a row to every history, so that the latest rows belong together."""
+    """Plot all queues together. Each sample adds a row to every history, so the latest rows belong together."""
     times = max((one.column("at") for one in histories), key=len, default=[])
     sums = {measure: [0.0] * len(times) for measure in ("into", "out")}
     for measure, total in sums.items():
@@ -115,6 +115,6 @@ async def asset(version: str, name: str) -> Response:
     found = ASSETS.get(name)
     if found is None:
         raise HTTPException(404, "There is no such file.")
-    lasting = version == VERSION  # during an upgrade, a page of the other version may have asked
+    lasting = version == VERSION  # during an upgrade, a page of the other version may load it
     cache = "public, max-age=31536000, immutable" if lasting else "no-store"
     return Response(found.content, media_type=found.media_type, headers={"Cache-Control": cache})

@@ -1,4 +1,4 @@
-"""A queue's policy as a form: what its fields say, and back."""
+"""A queue's policy as a form: conversion to fields and back."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from reliq.protocol.queue import Config
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One setting. An empty field is its default."""
+    """One setting. An empty field means its default."""
 
     name: str
     label: str
-    hint: str  #: what an empty one means
+    hint: str  #: the meaning of an empty field
     number: bool = True
     smallest: int = 1
 
@@ -32,7 +32,7 @@ FIELDS = (
 
 
 def written(config: Config) -> dict[str, str]:
-    """What stands in the fields; nothing for a default."""
+    """Return the texts of the fields; empty for defaults."""
     default = Config()
     values = {field.name: getattr(config, field.name) for field in FIELDS}
     return {name: "" if value == getattr(default, name) else _text(name, value) for name, value in values.items()}
@@ -48,7 +48,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def changes(fields: Sequence[tuple[str, str]], before: Config) -> dict[str, Any]:
-    """What the form changes, as `queue.configure` takes it; raises InvalidSetting."""
+    """Return the changes of the form for `queue.configure`; raises InvalidSetting."""
     given, was = dict(fields), written(before)
     return {
         field.name: _value(field, given)

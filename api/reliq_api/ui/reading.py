@@ -1,6 +1,6 @@
-"""What only the dashboard asks Redis for: who consumes a queue, what comes next, and what its dead letters died of.
+"""Reads for the dashboard: the consumers of a queue, its next messages, and the causes of its dead letters.
 
-Steps, as everywhere in reliq; each reads a bounded part, however much there is.
+Each reads a bounded part, whatever the size of the queue.
 """
 
 from collections import Counter
@@ -28,13 +28,13 @@ class Holder:
 
     id: str
     holds: int
-    lease_left: float | None  #: seconds until its lease ends, below 0 when it has; None: its lease is gone
-    connected: bool  #: it keeps a connection; otherwise it leases over HTTP
+    lease_left: float | None  #: seconds until its lease ends, below 0 after its end; None: no lease
+    connected: bool  #: whether it keeps a connection; otherwise it is a lease over HTTP
 
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """A ready message that is among the next to be taken."""
+    """One of the ready messages that are taken next."""
 
     id: str
     size: int
@@ -46,10 +46,10 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What the latest dead letters died of."""
+    """The causes of the latest dead letters."""
 
     counted: int
-    complete: bool  #: there are no more than were counted
+    complete: bool  #: whether all letters were counted
     reasons: tuple[tuple[str, int], ...]  #: the most frequent first
     errors: tuple[tuple[str, int], ...]
 
@@ -59,7 +59,7 @@ def exists(queue: str) -> Steps[bool]:
 
 
 def holders(queue: str) -> Steps[list[Holder]]:
-    """The consumers, those who hold most first."""
+    """Read the consumers; those with the most messages first."""
     keys = QueueKeys(queue)
     names = (yield ops.members(keys.consumers))[:CONSUMERS_LARGEST]
     if not names:
@@ -78,7 +78,7 @@ def holders(queue: str) -> Steps[list[Holder]]:
 
 
 def next_messages(queue: str) -> Steps[list[Next]]:
-    """The ready messages that are taken next, in that order."""
+    """Read the ready messages that are taken next, in that order."""
     elements = yield ops.from_tail(QueueKeys(queue).messages, 0, NEXT_LARGEST)
     return [_next(queue, element) for element in reversed(elements)]
 
@@ -93,7 +93,7 @@ def _next(queue: str, element: bytes) -> Next:
 
 
 def retries(queue: str) -> Steps[list[DelayedMessage]]:
-    """The messages that wait for a retry, among the delayed ones that are due first."""
+    """Read the messages that wait for a retry, among the delayed ones that are due first."""
     page = yield from delayed_page(QueueKeys(queue), RETRIES_LOOKED_AT, None, failed=False)
     return [message for message in page if message.failures][:RETRIES_LARGEST]
 

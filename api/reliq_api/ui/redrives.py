@@ -23,7 +23,7 @@ from reliq_api.ui.search import Search
 log = logging.getLogger("reliq.api.ui")
 
 RUNNING_LARGEST = 4
-KEPT = 50  #: that are over and can still be looked at
+KEPT = 50  #: finished redrives that can still be viewed
 
 State = Literal["running", "done", "stopped", "failed"]
 
@@ -37,7 +37,7 @@ class Redrive:
     dry_run: bool
     search: Search
     options: Mapping[str, Any]
-    total: int  #: letters it can meet at most
+    total: int  #: the largest number of letters it can meet
     state: State = "running"
     matched: int = 0
     redriven: int = 0
@@ -54,7 +54,7 @@ class Redrive:
         self.matched = matched
 
     def after(self, task: asyncio.Task[None]) -> None:
-        if self.state == "running":  # cancelled, maybe before its first step
+        if self.state == "running":  # cancelled, perhaps before its first step
             self.state = "stopped"
             self.ended = time.monotonic()
 
@@ -64,7 +64,7 @@ class Redrive:
 
 
 class Redrives:
-    """The redrives of this process, the latest ones."""
+    """The latest redrives of this process."""
 
     def __init__(self) -> None:
         self._all: dict[str, Redrive] = {}
@@ -77,7 +77,7 @@ class Redrives:
         return [one for one in self._all.values() if one.queue == queue and one.state == "running"]
 
     def start(self, queue: Queue, total: int, search: Search, options: Mapping[str, Any]) -> Redrive:
-        """Begin one; raises HTTPException when too many are running."""
+        """Start a redrive; raises HTTPException if too many are running."""
         if sum(one.state == "running" for one in self._all.values()) >= RUNNING_LARGEST:
             raise HTTPException(429, f"{RUNNING_LARGEST} redrives are running: wait for one to end, or stop one.")
         redrive = Redrive(secrets.token_hex(8), queue.name, bool(options.get("dry_run")), search, options, total)
@@ -93,7 +93,7 @@ class Redrives:
             del self._all[identity]
 
     async def close(self) -> None:
-        """Stop those that run, and wait until they have."""
+        """Stop running redrives and wait for their end."""
         tasks = [one.task for one in self._all.values() if one.task is not None and not one.task.done()]
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Templates, and how numbers and times are written in them."""
+"""Templates, and the format of numbers and times in them."""
 
 import time
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ _AGES = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def compact(value: float) -> str:
-    """At most four digits: 950, 12.3k, 4.56M."""
+    """Format a number with at most four digits: 950, 12.3k, 4.56M."""
     if value < 10_000:
         return f"{value:,.0f}"
     divisor, unit = next(pair for pair in _UNITS if value < 1000 * pair[0] or pair[0] == _UNITS[-1][0])
@@ -28,12 +28,12 @@ def compact(value: float) -> str:
 
 
 def rate(value: float) -> str:
-    """Messages a second."""
+    """Format messages per second."""
     return f"{value:.1f}" if value < 10 and value % 1 else compact(value)
 
 
 def duration(seconds: float) -> str:
-    """In its two largest units: 45 s, 3 min 20 s, 2 d 4 h."""
+    """Format a duration in its two largest units: 45 s, 3 min 20 s, 2 d 4 h."""
     if seconds < 1:
         return "0 s" if seconds <= 0 else "<1 s"
     parts = []
@@ -61,7 +61,7 @@ def ago(milliseconds: int) -> str:
 
 
 def until(milliseconds: int) -> str:
-    """How long from now, or that the time is there."""
+    """Format the time from now, or that it has come."""
     left = milliseconds / 1000 - time.time()
     return f"in {duration(left)}" if left > 0 else "due"
 
@@ -84,12 +84,12 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def short_class(name: str) -> str:
-    """Without its module."""
+    """Return the name of a class without its module."""
     return name.rpartition(".")[2]
 
 
 def gist(failure: Failure) -> str:
-    """The last line of an error's text, without its class: that stands beside it."""
+    """Return the last line of an error's text without the error's class, which is shown beside it."""
     line = failure.text.strip().rpartition("\n")[2]
     return line.removeprefix(f"{failure.error_class}: ")[:300]
 
@@ -121,7 +121,7 @@ NOTICES = {
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A whole page; `base` is where the service is mounted, behind a proxy that cuts a prefix off."""
+    """Render a page; `base` is the path of the service behind a proxy that removes a prefix."""
     base = request.scope.get("root_path", "").rstrip("/")
     text = _environment.get_template(template).render(
         base=base,

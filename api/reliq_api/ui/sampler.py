@@ -1,6 +1,6 @@
-"""The history behind the sparklines: every queue's numbers, read every two seconds and kept in this process.
+"""The history for the sparklines: the statistics of all queues, read every two seconds and kept in this process.
 
-Nothing is written to Redis for it. A restart begins a new history, and two API processes have one each.
+Nothing is written to Redis. A restart begins a new history, and each API process has its own.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from reliq_api.http.problems import of_error
 log = logging.getLogger("reliq.api.ui")
 
 PERIOD = 2.0  #: seconds between two samples
-SHARE = 0.1  #: of its time at most is spent sampling: with very many queues the period grows
+SHARE = 0.1  #: the largest share of time for sampling: with very many queues the period grows
 FINE = 150  #: samples kept at full resolution: 5 minutes
 COARSE = 240  #: samples kept of every 15th: 2 hours
 COARSE_EVERY = 15
@@ -46,7 +46,7 @@ class Ring:
         self._rows += 1
 
     def column(self, place: int) -> list[float]:
-        """One number of every row, the oldest first."""
+        """Return one column of all rows, oldest first."""
         cells = self._cells[place :: self._width]
         if self._rows < self._length:
             return list(cells[: self._rows])
@@ -55,7 +55,7 @@ class Ring:
 
 
 class History:
-    """One queue's numbers over time."""
+    """The statistics of one queue over time."""
 
     def __init__(self) -> None:
         self.latest: Stats | None = None
@@ -89,14 +89,14 @@ def _row(
 ) -> list[float]:
     rates = [0.0, 0.0, 0.0]
     if then is not None and at > then[0]:
-        # Never below 0: the counters start again when somebody empties Redis.
+        # Never below 0: the counters start again after Redis was emptied.
         rates = [max(0.0, (new - old) / (at - then[0])) for new, old in zip(counts, then[1], strict=True)]
     gauges = (at, stats.ready, stats.processing, stats.delayed, stats.dead, stats.oldest_ready_age)
     return list(chain(gauges, rates))
 
 
 class Sampler:
-    """Reads all queues' stats again and again; a context that lasts as long as the service."""
+    """Reads the statistics of all queues periodically; a context that lasts as long as the service."""
 
     def __init__(self, store: AioStore, period: float = PERIOD) -> None:
         self.histories: dict[str, History] = {}
@@ -124,7 +124,7 @@ class Sampler:
                 self.error = ""
             except ReliqError as error:  # the plots get a gap, the pages say why
                 self.error = of_error(error).detail
-            except Exception:  # a fault of ours must not end the history
+            except Exception:  # a fault of the service must not end the history
                 log.exception("the dashboard could not read the queues")
                 self.error = "The queues could not be read; the log of the service says more."
             took = time.monotonic() - started

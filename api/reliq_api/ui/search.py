@@ -1,6 +1,6 @@
-"""Which dead letters a page is about: one value between the query string, the form, the core's filter and a sentence.
+"""The search for dead letters: converted between query string, form, filter and sentence.
 
-The search form offers exactly what a redrive or a purge can filter by, so that both act on what one sees.
+The search form offers the filters of redrive and purge, so that both act on the letters shown.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ Fields = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What was asked for; an empty one means every letter."""
+    """A search for dead letters; an empty one selects all of them."""
 
     reason: str = ""
     error: str = ""
@@ -28,7 +28,7 @@ class Search:
 
     @classmethod
     def read(cls, fields: Fields) -> "Search":
-        """Of a query string or a form; of a repeated field the last one counts, but for `id`."""
+        """Read a query string or a form; the last one of a repeated field counts, except for `id`."""
         single = {name: value.strip() for name, value in fields if name in cls.names() and value.strip()}
         return cls(**single, ids=tuple(dict.fromkeys(value for name, value in fields if name == "id" and value)))
 
@@ -37,7 +37,7 @@ class Search:
         return ("reason", "error", "header", "newer", "older")
 
     def fields(self) -> list[tuple[str, str]]:
-        """For hidden inputs and links; `read` understands it."""
+        """Return the fields for hidden inputs and links, as read by `read`."""
         single = [(name, getattr(self, name)) for name in self.names() if getattr(self, name)]
         return single + [("id", one) for one in self.ids]
 
@@ -47,7 +47,7 @@ class Search:
         return f"?{text}" if text else ""
 
     def filters(self) -> dict[str, Any]:
-        """The keywords of `queue.dead.list`, `.redrive` and `.purge`; raises InvalidSetting."""
+        """Return the keywords for `queue.dead.list`, `.redrive` and `.purge`; raises InvalidSetting."""
         wanted: dict[str, Any] = {
             "reason": self.reason or None,
             "error_class": self.error or None,
@@ -67,7 +67,7 @@ class Search:
         return {name.strip(): value.strip()}
 
     def sentence(self) -> str:
-        """In words, for the pages that ask before they act."""
+        """Describe the search in words, for confirmations."""
         return "; ".join(self._parts()) or "every dead letter of the queue"
 
     def _parts(self) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The page about topics: which queues are bound to which patterns, and who would get a message."""
+"""The page about topics: the bindings, and the queues that would get a message."""
 
 from typing import Annotated
 from urllib.parse import urlencode
@@ -40,7 +40,7 @@ async def topics(request: Request, who: Viewer, key: str = "") -> Response:
 
 
 async def _reached(request: Request, who: Access, key: str) -> list[str]:
-    """The queues that would get it, of those that the viewer may see."""
+    """Return the queues that would get the message, as far as the viewer may see them."""
     check_routing_key(key)
     routes, alternate = await reliq_of(request).store.run(read_routes())
     queues = routes.match(key) or ((alternate,) if alternate else ())
@@ -62,7 +62,7 @@ async def unbind(request: Request, who: Viewer, fields: Form) -> Response:
 
 
 def _binding(who: Access, fields: list[tuple[str, str]]) -> tuple[str, str]:
-    """Queue and pattern of a form, for somebody who may operate the queue; for others it is not there."""
+    """Return queue and pattern of a form if the viewer may operate the queue; else it does not exist."""
     given = dict(fields)
     try:
         queue = check_name(given.get("queue", "").strip())

@@ -68,7 +68,7 @@ def test_a_connection_by_reference_is_read_on_the_driver(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"connection": "redis://:hunter2@h"}, "option connection .* is no reference: write env:RELIQ_URL"),
+        ({"connection": "redis://:hunter2@h"}, "option connection .* is not a reference: write env:RELIQ_URL"),
         ({"connection": "env:NOT_SET"}, "no such environment variable"),
         ({"connection": "conf:spark.reliq.not.set"}, "no such Spark configuration entry"),
         ({"connection": "file:/not/there"}, "No such file"),

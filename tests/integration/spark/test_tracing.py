@@ -76,7 +76,7 @@ def test_a_stream_carries_it_too(spark, orders, job, tmp_path):
 
 @pytest.mark.parametrize("wrong", [{"traceparent": "00-1-2-01"}, {"tracestate": "a=1"}])
 def test_what_leads_to_no_span_is_refused(spark, orders, wrong):
-    with pytest.raises(PySparkException, match="option traceparent is none"):
+    with pytest.raises(PySparkException, match="option traceparent is not valid"):
         write(spark.range(1).selectExpr("string(id) AS value"), **wrong)
     assert orders.stats().ready == 0
 
