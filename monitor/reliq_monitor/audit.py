@@ -6,6 +6,7 @@ from typing import Any
 
 from reliq.observability.snapshot import GONE, QueueSnapshot, every_queue, read_queues
 from reliq.ops import Steps
+from reliq.ops.schema import Counter
 
 _STATES = ("prepared", "ready", "processing", "delayed", "dead")
 
@@ -57,7 +58,7 @@ def balanced(books: Sequence[Book]) -> bool:
 def _book(reading: QueueSnapshot) -> Book:
     return Book(
         queue=reading.queue,
-        enqueued=reading.counters.get("enqueued", 0),
+        enqueued=reading.counters.get(Counter.ENQUEUED, 0),
         gone={name: reading.counters.get(name, 0) for name in GONE},
         here={state: getattr(reading, state) for state in _STATES},
         missing=reading.missing if reading.exact else None,

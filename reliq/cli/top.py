@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from reliq.errors import ReliqError
 from reliq.observability.snapshot import QueueSnapshot, every_queue, read_queues
+from reliq.ops.schema import Counter
 from reliq.transport.store import Store
 
 _MOST = 1000  #: queues that are read
@@ -16,7 +17,7 @@ _NAME = 23
 _HEAD = (
     f"{'queue':{_NAME}}{'ready':>8}{'proc':>7}{'delayed':>8}{'dead':>7}{'oldest':>8}{'in/s':>7}{'out/s':>7}{'cons':>5}"
 )
-_WENT = ("acked", "dead_lettered", "purged", "cancelled")
+_WENT = (Counter.ACKED, Counter.DEAD_LETTERED, Counter.PURGED, Counter.CANCELLED)
 _ENTER, _LEAVE, _HOME, _CLEAR_LINE, _CLEAR_REST = (
     "\x1b[?1049h\x1b[?25l",
     "\x1b[?25h\x1b[?1049l",
@@ -104,7 +105,7 @@ def _rates(before: QueueSnapshot | None, now: QueueSnapshot, elapsed: float) -> 
     def since(*names: str) -> float:
         return max(0, sum(now.counters.get(name, 0) - earlier.get(name, 0) for name in names)) / elapsed
 
-    return since("enqueued", "redriven"), since(*_WENT)
+    return since(Counter.ENQUEUED, Counter.REDRIVEN), since(*_WENT)
 
 
 def short(number: float) -> str:

@@ -113,10 +113,10 @@ class QueueKeys(JobKeys):
     @property
     def everything(self) -> tuple[str, ...]:
         """The keys that every queue may have, without those of its consumers, jobs and deduplication keys."""
-        return (
-            *self.places, self.delayed, self.dead, self.index, self.consumers, self.trying, self.producers, self.jobs,
-            self.epochs,
-        )  # fmt: skip
+        slots = (getattr(self, name) for one in (JobKeys, QueueKeys) for name in one.__slots__)
+        return tuple(
+            one for one in slots if isinstance(one, str) and one.startswith(self._prefix) and one != self._prefix
+        )
 
     @property
     def kinds(self) -> dict[str, str]:

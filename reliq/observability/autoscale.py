@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from reliq.observability.snapshot import QueueSnapshot
+from reliq.ops.schema import Counter
 
 WAIT_WANTED = 30.0  #: seconds a message may be ready; the target for working off the backlog
 _WINDOW = 60.0  #: seconds over which arrivals and service time are measured
@@ -39,7 +40,7 @@ class Demand:
 
     def note(self, reading: QueueSnapshot, runs: int, run_seconds: float) -> int:
         """Return the workers needed now; `runs` and `run_seconds` are totals of the queue's handlers."""
-        through = reading.counters.get("claimed", 0) + reading.ready
+        through = reading.counters.get(Counter.CLAIMED, 0) + reading.ready
         latest = _Sample(time.monotonic(), through, runs, run_seconds)
         self._samples.append(latest)
         while len(self._samples) > 2 and self._samples[1].at <= latest.at - _WINDOW:

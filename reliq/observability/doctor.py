@@ -14,6 +14,7 @@ from reliq import ops
 from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.keys import CLOCK
 from reliq.ops import Op, Steps
+from reliq.ops.schema import ClockJump
 from reliq.transport.server_check import OLDEST_REDIS
 
 Level = Literal["ok", "warning", "failure"]
@@ -298,7 +299,7 @@ def _clock(facts: Facts) -> Iterator[Finding]:
     else:
         yield Finding("ok", "clock", fact, "Leases and delays go by the server's clock only.")
     if facts.clock_jump:
-        at, by = (int(facts.clock_jump.get(name, "0")) / 1000 for name in ("at", "by"))
+        at, by = (int(facts.clock_jump.get(name, "0")) / 1000 for name in (ClockJump.AT, ClockJump.BY))
         when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         yield Finding("warning", "clock", f"the server's clock jumped by {by:+.1f} s at {when}",
                       "Delayed messages and expiries came so much too early or too late; no lease ended by it.",

@@ -22,6 +22,7 @@ from reliq.model.keys import instance_of
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
 from reliq.observability.snapshot import QueueSnapshot, every_queue, read_queues
+from reliq.ops.schema import Counter
 from reliq.transport.store import Store
 
 MOST_QUEUES = 1000  #: queues that are exported; the number of all queues is exported as well
@@ -29,30 +30,34 @@ _PATIENCE = 1.0  #: seconds for which a scrape tries to reach Redis
 
 #: By counter of a queue in Redis: the metric, without its _total, and its help text.
 _COUNTERS = {
-    "enqueued": ("reliq_messages_enqueued", "Messages accepted, also delayed and prepared ones; a duplicate is not."),
-    "deduplicated": ("reliq_messages_deduplicated", "Sends answered with the id of an earlier message."),
-    "dedup_conflicts": (
+    Counter.ENQUEUED: (
+        "reliq_messages_enqueued", "Messages accepted, also delayed and prepared ones; a duplicate is not."
+    ),
+    Counter.DEDUPLICATED: ("reliq_messages_deduplicated", "Sends answered with the id of an earlier message."),
+    Counter.DEDUP_CONFLICTS: (
         "reliq_dedup_conflicts", "Sends whose deduplication key stood for a message with another body."),
-    "rejected": ("reliq_messages_rejected", "Messages refused because the queue had its max_length."),
-    "claimed": ("reliq_messages_claimed", "Messages taken by consumers; one that comes back is counted again."),
-    "acked": ("reliq_messages_acked", "Messages handled: gone for good."),
-    "retried": ("reliq_messages_retried", "Failures that are tried again."),
-    "requeued": ("reliq_messages_requeued", "Messages put back because their handler returned Again."),
-    "released": ("reliq_messages_released", "Messages handed back untouched by consumers that could not start them."),
-    "reclaimed": ("reliq_messages_reclaimed", "Messages taken back from holders that vanished."),
-    "promoted": ("reliq_messages_promoted", "Delayed messages that became ready."),
-    "redriven": ("reliq_messages_redriven", "Dead letters put back into the queue."),
-    "cancelled": ("reliq_messages_cancelled", "Delayed messages removed before they were due."),
-    "ordered": ("reliq_messages_ordered", "Times a message was put behind another one of its key."),
-    "prepared": ("reliq_messages_prepared", "Messages prepared, to be committed or rolled back."),
-    "committed": ("reliq_messages_committed", "Prepared messages that entered the queue."),
-    "withdrawn": (
+    Counter.REJECTED: ("reliq_messages_rejected", "Messages refused because the queue had its max_length."),
+    Counter.CLAIMED: ("reliq_messages_claimed", "Messages taken by consumers; one that comes back is counted again."),
+    Counter.ACKED: ("reliq_messages_acked", "Messages handled: gone for good."),
+    Counter.RETRIED: ("reliq_messages_retried", "Failures that are tried again."),
+    Counter.REQUEUED: ("reliq_messages_requeued", "Messages put back because their handler returned Again."),
+    Counter.RELEASED: (
+        "reliq_messages_released", "Messages handed back untouched by consumers that could not start them."
+    ),
+    Counter.RECLAIMED: ("reliq_messages_reclaimed", "Messages taken back from holders that vanished."),
+    Counter.PROMOTED: ("reliq_messages_promoted", "Delayed messages that became ready."),
+    Counter.REDRIVEN: ("reliq_messages_redriven", "Dead letters put back into the queue."),
+    Counter.CANCELLED: ("reliq_messages_cancelled", "Delayed messages removed before they were due."),
+    Counter.ORDERED: ("reliq_messages_ordered", "Times a message was put behind another one of its key."),
+    Counter.PREPARED: ("reliq_messages_prepared", "Messages prepared, to be committed or rolled back."),
+    Counter.COMMITTED: ("reliq_messages_committed", "Prepared messages that entered the queue."),
+    Counter.WITHDRAWN: (
         "reliq_messages_withdrawn", "Prepared messages that never entered: rolled back, or a duplicate then."),
-    "purged": ("reliq_messages_purged", "Ready and delayed messages removed by an operator."),
-    "purged_dead": ("reliq_dead_letters_purged", "Dead letters removed by an operator."),
-    "trimmed": ("reliq_dead_letters_trimmed", "Dead letters removed by the queue's retention policy."),
-    "lease_lost": ("reliq_lease_lost", "Consumers that lost their lease while they lived, and started afresh."),
-    "reclaim_conflicts": ("reliq_reclaim_conflicts", "Messages settled and reclaimed at once; compensated."),
+    Counter.PURGED: ("reliq_messages_purged", "Ready and delayed messages removed by an operator."),
+    Counter.PURGED_DEAD: ("reliq_dead_letters_purged", "Dead letters removed by an operator."),
+    Counter.TRIMMED: ("reliq_dead_letters_trimmed", "Dead letters removed by the queue's retention policy."),
+    Counter.LEASE_LOST: ("reliq_lease_lost", "Consumers that lost their lease while they lived, and started afresh."),
+    Counter.RECLAIM_CONFLICTS: ("reliq_reclaim_conflicts", "Messages settled and reclaimed at once; compensated."),
 }  # fmt: skip
 _PRIORITIES = ("high", "normal", "low")
 _STATES = ("prepared", "ready", "processing", "delayed", "dead")
@@ -251,7 +256,7 @@ def _of_queues(readings: Sequence[QueueSnapshot]) -> Iterator[Metric]:
     )
     for one in readings:
         for reason in REASONS:
-            died.add_metric([one.queue, reason], one.counters.get(f"dead:{reason}", 0))
+            died.add_metric([one.queue, reason], one.counters.get(Counter.dead(reason), 0))
         for state in _STATES:
             states.add_metric([one.queue, state], getattr(one, state))
         for priority in _PRIORITIES:

@@ -7,6 +7,7 @@ from typing import Any
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.ops import Counts, Op, Steps
+from reliq.ops.schema import Counter
 from reliq.protocol.queue import Stats, age_of_oldest
 
 GROUP = 100  #: queues per round trip
@@ -14,7 +15,9 @@ _LOOKS = 3  #: reads of a queue while its set of consumers changes
 _READS = 5  #: ops per queue
 
 #: Counters of messages that have left the queue for good.
-GONE = ("acked", "purged", "purged_dead", "trimmed", "cancelled", "withdrawn")
+GONE = (
+    Counter.ACKED, Counter.PURGED, Counter.PURGED_DEAD, Counter.TRIMMED, Counter.CANCELLED, Counter.WITHDRAWN,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class QueueSnapshot(Stats):
         """
         gone = sum(self.counters.get(name, 0) for name in GONE)
         here = self.ready + self.processing + self.delayed + self.dead + self.prepared
-        return self.counters.get("enqueued", 0) - gone - here
+        return self.counters.get(Counter.ENQUEUED, 0) - gone - here
 
 
 def every_queue() -> Steps[list[str]]:

@@ -23,6 +23,7 @@ from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
 from reliq.observability.histograms import Measurements
 from reliq.ops import Move, Settled
+from reliq.ops.schema import Counter
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import released
 from reliq.runtime.moment import Moment
@@ -358,7 +359,7 @@ class Loop(ABC):
         acks, moves = self._take_outcomes()
         self._store.call([self.holdings.settle_op(acks, moves), ops.end(keys, consumer)], connection)
         returned = [
-            Move(element, "tail", "released", again=message.again())
+            Move(element, "tail", Counter.RELEASED, again=message.again())
             for element, message in self._decoded(self._store.call(ops.read_back(keys, consumer), connection))
         ]
         self._store.call(ops.settle(keys, consumer, self.holdings.lease, (), returned), connection)

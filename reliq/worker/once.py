@@ -16,6 +16,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Again
 from reliq.ops import Move
+from reliq.ops.schema import Counter
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 
@@ -30,7 +31,7 @@ class Finished:
     window: float
 
     def move(self, message: Message) -> Move:
-        return Move(message.element, "done", "acked", message.id, delay=self.window, mark=self.mark)
+        return Move(message.element, "done", Counter.ACKED, message.id, delay=self.window, mark=self.mark)
 
 
 class MarkUnknown(Exception):

@@ -8,6 +8,7 @@ from reliq.model.handlers import Handler, refuse_coroutine
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead, Policy, Retry
 from reliq.ops import Move
+from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.worker.failures import failures
 from reliq.worker.once import Finished, MarkUnknown, looks_up
@@ -28,8 +29,8 @@ def after_return(message: Message, result: object) -> Move | None:
     delay = float(result.delay)  # type: ignore[arg-type]
     again = message.again(failures=0, deliveries=0, redelivered=False)
     if message.in_cycle:
-        return Move(message.element, "rest" if delay else "round", "requeued", message.id, again, delay)
-    return Move(message.element, "delayed" if delay else "head", "requeued", message.id, again, delay)
+        return Move(message.element, "rest" if delay else "round", Counter.REQUEUED, message.id, again, delay)
+    return Move(message.element, "delayed" if delay else "head", Counter.REQUEUED, message.id, again, delay)
 
 
 def after_error(handler: Handler, message: Message, error: BaseException, worker: str) -> Move:

@@ -14,6 +14,7 @@ from typing import Self
 
 from reliq.errors import ReliqError
 from reliq.observability.snapshot import every_queue, read_queues
+from reliq.ops.schema import Counter
 from reliq.protocol.queue import Stats
 from reliq.transport.aiostore import AioStore
 from reliq_api.http.problems import of_error
@@ -29,7 +30,7 @@ QUEUES_LARGEST = 1000  #: queues with a history; about 34 MB
 
 MEASURES = ("at", "ready", "processing", "delayed", "dead", "oldest", "into", "out", "failed")
 
-_FAILURES = ("retried", "reclaimed", "dead_lettered")
+_FAILURES = (Counter.RETRIED, Counter.RECLAIMED, Counter.DEAD_LETTERED)
 
 
 class Ring:
@@ -81,7 +82,7 @@ class History:
 
 def _flow(stats: Stats) -> tuple[int, int, int]:
     count = stats.counters.get
-    return count("enqueued", 0), count("acked", 0), sum(count(name, 0) for name in _FAILURES)
+    return count(Counter.ENQUEUED, 0), count(Counter.ACKED, 0), sum(count(name, 0) for name in _FAILURES)
 
 
 def _row(

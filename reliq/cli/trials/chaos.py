@@ -21,6 +21,7 @@ from reliq.errors import ReliqError
 from reliq.model import settings
 from reliq.model.keys import QueueKeys, belongs_to, owner_of
 from reliq.model.message import Message
+from reliq.ops.schema import Counter
 from reliq_monitor import MonitorThread
 
 _TICK = 0.02
@@ -103,7 +104,7 @@ class _Chaos:
         bar = Progress("handled", total)
         while time.monotonic() < until:
             stats = self._queue.stats()
-            acked = stats.counters.get("acked", 0)
+            acked = stats.counters.get(Counter.ACKED, 0)
             bar.update(acked, f"killed {len(self._killed)} paused {len(self._paused)}")
             self._continue_paused()
             self._look_for_returned()
@@ -113,7 +114,7 @@ class _Chaos:
             if self._due and acked >= total * self._due[0][0]:
                 self._do_harm()
             time.sleep(_TICK)
-        bar.update(self._queue.stats().counters.get("acked", 0), final=True)
+        bar.update(self._queue.stats().counters.get(Counter.ACKED, 0), final=True)
 
     def _check_that_they_run(self) -> None:
         if any(worker.ended for worker in self._workers):
@@ -179,7 +180,7 @@ class _Chaos:
             seconds=seconds,
             killed=self._killed,
             paused=self._paused,
-            redelivered=self._queue.stats().counters.get("reclaimed", 0),
+            redelivered=self._queue.stats().counters.get(Counter.RECLAIMED, 0),
             handled=handled,
             extra_runs=extra_runs,
             lost=len(lost),

@@ -22,6 +22,7 @@ from reliq.embedded import EmbeddedRedis
 from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
+from reliq.ops.schema import Counter
 from reliq_monitor import MonitorThread
 
 LEASE = 2.0
@@ -121,7 +122,7 @@ class _Demo:
         harm: threading.Thread | None = None
         while time.monotonic() < until:
             stats = self._queue.stats()
-            acked = stats.counters.get("acked", 0)
+            acked = stats.counters.get(Counter.ACKED, 0)
             bar.update(acked, f"ready {stats.ready} processing {stats.processing} dead {stats.dead}")
             if harm is None and acked >= total // 2:
                 harm = threading.Thread(target=self._harm, daemon=True)
@@ -129,7 +130,7 @@ class _Demo:
             elif harm is not None and not harm.is_alive() and stats.ready == stats.processing == stats.delayed == 0:
                 break
             time.sleep(0.05)
-        bar.update(self._queue.stats().counters.get("acked", 0), final=True)
+        bar.update(self._queue.stats().counters.get(Counter.ACKED, 0), final=True)
 
     def _harm(self) -> None:
         """Kill one worker with SIGKILL; then pause the other past its lease, and continue it."""
@@ -191,7 +192,7 @@ class _Demo:
             ("handled", handled),
             ("handled more than once", f"{more_than_once} ({int(runs) - handled} extra runs)"),
             ("lost", lost),
-            ("reclaimed", stats.counters.get("reclaimed", 0)),
+            ("reclaimed", stats.counters.get(Counter.RECLAIMED, 0)),
             ("back in the queue", returned),
             ("running again", recovery),
             ("messages/s", f"{len(ids) / seconds:,.0f} (with the pauses of the faults)"),

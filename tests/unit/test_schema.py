@@ -1,0 +1,58 @@
+"""The names of hash fields in reliq.ops.schema and those that the scripts spell are the same."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reliq.model.dead_letter import REASONS
+from reliq.ops import schema
+
+LUA = Path(schema.__file__).parents[1] / "lua"
+#: How the scripts name a hash: the fields that it may have.
+HASHES = {
+    "counters": schema.Counter,
+    "config": schema.Config,
+    "topics": schema.Topics,
+    "job": schema.Job,
+    "record": schema.Prepared,
+}
+COMMAND = re.compile(r"redis\.call\('(H[A-Z]+)', ([\w.\[\]]+), ([^\n]*)\)")
+LITERAL = re.compile(r"(?<!== )'([a-z_:]+)'")  #: not what something is compared with
+
+
+def fields(names: type) -> set[str]:
+    return {value for name, value in vars(names).items() if name.isupper()}
+
+
+def spelled() -> list[tuple[str, str, list[str]]]:
+    """Return what the scripts ask of each hash: the command, the hash, and the fields that are spelled there."""
+    asked = []
+    for path in sorted(LUA.rglob("*.lua")):
+        for command, name, rest in COMMAND.findall(path.read_text(encoding="utf-8")):
+            words = re.split(r",\s*", rest)
+            places = words[::2] if command == "HSET" else words[:1] if command == "HINCRBY" else words
+            found = [one for word in places for one in LITERAL.findall(word)]
+            asked.append((f"{path.relative_to(LUA)}: {command} {name}", name.rpartition(".")[2], found))
+    return asked
+
+
+@pytest.mark.parametrize(("where", "name", "found"), spelled())
+def test_a_script_spells_fields_that_the_schema_has(where, name, found):
+    if name not in HASHES:
+        assert found == [], f"{where}: {found} are the fields of a hash that reliq.ops.schema does not have"
+        return
+    allowed = fields(HASHES[name])
+    if HASHES[name] is schema.Counter:
+        allowed |= {schema.Counter.dead(reason) for reason in REASONS}
+    assert set(found) <= allowed
+
+
+@pytest.mark.parametrize("names", list(HASHES.values()), ids=lambda one: one.__name__)
+def test_no_field_has_two_names(names):
+    values = [value for name, value in vars(names).items() if name.isupper()]
+    assert len(set(values)) == len(values)
+
+
+def test_every_setting_is_a_field_of_the_config():
+    assert set(schema.SETTINGS) < fields(schema.Config)
