@@ -1,4 +1,4 @@
-"""How soon a killed worker's message runs elsewhere, and how late a delayed message is.
+"""Time until a killed worker's message runs elsewhere, and delay of a due message.
 
     python bench/faults.py [--kills 20] [--delayed 200]
 

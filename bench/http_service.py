@@ -2,7 +2,7 @@
 
     python bench/http_service.py [--seconds 4] [--json]
 
-The single enqueue is given as a share of what a bare FastAPI route reaches that does one LPUSH through the same client;
+The single enqueue is given as a share of the rate of a bare FastAPI route with one LPUSH through the same client;
 the two take turns, so that what else the machine does hits both. The client is asyncio on raw sockets, in this process.
 """
 
@@ -77,7 +77,7 @@ class Connection:
 
 
 async def rate(port: int, path: str, body: bytes, seconds: float) -> float:
-    """Requests a second, over all connections."""
+    """Return the requests per second over all connections."""
     connections = [await Connection().open(port) for _ in range(CONNECTIONS)]
     until = time.perf_counter() + seconds
     counts = []

@@ -1,4 +1,4 @@
-"""What measuring costs a worker: the same messages with and without, in turns, on a Redis of its own. And a scrape.
+"""Cost of metrics for a worker: the same messages with and without, in turns, on a separate Redis. And of a scrape.
 
 On a busy machine believe the last figure: the part of a run's own CPU time that was spent in measuring.
 
@@ -21,7 +21,7 @@ QUEUE = "bench"
 
 
 class Timed(Measurements):
-    """Knows how long measuring took, by the CPU time of the thread that does it."""
+    """Records the CPU time that measuring took, per thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def main(rounds: int = 15, messages: int = 100_000) -> None:
             off, on = (messages / taken[place][-1][0] for place in (False, True))
             print(f"off {off:9,.0f}/s   on {on:9,.0f}/s", flush=True)
         print(f"a scrape of 1,000 queues takes {1000 * seconds_of_a_scrape(server.url):.0f} ms (median of 5)")
-    # The best of many runs: what else the machine does can only make a run slower.
+    # The best of many runs: other load of the machine can only make a run slower.
     for what, place in (("time", 0), ("CPU time", 1)):
         off, on = (min(run[place] for run in taken[key]) for key in (False, True))
         print(f"measuring costs {100 * (on / off - 1):+.1f} % {what} (best of {rounds} runs each)")

@@ -1,4 +1,4 @@
-"""What a monitor of many queues takes of a core, what it costs Redis, and how late it promotes.
+"""CPU time of a monitor of many queues, its cost for Redis, and the lateness of its promotions.
 
     PYTHONPATH=.:monitor:api python bench/monitor.py [--queues 1000] [--rates 20,200]
 
@@ -27,7 +27,7 @@ _LOOK = 0.004
 
 
 def idle(app: reliq.Reliq, count: int, every: int) -> None:
-    """So many queues; one in `every` has a consumer and a delayed message, with 0 none."""
+    """Create queues; one in `every` has a consumer and a delayed message, with 0 none."""
     for number in range(count):
         queue = app.queue(f"queue-{number}")
         queue.send(BODY)
@@ -37,7 +37,7 @@ def idle(app: reliq.Reliq, count: int, every: int) -> None:
 
 
 def flow(app: reliq.Reliq, client: redis.Redis, count: int, rate: float) -> list[float]:
-    """Send delayed messages for a while; how many seconds after it was due each was seen to be ready."""
+    """Send delayed messages for a while; return how many seconds after its due time each was ready."""
     queues = [app.queue(f"queue-{number}") for number in range(0, count, max(1, count // _BUSY))]
     due: list[list[float]] = [[] for _ in queues]  #: by the monotonic clock, soonest first
     before = _ready(client, queues)

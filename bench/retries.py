@@ -1,4 +1,4 @@
-"""Delayed messages and dead letters by the million: does anybody else notice, and does size cost anything?
+"""Millions of delayed messages and dead letters: their effect on other clients, and the cost of size.
 
     python bench/retries.py [--messages 1000000] [--letters 100000]
 

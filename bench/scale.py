@@ -1,4 +1,4 @@
-"""What a number of messages a second needs over a Redis Cluster, computed from the cost of a message measured here.
+"""Resources for a number of messages per second on a Redis Cluster, computed from the cost of a message measured here.
 
     PYTHONPATH=.:monitor:api python bench/scale.py [--rate 10000000] [--load 0.6] [--messages 100000]
 
@@ -34,7 +34,10 @@ def needs(rate: float, load: float, costs: dict[str, Cost], watching: float) -> 
         ("master nodes by CPU", f"{by_cpu}"),
         ("master nodes by memory", f"{by_memory} of 16 GiB, half of it for {_BACKLOG_SECONDS} s of backlog"),
         ("partitions (queues)", f"{partitions}: four a node, so that slots can be moved when nodes are added"),
-        ("worker processes", f"{workers}, whose handlers do nothing; a handler of 1 ms needs {rate / 1e3 / load:,.0f}"),
+        (
+            "worker processes",
+            f"{workers}, with handlers that do nothing; a handler of 1 ms needs {rate / 1e3 / load:,.0f}",
+        ),
         ("producer processes", f"{math.ceil(rate * send.client_us / 1e6 / load)}, sending a thousand a call"),
         ("network, all nodes", f"{rate * wire / 1e9:,.0f} Gbit/s, {rate * wire / 1e9 / nodes:.1f} a node"),
         (

@@ -1,4 +1,4 @@
-"""What the producer sequence costs: ready-made batches of 100 by the push script, against a bare LPUSH of the same.
+"""Cost of the producer sequence: ready-made batches of 100 with the push script, against a bare LPUSH of the same.
 
 python bench/send.py
 
@@ -34,7 +34,7 @@ def main() -> None:
             "send_many": lambda: queue.send_many(bodies),
         }
         taken: dict[str, list[float]] = {name: [] for name in calls}
-        for number in range(1, ROUNDS + 1):  # in turns: the machine's other work falls on all
+        for number in range(1, ROUNDS + 1):  # in turns: other load of the machine affects all
             for name, call in calls.items():
                 began = time.perf_counter()
                 call()

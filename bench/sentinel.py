@@ -92,7 +92,7 @@ class Fleet:
         return True
 
     def fail_over(self, kind):
-        """Have another server become the master, and the former one its replica. When it began, by time.monotonic()."""
+        """Make another server the master and the former one its replica; return the start time, by time.monotonic()."""
         former, began = self.master(), time.monotonic()
         if kind == "planned":
             self.sentinels[0].execute_command("SENTINEL", "FAILOVER", SERVICE)
@@ -154,7 +154,7 @@ class Producer(threading.Thread):
 
 
 def campaign(kind, durability, failovers, replicas):
-    """What a producer saw of so many failovers."""
+    """Return what a producer observed of these failovers."""
     with Fleet(replicas) as fleet:
         gaps, answered, lost, errors = [], 0, 0, {}
         for _ in range(failovers):
@@ -184,7 +184,7 @@ def longest_gap(times, began):
 
 
 def drained(fleet):
-    """The ids of the messages that the queue has now."""
+    """Return the ids of the messages in the queue."""
     app = reliq.Reliq(f"redis://127.0.0.1:{fleet.master().port}/0")
     ids = set()
     with app.queue("q").consumer() as consumer:

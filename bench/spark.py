@@ -1,4 +1,4 @@
-"""What the Spark sink and source do, side by side with the usual way, in one run on one machine.
+"""Rates of the Spark sink and source beside the usual way, in one run on one machine.
 
     python bench/spark.py [--rows 2000000] [--rounds 3]
 
@@ -54,7 +54,7 @@ def sink(df: DataFrame, queue: str) -> None:
 
 
 class Contestant:
-    """One way to do the work, and what its rounds have taken."""
+    """One way to do the work, with the times of its rounds."""
 
     def __init__(self, name: str, rows: int, work: Callable[[], object]) -> None:
         self.name, self._rows, self._work = name, rows, work

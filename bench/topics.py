@@ -1,4 +1,4 @@
-"""What publishing costs: to 3 subscriptions against 3 messages in one send_many; with 10,000 bindings against 10.
+"""Cost of publishing: to 3 subscriptions against 3 messages in one send_many; with 10,000 bindings against 10.
 
 python bench/topics.py
 """
@@ -27,7 +27,7 @@ def publishing(app: reliq.Reliq) -> None:
     for queue in ("a@x", "b@x", "c@x"):
         app.subscribe(queue, "order.#")
     publish, send_many, ratios = [], [], []
-    for _ in range(ROUNDS):  # interleaved: the machine's other work falls on both
+    for _ in range(ROUNDS):  # interleaved: other load of the machine affects both
         publish.append(rate(lambda: app.publish("order.created.eu", body)))
         send_many.append(rate(lambda: app.queue("d").send_many([body] * 3)))
         ratios.append(publish[-1] / send_many[-1])

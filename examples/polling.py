@@ -26,7 +26,7 @@ app = reliq.Reliq()
 
 @app.handler("accounts")
 def poll(message: reliq.Message) -> reliq.Again:
-    """Look at one account: `message.key` says which."""
+    """Poll one account, named by `message.key`."""
     time.sleep(0.001)
     return reliq.Again()
 
@@ -37,7 +37,7 @@ def start_worker(url: str) -> subprocess.Popen[bytes]:
 
 
 def places(accounts: reliq.Queue) -> tuple[int, int]:
-    """How many messages there are in all places, and how many accounts in the cycle."""
+    """Return the number of messages in all states, and of accounts in the cycle."""
     stats = accounts.stats()
     return stats.ready + stats.processing + stats.delayed + stats.dead, len(accounts.cycle.members())
 

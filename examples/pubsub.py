@@ -3,7 +3,7 @@
     python examples/pubsub.py
 
 A shop publishes what happens to its users. The user centre keeps two views of it, the mailer welcomes new users. Each
-subscription is a queue of its own: when the mailer has a bug, its retries and dead letters are nobody else's.
+subscription has its own queue: when the mailer has a bug, its retries and dead letters affect no other service.
 """
 
 import contextlib

@@ -48,7 +48,7 @@ class QueueFull(ReliqError):
 
 
 class Unroutable(ReliqError):
-    """A mandatory message whose routing key no subscription matches. Nothing was enqueued."""
+    """A mandatory message with a routing key that no subscription matches. Nothing was enqueued."""
 
 
 class RedisUnavailable(ReliqError):

@@ -19,7 +19,7 @@ _PATIENCE = 60.0  #: seconds until the first run
 
 
 class Count:
-    """Called by the handler. Rate = runs between the first and the last one, so that starting up costs nobody."""
+    """Called by the handler. The rate counts from the first run to the last, so that start-up is not included."""
 
     def __init__(self, expected, quiet=0.5):
         self.runs = 0
@@ -35,7 +35,7 @@ class Count:
         self.runs += 1
 
     def many(self, runs):
-        """As if called so often."""
+        """Count as that many calls."""
         self()
         self.runs += runs - 1
 
@@ -49,7 +49,7 @@ class Count:
                 self.report()
 
     def report(self):
-        """Say it and end the process, whatever the peer's worker would like to finish."""
+        """Print the result and end the process at once, without the shutdown of the peer's worker."""
         print(json.dumps({"runs": self.runs, "first": self.first, "last": self.last}), flush=True)
         os._exit(0)
 

@@ -24,7 +24,7 @@ Rates = dict[str, list[float]]
 
 
 class Race:
-    """Everybody who is installed, in turns, so that what else the machine does falls on all of them."""
+    """Run all installed contestants in turns, so that other load of the machine affects all of them."""
 
     def __init__(self, setting: Setting, field: tuple[Contestant, ...] = FIELD) -> None:
         self._setting = setting
@@ -67,7 +67,7 @@ class Race:
         print(f"  round {number + 1}  {one.name:26} {rate:12,.0f} messages/s", flush=True)
 
     def fastest(self, *kinds: str, crash_safe: bool = False) -> str:
-        """The name of the fastest Python peer; "" when there is none."""
+        """The name of the fastest Python peer; "" without peers."""
         found = [
             one.name
             for one in self._field

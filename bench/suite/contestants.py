@@ -1,4 +1,4 @@
-"""Who takes part: scripts of bench/contestants, each run in its own process and its own virtual environment."""
+"""The contestants: scripts of bench/contestants, each run in its own process and virtual environment."""
 
 import json
 import os
@@ -15,7 +15,7 @@ SCRIPTS = BENCH / "contestants"
 
 
 class Failed(Exception):
-    """A contestant did not do what it was to do."""
+    """A contestant failed its task."""
 
 
 @dataclass(frozen=True, slots=True)

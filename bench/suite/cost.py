@@ -67,7 +67,7 @@ def _median(costs: list[Cost]) -> Cost:
 
 
 def measure(messages: int = 100_000, rounds: int = 5) -> dict[str, Cost]:
-    """Of `send`, `send_many` and `consume`; medians, for what else the machine does costs CPU too."""
+    """Measure `send`, `send_many` and `consume`; medians, because other load of the machine costs CPU, too."""
     found: dict[str, list[Cost]] = {"send": [], "send_many": [], "consume": []}
     with fresh_redis() as (server, client):
         app = reliq.Reliq(server.url)

@@ -13,7 +13,7 @@ from reliq.embedded import EmbeddedRedis
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How much is done. `scale` multiplies the volumes: below 1 for a smoke test."""
+    """The volumes of the suite. `scale` multiplies them: below 1 for a smoke test."""
 
     full: bool = False
     rounds: int = 3
@@ -55,7 +55,7 @@ class Row:
     what: str
     checks: list[Check] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    figures: dict[str, Any] = field(default_factory=dict)  #: whatever else was measured, for the JSON
+    figures: dict[str, Any] = field(default_factory=dict)  #: further measurements, for the JSON
 
     @property
     def verdict(self) -> str:
@@ -90,5 +90,5 @@ def shown(values: Sequence[float]) -> str:
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
-    """Round by round: what else the machine did in a round fell on both."""
+    """Compare round by round: other load of the machine in a round affected both."""
     return [one / other for one, other in zip(above, below, strict=False) if other]

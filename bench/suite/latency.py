@@ -1,4 +1,4 @@
-"""How long a message waits: on an idle worker, and behind neighbours that are slow."""
+"""Waiting times of messages: with an idle worker, and behind slow messages."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def idle(setting: Setting) -> Row:
 
 
 def slow_neighbours(setting: Setting) -> Row:
-    """8 threads, every hundredth message takes 1 s, 400 messages/s: half of what the threads could do.
+    """8 threads, every hundredth message takes 1 s, 400 messages/s: half of the threads' capacity.
 
     The slow ones come evenly, so that four threads are busy with them at any time. Came they at random, all eight would
     be for 5 % of the time (Erlang C), and no queue could start a message then.

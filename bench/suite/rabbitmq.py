@@ -1,4 +1,4 @@
-"""A RabbitMQ of the suite's own, where the server is installed."""
+"""A separate RabbitMQ server for the suite, if one is installed."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _START = 60.0
 
 
 class RabbitMQ:
-    """A context; `missing` says why there is none."""
+    """A running broker, as a context; `missing` says why it cannot run."""
 
     def __init__(self, wanted: bool = True) -> None:
         self._wanted = wanted

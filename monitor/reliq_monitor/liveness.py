@@ -37,7 +37,7 @@ class Vanished:
 
 @dataclass(slots=True)
 class _Absence:
-    """A consumer whose connection is missing."""
+    """A consumer without its connection."""
 
     since: float  #: by time.monotonic(): the first scan in which it was missing
     last_seen: int  #: ms of the server's clock

@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
 
 def _dead_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", choices=REASONS, help="only those that died for this reason")
-    parser.add_argument("--error-class", metavar="NAME", help="only those whose last error is of this class")
+    parser.add_argument("--error-class", metavar="NAME", help="only those with a last error of this class")
     parser.add_argument("--older-than", metavar="TIME", help="only those dead for longer, e.g. 1h")
     parser.add_argument("--newer-than", metavar="TIME", help="only those dead for less")
     header(parser, "only those with this header")

@@ -85,7 +85,7 @@ class QueueKeys(JobKeys):
         self.messages = prefix + "messages"  #: list: ready, pushed at the head, taken from the tail
         self.high = prefix + "high"  #: list: ready, with high priority
         self.low = prefix + "low"  #: list: ready, with low priority
-        self.waiting = prefix + "waiting"  #: zset: messages whose key is taken, by group and turn; score 0
+        self.waiting = prefix + "waiting"  #: zset: messages waiting for their key, by group and turn; score 0
         self.next_round = prefix + "next_round"  #: list: ready, members of the cycle visited in this round
         self.rounds = prefix + "rounds"  #: zset: groups of the cycle by their round; without resting members
         self.active = prefix + "active"  #: hash: group -> the id of the message that holds the key

@@ -19,7 +19,7 @@ from reliq.transport.server_check import OLDEST_REDIS
 
 Level = Literal["ok", "warning", "failure"]
 
-WAITAOF_SINCE = (7, 2)  #: the version whose WAITAOF durability="fsync" needs
+WAITAOF_SINCE = (7, 2)  #: the first version with WAITAOF, which durability="fsync" needs
 _SECTIONS = ("server", "replication", "memory", "persistence", "stats")
 _SETTINGS = ("appendfsync", "save", "min-replicas-to-write", "no-appendfsync-on-rewrite")
 _PINGS = 10
@@ -167,7 +167,7 @@ def _role(facts: Facts) -> Iterator[Finding]:
 def _persistence(facts: Facts) -> Iterator[Finding]:
     if "aof_enabled" not in facts.info:
         yield Finding("warning", "persistence", "the server does not say", "The possible loss is not known.",
-                      "Ask whoever runs this Redis whether appendonly and appendfsync everysec are set.")  # fmt: skip
+                      "Ask its operators whether appendonly and appendfsync everysec are set.")  # fmt: skip
     elif facts.number("aof_enabled"):
         yield _append_only_file(facts)
     else:
@@ -202,7 +202,7 @@ def _append_only_file(facts: Facts) -> Finding:
                            "CONFIG SET appendfsync everysec")  # fmt: skip
         case _:
             return Finding("warning", "persistence", fact, "The possible loss is 0 s, 1 s or 30 s: CONFIG is refused.",
-                           "Allow CONFIG GET to the user of the URL, or ask whoever runs this Redis.")  # fmt: skip
+                           "Allow CONFIG GET to the user in the URL, or ask this Redis's operator.")  # fmt: skip
 
 
 def _snapshots(facts: Facts) -> Finding:

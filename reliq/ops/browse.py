@@ -1,4 +1,4 @@
-"""Look into lists and sorted sets; nothing is taken."""
+"""Ops that read lists and sorted sets without changing them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from reliq.model.keys import QueueKeys
 from reliq.ops.request import Argument, Op
 
-Scored = list[tuple[bytes, bytes]]  #: elements, each with its score as Redis writes it
+Scored = list[tuple[bytes, bytes]]  #: elements, each with its score as formatted by Redis
 
 
 def _read_scored(reply: list[bytes]) -> Scored:
@@ -14,17 +14,17 @@ def _read_scored(reply: list[bytes]) -> Scored:
 
 
 def by_score(zset: str, low: Argument, high: Argument, limit: int, skip: int = 0) -> Op[Scored]:
-    """Those with a score in the range, lowest first."""
+    """Read the elements with a score in the range, lowest first."""
     return Op(("ZRANGEBYSCORE", zset, low, high, "WITHSCORES", "LIMIT", skip, limit), _read_scored)
 
 
 def by_score_descending(zset: str, high: Argument, low: Argument, limit: int, skip: int = 0) -> Op[Scored]:
-    """Those with a score in the range, highest first."""
+    """Read the elements with a score in the range, highest first."""
     return Op(("ZREVRANGEBYSCORE", zset, high, low, "WITHSCORES", "LIMIT", skip, limit), _read_scored)
 
 
 def by_rank(zset: str, first: int, count: int = 1) -> Op[Scored]:
-    """`count` of them from rank `first` on; the lowest score has rank 0."""
+    """Read `count` elements from rank `first` on; the lowest score has rank 0."""
     return Op(("ZRANGE", zset, first, first + count - 1, "WITHSCORES"), _read_scored)
 
 
@@ -33,12 +33,12 @@ def at_score(zset: str, score: bytes) -> Op[list[bytes]]:
 
 
 def up_to(zset: str, high: int, limit: int) -> Op[list[bytes]]:
-    """Members with a score up to `high`, lowest first."""
+    """Read the members with a score up to `high`, lowest first."""
     return Op(("ZRANGEBYSCORE", zset, "-inf", high, "LIMIT", 0, limit))
 
 
 def first_names(zset: str, count: int) -> Op[list[str]]:
-    """The `count` members, which are names, with the lowest scores."""
+    """Read the `count` names with the lowest scores."""
     return Op(("ZRANGE", zset, 0, count - 1), as_names)
 
 
@@ -59,7 +59,7 @@ def list_length(name: str) -> Op[int]:
 
 
 def from_tail(name: str, first: int, after: int) -> Op[list[bytes]]:
-    """Elements of a list by their places from the tail, `first` up to before `after`; nearest the head first."""
+    """Read list positions `first` up to before `after`, counted from the tail; nearest the head first."""
     return Op(("LRANGE", name, -after, -first - 1))
 
 
@@ -72,16 +72,16 @@ def whole_zset(name: str) -> Op[list[bytes]]:
 
 
 def bytes_used(key: str, samples: int | None = None) -> Op[int | None]:
-    """The memory that Redis needs for a key, None where there is none. An estimate, by this many elements of it."""
+    """Read the memory that Redis uses for a key, estimated from `samples` elements; None if it does not exist."""
     return Op(("MEMORY", "USAGE", key) if samples is None else ("MEMORY", "USAGE", key, "SAMPLES", samples))
 
 
 def lengths(keys: QueueKeys) -> list[Op[Any]]:
-    """What counts for the queue's max_length: its messages that are ready, wait for their key or are delayed."""
+    """Read the numbers that count for max_length: messages that are ready, wait for their key or are delayed."""
     lists = (keys.messages, keys.high, keys.low, keys.next_round)
     return [*map(list_length, lists), *map(zset_size, (keys.delayed, keys.waiting))]
 
 
 def indexed_score(keys: QueueKeys, identity: str) -> Op[bytes | None]:
-    """The score of a message in `dead` or `delayed`, by its id."""
+    """Read the score of a message in `dead` or `delayed` by its id."""
     return Op(("HGET", keys.index, identity))

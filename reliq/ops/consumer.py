@@ -10,11 +10,11 @@ from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 
 
 class Settled(StrEnum):
-    """What became of a message that was to be settled."""
+    """The result of settling one message."""
 
     DONE = "d"
-    ALREADY = "a"  #: it was not held any more, and the lease lives: it was settled before
-    LOST = "l"  #: it was not held any more, and the lease was over
+    ALREADY = "a"  #: no longer held under a valid lease: settled before
+    LOST = "l"  #: no longer held, and the lease is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def held_count(keys: QueueKeys, consumer: str) -> Op[int]:
 
 
 def lease_end(keys: QueueKeys, consumer: str) -> Op[int | None]:
-    """Ms, the server's clock; None where there is no lease."""
+    """Read the deadline of a lease, ms of the server's clock; None without a lease."""
     return Op(("GET", keys.lease(consumer)), optional_int)
 
 
@@ -132,17 +132,17 @@ def lease_ends(keys: QueueKeys, consumers: Sequence[str]) -> Op[list[int | None]
 
 
 def lease_known(keys: QueueKeys, lease: str) -> Op[bool]:
-    """Whether a lease over HTTP lives, or ended because everything was settled."""
+    """Read whether an HTTP lease is valid, or ended because everything was settled."""
     return Op(("EXISTS", keys.lease(lease), keys.settled(lease)), bool)
 
 
 def was_handled(mark: str) -> Op[bool]:
-    """Whether the key exists that says so of a message whose handler runs once."""
+    """Read whether the mark exists that a message of a run-once handler is done."""
     return Op(("EXISTS", mark), bool)
 
 
 def cycle_entries(keys: QueueKeys, groups: Sequence[str]) -> Op[list[bytes | None]]:
-    """For each group the id of its message in the cycle, a blank, and the member; None where it has none."""
+    """Read, for each group, the id of its circulating message, a blank, and the member; None without one."""
     return Op(("HMGET", keys.cycle, *groups))
 
 

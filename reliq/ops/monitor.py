@@ -18,7 +18,7 @@ def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
 
 
 class Destination(Enum):
-    """Where the monitor puts a message that it takes back, each with the counter of its own."""
+    """The destinations of messages that the monitor takes back, each with its counter."""
 
     READY = Counter.RECLAIMED
     EXHAUSTED = Counter.dead("max_deliveries")  #: a dead letter: it was delivered too often
@@ -55,12 +55,12 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
 
 
 def lease_text(keys: QueueKeys, consumer: str) -> Op[bytes | None]:
-    """The end of a lease as it is written, for `reclaim_when_full`."""
+    """Read the deadline of a lease unconverted, for `reclaim_when_full`."""
     return Op(("GET", keys.lease(consumer)))
 
 
 def mark_of(keys: QueueKeys, consumer: str) -> Op[bytes | None]:
-    """The consumer's field in `trying` (reliq_monitor.marks)."""
+    """Read the consumer's field in `trying` (reliq_monitor.marks)."""
     return Op(("HGET", keys.trying, consumer))
 
 
@@ -69,13 +69,13 @@ def set_mark(keys: QueueKeys, consumer: str, mark: bytes) -> Op[int]:
 
 
 def add_consumers(keys: QueueKeys, consumers: Sequence[str]) -> Op[int]:
-    """Make consumers known that hold messages."""
+    """Register consumers that hold messages."""
     return Op(("SADD", keys.consumers, *consumers))
 
 
 def scan_processing(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list[str]]]:
-    """A step through all keys: the next cursor, 0 at the end, and the consumers whose processing lists were met."""
-    prefix = keys.processing("")  # a queue's name has none of the characters that a pattern gives a meaning to
+    """Read one page of all keys: the next cursor, 0 at the end, and the consumers of the processing lists found."""
+    prefix = keys.processing("")  # queue names contain no special characters of patterns
 
     def read(reply: list[Any]) -> tuple[int, list[str]]:
         return int(reply[0]), [name.decode().removeprefix(prefix) for name in reply[1]]
@@ -84,7 +84,7 @@ def scan_processing(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, li
 
 
 def scan_hash(key: str, cursor: int, step: int) -> Op[tuple[int, list[tuple[bytes, bytes]]]]:
-    """A step through a hash: the next cursor, 0 at the end, and fields with their values."""
+    """Read one page of a hash: the next cursor, 0 at the end, and fields with their values."""
     return Op(("HSCAN", key, cursor, "COUNT", step), _read_fields)
 
 
@@ -98,12 +98,12 @@ def remove_fields(key: str, fields: Sequence[bytes]) -> Op[int]:
 
 
 def become_leader(monitor: str, lasts: float) -> Op[bool]:
-    """Whether this monitor leads from now on, for `lasts` seconds: none did."""
+    """Try to become the leader for `lasts` seconds; succeeds if there is no leader."""
     return Op(("SET", LEADER, monitor, "NX", "PX", milliseconds(lasts)), bool)
 
 
 def leader() -> Op[str | None]:
-    """The monitor that leads."""
+    """Read the id of the leading monitor."""
     return Op(("GET", LEADER), lambda reply: None if reply is None else reply.decode("utf-8", "replace"))
 
 
@@ -112,12 +112,12 @@ def stay_leader(lasts: float) -> Op[bool]:
 
 
 def note_clock_jump(now: int, by: int) -> Op[int]:
-    """Note a jump of the server's clock, in ms."""
+    """Record a jump of the server's clock, in ms."""
     return Op(("HSET", CLOCK, ClockJump.AT, now, ClockJump.BY, by))
 
 
 def clock_jump() -> Op[dict[str, str]]:
-    """The latest jump of the server's clock, the fields of `schema.ClockJump`; empty where none was seen."""
+    """Read the latest jump of the server's clock, the fields of `schema.ClockJump`; empty if there was none."""
     return read_hash(CLOCK)
 
 

@@ -1,4 +1,4 @@
-"""A queue's policy: the fields of its `config`, read and written."""
+"""Ops that read and write a queue's policy, the fields of its `config`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _DROP = "drop"
 
 
 def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset: Sequence[str]) -> list[Op[int]]:
-    """Set fields and return others to their default."""
+    """Set some fields and reset others to their default."""
     changes: list[Op[int]] = [Op(("HINCRBY", keys.config, Config.VERSION, 1))]
     if to_set:
         changes.append(Op(("HSET", keys.config, *(part for pair in to_set.items() for part in pair))))
@@ -29,7 +29,7 @@ def resume(keys: QueueKeys) -> Op[int]:
 
 
 def default_durability(keys: QueueKeys) -> Op[str | None]:
-    """The durability of sends that ask for none; None = in memory."""
+    """Read the default durability of sends; None = in memory."""
     return Op(("HGET", keys.config, Config.DURABILITY), optional_text)
 
 
@@ -38,7 +38,7 @@ def max_length(keys: QueueKeys) -> Op[int | None]:
 
 
 def max_deliveries(keys: QueueKeys) -> Op[int | None]:
-    """None where none is set, and where another program has written what is no number."""
+    """Read max_deliveries; None if it is not set, or not a number because another program has written it."""
     return Op(("HGET", keys.config, Config.MAX_DELIVERIES), _digits)
 
 
@@ -47,7 +47,7 @@ def _digits(reply: bytes | None) -> int | None:
 
 
 def limits(keys: QueueKeys) -> Op[tuple[int | None, int | None]]:
-    """The queue's max_length and max_bytes."""
+    """Read the queue's max_length and max_bytes."""
     return Op(("HMGET", keys.config, Config.MAX_LENGTH, Config.MAX_BYTES), _read_limits)
 
 
@@ -56,18 +56,18 @@ def _read_limits(reply: list[bytes | None]) -> tuple[int | None, int | None]:
 
 
 def retention(keys: QueueKeys) -> Op[list[bytes | None]]:
-    """The queue's dead_max_age (seconds) and dead_max_count, for `read_retention`."""
+    """Read the queue's dead_max_age (seconds) and dead_max_count, for `read_retention`."""
     return Op(("HMGET", keys.config, Config.DEAD_MAX_AGE, Config.DEAD_MAX_COUNT))
 
 
 def read_retention(found: Sequence[bytes | None]) -> tuple[float | None, int | None]:
-    """Raises ValueError for what is no number."""
+    """Convert the reply of `retention`; raises ValueError for a value that is not a number."""
     age, count = found
     return optional_float(age or None), optional_int(count or None)
 
 
 def keep_for_broadcasts(keys: QueueKeys, most: int, dead_kept: int) -> Op[int]:
-    """Give the queue of a running instance its policy: what is published while it is full, it does not get."""
+    """Set the policy of a running instance's queue: messages published while it is full are dropped."""
     policy: tuple[Any, ...] = (
         Config.MAX_LENGTH, most, Config.OVERFLOW, _DROP, Config.DEAD_MAX_COUNT, dead_kept
     )  # fmt: skip

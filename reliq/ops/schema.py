@@ -1,6 +1,6 @@
 """The names of the fields of every hash in Redis, spelled here and in the scripts of reliq/lua.
 
-A test holds the two against each other (tests/unit/test_schema.py). The names of keys are in reliq.model.keys. The
+A test compares the two (tests/unit/test_schema.py). The names of keys are in reliq.model.keys. The
 fields of the other hashes are ids, and name nothing: of messages (index), order keys (active, cycle), consumers
 (trying), producers (producers), streams (epochs) and API keys.
 """
@@ -17,11 +17,11 @@ class Config:
     DEAD_MAX_AGE: Final = "dead_max_age"  #: seconds
     DEAD_MAX_COUNT: Final = "dead_max_count"
     DURABILITY: Final = "durability"
-    PAUSED: Final = "paused"  #: there while the queue is paused
+    PAUSED: Final = "paused"  #: present while the queue is paused
     VERSION: Final = "version"  #: counts the changes of the policy
     OVERFLOW: Final = "overflow"  #: "drop" in the queue of a broadcast's instance: a full queue drops what is published
-    PRIORITISED: Final = "prioritised"  #: there once a message had a priority
-    ROUND: Final = "round"  #: number of the cycle's round
+    PRIORITISED: Final = "prioritised"  #: present once a message had a priority
+    ROUND: Final = "round"  #: the number of the cycle's current round
     ROUND_HELD: Final = "round_held"  #: ms at which a message held the round open
 
 
@@ -62,7 +62,7 @@ class Counter:
 
     @staticmethod
     def dead(reason: str) -> str:
-        """The dead letters of one reason (reliq.model.dead_letter.REASONS)."""
+        """Return the counter of dead letters with this reason (reliq.model.dead_letter.REASONS)."""
         return f"dead:{reason}"
 
 
@@ -70,8 +70,8 @@ class Topics:
     """`reliq:topics`, beside a field "queue pattern" for each binding."""
 
     VERSION: Final = "version"  #: changes with the bindings
-    ALTERNATE: Final = "alternate"  #: the queue that takes what no binding matches
-    UNROUTABLE: Final = "unroutable"  #: counts what found no queue
+    ALTERNATE: Final = "alternate"  #: the queue for messages that match no binding
+    UNROUTABLE: Final = "unroutable"  #: number of messages without a queue
 
 
 class Job:
@@ -94,8 +94,8 @@ class Prepared:
     WINDOW: Final = "window"  #: ms
     DIGEST: Final = "digest"
     EVERY: Final = "every"  #: ms between two questions about it
-    ASKS: Final = "asks"  #: questions that were asked
-    MOST: Final = "most"  #: questions that are asked
+    ASKS: Final = "asks"  #: questions asked so far
+    MOST: Final = "most"  #: the most questions to ask
     FIRST: Final = "first"  #: once it is committed: its id, or for a duplicate the id of the first message
 
 

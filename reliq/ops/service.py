@@ -1,4 +1,4 @@
-"""What the HTTP service keeps in Redis: API keys, and the answers to requests with an Idempotency-Key."""
+"""Ops of the HTTP service: API keys, and the answers to requests with an Idempotency-Key."""
 
 from reliq.model.keys import ALLOWANCE, API_KEYS
 from reliq.ops.commands import read_hash
@@ -15,17 +15,17 @@ def put_api_key(identity: str, record: bytes) -> Op[int]:
 
 
 def delete_api_key(identity: str) -> Op[bool]:
-    """Whether there was such a key."""
+    """Delete a key; the reply is whether it existed."""
     return Op(("HDEL", API_KEYS, identity), bool)
 
 
 def api_keys() -> Op[dict[str, str]]:
-    """The records of all API keys by id."""
+    """Read the records of all API keys by id."""
     return read_hash(API_KEYS)
 
 
 def begin_request(key: str, record: bytes, seconds: float) -> Op[bool]:
-    """Keep the record of a request that begins, unless there is one; whether it was kept."""
+    """Store the record of a new request unless there is one; the reply is whether it was stored."""
     return Op(("SET", key, record, "NX", "PX", milliseconds(seconds)), bool)
 
 
@@ -34,7 +34,7 @@ def request_record(key: str) -> Op[bytes | None]:
 
 
 def end_request(key: str, record: bytes, seconds: float) -> Op[bool]:
-    """Keep the record of a request that was answered."""
+    """Store the record of an answered request."""
     return Op(("SET", key, record, "PX", milliseconds(seconds)), bool)
 
 

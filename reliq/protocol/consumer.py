@@ -23,7 +23,7 @@ _LEASE_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages ar
 
 
 class State(enum.Enum):
-    """What a consumer is to Redis."""
+    """The state of a consumer in Redis."""
 
     NEW = "not registered yet"
     REGISTERED = "holds a lease, and knows what its processing list holds"
@@ -51,7 +51,7 @@ class ConsumerSteps:
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
         self._paused = False  #: what the latest claim said
         self._named = True  #: its connections carry its name; else only the lease tells that it lives
-        self._under_way = 0  #: calls whose answer has not been read yet
+        self._under_way = 0  #: calls without an answer so far
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
         self._settled_elsewhere: set[bytes] | None = None  #: settled by the watchdog while a read-back is under way
         self._handed: list[Message] = []  #: what the latest claim answered to its caller
@@ -243,7 +243,7 @@ class ConsumerSteps:
             self._arrived.clear()
 
     def _drop_removed(self) -> Steps[None]:
-        """Remove arrived messages whose members have left the cycle meanwhile."""
+        """Remove arrived messages of members that have left the cycle meanwhile."""
         members = [message for message in self._arrived if message.in_cycle]
         still = yield ops.cycle_entries(self.keys, [message.group for message in members])
         self._members = False

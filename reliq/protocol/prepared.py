@@ -183,7 +183,7 @@ def _letter(queue: str, element: bytes | None) -> bytes:
 
 
 def overdue(keys: QueueKeys, now: int) -> ops.Op[list[bytes]]:
-    """The messages whose time is over."""
+    """Return the op that reads the overdue messages."""
     return ops.prepared_overdue(keys, now, _PAGE)
 
 

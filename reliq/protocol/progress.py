@@ -1,8 +1,8 @@
-"""How long work tells its caller how far it has got."""
+"""Progress callbacks of operations that may take long."""
 
 from collections.abc import Callable
 
-Progress = Callable[[int], None]  #: called with the number of messages that are done so far
+Progress = Callable[[int], None]  #: called with the number of messages done so far
 
 
 def unwatched(done: int) -> None:

@@ -152,7 +152,7 @@ def commit(
 
 def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
     if (yield ops.job_record(job.home, job.name)).committed:
-        return  # a commit whose answer was lost
+        return  # repeats a commit with a lost reply
     for page in _pages(parts):
         # From here on no part ends by itself: the job's record knows it.
         apart = [part.staged for part in page if part.staged.apart(job.home)]

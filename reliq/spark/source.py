@@ -60,7 +60,7 @@ class ReliqDataSource(DataSource):
         return ReliqWriter(self._given.write(), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2 nobody says how much it may read
+        if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2, the read limit is unknown
             needs = f"reading a queue as a stream needs PySpark 4.2 or newer, this is {pyspark.__version__}"
             raise InvalidSetting(f"{needs}; all else works")
         from reliq.spark.stream_reader import ReliqStreamReader

@@ -116,7 +116,7 @@ def waits(request: Request) -> bool:
 
 
 def asked_elsewhere(request: Request, replies: list[Any]) -> list[tuple[int, Node]]:
-    """Return the position and the target node of each script whose key the server reports as moving.
+    """Return the position and the target node of each script with a key that the server reports as moving.
 
     Only scripts: other ops of a list may concern their own connection, as WAIT does.
     """

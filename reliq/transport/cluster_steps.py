@@ -1,4 +1,4 @@
-"""Which nodes of a cluster are asked, and in which order: no I/O, the same for threads and asyncio."""
+"""Steps over the nodes of a cluster: which node gets which request, in which order. No I/O."""
 
 from collections.abc import Container, Generator, Sequence
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ def current_slots(server: Server, connected: Container[Node]) -> NodeSteps[Slots
 
 
 def answers_to(parts: Sequence[Part], server: Server) -> NodeSteps[list[Any]]:
-    """Ask each part's node; an error says whether an earlier part was carried out."""
+    """Send each part to its node; an error says whether an earlier part was carried out."""
     answers: list[Any] = []
     changed = False
     for part in parts:
@@ -56,7 +56,7 @@ def answers_to(parts: Sequence[Part], server: Server) -> NodeSteps[list[Any]]:
 
 
 def _any_node(request: Request, server: Server) -> NodeSteps[Any]:
-    """Ask one node after the other until a connection holds."""
+    """Ask one node after another until one answers."""
     failure: Exception = TryAgain("it has no nodes")
     for node in server.known_nodes():
         try:

@@ -1,4 +1,4 @@
-"""Translation of redis-py's errors, whose texts quote payloads."""
+"""Translation of redis-py's errors, because their texts quote payloads."""
 
 import re
 from types import ModuleType

@@ -45,7 +45,7 @@ class Store(Server):
             self._idle.append(borrowed)
 
     def start(self, steps: Steps[T], connection: Connection, timeout: float | None = None) -> "PendingCall[T]":
-        """Send the first request of steps; `result()` of what this returns runs them to their end.
+        """Send the first request of steps; the `result()` of the returned call runs them to their end.
 
         Raises what the steps raise before that request.
         """
@@ -151,7 +151,7 @@ class Store(Server):
 
 
 class PendingCall(Generic[T]):
-    """Steps whose first request has been sent; until `result` the connection is theirs."""
+    """Steps with their first request sent; the connection is reserved for them until `result`."""
 
     def __init__(self, store: Store, steps: Steps[T], connection: Connection, timeout: float | None) -> None:
         self._store = store

@@ -122,7 +122,7 @@ def _last_line(failure: Failure) -> str:
 def _text(error: BaseException) -> str:
     try:
         return cut(str(error), _MAX_TEXT)
-    except BaseException:  # an exception whose own __str__ raises
+    except BaseException:  # the exception's own __str__ raises
         return "(its text cannot be read)"
 
 

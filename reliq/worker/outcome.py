@@ -70,5 +70,5 @@ def _text(error: BaseException) -> str:
     try:
         deliberate = isinstance(error, (Retry, Dead)) and error.__cause__ is None
         return str(error) if deliberate else "".join(traceback.format_exception(error))
-    except BaseException:  # an exception whose own __str__ raises
+    except BaseException:  # the exception's own __str__ raises
         return _class_name(error)

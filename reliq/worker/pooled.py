@@ -161,7 +161,7 @@ class PooledLoop(Loop):
                 if os.getpid() != self._process:
                     forks.end_child()
             move = after_return(message, answer)
-        except BaseException as error:  # a cancelled run was settled by whoever cancelled it: _end drops this
+        except BaseException as error:  # a cancelled run is settled already: _end drops this outcome
             move = after_error(self.handler, message, error, self._owner)
         self._end(message, move)
         self._note(run)

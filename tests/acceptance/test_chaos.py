@@ -20,7 +20,7 @@ LEASE = 2.0
 
 
 class Workers:
-    """Worker processes whose ids we choose, so that what a killed one held can be counted."""
+    """Worker processes with chosen ids, so that the messages of a killed one can be counted."""
 
     def __init__(self, app: reliq.Reliq, history: Path) -> None:
         self._app = app

@@ -202,7 +202,7 @@ def test_a_consume_timeout_counts_as_a_failure(app, queue):
 
 
 def test_lifted_levels_of_ones_own_and_dead_letters_anybody_can_read(app, queue, runs):
-    """There the levels are the broker's, for everybody; and the DLQ is read back with an operator's tool only."""
+    """There the levels are those of the broker, for all queues; the DLQ is read back only with an operator's tool."""
     failing(app, runs, retry=reliq.fixed("5ms", limit=1))
     other = app.queue("other")
 

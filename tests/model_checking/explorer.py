@@ -139,7 +139,7 @@ class State:
 
 
 class Explorer:
-    """`check(before, after, events...)` raises Violation; `settled(state, self)` judges where nobody can go on.
+    """`check(before, after, events...)` raises Violation; `settled(state, self)` judges final states.
 
     `fenced`: a connection that replaces another has the server close that one first, as named links do. Otherwise
     what was sent there may arrive at any time, but before the consumer compares its list with what it holds (LLEN).
@@ -293,7 +293,7 @@ class Explorer:
         return self._snapshot(state, self._with_dirt(lives, but=place), late, spent)
 
     def _arrive(self, state: State, late: Late) -> State:
-        """What was given up reaches Redis; nobody hears of it. A transaction only if what it watched is untouched."""
+        """Carry out an abandoned request, without a reply; a transaction only if its watched keys are unchanged."""
         self._restore(state)
         watching = state.lives[late.place].watching if late.watched else ()
         if late.watched == tuple(self._value(state.data, key) for key in watching) or not late.watched:

@@ -100,7 +100,7 @@ def in_one_place(before: State, after: State, events_before, events_after) -> No
 
 
 def never_lost(state: State, explorer: Explorer) -> None:
-    """Nobody can go on: all leases run out, a monitor looks, and the message must be ready, or it was acked."""
+    """No process can go on: all leases expire, a monitor looks, and the message must be ready or acked."""
     nothing_is_stuck(state, explorer)
     explorer.restore(state)
     for keys in state.queues:

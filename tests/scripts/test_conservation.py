@@ -26,7 +26,7 @@ QUEUES = (QueueKeys("q"), QueueKeys("r"))
 CONSUMERS = ("v", "w")
 ORDER_KEYS = ("k", "l")
 MEMBERS = ("ann", "bob", "k")
-ASIDE = "aside:"  #: before the name of what lies where another program's key is now
+ASIDE = "aside:"  #: prefix of a key moved aside for another program's key
 
 queues = st.sampled_from(QUEUES)
 consumers = st.sampled_from(CONSUMERS)
@@ -46,7 +46,7 @@ class Queues(RuleBasedStateMachine):
             for consumer in CONSUMERS:
                 self.run(ops.register(keys, consumer, 1000.0))
         self.number = 0
-        self.again: list[tuple[str, str]] = []  #: id and key of what was sent without a delay: it may be sent twice
+        self.again: list[tuple[str, str]] = []  #: id and key of messages sent without a delay: they may be sent twice
         self.sent = {(keys.queue, key): [] for keys in QUEUES for key in ORDER_KEYS}  #: bodies, in order
         self.seen = {line: [] for line in self.sent}
 
@@ -88,7 +88,7 @@ class Queues(RuleBasedStateMachine):
         return [message for consumer in CONSUMERS for message in self.elements(keys, keys.processing(consumer))]
 
     def some(self, data, found):
-        """A queue, and one message of what `found` says of it; None where no queue has any."""
+        """Draw a queue and one of the messages that `found` returns for it; None if no queue has any."""
         every = [(keys, message) for keys in QUEUES for message in found(keys)]
         return data.draw(st.sampled_from(every)) if every else (None, None)
 

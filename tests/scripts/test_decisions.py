@@ -1,4 +1,4 @@
-"""Prepared messages, whoever decides in whatever order: each in one place, one decision that stands, balanced books."""
+"""Prepared messages with decisions in any order: each in one place, one final decision, a balanced audit."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ CHECKS = 2
 
 
 class Decisions(RuleBasedStateMachine):
-    """One queue, whose check-back and producers decide as they like."""
+    """One queue, with a check-back and producers that decide at random."""
 
     store: Store
 
@@ -66,7 +66,7 @@ class Decisions(RuleBasedStateMachine):
     @precondition(lambda self: self.some("prepared"))
     @rule(data=st.data())
     def fall_overdue(self, data):
-        """A monitor looks; maybe after somebody else did."""
+        """A monitor looks, perhaps after another one."""
         name = data.draw(st.sampled_from(self.some("prepared")))
         self.run(ops.command("ZADD", KEYS.prepared, 1, name))
         asks, most = (

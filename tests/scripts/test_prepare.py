@@ -151,7 +151,7 @@ def test_rollback_needs_no_dedup_key_and_leaves_it_free(world):
 
 def test_decide_tells_that_the_server_has_the_call(world):
     prepare(world)
-    for sequence in (5, 6):  # also when it is repeated: whoever waits for disks asks for this
+    for sequence in (5, 6):  # also when it is repeated: a send that waits for disks reads this
         decide(world, producer="other", sequence=sequence)
         assert world.redis.hget(KEYS.producers, "other").startswith(b"%d " % sequence)
 

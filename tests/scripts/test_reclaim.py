@@ -113,7 +113,7 @@ def test_two_monitors_at_once_return_each_message_once(world):
 
 
 def test_where_watch_is_not_honoured_the_compensation_takes_the_copy_back(world, redis_server):
-    """The second line: ack between look and transaction, on a connection whose WATCH has no effect."""
+    """The second line: ack between look and transaction, on a connection without the effect of WATCH."""
     world.given(messages="x", processing={"w": "b a"}, leases=OVER)
     ack = ops.settle(KEYS, "w", 15.0, elements("a"))
     with Proxy(redis_server.port, request=ignores_watch) as proxy:
@@ -223,7 +223,7 @@ def test_a_foreign_key_that_it_does_not_touch_holds_nothing_up(world):
     ("held", "alone", "charged"),
     [
         ([("a", False)], True, {"a": 1}),  # the message that was alone must have been running
-        ([("b", False), ("a", False)], False, {"a": 0, "b": 0}),  # of two new ones, nobody knows which
+        ([("b", False), ("a", False)], False, {"a": 0, "b": 0}),  # of two new ones, it is unknown which
         ([("c", False), ("b", True), ("a", False)], False, {"a": 0, "b": 1, "c": 0}),  # the redelivered one ran alone
         ([("c", True), ("b", True), ("a", False)], False, {"a": 0, "b": 1, "c": 0}),  # of two, the older one
     ],

@@ -187,7 +187,7 @@ def test_each_message_done_has_its_own_mark(world):
 
 
 def test_what_blmove_moved_counts_as_claimed_once_with_its_settlement(world):
-    """A settle whose reply was lost is sent again: it counts nothing twice."""
+    """A settle is sent again after a lost reply: it counts nothing twice."""
     world.given(leases={"w": HOUR}, processing={"w": "a b c"})
     dead = Move(element("c"), "dead", "dead:rejected", "c", element("c2"))
     call = ops.settle(KEYS, "w", 15.0, elements("a", "b"), [dead], uncounted={element("b"), element("c")})

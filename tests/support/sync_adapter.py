@@ -10,7 +10,7 @@ from reliq.aio.prepared import Prepared
 
 
 class Blocking:
-    """An asyncio object whose awaitables are awaited on the spot, and whose contexts are plain ones."""
+    """An asyncio object with awaitables awaited at once, and with plain contexts."""
 
     def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
         self.inner = inner

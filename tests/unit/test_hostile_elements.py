@@ -1,4 +1,4 @@
-"""An element is input: whatever its bytes, it is a message whose every step works, or it does not decode."""
+"""An element is untrusted input: either all steps work on its message, or it does not decode."""
 
 import msgspec
 import pytest

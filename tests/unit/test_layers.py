@@ -1,4 +1,4 @@
-"""Only reliq.ops spells Redis commands: whoever stands above it asks by name."""
+"""Only reliq.ops spells Redis commands: the layers above use named ops."""
 
 import ast
 from pathlib import Path

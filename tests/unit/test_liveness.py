@@ -81,7 +81,7 @@ def test_looks_before_our_own_reconnect_say_nothing():
 
 
 def test_nobody_is_missing_soon_after_our_own_reconnect():
-    """After a restart of Redis everybody comes back, some sooner than others."""
+    """After a restart of Redis all consumers come back, some sooner than others."""
     one, now = impatient(), time.monotonic()
     assert [look(one, since=now) for _ in range(3)] == [[], [], []]
     assert look(one, since=now - 10) == []
@@ -112,7 +112,7 @@ def test_one_that_returns_has_a_whole_grace_again(clock):
 
 
 def test_after_our_own_reconnect_no_lease_is_judged_for_a_grace(clock):
-    """While Redis was away nobody could renew one."""
+    """No lease could be renewed while Redis was away."""
     one = Liveness()
     assert look(one, WORKER, since=900.0) == []
     clock.now += 60
@@ -138,7 +138,7 @@ def test_after_a_pause_of_the_monitor_no_lease_is_judged_for_a_grace(clock):
 
 
 def test_a_lease_that_is_nowhere_is_over_even_after_an_outage(clock):
-    """It was removed, by its owner's end or by a reclaim: nobody can renew it."""
+    """The lease was removed, by its owner's end or by a reclaim: it cannot be renewed."""
     one = Liveness()
     one.disturbed()
     assert look(one, WORKER, deadline=None) == [WORKER]

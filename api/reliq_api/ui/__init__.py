@@ -1,4 +1,4 @@
-"""The dashboard: `app.include_router(router)` in an application whose `app.state.reliq` is a reliq.aio.Reliq.
+"""The dashboard: `app.include_router(router)` in an application with a reliq.aio.Reliq as `app.state.reliq`.
 
 The router brings its own lifespan, which runs inside the application's: the sampler and the redrives end before the
 connections do.

@@ -9,7 +9,7 @@ WIDTH, HEIGHT = 300.0, 100.0
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One measure of a plot, in a box of WIDTH x HEIGHT whose right edge is now."""
+    """One measure of a plot, in a box of WIDTH x HEIGHT; its right edge is now."""
 
     name: str
     latest: float

@@ -61,7 +61,7 @@ def test_a_task_that_is_cancelled_from_outside_runs_again(caplog):
 
 
 class Failing:
-    """A queue whose first call waits until it is let go, and whose second one raises what no call should."""
+    """A queue with a first call that waits until it is released, and a second one that raises an unexpected error."""
 
     def __init__(self, error):
         self.let_go = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Requests that nobody should send: each has its answer, never a 500, never a traceback, never a side effect."""
+"""Invalid requests: each gets its answer, never a 500, never a traceback, never a side effect."""
 
 import contextlib
 import json

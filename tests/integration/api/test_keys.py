@@ -34,7 +34,7 @@ def bearer(key):
 
 @pytest.fixture
 def guarded(url, make):
-    """A service that has a key, so that nobody comes in without one."""
+    """A service with a key, so that requests need one."""
     make("operate", queues=("nothing",))
     with serving(url) as service:
         yield service

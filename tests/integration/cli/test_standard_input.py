@@ -17,7 +17,7 @@ LIMIT = settings.MAX_BODY_BYTES
 
 @pytest.fixture
 def start(url):
-    """Start a command whose standard input is a pipe of ours; 1 GiB of memory is all it gets."""
+    """Start a command with a pipe of the test as standard input and at most 1 GiB of memory."""
     running = []
 
     def run(*arguments):

@@ -1,4 +1,4 @@
-"""A producer and a consumer of whose answers a share is cut off after the command ran; what they say is noted.
+"""A producer and a consumer that lose a share of the replies after the command ran; their results are noted.
 
 The cut is made in the client, between the server's answer and its reader: the server has carried the command out, the
 caller gets a connection that ended. A proxy would do the same with three more threads and sockets a connection.

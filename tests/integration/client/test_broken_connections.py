@@ -1,4 +1,4 @@
-"""Connections that break, or lead to the wrong server, in the middle of what reliq does. Both faces."""
+"""Connections that break, or lead to the wrong server, in the middle of an operation. Both clients."""
 
 import asyncio
 import contextlib

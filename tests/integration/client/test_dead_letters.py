@@ -160,7 +160,7 @@ def test_a_limit_says_that_there_may_be_more(queue):
 
 
 def test_a_redrive_stops_when_too_many_die_again(queue, store):
-    """Somebody else buries every letter as soon as it is back, as a broken handler would."""
+    """Another consumer buries every letter as soon as it is back, like a broken handler."""
     kill(queue, *(str(number) for number in range(200)))
     other = reliq.Reliq(store.where).queue("q")
 

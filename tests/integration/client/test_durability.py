@@ -50,7 +50,7 @@ def pair():
 
 @pytest.fixture
 def master(pair):
-    """A master whose replica is in touch, both empty."""
+    """A master with a connected replica, both empty."""
     master, _ = pair
     with redis.Redis(port=master.port) as client:
         client.flushall()

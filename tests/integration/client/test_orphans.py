@@ -1,4 +1,4 @@
-"""The audit's second question: does a monitor know of everybody who holds messages?"""
+"""The second check of the audit: every consumer that holds messages is known to monitors."""
 
 import json
 

@@ -374,7 +374,7 @@ def test_a_second_check_back_of_a_queue_is_refused(app):
 
 
 def test_a_producer_killed_before_it_decides_is_answered_for_by_its_check_back(app, url, tmp_path):
-    """Half of the work was done before the SIGKILL: these messages are handled, the others nobody ever sees."""
+    """Half of the work was done before the SIGKILL: these messages are handled, the others stay invisible."""
     environment = {"RELIQ_URL": url, "DONE": str(tmp_path)}
     module = ROOT / "tests" / "integration" / "client" / "preparing.py"
     with subprocess.Popen(

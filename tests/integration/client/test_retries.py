@@ -33,7 +33,7 @@ class Deaf(Proxy):
 
 @pytest.fixture(params=["sync", "asyncio"])
 def deaf(request, redis_server, url):
-    """A proxy, and an application of either face behind it whose connection is open and whose scripts are loaded."""
+    """A proxy, and an application of either client behind it, connected and with loaded scripts."""
     with Deaf(redis_server.port) as proxy, asyncio.Runner() as runner:
         sync = request.param == "sync"
         app = (

@@ -24,7 +24,7 @@ class Collected:
         return [span for of, span in self._spans if (of, span.name) == (service, name)]
 
     def ancestors(self, span: Span) -> list[bytes]:
-        """Ids of the spans above it, nearest first; the last is of somebody who exports nothing here."""
+        """Ids of the spans above it, nearest first; the last is of a process that exports nothing here."""
         above, by_id = [], {one.span_id: one for _, one in self._spans}
         while span.parent_span_id:
             above.append(span.parent_span_id)

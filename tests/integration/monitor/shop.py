@@ -1,4 +1,4 @@
-"""An application whose handlers write down what they did, for a test to compare with what the metrics say."""
+"""An application with handlers that record their runs, for a test to compare with the metrics."""
 
 import os
 import signal

@@ -53,7 +53,7 @@ def running(url, monkeypatch):
 
 
 def abandoned(app, keys):
-    """A message held by a consumer whose lease is over, and one that is due."""
+    """A message held by a consumer with an expired lease, and one that is due."""
     queue, consumer = app.queue(keys.queue), new_owner(connected=False)
     queue.send("held")
     app.store.call(ops.register(keys, consumer, 600.0))

@@ -1,4 +1,4 @@
-"""The histograms: nothing is counted twice, nothing is lost, whoever measured it."""
+"""The histograms: nothing is counted twice and nothing is lost, in any process."""
 
 import itertools
 import mmap

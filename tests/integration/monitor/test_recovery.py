@@ -23,7 +23,7 @@ def recoveries(measurements):
 
 
 def abandoned(app, url, messages=3, lease=1.0):
-    """A consumer whose connection is gone, as after kill -9."""
+    """A consumer without its connection, as after kill -9."""
     app.queue("orders").send_many(["x"] * messages)
     consumer = reliq.Reliq(url).queue("orders").consumer(lease=lease)
     assert len(consumer.claim(limit=messages)) == messages

@@ -11,7 +11,7 @@ from reliq.observability.snapshot import QueueSnapshot
     [
         (0, 0, 0, 1.0, 1, 0),  # nothing to do
         (0, 0, 0.01, 0.001, 1, 1),  # little to do
-        (1, 0, 0, 0.0, 1, 1),  # nobody knows yet how long a run takes
+        (1, 0, 0, 0.0, 1, 1),  # the duration of a run is not known yet
         (0, 0, 10, 0.5, 1, 5),  # ten a second of half a second each keep five busy
         (0, 0, 10, 0.5, 4, 2),
         (300, 0, 0, 1.0, 1, 10),  # 300 seconds of work, in 30

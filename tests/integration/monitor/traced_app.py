@@ -1,4 +1,4 @@
-"""An application whose handler sends on, for the test that follows a trace through several processes."""
+"""An application with a handler that sends on, for the test that follows a trace through several processes."""
 
 import reliq
 

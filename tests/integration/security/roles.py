@@ -115,7 +115,7 @@ def monitoring(url: str) -> Iterator[MonitorThread]:
 
 
 def abandon(admin: reliq.Reliq, queue: str) -> None:
-    """Leave all that is ready in the list of a consumer whose lease is over."""
+    """Leave all ready messages in the list of a consumer with an expired lease."""
     keys, consumer = QueueKeys(queue), new_owner()
     admin.store.call([ops.register(keys, consumer, 1.0), ops.claim(keys, consumer, 1.0, 100)])
     admin.store.call(ops.command("DEL", keys.lease(consumer)))

@@ -1,4 +1,4 @@
-"""Staging without Spark: all of a job or nothing of it, whoever dies wherever."""
+"""Staging without Spark: all of a job or nothing of it, whichever process dies at any point."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""writeStream and readStream: each micro-batch once, whoever dies between two of its steps."""
+"""writeStream and readStream: each micro-batch once, whichever process dies between two of its steps."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""A real browser: Debian's Chromium, told to speak to nobody but the pages it is given."""
+"""A real browser: Debian's Chromium, restricted to the pages under test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

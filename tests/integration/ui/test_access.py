@@ -1,4 +1,4 @@
-"""Keys on the dashboard: whose queues are there, and who may do what."""
+"""Keys on the dashboard: which queues a viewer sees, and which actions are allowed."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""The dashboard in a real Chromium. `look` fails each test whose pages used the console, or asked another host."""
+"""The dashboard in a real Chromium. `look` fails each test with pages that used the console or asked another host."""
 
 import re
 from urllib.parse import urlencode
@@ -187,7 +187,7 @@ def test_the_download_of_a_hostile_body_is_a_file(app, look):
     assert download.value.path().read_text() == ATTACKS[0]
 
 
-# --- everybody can use it --------------------------------------------------------------------------------------------
+# --- accessibility --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

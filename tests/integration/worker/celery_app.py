@@ -1,4 +1,4 @@
-"""A Celery application whose tasks send: once where it is loaded, in Celery's main process, and then in its pool."""
+"""A Celery application with tasks that send: once at its import, in Celery's main process, and then in its pool."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A script whose child processes send, while their parent sends and holds messages of its own.
+"""A script with child processes that send, while their parent sends and holds messages of its own.
 
 Arguments: how children are started (fork, spawn, forkserver), how many, and how often each sends. Prints the ids.
 """

@@ -28,7 +28,7 @@ def monitor(url, server):
 
 
 def abandoned(app, queue):
-    """A message held by a consumer whose lease is over."""
+    """A message held by a consumer with an expired lease."""
     keys, consumer = QueueKeys(queue), new_owner(connected=False)
     app.queue(queue).send("x")
     app.store.call(ops.register(keys, consumer, 600.0))

@@ -94,7 +94,7 @@ def test_celery_with_its_prefork_pool(app, url, monkeypatch):
 
 @contextlib.contextmanager
 def celery_worker(url, broker):
-    """A worker whose children live for a few tasks."""
+    """A worker with children that live for a few tasks."""
     command = [
         sys.executable, "-m", "celery", "-A", "tests.integration.worker.celery_app", "worker", "--pool", "prefork",
         "--concurrency", str(CHILDREN), "--max-tasks-per-child", "10", "--loglevel", "ERROR", "--without-mingle",
