@@ -2,12 +2,15 @@
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from typing import Any
 
 import reliq
 from reliq.cli.options import app_of, command, confirmed, header, pair, say
 from reliq.cli.stdin import read_batches, read_body
+from reliq.errors import RedisUnsuitable
+from reliq.observability.snapshot import why_unreadable
 
 
 def add_to(commands: Any) -> None:
@@ -85,10 +88,17 @@ def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[s
 def stats(options: argparse.Namespace) -> int:
     """Print the statistics of the queues."""
     app = app_of(options)
-    found = [app.queue(name, of_broadcast=True).stats() for name in options.queues or app.queues(of_broadcasts=True)]
+    queues = [app.queue(name, of_broadcast=True) for name in options.queues or app.queues(of_broadcasts=True)]
+    found, unreadable = [], False
+    for queue in queues:
+        try:
+            found.append(queue.stats())
+        except (RedisUnsuitable, ValueError) as error:  # a key of another application: the other queues can be read
+            unreadable = True
+            print(f"reliq: queue {queue.name!r} cannot be read: {why_unreadable(error)}", file=sys.stderr)
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
-        return 0
+        return 1 if unreadable else 0
     print(f"{'queue':30} {'ready':>9} {'processing':>10} {'delayed':>9} {'dead':>7} {'oldest':>8}  consumers")
     for one in found:
         age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
@@ -97,7 +107,7 @@ def stats(options: argparse.Namespace) -> int:
             f"{one.queue:30} {one.ready:9} {one.processing:10} {one.delayed:9} {one.dead:7} {age:>8}  "
             f"{one.consumers}{paused}{prepared}"
         )
-    return 0
+    return 1 if unreadable else 0
 
 
 def config(options: argparse.Namespace) -> int:

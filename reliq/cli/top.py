@@ -4,11 +4,11 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from reliq.errors import ReliqError
-from reliq.observability.snapshot import QueueSnapshot, every_queue, read_queues
+from reliq.observability.snapshot import QueueSnapshot, every_queue, read_readable
 from reliq.ops.schema import Counter
 from reliq.transport.store import Store
 
@@ -30,17 +30,20 @@ _ENTER, _LEAVE, _HOME, _CLEAR_LINE, _CLEAR_REST = (
 class Look:
     """All queues at one time."""
 
-    def __init__(self, readings: Sequence[QueueSnapshot], at: float, queues: int) -> None:
+    def __init__(
+        self, readings: Sequence[QueueSnapshot], at: float, queues: int, unreadable: Collection[str] = ()
+    ) -> None:
         self.readings = {reading.queue: reading for reading in readings}
         self.at = at
         self.queues = queues
+        self.unreadable = len(unreadable)
 
 
 def look(store: Store) -> Look:
     """Read all queues now; raises ReliqError."""
     names = store.run(every_queue(), timeout=0)
-    readings = store.run(read_queues(names[:_MOST]), timeout=0)
-    return Look(readings, time.monotonic(), len(names))
+    readings, unreadable = store.run(read_readable(names[:_MOST]), timeout=0)
+    return Look(readings, time.monotonic(), len(names), unreadable)
 
 
 def watch(store: Store, interval: float, once: bool, stopping: threading.Event) -> int:
@@ -69,10 +72,13 @@ def frame(before: Look, now: Look, where: str, height: int) -> list[str]:
     rows = sorted(now.readings.values(), key=lambda one: (-(one.ready + one.processing), -one.dead, one.queue))
     rates = {one.queue: _rates(before.readings.get(one.queue), one, elapsed) for one in rows}
     lines = [_summary(rows, rates, now.queues, where), "", _HEAD]
+    if now.unreadable:
+        lines[1] = f"{now.unreadable} cannot be read, `reliq stats` says why"
     room = max(1, height - len(lines))
     lines += [_row(one, *rates[one.queue]) for one in rows[:room]]
-    if now.queues > min(room, len(rows)):
-        lines[-1] = f"... and {now.queues - min(room, len(rows)) + 1} more queues"
+    shown, there = min(room, len(rows)), now.queues - now.unreadable
+    if there > shown:
+        lines[-1] = f"... and {there - shown + 1} more queues"
     return lines
 
 

@@ -4,7 +4,7 @@ Worker, monitor and API export metrics; the command line creates an `Exporter` a
 prometheus-client (the extras `monitor` and `api`), which nothing else in here imports.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -21,7 +21,7 @@ from reliq.model.dead_letter import REASONS
 from reliq.model.keys import instance_of
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
-from reliq.observability.snapshot import QueueSnapshot, every_queue, read_queues
+from reliq.observability.snapshot import QueueSnapshot, every_queue, read_readable
 from reliq.ops.schema import Counter
 from reliq.transport.store import Store
 
@@ -149,7 +149,7 @@ class Exporter(Collector):
             if names is None:  # queues of broadcasts come and go with their processes: too many for a label
                 found = self._store.run(every_queue(), timeout=_PATIENCE)
                 names = [name for name in found if instance_of(name) is None]
-            readings = self._store.run(read_queues(names[:MOST_QUEUES]), timeout=_PATIENCE)
+            readings, unreadable = self._store.run(read_readable(names[:MOST_QUEUES]), timeout=_PATIENCE)
             info = self._info()
             unroutable = self._store.call(ops.unroutable(), timeout=_PATIENCE)
         except ReliqError:
@@ -157,6 +157,7 @@ class Exporter(Collector):
         else:
             yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 1)
             yield _gauge("reliq_queues", "Queues there are; at most the first 1,000 by name are exported.", len(names))
+            yield _unreadable(unreadable)
             yield from _of_queues(readings)
             yield from self._desired(readings, series)
             yield _counter("reliq_messages_unroutable", "Messages published that no queue was bound for.", unroutable)
@@ -231,6 +232,15 @@ def _gauge(name: str, help: str, value: float, **labels: str) -> Metric:
 def _counter(name: str, help: str, value: float) -> Metric:
     metric = CounterMetricFamily(name, help, labels=[])
     metric.add_metric([], value)
+    return metric
+
+
+def _unreadable(queues: Iterable[str]) -> Metric:
+    metric = GaugeMetricFamily(
+        "reliq_queue_unreadable", "1 for a queue whose numbers could not be read: see `reliq stats`.", labels=["queue"]
+    )
+    for queue in queues:
+        metric.add_metric([queue], 1)
     return metric
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq import ops
+from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.ops import Counts, Op, Steps
 from reliq.ops.schema import Counter
@@ -13,6 +14,7 @@ from reliq.protocol.queue import Stats, age_of_oldest
 GROUP = 100  #: queues per round trip
 _LOOKS = 3  #: reads of a queue while its set of consumers changes
 _READS = 5  #: ops per queue
+_MOST_UNREADABLE = 20  #: queues; if there are more, the fault is that of the server
 
 #: Counters of messages that have left the queue for good.
 GONE = (
@@ -65,6 +67,37 @@ def read_queues(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:
         for place, reading in zip(unsure, again, strict=True):
             readings[place] = reading
     return readings
+
+
+def read_readable(names: Sequence[str]) -> Steps[tuple[list[QueueSnapshot], dict[str, str]]]:
+    """Read those queues that can be read; return them, and of each other queue why it cannot be read.
+
+    A key of another application, or a value that reliq did not write, must not hide the other queues.
+    """
+    readings: list[QueueSnapshot] = []
+    unreadable: dict[str, str] = {}
+    groups = [names]
+    while groups:
+        some = groups.pop()
+        try:
+            readings += yield from read_queues(some)
+        except Exception as error:
+            if isinstance(error, (RedisUnavailable, OutcomeUnknown)) and not isinstance(error, RedisUnsuitable):
+                raise
+            if len(some) > 1:
+                groups += [some[len(some) // 2 :], some[: len(some) // 2]]
+                continue
+            if len(unreadable) == _MOST_UNREADABLE:
+                raise
+            unreadable[some[0]] = why_unreadable(error)
+    return readings, unreadable
+
+
+def why_unreadable(error: Exception) -> str:
+    """Explain in a sentence why a queue cannot be read, without the values that are in it."""
+    if isinstance(error, ReliqError):
+        return str(error)
+    return f"one of its keys holds a value that reliq did not write ({type(error).__name__})"
 
 
 def _look(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:

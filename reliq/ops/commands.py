@@ -98,7 +98,12 @@ def _read_hash(reply: Any) -> dict[str, str]:
 
 
 def members(key: str) -> Op[list[str]]:
-    return Op(("SMEMBERS", key), lambda reply: sorted(one.decode() for one in reply))
+    """Read a set of names. Those that are not UTF-8 are skipped: reliq did not write them."""
+    return Op(("SMEMBERS", key), _read_members)
+
+
+def _read_members(reply: Any) -> list[str]:
+    return sorted(name for one in reply if "\ufffd" not in (name := one.decode("utf-8", "replace")))
 
 
 def queue_names() -> Op[list[str]]:

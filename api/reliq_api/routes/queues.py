@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import Request
 
 from reliq import aio, ops
-from reliq.observability.snapshot import read_queues
+from reliq.observability.snapshot import read_readable
 from reliq.protocol.queue import Config
 from reliq_api import schemas
 from reliq_api.http.docs import failures
@@ -30,7 +30,7 @@ async def list_queues(request: Request) -> schemas.QueueList:
     reliq: aio.Reliq = request.app.state.reliq
     access = request.state.access
     names = [name for name in await reliq.queues(of_broadcasts=True) if access.may_see(name)]
-    readings = await reliq.store.run(read_queues(names))
+    readings, _ = await reliq.store.run(read_readable(names))
     return schemas.QueueList(queues=[schemas.QueueStats.model_validate(reading) for reading in readings])
 
 

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Self
 
 from reliq.errors import ReliqError
-from reliq.observability.snapshot import every_queue, read_queues
+from reliq.observability.snapshot import every_queue, read_readable
 from reliq.ops.schema import Counter
 from reliq.protocol.queue import Stats
 from reliq.transport.aiostore import AioStore
@@ -134,7 +134,7 @@ class Sampler:
     async def sample(self) -> None:
         """Add one sample to every queue's history."""
         names = (await self._store.run(every_queue()))[:QUEUES_LARGEST]
-        found = await self._store.run(read_queues(names))
+        found, _ = await self._store.run(read_readable(names))
         now = time.monotonic()
         for stats in found:
             self.histories.setdefault(stats.queue, History()).add(now, stats)
