@@ -122,7 +122,7 @@ def _described(key: keyring.ApiKey) -> dict[str, Any]:
 
 
 def revoke(options: argparse.Namespace) -> int:
-    """Revoke a key; exit 1 if there is none with this id."""
+    """Revoke a key; exit 1 if the id is unknown."""
     identity = options.id.partition(".")[0]
     revoked = identity.isascii() and _store(options).run(keyring.revoke(identity))
     if options.json:

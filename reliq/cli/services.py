@@ -170,7 +170,7 @@ def _stop_with_parent(stop: Callable[[], None]) -> None:
 
 
 def _load(target: str) -> Application | None:
-    """Load the application named MODULE:ATTRIBUTE; None, with the reason printed, if there is none."""
+    """Load the application named MODULE:ATTRIBUTE; None, with the reason printed, if that fails."""
     module_name, _, attribute = target.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
         print(

@@ -30,7 +30,7 @@ class BatchOptions(TypedDict, total=False):
 
 
 class PublishOptions(BatchOptions, total=False):
-    """Options of a message that is published: those of BatchOptions, and `id`, a new one by default."""
+    """Options of a published message: those of BatchOptions, and `id`, a new one by default."""
 
     id: str | None
 
@@ -47,7 +47,7 @@ class MessageOptions(PublishOptions, total=False):
 
 
 def check_option_names(options: Mapping[str, object], allowed: type[BatchOptions]) -> None:
-    """Raise TypeError for a name that is no option of the call, as Python does for an unknown keyword argument."""
+    """Raise TypeError for an unknown option, as Python does for an unknown keyword argument."""
     if not options:
         return
     known: frozenset[str] = allowed.__optional_keys__  # type: ignore[attr-defined]

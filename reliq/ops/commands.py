@@ -36,17 +36,17 @@ def ping() -> Op[bytes]:
 
 
 def client_list() -> Op[bytes]:
-    """Every connection of the server, a line each."""
+    """Read all connections of the server, one line each."""
     return Op(("CLIENT", "LIST"))
 
 
 def few_clients() -> Op[bytes]:
-    """As `client_list`, but only subscribers: to learn whether the command is allowed."""
+    """Read subscribers only: a cheap test whether CLIENT LIST is allowed."""
     return Op(("CLIENT", "LIST", "TYPE", "pubsub"))
 
 
 def empty_script() -> Op[int]:
-    """A script that does nothing: to learn whether scripts are allowed."""
+    """Run a script that does nothing: a test whether scripts are allowed."""
     return Op(("EVAL", "return 1", 0))
 
 
@@ -61,7 +61,7 @@ def fsynced(seconds: float) -> Op[int]:
 
 
 def can_fsync() -> Op[int]:
-    """Fails where the server has no WAITAOF or no append-only file; else answers at once."""
+    """Test for WAITAOF: fails if the server lacks it or has no append-only file, else returns at once."""
     return Op(("WAITAOF", 1, 0, 1), lambda reply: int(reply[0]))
 
 
@@ -76,12 +76,12 @@ def has_messages(keys: QueueKeys) -> Op[bool]:
 
 
 def reset_counters(keys: QueueKeys) -> list[Op[int]]:
-    """Forget the queue's counters and producers; only of an empty queue that nothing uses."""
+    """Delete the counters and producers of an empty, unused queue."""
     return [Op(("DEL", keys.counters)), Op(("DEL", keys.producers))]
 
 
 def drop_queue(keys: QueueKeys, consumers: Collection[str] = ()) -> list[Op[int]]:
-    """Delete a queue with all that is in it and all that these consumers hold."""
+    """Delete a queue with all its messages and those held by these consumers."""
     theirs = [key for one in consumers for key in (keys.processing(one), keys.lease(one))]
     return [Op(("UNLINK", *keys.everything, *theirs)), Op(("SREM", QUEUES, keys.queue))]
 

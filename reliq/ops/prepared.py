@@ -76,7 +76,7 @@ def ask(keys: QueueKeys, identity: str, letter: bytes, remembered: float) -> Op[
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A prepared message, and how often it was asked about. `element`: None once it is decided."""
+    """A prepared message with its number of check-backs. `element`: None after the decision."""
 
     element: bytes | None
     asks: int
@@ -89,22 +89,22 @@ def asked(keys: QueueKeys, identity: str) -> Op[Asked]:
 
 
 def prepared_element(keys: QueueKeys, identity: str) -> Op[bytes | None]:
-    """The element of a prepared message, None once it is decided."""
+    """Read the element of a prepared message, None after the decision."""
     return Op(("HGET", keys.prepared_record(identity), Prepared.ELEMENT))
 
 
 def prepared_ids(keys: QueueKeys, count: int) -> Op[list[str]]:
-    """The ids of prepared messages, those first that are asked about next."""
+    """Read ids of prepared messages, in the order of their next check-backs."""
     return first_names(keys.prepared, count)
 
 
 def prepared_overdue(keys: QueueKeys, now: int, limit: int) -> Op[list[bytes]]:
-    """The ids of prepared messages that are to be asked about by `now`."""
+    """Read the ids of prepared messages with a check-back due at `now`."""
     return up_to(keys.prepared, now, limit)
 
 
 def forget_prepared(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
-    """Take these ids out of the set of prepared messages: Redis has lost their records."""
+    """Remove ids without records, which Redis has lost, from the set of prepared messages."""
     return Op(("ZREM", keys.prepared, *ids))
 
 

@@ -153,17 +153,17 @@ def cycle_remove(keys: QueueKeys, groups: Sequence[str]) -> Op[list[int]]:
 
 
 def last_sequence(keys: QueueKeys, producer: str) -> Op[int | None]:
-    """The sequence of a producer's latest call, None where the server knows none."""
+    """Read the sequence of a producer's latest call, None if the server does not know the producer."""
     return Op(("HGET", keys.producers, producer), lambda reply: None if reply is None else int(reply.split()[0]))
 
 
 def bindings_version() -> Op[str | None]:
-    """Changes with the bindings; None where there never were any."""
+    """Read the version of the bindings, which changes with them; None if there never were any."""
     return Op(("HGET", TOPICS, Topics.VERSION), optional_text)
 
 
 def topics() -> Op[dict[str, str]]:
-    """The bindings, each a field "queue pattern", and the fields of `schema.Topics`."""
+    """Read the bindings, each a field "queue pattern", and the fields of `schema.Topics`."""
     return read_hash(TOPICS)
 
 
@@ -172,7 +172,7 @@ def count_unroutable(messages: int) -> Op[int]:
 
 
 def unroutable() -> Op[int]:
-    """How many messages found no queue."""
+    """Read the number of messages that matched no queue."""
     return Op(("HGET", TOPICS, Topics.UNROUTABLE), lambda reply: int(reply or 0))
 
 

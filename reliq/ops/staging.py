@@ -11,7 +11,7 @@ from reliq.ops.schema import Counter, Job
 
 
 class JobState(StrEnum):
-    """How far a staged job is. An aborted job is forgotten after a while."""
+    """The state of a staged job. An aborted job is forgotten after a while."""
 
     OPEN = "open"
     COMMITTED = "committed"  #: its parts are being rolled forward
@@ -21,7 +21,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """`state`: of JobState, empty where there is no such job (any more). `messages`: how many it has committed."""
+    """A staged job. `state`: a JobState, empty without such a job. `messages`: how many it has committed."""
 
     state: str
     run: str
@@ -42,12 +42,12 @@ def _read_job(reply: list[bytes | None]) -> JobRecord:
 
 
 def job_manifest(home: JobKeys, job: str) -> Op[bytes | None]:
-    """The parts that a job has committed; None where it is not committed, or all of it is rolled forward."""
+    """Read the committed parts of a job; None if it is not committed, or completely rolled forward."""
     return Op(("HGET", home.job(job), Job.MANIFEST))
 
 
 def jobs_due(home: JobKeys, now: int, limit: int) -> Op[list[bytes]]:
-    """The jobs that are decided and not over, or open and beyond their time limit."""
+    """Read the jobs that are decided but not over, or open beyond their time limit."""
     return up_to(home.jobs, now, limit)
 
 
@@ -56,7 +56,7 @@ def jobs_first_due(home: JobKeys, count: int) -> Op[list[str]]:
 
 
 def job_parts(home: JobKeys, job: str, count: int) -> Op[list[str]]:
-    """Some of the parts that a job has staged, as `Staged` writes them."""
+    """Read some of the staged parts of a job, in the text form of `Staged`."""
     return Op(("SRANDMEMBER", home.parts(job), count), as_names)
 
 
@@ -116,12 +116,12 @@ def stage_apart(job: str, staged: Staged, before: int, chunks: Sequence[Argument
 
 
 def stage_keep(job: str, staged: Staged) -> Op[int]:
-    """End the time to live that `stage_apart` gave a part."""
+    """Remove the time to live that `stage_apart` has set for a part."""
     return Op(("PERSIST", staged.key(job)))
 
 
 def staged_chunks(job: str, staged: Staged) -> Op[int]:
-    """How many chunks a part has."""
+    """Read the number of chunks of a part."""
     return Op(("LLEN", staged.key(job)))
 
 

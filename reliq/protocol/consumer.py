@@ -257,7 +257,7 @@ class ConsumerSteps:
     def _count_lost_lease(self) -> Steps[None]:
         try:
             yield ops.count(self.keys, Counter.LEASE_LOST)
-        except QueueFull:  # a full Redis counts nothing; its consumers must go on, to drain it
+        except QueueFull:  # a full Redis counts nothing, but its consumers must go on and drain it
             return
 
     @contextlib.contextmanager

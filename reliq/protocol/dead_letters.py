@@ -155,7 +155,7 @@ class DeadLetterSteps:
         """Return how many letters of average size one reply may contain."""
         try:
             count, used = yield [ops.zset_size(self.keys.dead), ops.bytes_used(self.keys.dead)]
-        except RedisUnsuitable:  # the user of the URL may not
+        except RedisUnsuitable:  # the user in the URL may not run it
             return _PAGE
         except RedisUnavailable:
             raise
@@ -164,7 +164,7 @@ class DeadLetterSteps:
         return max(1, _PAGE_BYTES * count // used) if used else _PAGE
 
     def get(self, identity: str) -> Steps[DeadLetter | None]:
-        """The letter with this id, found through the index; None when it is not dead."""
+        """Return the letter with this id, found through the index; None if there is none."""
         score = yield ops.indexed_score(self.keys, check_id(identity))
         if score is None:
             return None

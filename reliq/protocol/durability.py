@@ -74,7 +74,7 @@ def check_possible(wanted: Durability) -> Steps[None]:
 
 
 def confirm(keys: QueueKeys, wanted: Durability, producer: str, sequence: int) -> Steps[None]:
-    """Wait until a call that was answered is as durable as wanted; raises OutcomeUnknown where that is not sure."""
+    """Wait until an answered call has the wanted durability; raises OutcomeUnknown if that is not certain."""
     question: list[Op[Any]] = [
         ops.last_sequence(keys, producer),
         ops.count(keys, Counter.CONFIRMS),

@@ -15,12 +15,12 @@ def undecodable(element: bytes) -> Move:
 
 
 def expired(message: Message) -> Move:
-    """To the dead letters, because it was not started in time."""
+    """Move a message to the dead letters because it was not started in time."""
     return Move(message.element, "dead", Counter.dead("expired"), message.id, message.buried("expired"))
 
 
 def released(message: Message, delay: float = 0.0) -> Move:
-    """Back to the tail of the queue, to be taken next; uncharged. With a delay: out of the way for a while."""
+    """Move a message back to the tail of the queue, to be taken next, or after `delay` seconds; not a failure."""
     return Move(message.element, "delayed" if delay else "tail", Counter.RELEASED, message.id, message.again(), delay)
 
 
@@ -31,7 +31,7 @@ def retried(message: Message, failure: Failure, delay: float) -> Move:
 
 
 def buried(message: Message, failure: Failure, reason: str) -> Move:
-    """To the dead letters, because a handler failed on it or refused it."""
+    """Move a message to the dead letters because its handler failed or refused it."""
     return Move(message.element, "dead", Counter.dead(reason), message.id, message.failed(failure, reason))
 
 

@@ -139,10 +139,10 @@ class PreparedSteps:
         return removed
 
     def question(self) -> Steps[Message | None]:
-        """Take one of the messages that await a check-back; None if there is none."""
+        """Take one of the messages that await a check-back; None without one."""
         while (identity := (yield ops.question(self._keys))) is not None:
             element = yield ops.prepared_element(self._keys, identity)
-            if element is None:  # it was decided meanwhile
+            if element is None:  # decided meanwhile
                 continue
             with contextlib.suppress(Undecodable):  # it cannot be decided: it dies after too many check-backs
                 return Message.decode(self._keys.queue, element)
@@ -163,7 +163,7 @@ def _check(queue: str, identity: str, wanted: Decision, found: str) -> None:
 
 
 def ask_overdue(keys: QueueKeys, overdue: list[bytes]) -> Steps[tuple[int, int]]:
-    """Have these messages asked about, those asked often enough die. For a monitor: how many were asked, and died."""
+    """Put a question about each overdue message, or make it a dead letter; return how many of each. For monitors."""
     ids = [one.decode() for one in overdue]
     records = yield [ops.asked(keys, identity) for identity in ids]
     answers = yield [

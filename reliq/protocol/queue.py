@@ -162,12 +162,12 @@ class QueueSteps:
         return time.monotonic() - self._announced_at > _ANNOUNCE_EVERY
 
     def introduction(self) -> list[ops.Op[Any]]:
-        """What goes before the first message: the queue's name for all to see; and what does it say of durability?"""
+        """Return the ops before the first message: announce the queue's name, and read its default durability."""
         return [ops.announce(self.keys.queue), ops.default_durability(self.keys)]
 
     def introduced(self, default: str | None) -> None:
         self.durability = durability(default) if default else MEMORY
-        self._limited = False  # who sends next finds out
+        self._limited = False  # the next send finds out
         self._announced_at = time.monotonic()
 
     def prepared(self, body: Body | NewMessage, options: MessageOptions) -> NewMessage:
@@ -208,9 +208,7 @@ class QueueSteps:
             _check_setting(name)
         if changes.get(Field.DURABILITY) is not None:
             yield from check_possible(durability(changes[Field.DURABILITY]))
-        if (
-            changes.get(Field.MAX_BYTES) is not None
-        ):  # a server that has no MEMORY says so here, and not at the first send
+        if changes.get(Field.MAX_BYTES) is not None:  # a server without MEMORY refuses here, not at the first send
             yield ops.bytes_used(self.keys.messages)
         to_set = {name: _checked_config(name, value) for name, value in changes.items() if value is not None}
         to_reset = [name for name, value in changes.items() if value is None]
@@ -275,7 +273,7 @@ def _read_config(values: Mapping[str, str]) -> Config:
 
 
 def _check_setting(name: str) -> None:
-    """Refuse what is no setting, also when it is only reset: the hash has fields of reliq's own (`round`)."""
+    """Refuse an unknown setting, even if it is only reset: the hash also has internal fields (`round`)."""
     if name not in SETTINGS:
         raise InvalidSetting(f"a queue has no setting {name!r}; it has {', '.join(SETTINGS)}")
 

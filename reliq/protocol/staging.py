@@ -154,7 +154,7 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
     if (yield ops.job_record(job.home, job.name)).committed:
         return  # repeats a commit with a lost reply
     for page in _pages(parts):
-        # From here on no part ends by itself: the job's record knows it.
+        # From here on no part expires by itself: it is in the job's record.
         apart = [part.staged for part in page if part.staged.apart(job.home)]
         lengths = yield [
             *(ops.stage_keep(job.name, staged) for staged in apart),
@@ -194,7 +194,7 @@ def _full(job: Job, queue: str, limit: str, messages: int) -> QueueFull:
 
 
 def outcome(home: JobKeys, job: str) -> Steps[int | None]:
-    """How many messages a job has committed; None where it is not committed, or that is forgotten."""
+    """Return how many messages a job has committed; None if it is not committed or no longer remembered."""
     record: ops.JobRecord = yield ops.job_record(home, job)
     return record.messages if record.committed else None
 
@@ -260,7 +260,7 @@ def abort(job: Job, overdue: bool = False) -> Steps[bool]:
 
 
 def abort_others(job: Job, prefix: str) -> Steps[None]:
-    """Abort the open jobs of this prefix but this one: what dead runs of the same leader have left."""
+    """Abort the open jobs with this prefix other than this one: those left behind by dead runs of the same leader."""
     for name in (yield ops.jobs_first_due(job.home, _PARTS_PER_TRIP)):
         if name.startswith(prefix) and name != job.name:
             record = yield ops.job_record(job.home, name)
@@ -268,10 +268,10 @@ def abort_others(job: Job, prefix: str) -> Steps[None]:
 
 
 def _clear(job: Job) -> Steps[None]:
-    """Remove its parts, and its record with the last of them."""
+    """Remove the parts of a job and, with the last of them, its record."""
     left = 1
     while left > 0:
-        # In this order: none of these parts is of a run that has begun since.
+        # In this order: none of these parts belongs to a run that has started since.
         names, record = yield [
             ops.job_parts(job.home, job.name, _PARTS_PER_TRIP),
             ops.job_record(job.home, job.name),
@@ -301,7 +301,7 @@ def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) 
 
 
 def due_jobs(home: JobKeys, now: int) -> ops.Op[list[bytes]]:
-    """The jobs that are decided and not over, or open and beyond their time limit."""
+    """Return the op that reads the jobs that are decided but not over, or open beyond their time limit."""
     return ops.jobs_due(home, now, _JOBS_PER_TRIP)
 
 

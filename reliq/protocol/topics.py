@@ -178,7 +178,7 @@ class TopicSteps:
 
 
 def read_routes() -> Steps[tuple[Routes, str | None]]:
-    """The bindings as Redis has them now, compiled, and the alternate queue."""
+    """Read the current bindings and the alternate queue from Redis."""
     found = yield ops.topics()
     return Routes(_bindings(found)), found.get(Topics.ALTERNATE)
 

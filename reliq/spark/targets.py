@@ -37,7 +37,7 @@ class Targets:
 
 
 def column_of(schema: StructType, queue: str | None, mandatory: bool) -> str:
-    """Return the column that decides, empty if there is none; raises InvalidSetting."""
+    """Return the name of the column that decides, or an empty text; raises InvalidSetting."""
     names = set(schema.names)
     if queue is not None and "topic" in names:
         raise InvalidSetting("column `topic` routes the rows to queues, option queue names one: leave one of them out")

@@ -30,7 +30,7 @@ class CallRetry:
         self._sent = False
 
     def after(self, failure: ConnectionLost | TryAgain) -> float:
-        """Return the seconds to wait before the next try; raises the final error if there is none."""
+        """Return the seconds to wait before the next try; raises the final error after the last try."""
         self._sent = self._sent or (failure.sent and not self._reads)
         pause = next(self._pauses)
         hopeless = self._watching or (self._sent and not self._may_repeat) or self._retries <= 0

@@ -54,7 +54,7 @@ class Run:
 
 
 class PendingExchange(NamedTuple):
-    """A pipelined settle-and-claim call whose reply has not been read yet."""
+    """A pipelined settle-and-claim call with its reply still to be read."""
 
     acks: list[bytes]
     moves: list[Move]
@@ -105,14 +105,14 @@ class Loop(ABC):
         self._moves: deque[Move] = deque()
         self._asked: deque[PendingExchange] = deque()  #: exchanges that are under way on `_connection`
         self._exchanging = threading.Lock()
-        self._relieving = threading.Lock()  #: held while the watchdog settles what is this loop's
-        self._left = False  #: the consumer's life is over
+        self._relieving = threading.Lock()  #: held while the watchdog settles for this loop
+        self._left = False  #: whether the consumer is unregistered
         self._process = _process()
 
     # --- the loop's own thread ---
 
     def run(self) -> None:
-        """Work until `stopping`, then hand back what is not started, finish what runs, and leave."""
+        """Work until `stopping`; then hand back messages not started, finish running ones, and leave."""
         self._process = _process()
         failures, outage = 0, OutageLog(log, f"queue={self.handler.queue}")
         while not (self.stopping and self._leave()):
@@ -221,7 +221,7 @@ class Loop(ABC):
                     text = "on_dead_failed queue=%s id=%s error_class=%s"
                     failures.write(logging.ERROR, kind, text, self.handler.queue, move.id, kind[2], error=error)
 
-    # --- running a message, on whatever thread ---
+    # --- running a message, on any thread ---
 
     def _begin(self, message: Message, started: float) -> Run:
         self.progress_at = started
@@ -246,7 +246,7 @@ class Loop(ABC):
                 if _process() != self._process:
                     forks.end_child()
             move = after_return(message, answer)
-        except BaseException as error:  # sys.exit() in a handler is its failure, not the worker's end
+        except BaseException as error:  # sys.exit() in a handler is a failure of its message
             move = after_error(self.handler, message, error, self._owner)
         self._end(message, move)
         return run
