@@ -1,5 +1,9 @@
 """reliq: a reliable message queue on Redis lists."""
 
+from reliq.runtime import startup  # noqa: F401  the first import: signals are handled while the others run
+
+# isort: split
+
 from reliq._version import __version__
 from reliq.client.app import Reliq
 from reliq.client.consumer import Consumer
@@ -36,7 +40,6 @@ from reliq.model.policy import Again, Dead, Retry
 from reliq.protocol.delayed import DelayedPage
 from reliq.protocol.queue import Config, Stats
 from reliq.protocol.topics import Binding, TopicStats
-from reliq.runtime import startup  # noqa: F401  the first import: signals are handled while the others run
 
 __all__ = [
     "Again", "Backoff", "BatchOptions", "Binding", "Config", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetters",

@@ -119,3 +119,9 @@ def test_a_program_that_only_imports_reliq_keeps_its_signals():
 )
 def test_only_services_are_recognized(arguments, interpreter, expected):
     assert is_service(arguments, interpreter) is expected
+
+
+def test_reliq_imports_what_handles_the_signals_before_all_others():
+    code = "import sys, reliq; print(*(name for name in sys.modules if name.startswith('reliq.')))"
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert names[:2] == ["reliq.runtime", "reliq.runtime.startup"]
