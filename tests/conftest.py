@@ -7,6 +7,8 @@ import pytest
 
 import reliq
 from reliq.embedded import EmbeddedRedis
+from reliq_monitor.liveness import OUTAGE_GRACE
+from tests.support.workers import eventually
 
 for name in [name for name in os.environ if name.startswith("RELIQ_")]:
     del os.environ[name]
@@ -14,7 +16,11 @@ for name in [name for name in os.environ if name.startswith("RELIQ_")]:
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server:
+    """Old enough that a monitor judges leases at its first look."""
+    import redis
+
+    with EmbeddedRedis() as server, redis.Redis(port=server.port) as client:
+        eventually(lambda: client.info("server")["uptime_in_seconds"] > OUTAGE_GRACE)
         yield server
 
 
