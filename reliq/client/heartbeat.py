@@ -101,6 +101,10 @@ class Heartbeat(threading.Thread):
             except ReliqError as error:
                 self._outage.failed(error)
                 self._stopping.wait(settings.RECONNECT_PAUSE)
+            except Exception:
+                log.exception("a heartbeat failed; the next one follows")  # its thread must outlive everything
+                self._connection.close()
+                self._stopping.wait(settings.RECONNECT_PAUSE)
             else:
                 self._outage.over()
                 self._connection.wait_closed(self._interval)

@@ -69,6 +69,10 @@ class Watchdog(threading.Thread):
                 except ReliqError as error:
                     outage.failed(error)
                     self._stopping.wait(0.5)
+                except Exception:
+                    log.exception("watch queue=%s failed; it is watched again", loop.handler.queue)
+                    self._connection.close()
+                    self._stopping.wait(0.5)
         self._connection.close()
 
     def stop(self) -> None:

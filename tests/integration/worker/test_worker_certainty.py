@@ -11,6 +11,7 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.client.heartbeat import Heartbeat
 from reliq.model.keys import QueueKeys, instance_of, new_owner
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, command
@@ -235,3 +236,23 @@ def connections_killed(url):
     finally:
         stopping.set()
         killer.join()
+
+
+@pytest.mark.parametrize("part", ["heartbeat", "watchdog"])
+def test_no_error_of_any_kind_ends_what_keeps_a_worker_alive(app, monkeypatch, caplog, part):
+    """A thread that ended unnoticed would cost its worker the lease, or leave acks behind a slow handler."""
+    calls = []
+
+    def fails_once(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise RuntimeError("not of reliq")
+        return original(*arguments)
+
+    owner, name = (Heartbeat, "beat") if part == "heartbeat" else (InlineLoop, "watch")
+    original = getattr(owner, name)
+    monkeypatch.setattr(owner, name, fails_once)
+    app.handler("q")(lambda message: None)
+    with working(app, lease=1):
+        eventually(lambda: len(calls) >= 3)
+    assert "not of reliq" in caplog.text
