@@ -28,9 +28,9 @@ class Consumer:
             for message in consumer.claim(limit=10, wait=5):
                 consumer.ack(message)
 
-    While the context lasts, a thread renews the lease: however long the work takes, nobody else gets the messages.
-    Without the context nobody renews it. A message that was settled before is left as it is: settling again is no
-    error. For one thread at a time.
+    While the context lasts, a thread renews the lease: the messages stay with this consumer, however long the work
+    takes. Without the context the lease is not renewed. Settling a message again is no error and changes nothing.
+    For one thread at a time.
     """
 
     def __init__(self, store: Store, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:

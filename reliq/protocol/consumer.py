@@ -87,8 +87,9 @@ class ConsumerSteps:
     def note_settled(self, elements: Iterable[bytes]) -> None:
         """Note elements that another thread has settled. Thread-safe."""
         elements = list(elements)
-        if self._settled_elsewhere is not None:
-            self._settled_elsewhere.update(elements)  # first: a read-back looks into `held` first
+        settled = self._settled_elsewhere  # the end of a read-back takes it away at any moment
+        if settled is not None:
+            settled.update(elements)  # first: a read-back looks into `held` first
         for element in elements:
             self.held.pop(element, None)
             self._uncounted.discard(element)
