@@ -11,7 +11,7 @@ from typing import Any
 
 from reliq.errors import InvalidSetting, RedisUnavailable
 from reliq.model.settings import seconds, whole
-from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.transport.store import Store
 from reliq_api.access import keyring
 from reliq_api.settings import Settings
@@ -28,6 +28,8 @@ def add_to(commands: Any, command: Add) -> None:
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
     one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
     one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
+    text = "bytes a message's body may have, such as 8MiB; at most 64MiB (default: RELIQ_MAX_BODY, else 1MiB)"
+    one.add_argument("--max-body", metavar="SIZE", help=text)
     one.add_argument("--access-log", action="store_true", help="log every request")
     one.add_argument("--quiet", action="store_true", help="log warnings only")
     one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
@@ -66,7 +68,7 @@ def api(options: argparse.Namespace) -> int:
     seconds(options.grace, "grace", 0, 3600)
     settings = replace(
         Settings(), url=options.url, host=options.host, port=options.port, grace=options.grace,
-        access_log=options.access_log,
+        access_log=options.access_log, max_body=body_limit(options.max_body, "--max-body"),
     )  # fmt: skip
     try:
         keys = _store(options).run(keyring.read_all(), timeout=0)

@@ -15,7 +15,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8080
     allow_eviction: bool | None = None
-    max_body: int = core.MAX_BODY_BYTES  #: bytes of one message's body
+    max_body: int = core.BODY_LIMIT  #: bytes of one message's body
     max_batch: int = 100_000  #: messages in one batch call
     memory_watermark: float = 0.9  #: share of Redis' maxmemory above which nothing more is enqueued
     send_timeout: float = core.SEND_TIMEOUT  #: seconds for which a call is repeated after a lost reply

@@ -9,7 +9,7 @@ from reliq.aio.topics import Topics
 from reliq.model import settings
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage, PublishOptions
-from reliq.model.settings import Duration
+from reliq.model.settings import Duration, Size
 from reliq.protocol.application import Application
 from reliq.transport.aiostore import AioStore
 
@@ -20,7 +20,8 @@ class Reliq(Application):
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or
     redis+cluster://host:port,host:port; or a reference to it, env:NAME or file:/path; default RELIQ_URL, else
     redis://localhost:6379/0. `allow_eviction`: work with a Redis that may evict keys, that is lose queues. `max_body`:
-    bytes a message body may have. Nothing connects before the first call that needs Redis; that call raises
+    the size a body may have when it is sent, in bytes or as a text such as "8MiB", at most 64 MiB; default
+    RELIQ_MAX_BODY, else 1 MiB. Nothing connects before the first call that needs Redis; that call raises
     RedisUnavailable or RedisUnsuitable. As a context it closes at its end. Any number of threads may use one
     reliq.Reliq; a reliq.aio.Reliq is for the tasks of one event loop.
     """
@@ -30,7 +31,7 @@ class Reliq(Application):
         url: str | None = None,
         *,
         allow_eviction: bool | None = None,
-        max_body: int = settings.MAX_BODY_BYTES,
+        max_body: Size | None = None,
         send_timeout: Duration = settings.SEND_TIMEOUT,
         store: AioStore | None = None,
     ) -> None:

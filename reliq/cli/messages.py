@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import reliq
-from reliq.cli.options import app_of, command, confirmed, header, pair, say
+from reliq.cli.options import app_of, body_limit_of, command, confirmed, header, max_body, pair, say
 from reliq.cli.stdin import read_batches, read_body
 from reliq.errors import RedisUnsuitable
 from reliq.observability.snapshot import why_unreadable
@@ -26,6 +26,7 @@ def add_to(commands: Any) -> None:
     )
     one.add_argument("--key", help="messages with one key are handled in order, one at a time")
     one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
+    max_body(one)
     header(one, "a header")
 
     one = command(commands, "stats", stats, "count messages by state", json_too=True)
@@ -55,7 +56,7 @@ def send(options: argparse.Namespace) -> int:
         if options.body is not None:
             raise reliq.InvalidSetting("give either a body or --lines, which reads standard input")
         return _send_lines(options, queue, headers)
-    body = read_body() if options.body in (None, "-") else options.body
+    body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     identity = queue.send(
         body, id=options.id, delay=options.delay, headers=headers, dedup_key=options.dedup_key, ttl=options.ttl,
         key=options.key, priority=options.priority,
@@ -70,7 +71,7 @@ def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[s
     if options.json:
         print("[", end="")
     try:
-        for lines in read_batches():
+        for lines in read_batches(body_limit_of(options)):
             ids = queue.send_many(
                 lines, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key, priority=options.priority
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 import reliq
 from reliq.model.element import Failure
-from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.runtime import startup
 from reliq.transport.store import Store
 
@@ -61,8 +61,17 @@ def metrics_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def max_body(parser: argparse.ArgumentParser) -> None:
+    text = "bytes a body may have, such as 8MiB; at most 64MiB (default: RELIQ_MAX_BODY, else 1MiB)"
+    parser.add_argument("--max-body", metavar="SIZE", help=text)
+
+
+def body_limit_of(options: argparse.Namespace) -> int:
+    return body_limit(options.max_body, "--max-body")
+
+
 def app_of(options: argparse.Namespace) -> reliq.Reliq:
-    return reliq.Reliq(options.url)
+    return reliq.Reliq(options.url, max_body=body_limit_of(options) if "max_body" in options else None)
 
 
 def store_of(options: argparse.Namespace) -> Store:

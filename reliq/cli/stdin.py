@@ -5,22 +5,20 @@ from collections.abc import Iterator
 
 from reliq.errors import InvalidMessage
 from reliq.model import settings
+from reliq.model.outgoing import too_large
 
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
-def read_body(limit: int = settings.MAX_BODY_BYTES) -> bytes:
+def read_body(limit: int) -> bytes:
     """Read one body; raises InvalidMessage as soon as it is larger than the limit."""
     body = sys.stdin.buffer.read(limit + 1)
     if len(body) > limit:
-        raise InvalidMessage(
-            f"the body on standard input is larger than {limit} bytes, the limit of a message: "
-            "send less, or store it elsewhere and send a reference to it"
-        )
+        raise InvalidMessage(f"standard input: {_too_large(limit)}")
     return body
 
 
-def read_batches(limit: int = settings.MAX_BODY_BYTES) -> Iterator[list[bytes]]:
+def read_batches(limit: int) -> Iterator[list[bytes]]:
     """Read lines, without their ends, in batches that fit one call; raises InvalidMessage at a line over the limit."""
     lines: list[bytes] = []
     size = number = 0
@@ -30,9 +28,7 @@ def read_batches(limit: int = settings.MAX_BODY_BYTES) -> Iterator[list[bytes]]:
         if len(body) > limit:
             if lines:
                 yield lines
-            raise InvalidMessage(
-                f"line {number} of standard input is larger than {limit} bytes, the limit of a message"
-            )
+            raise InvalidMessage(f"line {number} of standard input: {_too_large(limit)}")
         lines.append(body)
         size += len(body)
         if len(lines) == settings.MAX_BATCH or size >= _BATCH_BYTES:
@@ -40,3 +36,7 @@ def read_batches(limit: int = settings.MAX_BODY_BYTES) -> Iterator[list[bytes]]:
             lines, size = [], 0
     if lines:
         yield lines
+
+
+def _too_large(limit: int) -> str:
+    return too_large(f"more than {limit:,}", limit, "--max-body")

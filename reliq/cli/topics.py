@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from reliq.cli.options import app_of, command, header, pair, say
+from reliq.cli.options import app_of, body_limit_of, command, header, max_body, pair, say
 from reliq.cli.stdin import read_body
 
 
@@ -18,6 +18,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("--key", help="messages with one key are handled in order, one at a time")
     one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
     one.add_argument("--mandatory", action="store_true", help="fail if no queue is bound")
+    max_body(one)
     header(one, "a header")
 
     topics = commands.add_parser("topics", help="bindings of queues to routing keys").add_subparsers(
@@ -38,7 +39,7 @@ def add_to(commands: Any) -> None:
 
 
 def publish(options: argparse.Namespace) -> int:
-    body = read_body() if options.body in (None, "-") else options.body
+    body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     headers = dict(pair(one) for one in options.header)
     sent = app_of(options).publish(
         options.routing_key, body, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key,

@@ -40,7 +40,8 @@ from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, QueueFull
 from reliq.model.element import cut
 from reliq.model.keys import check_name
 from reliq.model.outgoing import Body
-from reliq.model.settings import MAX_BATCH, MAX_BODY_BYTES, Duration, seconds
+from reliq.model.settings import MAX_BATCH, Duration, Size, seconds
+from reliq.protocol.application import body_limit
 from reliq.protocol.batch import checked
 from reliq.runtime.logging import one_line
 from reliq.runtime.outage_log import OutageLog
@@ -135,14 +136,14 @@ def enqueue(
     id: str | None = None,
     delay: Duration = 0,
     headers: Mapping[str, str] | None = None,
-    max_body: int = MAX_BODY_BYTES,
+    max_body: Size | None = None,
 ) -> str:
     """Write a message into the outbox in the caller's transaction; return its id. `relay` sends it afterwards.
 
-    `delay` counts from the sending. `max_body`: that of the Reliq with which the relay sends. Refuses what `send` would
-    refuse: raises InvalidMessage, InvalidName.
+    `delay` counts from the sending. `max_body`: that of the Reliq with which the relay sends; default as there.
+    Refuses what `send` would refuse: raises InvalidMessage, InvalidName.
     """
-    message = checked(NewMessage(body, id=id, delay=delay, headers=headers), max_body)
+    message = checked(NewMessage(body, id=id, delay=delay, headers=headers), body_limit(max_body))
     row = {
         "id": message.id, "queue": check_name(queue), "headers": json.dumps(message.headers), "delay": message.delay,
         "body": message.body,

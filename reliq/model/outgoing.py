@@ -179,6 +179,15 @@ def _check_dedup_key(value: object) -> str:
     return value
 
 
+def too_large(size: int | str, limit: int, setting: str = "max_body") -> str:
+    """Return why a body is refused; `setting`: the name of its limit where the caller can change it."""
+    has = f"{size:,}" if isinstance(size, int) else size
+    return (
+        f"the body has {has} bytes, the limit is {limit:,} ({setting}): store it elsewhere and send a reference, "
+        f"or raise {setting} (at most {settings.bytes_text(settings.MAX_BODY_BYTES)})"
+    )
+
+
 _strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 

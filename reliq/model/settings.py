@@ -22,7 +22,8 @@ RECONNECT_GRACE = 5.0  #: seconds a consumer may be without its connection befor
 LOOPBACK_GRACE = 0.5  #: the same on one machine, where no network closes a connection
 GRACE = 25.0  #: seconds a worker has to finish its running messages after SIGTERM; Kubernetes kills after 30
 
-MAX_BODY_BYTES = 256 * 1024  #: bytes
+BODY_LIMIT = 1024 * 1024  #: bytes of a message's body; the default of max_body
+MAX_BODY_BYTES = 64 * 1024 * 1024  #: the largest max_body
 MAX_ELEMENT_BYTES = 256 * 1024 * 1024  #: bytes; Redis accepts arguments up to 512 MB, and a retry sends a message twice
 MAX_COUNT = 1_000_000_000  #: the largest number of deliveries or failures in an element
 MAX_TIME_MS = 253_402_300_799_999  #: ms since the epoch: the end of the year 9999
@@ -39,7 +40,11 @@ MAX_DELIVERIES = 5  #: consumers that may vanish with a message before it become
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
 
+_SIZE_UNITS = {"": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+_SIZE = re.compile(r"([0-9]{1,15})\s*(kib|mib|gib|)", re.ASCII | re.IGNORECASE)
+
 Duration = float | int | str | timedelta
+Size = int | str
 
 
 def seconds(value: Duration, what: str, shortest: float = 0.0, longest: float = MAX_DELAY_SECONDS) -> float:
@@ -61,6 +66,32 @@ def seconds(value: Duration, what: str, shortest: float = 0.0, longest: float = 
     if not math.isfinite(number) or not shortest <= number <= longest:
         raise InvalidSetting(f"{what} is {value!r}: it must be between {shortest:g} and {longest:g} seconds")
     return number
+
+
+def size(value: object, what: str, smallest: int, largest: int) -> int:
+    """Read a number of bytes: a whole number, or a text such as "1048576", "512KiB", "8 MiB".
+
+    Raises InvalidSetting naming `what` for anything else, and for values outside [smallest, largest].
+    """
+    number = value
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if match is None:
+            raise InvalidSetting(
+                f'{what} is {value!r}: write bytes, or a whole number and a unit (KiB, MiB, GiB) such as "8MiB"'
+            )
+        number = int(match[1]) * _SIZE_UNITS[match[2].lower()]
+    if isinstance(number, bool) or not isinstance(number, int) or not smallest <= number <= largest:
+        raise InvalidSetting(f"{what} is {value!r}: it must be from {bytes_text(smallest)} to {bytes_text(largest)}")
+    return number
+
+
+def bytes_text(number: int) -> str:
+    """Return a number of bytes in the largest unit that divides it, as `size` reads it."""
+    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if number >= factor and number % factor == 0:
+            return f"{number // factor} {unit}"
+    return f"{number:,} byte" + "s" * (number != 1)
 
 
 def retries(value: object) -> int | None:

@@ -10,7 +10,7 @@ from reliq.model.handlers import DeadHook, Handlers
 from reliq.model.keys import check_name
 from reliq.model.policy import Errors
 from reliq.model.routing import check_pattern
-from reliq.model.settings import Duration, whole
+from reliq.model.settings import BODY_LIMIT, MAX_BODY_BYTES, Duration, Size, size
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.topics import TopicSteps
@@ -24,6 +24,13 @@ def url_from_environment(url: str | None) -> str:
     return dereferenced(url or os.environ.get("RELIQ_URL") or settings.DEFAULT_URL)
 
 
+def body_limit(given: Size | None, what: str = "max_body") -> int:
+    """Return the bytes that a body may have: `given`, else RELIQ_MAX_BODY, else 1 MiB. Raises InvalidSetting."""
+    if given is None:
+        given, what = os.environ.get("RELIQ_MAX_BODY") or BODY_LIMIT, "RELIQ_MAX_BODY"
+    return size(given, what, 1, MAX_BODY_BYTES)
+
+
 def eviction_allowed(allow: bool | None) -> bool:
     return os.environ.get("RELIQ_ALLOW_EVICTION", "") == "1" if allow is None else allow
 
@@ -31,10 +38,10 @@ def eviction_allowed(allow: bool | None) -> bool:
 class Application:
     """The part that synchronous and asyncio applications share: the handlers and the steps."""
 
-    def __init__(self, url: str | None, allow_eviction: bool | None, max_body: int) -> None:
+    def __init__(self, url: str | None, allow_eviction: bool | None, max_body: Size | None) -> None:
         self.url = url_from_environment(url)
         self.allow_eviction = eviction_allowed(allow_eviction)
-        self.max_body = whole(max_body, "max_body", 1, 512 * 1024 * 1024)
+        self.max_body = body_limit(max_body)
         self.handlers = Handlers()
         self._lanes = ProducerPool()
         self._steps: dict[str, QueueSteps] = {}

@@ -1,14 +1,18 @@
 """The messages of one call, all checked before anything is sent."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 from reliq.errors import InvalidMessage, InvalidName
+from reliq.model import settings
 from reliq.model.element import new_ids
-from reliq.model.outgoing import BatchOptions, Body, NewMessage, check_option_names, elements_of, encode_body
+from reliq.model.outgoing import BatchOptions, Body, NewMessage, check_option_names, elements_of, encode_body, too_large
 from reliq.runtime import tracing
 
 _NO_OPTIONS: BatchOptions = {"delay": 0, "headers": None, "ttl": None, "key": None, "priority": "normal"}
+
+
+_CALL_BYTES = 16 * 1024 * 1024  #: of bodies in one call
 
 
 class RawBatch(Sequence[NewMessage]):
@@ -33,14 +37,31 @@ class RawBatch(Sequence[NewMessage]):
     def elements(self, now: int) -> list[bytes]:
         return elements_of(self.ids, self._bodies, now)
 
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each body."""
+        return list(map(len, self._bodies))
+
+
+def calls_of(messages: Sequence[NewMessage]) -> Iterator[Sequence[NewMessage]]:
+    """Yield the messages of one call after another: at most 1,000, with bodies of 16 MiB or one larger body.
+
+    Redis closes a connection with more than 1 GiB of unread arguments, and serves no other client during a call.
+    """
+    sizes = messages.sizes if isinstance(messages, RawBatch) else [len(message.body) for message in messages]
+    start = 0
+    while start < len(messages):
+        end = start + settings.MAX_BATCH
+        while sum(sizes[start:end]) > _CALL_BYTES and min(end, len(messages)) - start > 1:
+            end = start + (min(end, len(messages)) - start) // 2
+        yield messages[start:end]
+        start = end
+
 
 def checked(message: NewMessage, max_body: int) -> NewMessage:
     """Return the message if its body is not too large; raises InvalidMessage."""
     if len(message.body) > max_body:
-        raise InvalidMessage(
-            f"the body has {len(message.body)} bytes, the limit is {max_body}: "
-            "store it elsewhere and send a reference, or raise max_body"
-        )
+        raise InvalidMessage(too_large(len(message.body), max_body))
     return message
 
 

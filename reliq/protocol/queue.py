@@ -17,7 +17,7 @@ from reliq.model.settings import whole
 from reliq.ops import Steps, at_most
 from reliq.ops.schema import SETTINGS, Counter
 from reliq.ops.schema import Config as Field
-from reliq.protocol.batch import RawBatch, checked, checked_many
+from reliq.protocol.batch import RawBatch, calls_of, checked, checked_many
 from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import MEMORY, Durability, check_possible, confirm, durability
 from reliq.protocol.prepared import PreparedSteps
@@ -64,7 +64,7 @@ class Config:
 class QueueSteps:
     """The operations on a queue, as steps."""
 
-    def __init__(self, name: str, lanes: ProducerPool, max_body: int = settings.MAX_BODY_BYTES) -> None:
+    def __init__(self, name: str, lanes: ProducerPool, max_body: int = settings.BODY_LIMIT) -> None:
         self.keys = QueueKeys(name)
         self._lanes = lanes
         self._max_body = max_body
@@ -78,7 +78,7 @@ class QueueSteps:
     def send_many(
         self, messages: Sequence[NewMessage], sure: str | None = None, retries: int | None = None
     ) -> Steps[list[str]]:
-        """Enqueue messages, 1,000 per round trip; return the ids, for a duplicate the id of the first message.
+        """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
 
         `sure`: the requested durability; None = that of the queue.
         """
@@ -91,8 +91,7 @@ class QueueSteps:
             self._clock.note((yield ops.server_time()))
         ids: list[str] = []
         with tracing.sending(self.keys.queue, messages):
-            for start in range(0, len(messages), settings.MAX_BATCH):
-                batch = messages[start : start + settings.MAX_BATCH]
+            for batch in calls_of(messages):
                 try:
                     ids += yield from self._send(batch, wanted, retries)
                 except ReliqError as error:

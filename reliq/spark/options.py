@@ -10,7 +10,7 @@ from reliq.model import settings
 from reliq.model.keys import QueueKeys, check_name
 from reliq.model.outgoing import check_headers
 from reliq.protocol import staging
-from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.runtime.tracing import is_traceparent
 from reliq.runtime.url import dereferenced, is_reference
 from reliq.transport.store import Store
@@ -88,7 +88,7 @@ class Given:
             staging.check_job(job)
         time_limit = self._duration("timeLimit", staging.TIME_LIMIT, 60.0)
         queue = self._keys().queue if "queue" in self._options else None
-        max_body = self._whole("maxBody", 512 * 1024 * 1024) or settings.MAX_BODY_BYTES
+        max_body = body_limit(self._options.get("maxbody"), "option maxBody")
         mandatory = self._flag("mandatory") or False
         return WriteOptions(self._connection(), queue, job, time_limit, max_body, mandatory, self._trace())
 

@@ -52,6 +52,7 @@ def add_commands(commands: Any) -> None:
     where.add_argument("--queue-column", metavar="COLUMN", help="names the queue of each row")
     where.add_argument("--topic-column", metavar="COLUMN", help="routing key of each row: to every queue bound to it")
     one.add_argument("--mandatory", action="store_true", help="fail where no queue is bound to a row's topic")
+    one.add_argument("--max-body", metavar="SIZE", help="bytes a body may have, such as 8MiB (default 1MiB)")
     one.add_argument("--job", metavar="NAME", help="a name under which these rows are never written twice")
     one.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader; repeatable"
@@ -80,7 +81,8 @@ def enqueue(options: argparse.Namespace) -> int:
     home, store = _home(options), _store(options)
     before = store.run(staging.outcome(home, job))
     if before is None:
-        how = {"queue": options.queue, "mandatory": "true" if options.mandatory else None}
+        mandatory = "true" if options.mandatory else None
+        how = {"queue": options.queue, "mandatory": mandatory, "maxBody": options.max_body}
         with _Session(options) as spark:
             writer = _messages(spark, options).write.format("reliq").option("job", job)
             writer.options(**{name: value for name, value in how.items() if value}).mode("append").save()

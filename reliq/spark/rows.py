@@ -11,7 +11,7 @@ from pyspark.sql import types as spark
 
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, Unroutable
 from reliq.model.element import Extra, check_id
-from reliq.model.outgoing import check_headers
+from reliq.model.outgoing import check_headers, too_large
 from reliq.model.settings import MAX_DELAY_SECONDS
 from reliq.ops.chunks import Chunk
 from reliq.spark import encoding
@@ -102,7 +102,7 @@ class Rows:
         largest = pc.max(pc.binary_length(bodies)).as_py() or 0
         if largest > self._max_body:
             row = pc.index(pc.binary_length(bodies), largest).as_py()
-            raise self._wrong("value", row, f"has {largest} bytes, the limit is {self._max_body}: raise maxBody")
+            raise self._wrong("value", row, too_large(largest, self._max_body, "maxBody"))
         return bodies
 
     def _ids(self, column: pa.Array | None, count: int) -> list[pa.Array | bytes]:

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import Request
 
 from reliq.errors import InvalidSetting
-from reliq.model.outgoing import NewMessage
+from reliq.model.outgoing import NewMessage, too_large
 from reliq.protocol.durability import durability
 from reliq.runtime.tracing import is_traceparent
 from reliq_api.enqueue import cloudevents
@@ -66,10 +66,14 @@ def durability_of(request: Request) -> str | None:
         raise Problem("invalid_header", f"Reliq-Durability: {error}") from None
 
 
+def body_too_large(size: int | str, limit: int) -> Problem:
+    """Return the problem of a message with a body above the service's limit."""
+    return Problem("body_too_large", too_large(size, limit, "max_body of `reliq api`"), limit=limit)
+
+
 def check_size(message: NewMessage, largest: int) -> None:
     if len(message.body) > largest:
-        detail = f"the body of the message has {len(message.body)} bytes, the limit is {largest}"
-        raise Problem("body_too_large", detail, limit=largest)
+        raise body_too_large(len(message.body), largest)
 
 
 async def read_message(request: Request) -> NewMessage:

@@ -104,7 +104,7 @@ BODIES = {
     "an empty deduplication key": (b'{"body": 1, "dedup_key": ""}', 422, "invalid_message"),
     "an id with a newline": (b'{"body": 1, "id": "a\\nb"}', 400, "invalid_name"),
     "an id of 129": (json.dumps({"body": 1, "id": "x" * 129}).encode(), 400, "invalid_name"),
-    "a body over its limit": (json.dumps({"body": "x" * 262_145}).encode(), 413, "body_too_large"),
+    "a body over its limit": (json.dumps({"body": "x" * 1_048_577}).encode(), 413, "body_too_large"),
     "a request over its limit": (b'{"body": "' + b"x" * 2_100_000, 413, "body_too_large"),
 }
 

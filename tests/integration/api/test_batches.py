@@ -42,7 +42,7 @@ def test_a_refused_message_keeps_no_other_back(service, orders):
     text = (
         lines({"body": 1}, {"bdy": 2}, {"body": 3, "id": "white space"}, {"body": 4, "dedup_key": "k"}) + b"{nonsense\n"
     )
-    text += lines({"body": 5, "dedup_key": "k"}, {"body": "x" * 300_000})
+    text += lines({"body": 5, "dedup_key": "k"}, {"body": "x" * 1_200_000})
     answer = service.post(f"/v1/queues/{orders.name}/messages/batch", content=text, headers=NDJSON)
     assert problem(answer) == (422, "batch_incomplete")
     results = answer.json()["results"]

@@ -139,7 +139,7 @@ def test_patterns_that_are_none(service, app, pattern, method):
     [
         ({"body": 1, "dedup_key": "k"}, {}, (422, "invalid_message")),
         ({"body": 1, "unknown": 1}, {}, (422, "invalid_message")),
-        ({"body": "x" * 300_000}, {}, (413, "body_too_large")),
+        ({"body": "x" * 1_200_000}, {}, (413, "body_too_large")),
         ({"body": 1, "delay": -1}, {}, (422, "invalid_message")),
         ({"body": 1}, {"params": {"mandatory": "maybe"}}, (422, "invalid_request")),
         ({"body": 1}, {"params": [("mandatory", "true"), ("mandatory", "false")]}, (422, "invalid_request")),

@@ -12,7 +12,7 @@ import pytest
 from reliq.model import settings
 from tests.support.workers import ROOT, eventually
 
-LIMIT = settings.MAX_BODY_BYTES
+LIMIT = settings.BODY_LIMIT
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_an_endless_body_is_refused_at_the_limit(app, start, command):
     assert pour(child, b"x" * 65536) < LIMIT + (1 << 20)
     assert child.wait(20) == 2
     said = child.stderr.read().decode()
-    assert f"larger than {LIMIT} bytes" in said
+    assert f"more than {LIMIT:,} bytes, the limit is {LIMIT:,} (--max-body)" in said
     assert "Traceback" not in said
     assert app.queue("q").stats().ready == 0
 
@@ -80,7 +80,7 @@ def test_a_line_over_the_limit_is_named_and_what_came_before_is_sent(app, start)
     child = start("send", "q", "--lines", "--json")
     printed, said = child.communicate(b"first\r\n\nthird\n" + b"x" * (LIMIT + 1) + b"\nfifth\n")
     assert child.returncode == 2
-    assert b"line 4 of standard input is larger than" in said
+    assert b"line 4 of standard input: the body has more than" in said
     assert b"3 lines were sent before" in said
     assert len(json.loads(printed)) == 3
     with app.queue("q").consumer() as consumer:
@@ -110,3 +110,17 @@ def test_a_body_beside_lines_is_refused(start):
     _, said = child.communicate(b"")
     assert child.returncode == 2
     assert b"either a body or --lines" in said
+
+
+def test_the_limit_is_an_option_a_variable_and_at_most_64_mib(app, start, monkeypatch):
+    child = start("send", "q", "--max-body", "2MiB")
+    child.communicate(b"x" * (LIMIT + 1))
+    assert child.returncode == 0
+    child = start("send", "q", "--max-body", "65MiB")
+    _, said = child.communicate(b"x")
+    assert (child.returncode, b"--max-body is '65MiB': it must be from 1 byte to 64 MiB" in said) == (2, True)
+    monkeypatch.setenv("RELIQ_MAX_BODY", "3")
+    child = start("send", "q", "four")
+    _, said = child.communicate()
+    assert (child.returncode, b"the body has 4 bytes, the limit is 3 (max_body)" in said) == (2, True)
+    assert app.queue("q").stats().ready == 1

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+import os
 import subprocess
 import sys
 import time
@@ -67,11 +68,27 @@ def test_a_body_that_contains_itself_is_refused(queue):
 
 def test_a_body_has_a_largest_size_that_can_be_set(face):
     queue = face().queue("q")
-    queue.send(b"x" * 256 * 1024)
-    with pytest.raises(InvalidMessage, match="262145 bytes, the limit is 262144"):
-        queue.send(b"x" * (256 * 1024 + 1))
-    with pytest.raises(InvalidMessage, match="the limit is 10"):
-        face(max_body=10).queue("q").send("x" * 11)
+    queue.send(b"x" * 1024 * 1024)
+    with pytest.raises(InvalidMessage, match=r"the body has 1,048,577 bytes, the limit is 1,048,576 \(max_body\)"):
+        queue.send(b"x" * (1024 * 1024 + 1))
+    with pytest.raises(InvalidMessage, match="message 1 of the call: the body has 11 bytes, the limit is 10"):
+        face(max_body=10).queue("q").send_many(["x", "x" * 11])
+    assert queue.stats().ready == 1
+
+
+def test_the_largest_body_arrives_as_it_was_sent(face):
+    queue, body = face(max_body="64MiB").queue("q"), os.urandom(1024) * 64 * 1024
+    queue.send(body)
+    with face(max_body=1).queue("q").consumer() as consumer:  # a consumer has no limit
+        (message,) = consumer.claim()
+        assert message.body == body
+
+
+def test_a_call_with_more_bytes_than_redis_takes_at_once_is_sent_in_parts(face):
+    queue = face(max_body="12 MiB").queue("q")
+    ids = queue.send_many([bytes([number]) * 12 * 1024 * 1024 for number in range(4)])
+    with queue.consumer() as consumer:
+        assert [(one.id, one.body[0]) for one in consumer.claim(limit=4)] == list(zip(ids, range(4), strict=True))
 
 
 def test_an_id_is_a_uuid_of_version_7_unless_given(queue):
@@ -143,7 +160,7 @@ def test_send_many_keeps_the_order_and_answers_the_ids(queue):
 
 
 def test_send_many_with_one_bad_item_enqueues_nothing_and_names_it(queue):
-    for bad in ({"x": math.nan}, b"x" * 300_000):
+    for bad in ({"x": math.nan}, b"x" * 1_200_000):
         with pytest.raises(InvalidMessage, match=r"message 2 of the call.*nothing was enqueued") as caught:
             queue.send_many(["a", "b", bad, "d"])
         assert caught.value.index == 2

@@ -149,7 +149,7 @@ def read(engine, what, *arguments, **options):
 @pytest.mark.parametrize(
     ("queue", "body", "options", "error"),
     [
-        ("q", b"x" * (256 * 1024 + 1), {}, InvalidMessage),
+        ("q", b"x" * (1024 * 1024 + 1), {}, InvalidMessage),
         ("q", b"xyz", {"max_body": 2}, InvalidMessage),
         ("q", float("nan"), {}, InvalidMessage),
         ("q", "x", {"headers": {"a": "b" * 20_000}}, InvalidMessage),
@@ -167,7 +167,7 @@ def test_what_send_would_refuse_is_refused_before_a_row_is_written(engine, queue
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"body": b"x" * (256 * 1024 + 1)}, "the limit is 262144"),
+        ({"body": b"x" * (1024 * 1024 + 1)}, "the limit is 1,048,576"),
         ({"headers": "no JSON"}, "Expecting value"),
         ({"headers": '{"a": 1}'}, "headers must map texts to texts"),
         ({"delay": -1.0}, "delay is -1.0"),
@@ -189,9 +189,9 @@ def test_a_row_that_its_queue_refuses_is_parked_with_the_reason_and_holds_up_non
 
 
 def test_parked_rows_are_tried_again_when_their_cause_is_gone(engine, app):
-    larger = reliq.Reliq(app.url, max_body=1_000_000)
+    larger = reliq.Reliq(app.url, max_body="2MiB")
     for number in range(2):
-        write_row(engine, body=b"x" * 300_000, id=f"large-{number}")
+        write_row(engine, body=b"x" * 1_200_000, id=f"large-{number}")
     write_row(engine, queue="no queue", id="nameless")
     assert sql.relay_once(engine, app) == 0
     assert read(engine, sql.retry_parked, queue="other") == 0
@@ -204,7 +204,7 @@ def test_parked_rows_are_tried_again_when_their_cause_is_gone(engine, app):
 
 
 def test_a_parked_row_waits_for_the_one_with_its_id_that_is_in_the_outbox(engine, app):
-    write_row(engine, body=b"x" * 300_000, id="twice")
+    write_row(engine, body=b"x" * 1_200_000, id="twice")
     assert sql.relay_once(engine, app) == 0
     write_row(engine, id="twice")
     assert read(engine, sql.retry_parked) == 0

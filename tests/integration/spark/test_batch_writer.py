@@ -116,7 +116,8 @@ def test_a_wrong_schema_is_refused_on_the_driver_by_column(spark, orders, app, s
         ({"queue": ""}, "queue name ''"),
         ({"job": "a b"}, "job name 'a b'"),
         ({"que": "x"}, "did you mean queue"),
-        ({"maxBody": "many"}, "option maxBody"),
+        ({"maxBody": "many"}, "option maxBody is 'many'"),
+        ({"maxBody": "65MiB"}, "option maxBody is '65MiB': it must be from 1 byte to 64 MiB"),
         ({"timeLimit": "1s"}, "option timeLimit"),
         ({"url": "redis://127.0.0.1:1/0"}, "127.0.0.1:1.* cannot be reached"),
     ],
@@ -138,7 +139,11 @@ def test_overwrite_is_refused(spark, orders):
     ("value", "extra", "sentence"),
     [
         ("if(id = 700, NULL, 'x')", {}, "column `value` in row 200 of partition 1: is null"),
-        ("if(id = 700, repeat('x', 2000), 'x')", {"maxBody": "1000"}, "row 200 of partition 1: has 2000 bytes"),
+        (
+            "if(id = 700, repeat('x', 2000), 'x')",
+            {"maxBody": "1000"},
+            "row 200 of partition 1: the body has 2,000 bytes, the limit is 1,000 ",
+        ),
     ],
 )
 def test_a_bad_row_aborts_the_job_and_leaves_nothing(spark, orders, app, value, extra, sentence):
