@@ -34,7 +34,9 @@ class Contestant:
             return "node"
         return str(PEERS / self.environment / "bin" / "python") if self.environment else sys.executable
 
-    def start(self, role: str, url: str = "", messages: int = 0) -> "subprocess.Popen[str]":
+    def start(
+        self, role: str, url: str = "", messages: int = 0, stdin: int = subprocess.DEVNULL
+    ) -> "subprocess.Popen[str]":
         command = [self._interpreter, str(SCRIPTS / self.script), role, url, str(messages)]
         environment = {
             **os.environ,
@@ -44,7 +46,7 @@ class Contestant:
         }
         return subprocess.Popen(
             [*command, self.variant] if self.variant else command,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
 
     def finish(self, process: "subprocess.Popen[str]", timeout: float = 180.0) -> dict[str, Any]:

@@ -43,9 +43,9 @@ class Check:
 
     def __str__(self) -> str:
         sign = ">=" if self.at_least else "<="
-        spread = f" ({min(self.values):.3g}..{max(self.values):.3g})" if len(self.values) > 1 else ""
+        spread = f" ({_short(min(self.values))}..{_short(max(self.values))})" if len(self.values) > 1 else ""
         verdict = "ok" if self.ok else f"missed, {self.value / self.bound:.2f} of it" if self.bound else "missed"
-        return f"{self.what} {self.value:.3g}{spread}, must be {sign} {self.bound:g}: {verdict}"
+        return f"{self.what} {_short(self.value)}{spread}, must be {sign} {self.bound:g}: {verdict}"
 
 
 @dataclass(slots=True)
@@ -80,6 +80,10 @@ def fresh_redis() -> Iterator[tuple[EmbeddedRedis, redis.Redis]]:
 def percentile(values: Sequence[float], part: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def shown(values: Sequence[float]) -> str:

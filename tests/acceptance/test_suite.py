@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
-from bench.suite import consume, latency, memory, report, send
+from bench.suite import consume, latency, memory, report, send, weight
 from bench.suite.contestants import RAW, RELIQ, Contestant, Failed, rate_of
 from bench.suite.harness import Check, Row, Setting
+from bench.suite.weighing import Ordered
 
 TINY = Setting(rounds=1, scale=0.004)
 
@@ -54,3 +55,18 @@ def test_a_message_costs_what_the_figures_allow_and_leaves_nothing():
 def test_sending_and_latency_are_measured():
     rows = [*send.rows(TINY), latency.idle(Setting(scale=0.02))]
     assert all(check.value > 0 for row in rows for check in row.checks)
+
+
+def test_every_figure_of_the_weight_of_a_body_is_measured():
+    rows = weight.rows(TINY, (here(weight.RELIQ), here(weight.STREAMS), ABSENT), sizes=(200, 4096))
+    assert [row.what for row in rows if len(row.checks) < 2] == []
+    assert all(check.value > 0 for row in rows for check in row.checks)
+    assert any(note.startswith("absent: not installed") for row in rows for note in row.notes)
+
+
+def test_a_contestant_that_ends_without_an_answer_says_why(url):
+    with (
+        Ordered(here(dataclasses.replace(weight.RELIQ, variant="unknown")), url) as process,
+        pytest.raises(Failed, match="KeyError: 'unknown'"),
+    ):
+        process.order("start")
