@@ -1,105 +1,131 @@
 """The loop of a worker with many threads or an event loop, which run its handler."""
 
-import asyncio
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reliq import forks
 from reliq.model import settings
 from reliq.model.message import Message
-from reliq.protocol.outcomes import released
-from reliq.transport.connection import Connection
-from reliq.worker.loop import PATIENCE, Loop, Run, drained
-from reliq.worker.outcome import after_error, after_return
+from reliq.worker.exchange import Exchange, drained
+from reliq.worker.loop import Shared
+from reliq.worker.prefetch import Prefetch
+from reliq.worker.runner import Run, Runner
 
-_QUARANTINE_PAUSE = 0.25  #: seconds for which a redelivered message that cannot start now is put back
 _SHORT_BLOCK = 0.05  #: seconds of waiting for new messages while handlers run
 _GATHERING = 0.001  #: seconds for more runs to end and be settled in the same call, while the pool has enough to do
+_STOP_LOOK = 0.02  #: seconds between two looks at running handlers while the worker stops
 
 Submit = Callable[[Callable[[], Any]], None]
 
 
-class PooledLoop(Loop):
+class PooledLoop:
     """Starts its handler on a pool of threads or an event loop, and keeps the pool fed."""
 
-    def __init__(self, *arguments: Any, submit: Submit, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, exchange: Exchange, runner: Runner, shared: Shared, slots: int, submit: Submit) -> None:
+        """`submit` runs a function, or a coroutine function if the handler is async, on the pool of `slots`."""
+        self.exchange = exchange
+        self.runner = runner
+        self.stopping = False
+        self._prefetch = Prefetch(slots)
+        self._shared = shared
+        self._measurements = shared.measurements if runner.handler.measured else None
         self._submit = submit
-        self._quarantined: deque[Message] = deque()  #: redelivered, waiting to run one at a time
+        self._task = self._run_next_async if runner.handler.is_async else self._run_next
         self._in_trial: Message | None = None  #: the redelivered message that runs or is not settled yet
         self._ran: deque[tuple[Run, float]] = deque()  #: runs not measured yet, with the time of their end
         self._at_work: set[object] = set()  #: pool tasks between taking a message and noting its outcome
-        self._done = threading.Event()
+        self._done = threading.Event()  #: a run has ended
 
-    def _finished(self) -> bool:
-        return not (self._quarantined or self.unstarted or self._at_work) and super()._finished()
-
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Settle ended runs and start what is claimed with that; if nothing comes, wait for either."""
         if self.stopping:
-            self._release_quarantined(0.0)
-            self._measure()
-            self.relieve(self._connection)
-            self._release_quarantine()
-            self._done.wait(0.02)
-            self._done.clear()
+            self._wind_up()
             return
-        room = self._most_to_hold() - len(self.running) - len(self.unstarted) - len(self._quarantined)
-        if (messages := self._exchange(max(0, room))) or self._release_quarantine():
+        self._measure()
+        room = self._room()
+        if (messages := self.exchange.settle_and_claim(max(0, room))) or self._trial_may_begin():
             self._start(messages)
-        elif not self.running:
-            self._start(self._wait(self._most_to_hold(), self._block))
+        elif not self.runner.running:
+            self._start(self.exchange.wait(self._limit()))
         elif room > 0 and self._in_trial is None and not self._done.is_set():
-            self._start(self._wait(room, _SHORT_BLOCK))
+            self._start(self.exchange.wait(room, _SHORT_BLOCK))
         else:
             self._done.wait(_SHORT_BLOCK if room > 0 else settings.BLOCK)
-            if self.unstarted:
+            if self.exchange.unstarted:
                 time.sleep(_GATHERING)
             self._done.clear()
 
-    def _most_to_hold(self) -> int:
-        """Return the prefetch limit; behind slow runs no message waits here, so that other workers get it."""
-        stuck = time.monotonic() - self.progress_at > PATIENCE
-        return self.pace.slots if stuck else super()._most_to_hold()
+    def busy(self) -> bool:
+        """Whether a task of the pool has taken a message and not noted its outcome."""
+        return bool(self._at_work)
+
+    def _wind_up(self) -> None:
+        """Hand back what has not started, and settle what has ended."""
+        self.exchange.release_quarantined(0.0)
+        self._measure()
+        self.exchange.relieve()
+        self._end_trial()
+        self._done.wait(_STOP_LOOK)
+        self._done.clear()
+
+    # --- what to claim, what to start ---
+
+    def _room(self) -> int:
+        """Return how many more messages to hold; negative if there are too many."""
+        exchange = self.exchange
+        return self._limit() - len(self.runner.running) - len(exchange.unstarted) - len(exchange.quarantined)
+
+    def _limit(self) -> int:
+        """Return how many messages to hold: one per slot behind slow runs, where other workers get the rest, and for a
+        cycle, where waiting here would lose their turn.
+        """
+        one_per_slot = self.exchange.steps.cyclic or self.exchange.stuck()
+        return self._prefetch.slots if one_per_slot else self._prefetch.limit()
 
     def _start(self, messages: Sequence[Message]) -> None:
+        """Start messages on the pool; of the redelivered ones, one at a time in this process."""
+        exchange = self.exchange
         if messages:
-            self.progress_at = time.monotonic()
-        run_next = self._run_next_async if self.handler.is_async else self._run_next
+            exchange.progress_at = time.monotonic()
         for message in messages:
             if message.redelivered:
-                self._quarantined.append(message)
+                exchange.quarantined.append(message)
             else:
-                self.unstarted.append(message)
-                self._submit(run_next)
-        if self._quarantined and self._in_trial is None and self._shared.quarantine.acquire(blocking=False):
-            self._in_trial = self._quarantined.popleft()
+                exchange.unstarted.append(message)
+                self._submit(self._task)
+        if exchange.quarantined and self._in_trial is None and self._shared.quarantine.acquire(blocking=False):
+            self._in_trial = exchange.quarantined.popleft()
             # At the front, so that it gets the next free place in the pool.
-            self.unstarted.appendleft(self._in_trial)
-            self._submit(run_next)
+            exchange.unstarted.appendleft(self._in_trial)
+            self._submit(self._task)
 
-    def _release_quarantine(self) -> bool:
-        """Start the next redelivered message if the previous one is settled; return whether one waits."""
-        if self._in_trial is not None and self._in_trial.element not in self.holdings.held:
+    def _trial_may_begin(self) -> bool:
+        """Whether a redelivered message waits that may start now."""
+        self._end_trial()
+        return bool(self.exchange.quarantined) and self._in_trial is None and not self._shared.quarantine.locked()
+
+    def _end_trial(self) -> None:
+        """Let the next redelivered message of this process start if the one in trial is settled."""
+        if self._in_trial is not None and self._in_trial.element not in self.exchange.steps.held:
             self._in_trial = None
             self._shared.quarantine.release()
-        return bool(self._quarantined) and self._in_trial is None and not self._shared.quarantine.locked()
 
-    def _look(self, now: float, connection: Connection) -> None:
-        if now - self.progress_at > PATIENCE and self._quarantined:
-            self._release_quarantined(_QUARANTINE_PAUSE)
-        super()._look(now, connection)
-
-    def _release_quarantined(self, delay: float) -> None:
-        self._moves.extend(released(message, delay) for message in drained(self._quarantined) if not message.lost)
+    # --- tasks on the pool: each runs one message ---
 
     def _run_next(self) -> None:
         task = self._begin_task()
         try:
-            if (message := self._next_unstarted()) and (run := self._perform(message)):
+            if (message := self._next_unstarted()) and (run := self.runner.perform(message)):
+                self._note(run)
+        finally:
+            self._end_task(task)
+
+    async def _run_next_async(self) -> None:
+        task = self._begin_task()
+        try:
+            if (message := self._next_unstarted()) and (run := await self.runner.perform_async(message)):
                 self._note(run)
         finally:
             self._end_task(task)
@@ -116,52 +142,17 @@ class PooledLoop(Loop):
     def _next_unstarted(self) -> Message | None:
         """Return the next message to start; None if the watchdog has handed it back."""
         try:
-            return self.unstarted.popleft()
+            return self.exchange.unstarted.popleft()
         except IndexError:
             return None
 
     def _note(self, run: Run) -> None:
         ended = time.monotonic()
-        self.pace.note(ended - run.started, 1)
+        self._prefetch.note(ended - run.started, 1)
         if self._measurements is not None:
             self._ran.append((run, ended))
 
-    def _exchange(self, limit: int) -> list[Message]:
-        self._measure()
-        return super()._exchange(limit)
-
     def _measure(self) -> None:
         if self._measurements is not None:
-            self._measurements.ran(self.handler.queue, drained(self._ran), self.holdings.clock_offset)
-
-    async def _run_next_async(self) -> None:
-        task = self._begin_task()
-        try:
-            if message := self._next_unstarted():
-                await self._perform_async(message)
-        finally:
-            self._end_task(task)
-
-    async def _perform_async(self, message: Message) -> None:
-        if self.holdings.trusted_until.passed():
-            await asyncio.to_thread(self._renew, message)
-        if message.lost:
-            return
-        if message.redelivered:
-            await asyncio.to_thread(self._mark, message)
-        run = self._begin(message, time.monotonic())
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        if task is not None:
-            cancel = task.cancel
-            run.cancel = lambda: loop.call_soon_threadsafe(cancel)  # type: ignore[assignment]
-        try:
-            try:
-                answer = await self.handler.function(message)
-            finally:
-                if os.getpid() != self._process:
-                    forks.end_child()
-            move = after_return(message, answer)
-        except BaseException as error:  # a cancelled run is settled already: _end drops this outcome
-            move = after_error(self.handler, message, error, self._owner)
-        self._end(message, move)
-        self._note(run)
+            queue, clock_offset = self.runner.handler.queue, self.exchange.steps.clock_offset
+            self._measurements.ran(queue, drained(self._ran), clock_offset)

@@ -4,7 +4,6 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reliq import ops
@@ -21,17 +20,18 @@ from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 from reliq.worker.broadcasts import Broadcasts
 from reliq.worker.check_backs import CheckBacks
+from reliq.worker.dead_hooks import DeadHooks
+from reliq.worker.exchange import Exchange
 from reliq.worker.failures import failures
 from reliq.worker.inline import InlineLoop
-from reliq.worker.loop import Loop, Shared
+from reliq.worker.loop import Loop, Shared, run_loop
 from reliq.worker.once import guarded
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
+from reliq.worker.runner import Runner
+from reliq.worker.watchdog import Watchdog
 
 log = logging.getLogger("reliq.worker")
-
-_WATCH_EVERY = 0.025
-_WATCHDOG_ENDS = 10.0  #: seconds; a socket's timeout, and some more
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +48,6 @@ class Options:
         whole(self.concurrency, "concurrency", 1, 10_000)
         checked_lease(self.lease)
         seconds(self.grace, "grace", 0, 3600)
-
-
-class Watchdog(threading.Thread):
-    """Watches all loops, forty times a second: see Loop.watch."""
-
-    def __init__(self, store: Store, loops: Sequence[Loop], owner: str) -> None:
-        super().__init__(name="reliq-watchdog", daemon=True)
-        self._connection = store.connection(connection_name(owner))
-        self._loops = loops
-        self._stopping = threading.Event()
-
-    def run(self) -> None:
-        outage = OutageLog(log, "watchdog")
-        while not self._stopping.wait(_WATCH_EVERY):
-            failures.flush()
-            for loop in self._loops:
-                try:
-                    loop.watch(time.monotonic(), self._connection)
-                except ReliqError as error:
-                    outage.failed(error)
-                    self._stopping.wait(0.5)
-                except Exception:
-                    log.exception("watch queue=%s failed; it is watched again", loop.handler.queue)
-                    self._connection.close()
-                    self._stopping.wait(0.5)
-        self._connection.close()
-
-    def stop(self) -> None:
-        """Stop, and wait until pending settles are done."""
-        self._stopping.set()
-        self.join(timeout=_WATCHDOG_ENDS)
 
 
 class Worker:
@@ -101,32 +70,32 @@ class Worker:
         self._asyncio: EventLoop | None = None
         self._shared = Shared(measurements)
         instance = {one.of(self._owner): one.pattern for one in handlers.broadcasts}
-        self._presence = Broadcasts(store, {handler.queue: pattern for handler, pattern in instance.items()})
+        self._broadcasts = Broadcasts(store, {handler.queue: pattern for handler, pattern in instance.items()})
         self._loops = [self._loop(handler, handlers, options) for handler in (*handlers, *instance)]
         self._threads_of_loops = [
-            threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{loop.handler.queue}", daemon=True)
+            threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{_queue(loop)}", daemon=True)
             for loop in self._loops
         ]
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
-        self._checks = CheckBacks(store, handlers.checks)
+        self._check_backs = CheckBacks(store, handlers.checks)
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
 
     def _loop(self, handler: Handler, handlers: Handlers, options: Options) -> Loop:
-        lease, hooks = checked_lease(options.lease), handlers.hooks_of(handler.queue)
         handler = replace(handler, function=tracing.traced(handler.function))
         if handler.once:
             handler = replace(handler, function=guarded(handler, self._store))
+        on_dead = DeadHooks(handler.queue, handlers.hooks_of(handler.queue))
+        exchange = Exchange(self._store, handler.queue, self._owner, checked_lease(options.lease), on_dead)
+        runner = Runner(self._store, handler, exchange, self._owner)
         if handler.is_async:
             self._asyncio = self._asyncio or EventLoop()
-            slots, submit = options.concurrency, self._asyncio.submit
-        elif options.threads > 1:
-            slots, submit = options.threads, self._threads.submit
-        else:
-            return InlineLoop(self._store, handler, hooks, self._owner, lease, 1, self._shared)
-        return PooledLoop(self._store, handler, hooks, self._owner, lease, slots, self._shared, submit=submit)
+            return PooledLoop(exchange, runner, self._shared, options.concurrency, self._asyncio.submit)
+        if options.threads > 1:
+            return PooledLoop(exchange, runner, self._shared, options.threads, self._threads.submit)
+        return InlineLoop(exchange, runner, self._shared)
 
     def run(self) -> int:
         """Work until `stop`; return the exit status: 0, or 1 if Redis is unsuitable or a loop crashed."""
@@ -134,18 +103,18 @@ class Worker:
             return 1
         if self._stops:
             return 0
-        self._presence.keep()
+        self._broadcasts.keep()
         self._heartbeat.start()
         self._watchdog.start()
-        self._checks.start()
+        self._check_backs.start()
         for thread in self._threads_of_loops:
             thread.start()
-        log.info("started worker=%s queues=%s", self._owner, ",".join(loop.handler.queue for loop in self._loops))
+        log.info("started worker=%s queues=%s", self._owner, ",".join(_queue(loop) for loop in self._loops))
         while not self._stops:
             # With a timeout: a signal delivered to another thread is handled when this one wakes.
-            self._wake.wait(self._presence.every)
+            self._wake.wait(self._broadcasts.every)
             self._wake.clear()
-            self._presence.keep()
+            self._broadcasts.keep()
         return self._shut_down()
 
     def stop(self) -> None:
@@ -174,18 +143,16 @@ class Worker:
 
     def _run_loop(self, loop: Loop) -> None:
         try:
-            loop.run()
+            run_loop(loop)
         except BaseException:
-            log.critical(
-                "crashed queue=%s: its loop raised an error; the worker stops", loop.handler.queue, exc_info=True
-            )
+            log.critical("crashed queue=%s: its loop raised an error; the worker stops", _queue(loop), exc_info=True)
             self._crashed = True
             self.stop()
 
     def _shut_down(self) -> int:
         until = time.monotonic() + self._grace
-        self._presence.end()
-        self._checks.stop()
+        self._broadcasts.end()
+        self._check_backs.stop()
         log.info("stopping worker=%s", self._owner)
         for loop in self._loops:
             loop.stopping = True
@@ -208,24 +175,29 @@ class Worker:
         connection = self._store.connection(connection_name(self._owner))
         for loop, thread in zip(self._loops, self._threads_of_loops, strict=True):
             if thread.is_alive():
-                log.warning("grace_over queue=%s: hands back the messages whose handlers still run", loop.handler.queue)
+                log.warning("grace_over queue=%s: hands back the messages whose handlers still run", _queue(loop))
                 try:
-                    loop.hand_back(connection)
+                    loop.runner.abandon()
+                    loop.exchange.hand_back(connection)
                 except ReliqError as error:
                     text = "not_handed_back queue=%s error=%s: the monitor returns them when the lease ends"
-                    log.warning(text, loop.handler.queue, error)
+                    log.warning(text, _queue(loop), error)
         connection.close()
 
     def _leases(self) -> list[Lease]:
-        holdings = [loop.holdings for loop in self._loops if loop.holdings.alive]
-        return [Lease(one.keys, one.consumer, one.lease, one.renewed) for one in holdings]
+        every = [loop.exchange.steps for loop in self._loops if loop.exchange.steps.alive]
+        return [Lease(steps.keys, steps.consumer, steps.lease, steps.renewed) for steps in every]
 
     def _lost(self, lease: Lease) -> None:
         for loop in self._loops:
-            if loop.holdings.keys.queue == lease.keys.queue and loop.holdings.consumer == lease.consumer:
+            if _queue(loop) == lease.keys.queue and loop.exchange.steps.consumer == lease.consumer:
                 text = "lease_lost queue=%s: the monitor has returned its messages, and their handlers are told"
                 log.warning(text, lease.keys.queue)
-                loop.lost()
+                loop.runner.lost()
+
+
+def _queue(loop: Loop) -> str:
+    return loop.runner.handler.queue
 
 
 def exit_now(status: int) -> None:

@@ -18,8 +18,9 @@ from reliq.ops import Sleep, command
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
-from reliq.worker.inline import InlineLoop
-from reliq.worker.loop import Shared
+from reliq.worker.exchange import Exchange
+from reliq.worker.runner import Runner
+from reliq.worker.watchdog import Watchdog
 from reliq_monitor import Monitor
 from tests.support.proxy import Proxy
 from tests.support.workers import eventually, working
@@ -93,46 +94,46 @@ def test_restarts_under_load_run_nothing_twice(app, redis_server, kind):
     assert [number for number, count in runs.items() if count > 1] == []
 
 
-def loop_with_a_message(app, store, run):
+def runner_with_a_message(app, store, run):
     app.handler("q")(run)
     app.queue("q").send("x")
-    (handler,) = app.handlers
-    loop = InlineLoop(store, handler, [], new_owner(), 15.0, 1, Shared())
-    (message,) = store.run(loop.holdings.claim(1))
-    return loop, message
+    (handler,), owner = app.handlers, new_owner()
+    exchange = Exchange(store, "q", owner, 15.0, on_dead=pytest.fail)
+    (message,) = exchange.settle_and_claim(1)
+    return Runner(store, handler, exchange, owner), exchange, message
 
 
 def test_after_a_suspension_a_message_of_others_is_not_started(app, store):
     """The process slept for longer than its lease; a monitor gave the message to others, who have acked it."""
     started = []
-    loop, message = loop_with_a_message(app, store, started.append)
-    consumer = loop.holdings.consumer
+    runner, exchange, message = runner_with_a_message(app, store, started.append)
+    consumer = exchange.steps.consumer
     store.call(command("SET", KEYS.lease(consumer), 1))
     Monitor(store).scan()
-    loop.holdings.trusted_until = Moment.never()
+    exchange.steps.trusted_until = Moment.never()
     assert not message.lost
-    assert loop._perform(message) is None
+    assert runner.perform(message) is None
     assert message.lost
     assert started == []
 
 
 def test_after_a_suspension_a_message_that_is_still_ours_is_started(app, store):
     started = []
-    loop, message = loop_with_a_message(app, store, started.append)
-    loop.holdings.trusted_until = Moment.never()
-    assert loop._perform(message) is not None
+    runner, exchange, message = runner_with_a_message(app, store, started.append)
+    exchange.steps.trusted_until = Moment.never()
+    assert runner.perform(message) is not None
     assert started == [message]
-    assert not loop.holdings.trusted_until.passed()
+    assert not exchange.steps.trusted_until.passed()
 
 
 def test_a_message_whose_lease_cannot_be_confirmed_is_handed_back(app, store):
     started = []
-    loop, message = loop_with_a_message(app, store, started.append)
+    runner, exchange, message = runner_with_a_message(app, store, started.append)
     store.redirect("redis://127.0.0.1:1/0")
-    loop.holdings.trusted_until = Moment.never()
-    assert loop._perform(message) is None
+    exchange.steps.trusted_until = Moment.never()
+    assert runner.perform(message) is None
     assert started == []
-    assert [move.destination for move in loop._moves] == ["tail"]
+    assert [move.destination for move in exchange._moves] == ["tail"]
 
 
 @pytest.mark.parametrize("clock", ["monotonic", "wall"])
@@ -249,7 +250,7 @@ def test_no_error_of_any_kind_ends_what_keeps_a_worker_alive(app, monkeypatch, c
             raise RuntimeError("not of reliq")
         return original(*arguments)
 
-    owner, name = (Heartbeat, "beat") if part == "heartbeat" else (InlineLoop, "watch")
+    owner, name = (Heartbeat, "beat") if part == "heartbeat" else (Watchdog, "watch")
     original = getattr(owner, name)
     monkeypatch.setattr(owner, name, fails_once)
     app.handler("q")(lambda message: None)

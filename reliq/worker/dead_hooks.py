@@ -1,0 +1,27 @@
+"""What follows a death in a worker: a line in the log, and the application's hooks."""
+
+import logging
+from collections.abc import Sequence
+
+from reliq.model.handlers import DeadHook
+from reliq.model.message import Message
+from reliq.ops import Move
+from reliq.worker.failures import failures
+
+
+class DeadHooks:
+    """Called with the move of each message of a queue that this worker has made a dead letter."""
+
+    def __init__(self, queue: str, hooks: Sequence[DeadHook]) -> None:
+        self._queue = queue
+        self._hooks = hooks
+
+    def __call__(self, move: Move) -> None:
+        failures.died(self._queue, move.again)
+        for hook in self._hooks:
+            try:
+                hook(Message.decode(self._queue, move.again))
+            except BaseException as error:  # even sys.exit(): the worker goes on
+                kind = ("on_dead_failed", self._queue, type(error).__qualname__)
+                text = "on_dead_failed queue=%s id=%s error_class=%s"
+                failures.write(logging.ERROR, kind, text, self._queue, move.id, kind[2], error=error)

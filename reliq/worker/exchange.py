@@ -1,0 +1,245 @@
+"""The exchange of a loop with Redis: finished messages go, and the next ones come, in one call.
+
+The loop's thread and the watchdog share this object. The watchdog takes over settling while a handler takes long. The
+deques have atomic single operations: an item that one thread takes out belongs to it alone. Two locks do the rest:
+
+- `_asking` is held by the thread that sends or reads a settle-and-claim call;
+- `_relieving` is held by the watchdog while it settles, and by the loop while it leaves: never both at once.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model import settings
+from reliq.model.element import Undecodable
+from reliq.model.keys import QueueKeys, connection_name
+from reliq.model.message import Message
+from reliq.ops import Move, Settled
+from reliq.ops.schema import Counter
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.outcomes import released
+from reliq.transport.connection import Connection
+from reliq.transport.store import PendingCall, Store
+
+log = logging.getLogger("reliq.worker")
+
+_PATIENCE = 0.05  #: seconds a message may wait behind running handlers before it is handed back to the others
+_QUARANTINE_PAUSE = 0.25  #: seconds for which a redelivered message that cannot start now is put back
+
+
+class PendingExchange(NamedTuple):
+    """A pipelined settle-and-claim call with its reply still to be read."""
+
+    acks: list[bytes]
+    moves: list[Move]
+    call: PendingCall[tuple[str, list[Message]]]
+
+
+class Exchange:
+    """What one consumer of a worker has claimed and not started, has finished and not settled, and the calls for it."""
+
+    def __init__(self, store: Store, queue: str, owner: str, lease: float, on_dead: Callable[[Move], None]) -> None:
+        """`on_dead` is called for each message that this worker has made a dead letter."""
+        self.steps = ConsumerSteps(QueueKeys(queue), owner, lease)
+        self.steps.keeps_marks = True
+        self.unstarted: deque[Message] = deque()  #: claimed, in the order in which they start
+        self.quarantined: deque[Message] = deque()  #: claimed and redelivered, waiting to run one at a time
+        self.progress_at = time.monotonic()  #: time at which a message was last taken or started
+        self._acks: deque[bytes] = deque()
+        self._moves: deque[Move] = deque()
+        self.ack = self._acks.append  #: note the element of a message that is done; any thread
+        self.move = self._moves.append  #: note where a message goes that is not done; any thread
+        self._under_way: deque[PendingExchange] = deque()
+        self._asking = threading.Lock()
+        self._relieving = threading.Lock()
+        self._left = False  #: whether the consumer is unregistered
+        self._store = store
+        self._connection = store.connection(connection_name(owner))
+        self._connection.on_connect = self.steps.connected
+        self._on_dead = on_dead
+
+    # --- the loop's own thread ---
+
+    def be_registered(self) -> None:
+        """Register the consumer unless it is registered."""
+        if not self.steps.alive:
+            self._store.run(self.steps.be_registered(), self._connection, timeout=0)
+
+    def settle_and_claim(self, limit: int) -> list[Message]:
+        """Settle finished messages and claim up to `limit` new ones."""
+        self.begin(limit)
+        return self.complete()
+
+    def begin(self, limit: int) -> None:
+        """Send a settle-and-claim call; `complete` reads its reply. Several may be under way."""
+        acks, moves = self._take_outcomes()
+        with self._asking, self._kept(acks, moves):
+            steps = self.steps.settle(acks, moves, limit)
+            self._under_way.append(PendingExchange(acks, moves, self._store.start(steps, self._connection, timeout=0)))
+
+    def complete(self) -> list[Message]:
+        """Complete the first call under way, if any, and return the messages that it claimed."""
+        with self._asking:
+            if not self._under_way:
+                return []
+            first = self._under_way.popleft()
+            with self._kept(first.acks, first.moves):
+                codes, messages = first.call.result()
+        self._settled(first.moves, codes[len(first.acks) :])
+        return messages
+
+    def complete_all(self) -> None:
+        """Complete all calls under way; the messages that they claimed are unstarted."""
+        while self._under_way:
+            self.unstarted.extend(self.complete())
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a call is under way."""
+        return bool(self._under_way)
+
+    def wait(self, limit: int, seconds: float = settings.BLOCK) -> list[Message]:
+        """Wait for messages and claim up to `limit`; shorter than the lease, which a BLMOVE must not outlive."""
+        seconds = min(seconds, self.steps.lease / settings.HEARTBEATS_PER_LEASE)
+        messages = self._store.run(self.steps.wait(limit, seconds), self._connection, timeout=0)
+        self._announce_dead()
+        return messages
+
+    def add_unstarted(self, messages: list[Message]) -> None:
+        """Add claimed messages to those that start next."""
+        self.progress_at = time.monotonic()
+        self.unstarted.extend(messages)
+
+    def leave(self, busy: Callable[[], bool]) -> bool:
+        """Hand back held messages and unregister the consumer, if no handler is `busy` and nothing is left to settle.
+
+        Not while the watchdog settles: the messages it has taken out would be handed back and run again.
+        """
+        with self._relieving:
+            # In the order in which messages move, so that none is missed.
+            if self.quarantined or self.unstarted or busy() or self._acks or self._moves or self._under_way:
+                return False
+            self._left = True
+            try:
+                self._store.run(self.steps.leave(), self._connection)
+            except ReliqError as error:
+                text = "not_unregistered queue=%s error=%s: the monitor returns what it held when the lease ends"
+                log.warning(text, self.steps.keys.queue, error)
+            return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    # --- the watchdog's thread ---
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[bool]:
+        """Keep the loop from leaving meanwhile; the value is False if it is leaving or has left."""
+        free = self._relieving.acquire(blocking=False)
+        try:
+            yield free and not self._left
+        finally:
+            if free:
+                self._relieving.release()
+
+    def stuck(self) -> bool:
+        """Whether no message was taken or started for so long that waiting ones should go to other workers."""
+        return time.monotonic() - self.progress_at > _PATIENCE
+
+    def relieve_if_stuck(self, connection: Connection) -> None:
+        """Settle finished messages and hand back waiting ones if the loop's own thread waits for slow handlers."""
+        if not self.stuck():
+            return
+        self.release_quarantined(_QUARANTINE_PAUSE)
+        if self.unstarted or self._acks or self._moves or self._under_way:
+            self._complete_unless_asking()
+            self.relieve(connection)
+
+    def release_quarantined(self, delay: float) -> None:
+        """Put redelivered messages that wait for their turn back into the queue, with the next settle."""
+        self._moves.extend(released(message, delay) for message in drained(self.quarantined) if not message.lost)
+
+    def _complete_unless_asking(self) -> None:
+        if not self._asking.locked():  # else the loop's own thread waits for Redis, not for a handler
+            self.complete_all()
+
+    # --- any thread ---
+
+    def relieve(self, connection: Connection | None = None) -> None:
+        """Settle finished messages and hand back unstarted ones; the watchdog gives a connection of its own."""
+        waiting = [released(message) for message in drained(self.unstarted) if not message.lost]
+        acks, moves = self._take_outcomes()
+        moves += waiting
+        if not acks and not moves:
+            return
+        with self._kept(acks, moves):
+            answer = self._store.call(self.steps.settle_op(acks, moves), connection or self._connection, timeout=0)
+        self.steps.note_settled([*acks, *(move.element for move in moves)])
+        self._settled(moves, answer.codes[len(acks) :])
+
+    def hand_back(self, connection: Connection) -> None:
+        """Return all held messages at the end of the grace, uncharged, while the loop's own thread is stuck.
+
+        That thread may be claiming at this moment. So the lease is ended first, which no claim survives, and the
+        processing list is read. The consumer stays registered: the monitor finds there what a late BLMOVE has moved.
+        """
+        self._complete_unless_asking()  # a call under way may settle messages that would be handed back
+        keys, consumer = self.steps.keys, self.steps.consumer
+        acks, moves = self._take_outcomes()
+        self._store.call([self.steps.settle_op(acks, moves), ops.end(keys, consumer)], connection)
+        returned = [
+            Move(element, "tail", Counter.RELEASED, again=message.again())
+            for element, message in self._decoded(self._store.call(ops.read_back(keys, consumer), connection))
+        ]
+        self._store.call(ops.settle(keys, consumer, self.steps.lease, (), returned), connection)
+
+    def _decoded(self, elements: list[bytes]) -> Iterator[tuple[bytes, Message]]:
+        for element in elements:
+            with contextlib.suppress(Undecodable):  # the monitor makes it a dead letter
+                yield element, Message.decode(self.steps.keys.queue, element)
+
+    def _take_outcomes(self) -> tuple[list[bytes], list[Move]]:
+        return drained(self._acks), drained(self._moves)
+
+    @contextlib.contextmanager
+    def _kept(self, acks: list[bytes], moves: list[Move]) -> Iterator[None]:
+        """Keep the outcomes for another try if settling fails."""
+        try:
+            yield
+        except BaseException:
+            self._acks.extendleft(acks)
+            self._moves.extendleft(moves)
+            raise
+
+    def _settled(self, moves: list[Move], codes: str) -> None:
+        for move, code in zip(moves, codes, strict=True):
+            if code == Settled.DONE and move.destination == "dead":
+                self._on_dead(move)
+        self._announce_dead()
+
+    def _announce_dead(self) -> None:
+        """Call `on_dead` for the messages that died on their arrival: expired or undecodable ones."""
+        while True:
+            try:
+                move = self.steps.buried.pop()
+            except IndexError:
+                return
+            self._on_dead(move)
+
+
+def drained(items: deque[Any]) -> list[Any]:
+    """Empty the deque and return its items; an item that another thread takes meanwhile belongs to that thread."""
+    taken = []
+    while True:
+        try:
+            taken.append(items.popleft())
+        except IndexError:
+            return taken

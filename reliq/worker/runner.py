@@ -1,0 +1,177 @@
+"""Running a handler for a message: check the lease, mark a redelivered message, run, note the outcome."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from reliq import forks, ops
+from reliq.errors import ReliqError, TimeLimitExceeded
+from reliq.model.handlers import Handler
+from reliq.model.message import Message
+from reliq.ops import Move
+from reliq.protocol.outcomes import released
+from reliq.runtime.moment import Moment
+from reliq.transport.store import Store
+from reliq.worker.exchange import Exchange
+from reliq.worker.failures import failures
+from reliq.worker.outcome import after_error, after_return
+
+log = logging.getLogger("reliq.worker")
+
+_monotonic, _wall, _process = time.monotonic, time.time, os.getpid
+
+
+class Run:
+    """A running handler."""
+
+    __slots__ = ("cancel", "message", "started")
+
+    def __init__(self, message: Message, started: float) -> None:
+        self.message = message
+        self.started = started
+        self.cancel: Callable[[], None] | None = None  #: cancels an async handler; a thread cannot be cancelled
+
+
+class Runner:
+    """Runs the handler of one queue. Any thread may run messages; the outcomes go to the exchange."""
+
+    def __init__(self, store: Store, handler: Handler, exchange: Exchange, owner: str) -> None:
+        self.handler = handler
+        self.running: dict[bytes, Run] = {}  #: by element
+        self._store = store
+        self._exchange = exchange
+        self._steps = exchange.steps
+        self._owner = owner
+        self._process = _process()
+
+    def begin_here(self) -> None:
+        """Note that this process runs the handlers; a process that a handler forks ends with the handler."""
+        self._process = _process()
+
+    def perform(self, message: Message) -> Run | None:
+        """Run the handler and note the outcome; return None, without running it, if the message is lost."""
+        monotonic, wall = self._steps.trusted_until  # Moment.passed() inlined
+        now = _monotonic()
+        if now > monotonic or _wall() > wall:
+            self._renew(message)
+        if message.lost:
+            return None
+        if message.redelivered:
+            self._mark(message)
+        self._exchange.progress_at = now
+        run = self.running[message.element] = Run(message, now)
+        try:
+            try:
+                answer = self.handler.function(message)
+            finally:
+                if _process() != self._process:
+                    forks.end_child()
+            move = None if answer is None else after_return(message, answer)
+        except BaseException as error:  # sys.exit() in a handler is a failure of its message
+            move = after_error(self.handler, message, error, self._owner)
+        self._end(message, move)
+        return run
+
+    async def perform_async(self, message: Message) -> Run | None:
+        """Do the same for an async handler; `Run.cancel` cancels it."""
+        if self._steps.trusted_until.passed():
+            await asyncio.to_thread(self._renew, message)
+        if message.lost:
+            return None
+        if message.redelivered:
+            await asyncio.to_thread(self._mark, message)
+        self._exchange.progress_at = now = _monotonic()
+        run = self.running[message.element] = Run(message, now)
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        if task is not None:
+            cancel = task.cancel
+            run.cancel = lambda: loop.call_soon_threadsafe(cancel)  # type: ignore[assignment]
+        try:
+            try:
+                answer = await self.handler.function(message)
+            finally:
+                if _process() != self._process:
+                    forks.end_child()
+            move = after_return(message, answer)
+        except BaseException as error:  # a cancelled run is settled already: _end drops this outcome
+            move = after_error(self.handler, message, error, self._owner)
+        self._end(message, move)
+        return run
+
+    def _end(self, message: Message, move: Move | None) -> None:
+        """Note the outcome, unless the message was settled meanwhile."""
+        if self.running.pop(message.element, None) is None:
+            return
+        if move is None:
+            self._exchange.ack(message.element)
+        else:
+            self._exchange.move(move)
+
+    def _renew(self, message: Message) -> None:
+        """Renew the lease before the message starts: this process may have been suspended for longer than the lease.
+
+        A message without a confirmed lease is not started; it goes back to the queue.
+        """
+        steps, keys, consumer = self._steps, self._steps.keys, self._steps.consumer
+        sent_at = Moment.now()
+        try:
+            alive = self._store.call(ops.heartbeat(keys, consumer, steps.lease), timeout=0)
+        except ReliqError as error:
+            text = "not_started queue=%s id=%s error=%s: whether its lease is alive is not known, so it is released"
+            kind = ("not_started", keys.queue, type(error).__qualname__)
+            failures.write(logging.WARNING, kind, text, keys.queue, message.id, error)
+            self._exchange.move(released(message))
+            message.lost = True
+            return
+        if alive:
+            steps.renewed(sent_at)
+        elif consumer == steps.consumer:
+            self.lost()
+
+    def _mark(self, message: Message) -> None:
+        """Mark the message, so that the monitor charges it if this process dies of it."""
+        keys, consumer = self._steps.keys, self._steps.consumer
+        try:
+            self._store.call(ops.mark_tried(keys, consumer, message.tag), timeout=0)
+        except ReliqError as error:
+            log.warning("queue=%s id=%s starts unmarked: %s", keys.queue, message.id, error)
+
+    # --- other threads: watchdog, heartbeat, the end of the worker ---
+
+    def end_overdue(self) -> None:
+        """End the runs that exceed the time limit: they have failed, whatever they return."""
+        limit = self.handler.time_limit
+        if limit is None:
+            return
+        now = _monotonic()
+        for run in list(self.running.values()):
+            if now - run.started > limit and self.running.pop(run.message.element, None) is not None:
+                self._expire(run, limit)
+
+    def _expire(self, run: Run, limit: float) -> None:
+        error = TimeLimitExceeded(f"the handler ran longer than its time limit of {limit:g} s")
+        text = "time_limit queue=%s id=%s seconds=%g" + ("" if run.cancel else ": its thread is busy until it returns")
+        kind = ("time_limit", self.handler.queue, type(error).__qualname__)
+        failures.write(logging.WARNING, kind, text, self.handler.queue, run.message.id, limit)
+        self._exchange.move(after_error(self.handler, run.message, error, self._owner))
+        _abandon(run)
+
+    def lost(self) -> None:
+        """Note that the lease is lost: the results of running handlers are discarded."""
+        self._steps.lose()
+        for run in list(self.running.values()):
+            _abandon(run)
+
+    def abandon(self) -> None:
+        """Discard the results of all running handlers, because their messages are handed back."""
+        for run in list(self.running.values()):
+            if self.running.pop(run.message.element, None) is not None:
+                _abandon(run)
+
+
+def _abandon(run: Run) -> None:
+    run.message.lost = True
+    if run.cancel is not None:
+        run.cancel()
