@@ -28,9 +28,9 @@ class Consumer:
         self.lease = checked_lease(lease)
         self._store = store
         self._owner = new_owner()
-        self._holdings = ConsumerSteps(keys, self._owner, self.lease)
+        self._steps = ConsumerSteps(keys, self._owner, self.lease)
         self._connection = store.connection(connection_name(self._owner))
-        self._connection.on_connect = self._holdings.connected
+        self._connection.on_connect = self._steps.connected
         self._beats = store.connection(connection_name(self._owner))  # named as well: a monitor must see that it lives
         self._beating: asyncio.Task[None] | None = None
         self._claiming: set[asyncio.Task[list[Message]]] = set()
@@ -40,7 +40,7 @@ class Consumer:
 
     @property
     def id(self) -> str:
-        return self._holdings.consumer
+        return self._steps.consumer
 
     async def __aenter__(self) -> Self:
         self._beating = asyncio.create_task(self._beat())
@@ -49,12 +49,12 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if self._holdings.is_parents:  # a forked child leaves its parent what that holds
+        if self._steps.is_parents:  # a forked child leaves its parent what that holds
             return
         self._closed = True
         try:
             async with self._lock:
-                await self._store.run(self._holdings.leave(), self._connection)
+                await self._store.run(self._steps.leave(), self._connection)
         finally:
             if self._beating is not None:
                 self._beating.cancel()
@@ -66,11 +66,11 @@ class Consumer:
             raise InvalidSetting("this consumer has ended with its `async with` block: make a new one")
         whole(limit, "limit", 1, settings.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
-        messages = await self._run(lambda: self._holdings.claim(limit))
+        messages = await self._run(lambda: self._steps.claim(limit))
         while not messages and (left := until - time.monotonic()) > 0.001:
             timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
-            messages = await self._run(lambda timeout=timeout: self._holdings.wait(limit, timeout))  # type: ignore[misc]
-        if messages and self._holdings.trusted_until.passed():  # suspended on the way: they may be others' by now
+            messages = await self._run(lambda timeout=timeout: self._steps.wait(limit, timeout))  # type: ignore[misc]
+        if messages and self._steps.trusted_until.passed():  # suspended on the way: they may be others' by now
             await self.heartbeat()
         return [message for message in messages if not message.lost]
 
@@ -119,26 +119,26 @@ class Consumer:
         await self._settle(messages, released)
 
     async def heartbeat(self) -> bool:
-        if not self._holdings.alive:
+        if not self._steps.alive:
             return False
         async with self._beat_lock:
             consumer, sent_at = self.id, Moment.now()
-            alive: bool = await self._store.call(ops.heartbeat(self._holdings.keys, consumer, self.lease), self._beats)
+            alive: bool = await self._store.call(ops.heartbeat(self._steps.keys, consumer, self.lease), self._beats)
         if alive:
-            self._holdings.renewed(sent_at)
+            self._steps.renewed(sent_at)
         elif consumer == self.id:
-            self._holdings.end_life()
+            self._steps.end_life()
         return alive
 
     async def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
         if not messages:
             return
-        acks, moves = settleable(self._holdings, messages, move)
+        acks, moves = settleable(self._steps, messages, move)
         async with self._lock:
-            codes, _ = await self._store.run(self._holdings.settle(acks, moves), self._connection)
+            codes, _ = await self._store.run(self._steps.settle(acks, moves), self._connection)
         lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
-            raise lease_lost(self._holdings.keys.queue, lost, len(messages))
+            raise lease_lost(self._steps.keys.queue, lost, len(messages))
 
     async def _beat(self) -> None:
         while True:

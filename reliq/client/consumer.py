@@ -37,9 +37,9 @@ class Consumer:
         self.lease = checked_lease(lease)
         self._store = store
         self._owner = new_owner()
-        self._holdings = ConsumerSteps(keys, self._owner, self.lease)
+        self._steps = ConsumerSteps(keys, self._owner, self.lease)
         self._connection = store.connection(connection_name(self._owner))
-        self._connection.on_connect = self._holdings.connected
+        self._connection.on_connect = self._steps.connected
         self._heartbeat: Heartbeat | None = None
         self._closed = False
         self._lock = threading.RLock()  # the heartbeat may find the lease lost at any moment
@@ -47,7 +47,7 @@ class Consumer:
     @property
     def id(self) -> str:
         """Its id in Redis; a new one after every lost lease."""
-        return self._holdings.consumer
+        return self._steps.consumer
 
     def __enter__(self) -> Self:
         self._heartbeat = Heartbeat(self._store, self._owner, self.lease, self._leases, self._lost)
@@ -55,12 +55,12 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._holdings.is_parents:  # a forked child leaves its parent what that holds
+        if self._steps.is_parents:  # a forked child leaves its parent what that holds
             return
         self._closed = True
         try:
             with self._lock:
-                self._store.run(self._holdings.leave(), self._connection)
+                self._store.run(self._steps.leave(), self._connection)
         finally:
             if self._heartbeat is not None:
                 self._heartbeat.stop()
@@ -73,19 +73,19 @@ class Consumer:
         whole(limit, "limit", 1, settings.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
         with self._lock:
-            self._holdings.accepted()
+            self._steps.accepted()
             try:
                 return self._claim(limit, until)
             except BaseException:  # an interrupt: what was claimed must not be forgotten
-                self._holdings.interrupted()
+                self._steps.interrupted()
                 raise
 
     def _claim(self, limit: int, until: float) -> list[Message]:
-        messages = self._run(lambda: self._holdings.claim(limit))
+        messages = self._run(lambda: self._steps.claim(limit))
         while not messages and (left := until - time.monotonic()) > 0.001:
             timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
-            messages = self._run(lambda timeout=timeout: self._holdings.wait(limit, timeout))  # type: ignore[misc]
-        if messages and self._holdings.trusted_until.passed():  # suspended on the way: they may be others' by now
+            messages = self._run(lambda timeout=timeout: self._steps.wait(limit, timeout))  # type: ignore[misc]
+        if messages and self._steps.trusted_until.passed():  # suspended on the way: they may be others' by now
             self.heartbeat()
         return [message for message in messages if not message.lost]
 
@@ -116,30 +116,30 @@ class Consumer:
     def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost. The context's thread does it anyway."""
         with self._lock:
-            if not self._holdings.alive:
+            if not self._steps.alive:
                 return False
-            beat, sent_at = ops.heartbeat(self._holdings.keys, self.id, self.lease), Moment.now()
+            beat, sent_at = ops.heartbeat(self._steps.keys, self.id, self.lease), Moment.now()
             alive = bool(self._store.call(beat, self._connection))
             if alive:
-                self._holdings.renewed(sent_at)
+                self._steps.renewed(sent_at)
             else:
-                self._holdings.end_life()
+                self._steps.end_life()
             return alive
 
     def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
         """Ack the messages, or move them; raises LeaseLost after it has settled those that were still held."""
-        acks, moves = settleable(self._holdings, messages, move)
+        acks, moves = settleable(self._steps, messages, move)
         with self._lock:
-            codes, _ = self._store.run(self._holdings.settle(acks, moves), self._connection)
+            codes, _ = self._store.run(self._steps.settle(acks, moves), self._connection)
         lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
-            raise lease_lost(self._holdings.keys.queue, lost, len(messages))
+            raise lease_lost(self._steps.keys.queue, lost, len(messages))
 
     def _leases(self) -> list[Lease]:
-        holdings = self._holdings
-        return [Lease(holdings.keys, holdings.consumer, self.lease, holdings.renewed)] if holdings.alive else []
+        steps = self._steps
+        return [Lease(steps.keys, steps.consumer, self.lease, steps.renewed)] if steps.alive else []
 
     def _lost(self, lease: Lease) -> None:
         with self._lock:
-            if lease.consumer == self._holdings.consumer:
-                self._holdings.end_life()
+            if lease.consumer == self._steps.consumer:
+                self._steps.end_life()

@@ -42,6 +42,7 @@ from reliq.ops.commands import (
     server_info,
     server_setting,
     server_time,
+    together,
 )
 from reliq.ops.consumer import (
     Claimed,
@@ -341,6 +342,7 @@ __all__ = [
     "staged_chunks",
     "stats",
     "stay_leader",
+    "together",
     "topics",
     "type_of",
     "unroutable",

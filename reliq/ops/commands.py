@@ -1,6 +1,6 @@
 """Plain commands, and reads used in many places."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from reliq.model.keys import QUEUES, QueueKeys, is_name
@@ -124,3 +124,9 @@ def one(op: Op[T]) -> Steps[T]:
     """Run a single op as steps."""
     answer: T = yield op
     return answer
+
+
+def together(*groups: Sequence[Op[Any]]) -> Steps[list[list[Any]]]:
+    """Run groups of ops in one round trip; return the replies of each group."""
+    replies = iter((yield [op for group in groups for op in group]))
+    return [[next(replies) for _ in group] for group in groups]

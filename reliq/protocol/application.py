@@ -43,14 +43,14 @@ class Application:
         self.allow_eviction = eviction_allowed(allow_eviction)
         self.max_body = body_limit(max_body)
         self.handlers = Handlers()
-        self._lanes = ProducerPool()
+        self._pool = ProducerPool()
         self._steps: dict[str, QueueSteps] = {}
-        self._topics = TopicSteps(self._steps_of, self._lanes, self.max_body)
+        self._topics = TopicSteps(self._steps_of, self._pool, self.max_body)
 
     def _steps_of(self, queue: str) -> QueueSteps:
         steps = self._steps.get(queue) if isinstance(queue, str) else None
         if steps is None:
-            steps = self._steps[queue] = QueueSteps(queue, self._lanes, self.max_body)
+            steps = self._steps[queue] = QueueSteps(queue, self._pool, self.max_body)
         return steps
 
     def handler(

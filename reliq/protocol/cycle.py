@@ -15,10 +15,10 @@ from reliq.protocol.producer import ProducerPool
 class CycleSteps:
     """The operations on a cycle, as steps."""
 
-    def __init__(self, keys: QueueKeys, lanes: ProducerPool) -> None:
+    def __init__(self, keys: QueueKeys, pool: ProducerPool) -> None:
         self._keys = keys
-        self._lanes = lanes
-        self._clock = lanes.clock
+        self._pool = pool
+        self._clock = pool.clock
 
     def add(self, members: Sequence[str]) -> Steps[int]:
         """Add members; return how many of them were new."""
@@ -36,11 +36,11 @@ class CycleSteps:
 
     def _add(self, entrants: Sequence[Member]) -> Steps[Entered]:
         """Call the script once."""
-        lane = self._lanes.take()
+        session = self._pool.take()
         try:
-            return (yield from ops.one(ops.cycle_add(self._keys, entrants, lane.producer, lane.sequence)))
+            return (yield from ops.one(ops.cycle_add(self._keys, entrants, session.producer, session.sequence)))
         finally:
-            self._lanes.give_back(lane)
+            self._pool.give_back(session)
 
     def _entrant(self, member: str) -> Member:
         message = NewMessage(member, key=member)

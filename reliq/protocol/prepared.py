@@ -40,9 +40,9 @@ class DecisionOptions:
 class PreparedSteps:
     """The operations on a queue's prepared messages, as steps."""
 
-    def __init__(self, keys: QueueKeys, lanes: ProducerPool) -> None:
+    def __init__(self, keys: QueueKeys, pool: ProducerPool) -> None:
         self._keys = keys
-        self._lanes = lanes
+        self._pool = pool
 
     def prepare(self, message: NewMessage, timeout: Duration, checks: int, care: DecisionOptions) -> Steps[None]:
         """Raises QueueFull, and InvalidMessage where its id is in use."""
@@ -50,7 +50,7 @@ class PreparedSteps:
         settings.whole(checks, "checks", 0, 1000)
         if care.sure is not None:
             yield from check_possible(durability(care.sure))
-        clock = self._lanes.clock
+        clock = self._pool.clock
         if not clock.known and message.ttl is not None:
             clock.note((yield ops.server_time()))
         with tracing.sending(self._keys.queue, [message]):
@@ -62,15 +62,15 @@ class PreparedSteps:
 
     def _prepare(self, entry: ops.Entry, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
         keys = self._keys
-        lane = self._lanes.take()
+        session = self._pool.take()
         try:
-            prepare = ops.prepare(keys, entry, check_after, checks, lane.producer, lane.sequence)
+            prepare = ops.prepare(keys, entry, check_after, checks, session.producer, session.sequence)
             _, default, answer = yield [
                 ops.announce(keys.queue),
                 ops.default_durability(keys),
                 at_most(prepare, care.retries),
             ]
-            self._lanes.clock.note(answer.now)
+            self._pool.clock.note(answer.now)
             if answer.status == "full":
                 yield ops.count(keys, Counter.REJECTED)
                 raise QueueFull(
@@ -79,32 +79,32 @@ class PreparedSteps:
                 )
             if answer.status == "id_in_use":
                 raise InvalidMessage(f"message {entry.id} is prepared already: queue.prepared(id) is its handle")
-            yield from self._confirmed(care, default, lane.producer, lane.sequence)
+            yield from self._confirmed(care, default, session.producer, session.sequence)
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), (entry.id,)) from None
         finally:
-            self._lanes.give_back(lane)
+            self._pool.give_back(session)
 
     def commit(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
-        lane = self._lanes.take()
+        session = self._pool.take()
         try:
             default, answer = yield [
                 ops.default_durability(self._keys),
-                self._decision(identity, "committed", care, lane.producer, lane.sequence),
+                self._decision(identity, "committed", care, session.producer, session.sequence),
             ]
             if answer.decision == "key":
                 answer = yield self._decision(
-                    identity, "committed", care, lane.producer, lane.sequence, dedup=answer.id
+                    identity, "committed", care, session.producer, session.sequence, dedup=answer.id
                 )
             _check(self._keys.queue, identity, "committed", answer.decision)
-            yield from self._confirmed(care, default, lane.producer, lane.sequence)
+            yield from self._confirmed(care, default, session.producer, session.sequence)
             first: str = answer.id
             return first
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), (identity,)) from None
         finally:
-            self._lanes.give_back(lane)
+            self._pool.give_back(session)
 
     def rollback(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[None]:
         """Roll back a message; raises PreparedClosed."""

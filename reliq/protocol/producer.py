@@ -51,12 +51,12 @@ class ProducerPool:
     def take(self) -> ProducerSession:
         while True:
             try:
-                lane = self._free.pop()
+                session = self._free.pop()
             except IndexError:
-                lane = ProducerSession()
-            if lane.mark == forks.mark():  # else it belongs to the parent process
-                lane.sequence += 1
-                return lane
+                session = ProducerSession()
+            if session.mark == forks.mark():  # else it belongs to the parent process
+                session.sequence += 1
+                return session
 
-    def give_back(self, lane: ProducerSession) -> None:
-        self._free.append(lane)
+    def give_back(self, session: ProducerSession) -> None:
+        self._free.append(session)

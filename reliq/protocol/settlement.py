@@ -15,13 +15,13 @@ def checked_lease(lease: Duration) -> float:
 
 
 def settleable(
-    holdings: ConsumerSteps, messages: Sequence[Message], move: Callable[[Message], Move] | None
+    consumer: ConsumerSteps, messages: Sequence[Message], move: Callable[[Message], Move] | None
 ) -> tuple[list[bytes], list[Move]]:
     """Return the acks or, with `move`, the moves of the messages with a valid lease; raises InvalidSetting."""
     for message in messages:
         if not isinstance(message, Message):
             raise InvalidSetting(f"cannot settle {message!r}: give a message that claim() returned")
-        if message.holder is not holdings:
+        if message.holder is not consumer:
             raise InvalidSetting(f"cannot settle {message!r} here: another consumer holds it")
     ours = [message for message in messages if not message.lost]
     return ([message.element for message in ours], []) if move is None else ([], [move(message) for message in ours])

@@ -42,9 +42,9 @@ class TopicStats:
 class TopicSteps:
     """The operations on topics, as steps."""
 
-    def __init__(self, queue: Callable[[str], QueueSteps], lanes: ProducerPool, max_body: int) -> None:
+    def __init__(self, queue: Callable[[str], QueueSteps], pool: ProducerPool, max_body: int) -> None:
         self._queue = queue
-        self._lanes = lanes
+        self._pool = pool
         self._max_body = max_body
         self._routes = Routes()
         self._alternate: str | None = None
@@ -73,8 +73,8 @@ class TopicSteps:
         wanted, retries = None if sure is None else durability(sure), settings.retries(retries)
         if wanted is not None:
             yield from check_possible(wanted)
-        if not self._lanes.clock.known and message.ttl is not None:
-            self._lanes.clock.note((yield ops.server_time()))
+        if not self._pool.clock.known and message.ttl is not None:
+            self._pool.clock.note((yield ops.server_time()))
         queues = yield from self._reached(routing_key)
         if not queues and mandatory:
             raise Unroutable(f"no queue is bound to a pattern that matches {routing_key!r}; nothing was enqueued")
@@ -84,14 +84,14 @@ class TopicSteps:
             yield ops.count_unroutable(1)
             return {}
         with tracing.sending(routing_key, [message]):
-            lane = self._lanes.take()
+            session = self._pool.take()
             try:
                 reached = [self._queue(name) for name in queues]
-                yield from self._publish(routing_key, message, reached, lane, wanted, retries)
+                yield from self._publish(routing_key, message, reached, session, wanted, retries)
             except OutcomeUnknown as error:
                 raise OutcomeUnknown(str(error), (message.id,)) from None
             finally:
-                self._lanes.give_back(lane)
+                self._pool.give_back(session)
         return dict.fromkeys(queues, message.id)
 
     def _publish(
@@ -99,27 +99,30 @@ class TopicSteps:
         routing_key: str,
         message: NewMessage,
         queues: Sequence[QueueSteps],
-        lane: ProducerSession,
+        session: ProducerSession,
         wanted: Durability | None,
         retries: int | None,
     ) -> Steps[None]:
-        element = message.element(self._lanes.clock.now(), routing_key)
+        element = message.element(self._pool.clock.now(), routing_key)
         groups = self._groups(queues)
         strangers = [queue for queue in queues if queue.unknown]
-        introductions = [op for queue in strangers for op in queue.introduction()]
+        announcements = [ops.announce(queue.keys.queue) for queue in strangers]
+        durabilities = [ops.default_durability(queue.keys) for queue in strangers]
         publish = [
-            ops.publish(group, message.id, element, message.delay, lane.producer, lane.sequence) for group in groups
+            ops.publish(group, message.id, element, message.delay, session.producer, session.sequence)
+            for group in groups
         ]
-        replies = yield [*introductions, *(ops.at_most(one, retries) for one in publish)]
-        for queue, default in zip(strangers, replies[1 : len(introductions) : 2], strict=True):
+        _, defaults, answers = yield from ops.together(
+            announcements, durabilities, [ops.at_most(one, retries) for one in publish]
+        )
+        for queue, default in zip(strangers, defaults, strict=True):
             queue.introduced(default)
-        answers: list[ops.Published] = replies[len(introductions) :]
-        self._lanes.clock.note(answers[0].now)
+        self._pool.clock.note(answers[0].now)
         yield from _refuse_full(groups, answers, message.id)
         sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
         if sure.waits:
             for group in groups:
-                yield from confirm(group[0], sure, lane.producer, lane.sequence)
+                yield from confirm(group[0], sure, session.producer, session.sequence)
 
     def _groups(self, queues: Sequence[QueueSteps]) -> Sequence[Sequence[QueueKeys]]:
         """Group the queues that one atomic step can reach: all of them or, on a cluster, those of one hash slot."""

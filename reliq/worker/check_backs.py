@@ -31,8 +31,8 @@ class CheckBacks(threading.Thread):
     def __init__(self, store: Store, checks: Mapping[str, HandlerFunction]) -> None:
         super().__init__(name="reliq-checks", daemon=True)
         self._store = store
-        lanes = ProducerPool()
-        self._checks = [(PreparedSteps(QueueKeys(queue), lanes), check) for queue, check in checks.items()]
+        pool = ProducerPool()
+        self._checks = [(PreparedSteps(QueueKeys(queue), pool), check) for queue, check in checks.items()]
         self._stopping = threading.Event()
 
     def run(self) -> None:

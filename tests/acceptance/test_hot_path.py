@@ -37,10 +37,10 @@ def commands(calls):
 def test_settling_a_batch_and_claiming_the_next_is_one_round_trip(app, url, server):
     app.queue("orders").send_many(["x"] * MESSAGES)
     store, connection = Store(url), Store(url).connection()
-    holdings = ConsumerSteps(QueueKeys("orders"), new_owner(), 15.0)
+    consumer = ConsumerSteps(QueueKeys("orders"), new_owner(), 15.0)
     server.config_resetstat()
     done, elements = 0, []
-    while messages := store.run(holdings.settle(elements, (), BATCH), connection)[1]:
+    while messages := store.run(consumer.settle(elements, (), BATCH), connection)[1]:
         elements = [message.element for message in messages]
         done += len(messages)
     calls = counted(server)

@@ -23,26 +23,26 @@ def worker(name, cycles=1, queues=(KEYS,), verifies=False):
 
     def steps(events):
         every = [ConsumerSteps(keys, name, FOREVER) for keys in queues]
-        events.on_reconnect = lambda: [holdings.connected(named=True) for holdings in every]
+        events.on_reconnect = lambda: [consumer.connected(named=True) for consumer in every]
         for _ in range(cycles):
-            for holdings in every:
-                yield from handled(holdings, events)
-        for holdings in every:
+            for consumer in every:
+                yield from handled(consumer, events)
+        for consumer in every:
             if verifies:
-                holdings._verified_at = -FOREVER  # a lease has passed
-            while holdings.to_be_verified:
-                yield from handled(holdings, events)
+                consumer._verified_at = -FOREVER  # a lease has passed
+            while consumer.to_be_verified:
+                yield from handled(consumer, events)
         events.append(f"idle {name}")
 
     return steps
 
 
-def handled(holdings, events):
+def handled(consumer, events):
     """Claim one message and settle it; whether there was one."""
-    messages = yield from again(lambda: holdings.claim(1))
+    messages = yield from again(lambda: consumer.claim(1))
     for message in messages:
         events.append(f"started {message.queue}")
-        codes, _ = yield from again(lambda message=message: holdings.settle([message.element]))
+        codes, _ = yield from again(lambda message=message: consumer.settle([message.element]))
         if codes == "d":
             events.append(f"acked {message.queue}")
     return bool(messages)

@@ -32,7 +32,7 @@ class Poll:
     """One request for messages."""
 
     def __init__(self, queue: str, limit: int, lease: float, wait: float) -> None:
-        self.holdings = ConsumerSteps(QueueKeys(check_name(queue)), new_owner(connected=False), lease)
+        self.steps = ConsumerSteps(QueueKeys(check_name(queue)), new_owner(connected=False), lease)
         self.limit = limit
         self.until = time.monotonic() + wait
         self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
@@ -63,7 +63,7 @@ class Polls:
 
         Messages claimed for a disconnected client are given back at once.
         """
-        queue = poll.holdings.keys.queue
+        queue = poll.steps.keys.queue
         there = await self._exists(queue)
         if not there and poll.left <= 0:
             return []
@@ -90,13 +90,13 @@ class Polls:
         return there
 
     async def _claim(self, poll: Poll) -> list[Message]:
-        holdings = poll.holdings
+        steps = poll.steps
         try:
-            messages = await self._store.run(holdings.claim(poll.limit))
+            messages = await self._store.run(steps.claim(poll.limit))
         except OutcomeUnknown:  # the second try reads back what the first one moved
-            messages = await self._store.run(holdings.claim(poll.limit))
+            messages = await self._store.run(steps.claim(poll.limit))
         if not messages:
-            await self._store.run(holdings.leave())
+            await self._store.run(steps.leave())
         return messages
 
     def _forget(self, poller: "Poller") -> None:
@@ -144,7 +144,7 @@ class Poller:
                 return []
             messages = await poll.answer  # a command is never cancelled: it answers within settings.BLOCK
             if messages and listener.done():
-                await self._store.run(poll.holdings.leave())
+                await self._store.run(poll.steps.leave())
                 return []
             return messages
         finally:
@@ -192,9 +192,9 @@ class Poller:
         messages: list[Message] = []
         error: ReliqError | None = None
         while not messages and poll.left > 0 and not poll.gone:
-            timeout = max(_SHORTEST_BLOCK, min(settings.BLOCK, poll.left, poll.holdings.lease / 3))
+            timeout = max(_SHORTEST_BLOCK, min(settings.BLOCK, poll.left, poll.steps.lease / 3))
             try:
-                messages = await self._store.run(poll.holdings.wait(poll.limit, timeout), connection, timeout=0)
+                messages = await self._store.run(poll.steps.wait(poll.limit, timeout), connection, timeout=0)
                 error = None
             except ReliqError as failure:
                 error = failure
@@ -202,9 +202,9 @@ class Poller:
         if not messages or poll.gone:
             messages = []
             try:
-                await self._store.run(poll.holdings.leave(), connection, timeout=0)
+                await self._store.run(poll.steps.leave(), connection, timeout=0)
             except ReliqError as failure:
-                log.warning("queue=%s a poll left without saying so: %s", poll.holdings.keys.queue, failure)
+                log.warning("queue=%s a poll left without saying so: %s", poll.steps.keys.queue, failure)
         self._answer(poll, messages, error)
 
     def _answer(self, poll: Poll, messages: list[Message], error: ReliqError | None) -> None:

@@ -40,11 +40,11 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
         try:
             await state.guard.confirm(request.state.access, "consume", queue)
         except (Problem, ReliqError):
-            await state.reliq.store.run(poll.holdings.leave())  # gives back its messages, uncharged
+            await state.reliq.store.run(poll.steps.leave())  # gives back its messages, uncharged
             raise
     if surplus:  # the oldest is handed back last, and so taken first
-        await state.reliq.store.run(poll.holdings.settle((), [released(message) for message in reversed(surplus)]))
-    identity = poll.holdings.consumer if messages else None
+        await state.reliq.store.run(poll.steps.settle((), [released(message) for message in reversed(surplus)]))
+    identity = poll.steps.consumer if messages else None
     if identity is not None:
         state.remembered.add(identity, messages)
     answer = {

@@ -38,13 +38,13 @@ def store(url):
 def test_a_read_back_does_not_adopt_what_is_settled_while_it_is_under_way(store):
     """The list was read, then the watchdog acked a message of it, then the older list arrived."""
     store.call(ops.enqueue(KEYS, [NewMessage("x").element(0)]))
-    holdings = ConsumerSteps(KEYS, new_owner(), 30.0)
-    (message,) = store.run(holdings.claim(1))
-    holdings.connected(named=True)
-    steps = holdings.claim(1)
+    consumer = ConsumerSteps(KEYS, new_owner(), 30.0)
+    (message,) = store.run(consumer.claim(1))
+    consumer.connected(named=True)
+    steps = consumer.claim(1)
     older = store.call(next(steps))
-    store.call(holdings.settle_op([message.element], []))
-    holdings.note_settled([message.element])
+    store.call(consumer.settle_op([message.element], []))
+    consumer.note_settled([message.element])
     assert rest(store, steps, older) == []
 
 

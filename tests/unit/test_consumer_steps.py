@@ -51,15 +51,15 @@ class Fault:
 
 def drain(store, fault, handled, on_idle=lambda: None):
     """A small worker: claims or waits, handles, settles with the next claim; after an error it goes on."""
-    holdings = ConsumerSteps(KEYS, "c1", 60.0)
+    consumer = ConsumerSteps(KEYS, "c1", 60.0)
     acks: list[bytes] = []
     idle = 0
     while idle < 3:
         try:
-            _, messages = fault.run(holdings.settle(list(acks), (), 2))
+            _, messages = fault.run(consumer.settle(list(acks), (), 2))
             acks.clear()
             if not messages:
-                messages = fault.run(holdings.wait(2, 0.01))
+                messages = fault.run(consumer.wait(2, 0.01))
         except (OutcomeUnknown, RedisUnavailable):
             continue
         for message in messages:
@@ -70,7 +70,7 @@ def drain(store, fault, handled, on_idle=lambda: None):
             on_idle()
     while True:
         try:
-            fault.run(holdings.leave())
+            fault.run(consumer.leave())
             return
         except (OutcomeUnknown, RedisUnavailable):
             continue
@@ -111,11 +111,11 @@ def test_a_fault_at_every_request_when_a_pause_comes_while_the_consumer_waits(st
 
     def scenario(fault, handled):
         store.call(command("FLUSHALL"))
-        holdings = ConsumerSteps(KEYS, "c1", 60.0)
+        consumer = ConsumerSteps(KEYS, "c1", 60.0)
         again = True
         while again:
             try:
-                fault.run(holdings.claim(2))
+                fault.run(consumer.claim(2))
                 again = False
             except (OutcomeUnknown, RedisUnavailable):
                 continue
@@ -124,10 +124,10 @@ def test_a_fault_at_every_request_when_a_pause_comes_while_the_consumer_waits(st
         )
         for _ in range(4):
             try:
-                handled += [message.body for message in fault.run(holdings.wait(2, 0.01))]
+                handled += [message.body for message in fault.run(consumer.wait(2, 0.01))]
             except (OutcomeUnknown, RedisUnavailable):
                 continue
-        return holdings
+        return consumer
 
     clean = Fault(store, 10**9, reply_lost=False)
     handled: list[bytes] = []
@@ -135,24 +135,24 @@ def test_a_fault_at_every_request_when_a_pause_comes_while_the_consumer_waits(st
     assert handled == []
     for place in range(10**9 - clean._left):
         fault, handled = Fault(store, place, reply_lost), []
-        holdings = scenario(fault, handled)
-        handled += [message.body for message in Fault(store, 10**9, reply_lost=False).run(holdings.wait(2, 0.01))]
+        consumer = scenario(fault, handled)
+        handled += [message.body for message in Fault(store, 10**9, reply_lost=False).run(consumer.wait(2, 0.01))]
         counts = store.call(ops.stats(KEYS, ["c1"]))
         assert counts.ready + counts.processing == 1, f"request {place}"
         assert counts.processing == len(handled), f"request {place}: in processing, and nobody has it"
-        Fault(store, 10**9, reply_lost=False).run(holdings.leave())
+        Fault(store, 10**9, reply_lost=False).run(consumer.leave())
 
 
 def test_what_an_answer_brings_after_the_lease_was_lost_is_not_handed_out(store):
     """The claim was carried out in time, but its answer was read too late: the monitor has given all to others."""
     store.call(ops.enqueue(KEYS, [NewMessage(b"x").element(0) for _ in range(3)]))
-    holdings = ConsumerSteps(KEYS, "c1", 60.0)
-    (held,) = store.run(holdings.claim(1))
-    answer = store.start(holdings.claim(2), store.connection())
-    holdings.lose()
+    consumer = ConsumerSteps(KEYS, "c1", 60.0)
+    (held,) = store.run(consumer.claim(1))
+    answer = store.start(consumer.claim(2), store.connection())
+    consumer.lose()
     assert held.lost
     assert answer.result() == []
-    assert (holdings.consumer, holdings.held) == ("c1.1", {})
+    assert (consumer.consumer, consumer.held) == ("c1.1", {})
 
 
 def test_steps_may_wait_for_their_first_answer_while_others_go_on(store):
