@@ -18,6 +18,7 @@ from reliq_api.consume.leases import Remembered
 from reliq_api.consume.polls import Polls
 from reliq_api.enqueue.coalescer import Sends
 from reliq_api.http import docs, problems
+from reliq_api.http.buffered import Buffered
 from reliq_api.pressure import Pressure
 from reliq_api.routes import dead, delayed, health, leases, messages, metrics, queues, topics
 from reliq_api.settings import Settings
@@ -61,6 +62,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,  # the method's name in generated clients
     )
     app.state.settings = settings
+    app.state.buffered = Buffered(settings.max_buffered)
     app.include_router(topics.publishing)
     for module in (messages, topics, leases, queues, delayed, dead, health, metrics):
         app.include_router(module.router)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reliq.errors import InvalidSetting, RedisUnavailable
-from reliq.model.settings import seconds, whole
+from reliq.model.settings import seconds, size, whole
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.transport.store import Store
 from reliq_api.access import keyring
@@ -30,6 +30,8 @@ def add_to(commands: Any, command: Add) -> None:
     one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
     text = "bytes a message's body may have, such as 8MiB; at most 64MiB (default: RELIQ_MAX_BODY, else 1MiB)"
     one.add_argument("--max-body", metavar="SIZE", help=text)
+    text = "bytes of all request bodies in memory, above which requests get 503; a body may take twice (default 256MiB)"
+    one.add_argument("--max-buffered", metavar="SIZE", default=defaults.max_buffered, help=text)
     one.add_argument("--access-log", action="store_true", help="log every request")
     one.add_argument("--quiet", action="store_true", help="log warnings only")
     one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
@@ -66,9 +68,11 @@ def api(options: argparse.Namespace) -> int:
 
     whole(options.port, "port", 0, 65_535)
     seconds(options.grace, "grace", 0, 3600)
+    max_body = body_limit(options.max_body, "--max-body")
     settings = replace(
         Settings(), url=options.url, host=options.host, port=options.port, grace=options.grace,
-        access_log=options.access_log, max_body=body_limit(options.max_body, "--max-body"),
+        access_log=options.access_log, max_body=max_body,
+        max_buffered=size(options.max_buffered, "--max-buffered", max_body, 1 << 40),
     )  # fmt: skip
     try:
         keys = _store(options).run(keyring.read_all(), timeout=0)

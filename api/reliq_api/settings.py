@@ -16,6 +16,7 @@ class Settings:
     port: int = 8080
     allow_eviction: bool | None = None
     max_body: int = core.BODY_LIMIT  #: bytes of one message's body
+    max_buffered: int = 256 * 1024 * 1024  #: bytes of request bodies in memory; each may take twice its size
     max_batch: int = 100_000  #: messages in one batch call
     memory_watermark: float = 0.9  #: share of Redis' maxmemory above which nothing more is enqueued
     send_timeout: float = core.SEND_TIMEOUT  #: seconds for which a call is repeated after a lost reply

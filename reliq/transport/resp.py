@@ -46,7 +46,11 @@ def pack(commands: Iterable[Command]) -> list[bytes | memoryview]:
             command = command[fixed:]
         for part in command:
             if type(part) is bytes:
-                pieces.append(b"$%d\r\n%b\r\n" % (len(part), part))
+                if len(part) > _LARGE:
+                    pieces += (b"$%d\r\n" % len(part), part, b"\r\n")
+                    whole = False
+                else:
+                    pieces.append(b"$%d\r\n%b\r\n" % (len(part), part))
             elif type(part) is Packed:
                 pieces += part.pieces
                 count += part.count - 1

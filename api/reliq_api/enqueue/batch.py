@@ -1,10 +1,9 @@
 """Batches: read in pieces, enqueued a thousand messages at a time, with one result for each message."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
-from fastapi import Request
 from msgspec import Raw
 
 from reliq import aio
@@ -14,23 +13,24 @@ from reliq.model.settings import MAX_BATCH
 from reliq_api.enqueue.bodies import conflict, encode
 from reliq_api.enqueue.cloudevents import EVENTS, read_event
 from reliq_api.enqueue.entries import read_entry
-from reliq_api.enqueue.inbound import JSON, check_size, media_type
+from reliq_api.enqueue.inbound import JSON, check_size, largest_text, media_type
 from reliq_api.http.problems import Problem, of_error
-from reliq_api.http.requests import REQUEST_LARGEST, check_json_text
+from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest, check_json_text
 from reliq_api.pressure import Pressure
 from reliq_api.settings import Settings
 
 ARRAY_LARGEST = 8 * 1024 * 1024  #: bytes of a JSON array: it is read whole
-STREAM_LARGEST = 1024 * 1024 * 1024  #: bytes of NDJSON: never more of it in memory than a piece and a line
+STREAM_LARGEST = 1024 * 1024 * 1024  #: bytes of NDJSON: never more of it in memory than a call and a line
+_CALL_BYTES = 4 * 1024 * 1024  #: bytes of messages in one call, or one message that is larger
 
 _LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 
 Read = Callable[[bytes, dict[str, str]], NewMessage]
-Chunks = AsyncIterator[Sequence[bytes]]
+Chunks = AsyncIterator[Iterable[bytes]]
 
 
-def reader_of(request: Request) -> tuple[Read, Chunks]:
+def reader_of(request: BoundedRequest) -> tuple[Read, Chunks]:
     """Return the reader of a message and the stream of the messages' texts; raises Problem."""
     media = media_type(request)
     if media in _LINES:
@@ -42,17 +42,22 @@ def reader_of(request: Request) -> tuple[Read, Chunks]:
     raise Problem("unsupported_media_type", f"a batch is {JSON}, application/x-ndjson or {EVENTS}")
 
 
-async def _lines(request: Request) -> Chunks:
-    rest = b""
+async def _lines(request: BoundedRequest) -> Chunks:
+    largest = max(largest_text(request.app.state.settings), REQUEST_LARGEST)
+    rest = bytearray()
     async for part in request.stream():
-        *lines, rest = (rest + part).split(b"\n")
-        if len(rest) > REQUEST_LARGEST:
-            raise Problem("body_too_large", f"a line has more than {REQUEST_LARGEST} bytes", limit=REQUEST_LARGEST)
-        yield lines
-    yield [rest]
+        *lines, end = part.split(b"\n")
+        if lines:
+            rest += lines[0]
+            lines[0], rest = bytes(rest), bytearray()
+            yield lines
+        rest += end
+        if len(rest) > largest:
+            raise Problem("body_too_large", f"a line has more than {largest:,} bytes", limit=largest)
+    yield [bytes(rest)]
 
 
-async def _array(request: Request) -> Chunks:
+async def _array(request: BoundedRequest) -> Chunks:
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -63,7 +68,7 @@ async def _array(request: Request) -> Chunks:
     text = bytes(body)
     check_json_text(text)
     try:
-        yield [bytes(one) for one in _decode_array(text)]
+        yield map(bytes, _decode_array(text))
     except msgspec.ValidationError:
         raise Problem("invalid_request", "the body is not an array of objects") from None
     except (msgspec.DecodeError, RecursionError) as error:
@@ -96,10 +101,17 @@ class Batch:
         self._pending: list[NewMessage] = []
         self._places: list[int] = []  #: positions of the pending messages among the results
         self._enqueued = self._deduplicated = self._refused = 0
+        self._seen = self._pending_bytes = 0
 
-    async def add(self, texts: Sequence[bytes]) -> None:
+    @property
+    def finished(self) -> int:
+        """How many bytes of the request belong to messages that have their result."""
+        return self._seen - self._pending_bytes
+
+    async def add(self, texts: Iterable[bytes]) -> None:
         """Add messages; raises Problem, with the results so far, for too many messages or if Redis refuses."""
         for text in texts:
+            self._seen += len(text) + 1
             if not text.strip():
                 continue
             if len(self._results) == self._most:
@@ -116,7 +128,8 @@ class Batch:
                 self._places.append(len(self._results))
                 self._results.append(_NOTHING)
                 self._pending.append(message)
-                if len(self._pending) == MAX_BATCH:
+                self._pending_bytes += len(text) + 1
+                if len(self._pending) == MAX_BATCH or self._pending_bytes >= _CALL_BYTES:
                     await self._flush()
 
     def _refuse(self, problem: Problem) -> None:
@@ -148,6 +161,7 @@ class Batch:
         duplicates = sum(message.duplicate for message in pending)
         self._deduplicated += duplicates
         self._enqueued += len(pending) - duplicates
+        self._pending_bytes = 0
 
     def stopped(self, problem: Problem) -> Problem:
         """Add the result of each message read so far to the problem; pending messages are not sent."""

@@ -72,7 +72,7 @@ def read_event(text: bytes, inherited: dict[str, str]) -> NewMessage:
             raise Problem("invalid_message", "an event has data or data_base64, not both")
         kind = msgspec.json.decode(members.pop("datacontenttype", Raw(b'"application/json"')), type=str)
         found = _checked(dict(_attribute(name, value) for name, value in members.items()))
-        body = b"" if data is None else _data(bytes(data), kind)
+        body = b"" if data is None else _data(memoryview(data), kind)
         if encoded is not None:
             body = decode_base64(msgspec.json.decode(encoded, type=str))
     except msgspec.ValidationError as error:
@@ -83,9 +83,9 @@ def read_event(text: bytes, inherited: dict[str, str]) -> NewMessage:
     return NewMessage(body, headers=headers, dedup_key=dedup_key(found))
 
 
-def _data(raw: bytes, kind: str) -> bytes:
+def _data(raw: memoryview, kind: str) -> bytes:
     media = kind.partition(";")[0].strip().lower()
-    return raw if media.endswith(("/json", "+json")) else json_value(raw)
+    return bytes(raw) if media.endswith(("/json", "+json")) else json_value(raw)
 
 
 def _attribute(attribute: str, value: Raw) -> tuple[str, str]:

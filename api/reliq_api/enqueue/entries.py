@@ -1,6 +1,7 @@
 """Messages described by the JSON of a request."""
 
 import binascii
+import re
 from base64 import b64decode
 from typing import Annotated
 
@@ -32,6 +33,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
 _decode_text = msgspec.json.Decoder(str).decode
+_ESCAPE = re.compile(rb"\\")
 
 
 def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
@@ -49,7 +51,7 @@ def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
     except (msgspec.DecodeError, RecursionError) as error:
         raise Problem("invalid_json", f"the body is not JSON: {error}") from None
     headers = entry.headers
-    if kind := _lost_kind(bytes(entry.body), body):
+    if kind := _lost_kind(bytes(memoryview(entry.body)[:1]), body):
         headers = {"content-type": kind, **(headers or {})}
     if inherited:
         headers = {**inherited, **(headers or {})}
@@ -67,7 +69,7 @@ def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
 
 
 def _body(entry: Entry) -> bytes:
-    raw, encoded = bytes(entry.body), entry.body_base64
+    raw, encoded = memoryview(entry.body), entry.body_base64
     if bool(raw) == (encoded is not None):
         raise Problem("invalid_message", "give exactly one of body and body_base64")
     if encoded is not None:
@@ -75,19 +77,18 @@ def _body(entry: Entry) -> bytes:
     return json_value(raw)
 
 
-def _lost_kind(raw: bytes, body: bytes) -> str:
-    """Return the content type for a JSON value with ambiguous bytes; mostly empty."""
-    first = raw[:1]
+def _lost_kind(first: bytes, body: bytes) -> str:
+    """Return the content type for a JSON value with ambiguous bytes, by its first byte; mostly empty."""
     if first == b'"':
         return "text/plain; charset=utf-8" if body[:1] in (b"{", b"[") else ""
     return "" if first in (b"{", b"[", b"") else "application/json"
 
 
-def json_value(raw: bytes) -> bytes:
+def json_value(raw: memoryview) -> bytes:
     """Return a text as UTF-8, any other value as the JSON that was sent, so that numbers keep all digits."""
-    if raw.startswith(b'"'):
-        return raw[1:-1] if b"\\" not in raw else _decode_text(raw).encode()
-    return raw
+    if bytes(raw[:1]) == b'"':
+        return _decode_text(raw).encode() if _ESCAPE.search(raw) else bytes(raw[1:-1])
+    return bytes(raw)
 
 
 def decode_base64(text: str) -> bytes:

@@ -13,7 +13,8 @@ from reliq_api.enqueue import cloudevents
 from reliq_api.enqueue.entries import read_entry
 from reliq_api.http.docs import header
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import fields
+from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest, fields
+from reliq_api.settings import Settings
 
 JSON = "application/json"
 
@@ -25,6 +26,7 @@ DURABILITY = header(
 )
 
 _TRACESTATE_LARGEST = 512
+_AROUND = 64 * 1024  #: bytes for all that surrounds a body in JSON
 _OPTIONS = {"reliq-id": "id", "reliq-delay": "delay", "reliq-ttl": "ttl", "reliq-dedup-key": "dedup_key",
             "reliq-window": "window", "reliq-key": "key", "reliq-priority": "priority"}  # fmt: skip
 _HEADER = "reliq-header-"
@@ -76,12 +78,28 @@ def check_size(message: NewMessage, largest: int) -> None:
         raise body_too_large(len(message.body), largest)
 
 
-async def read_message(request: Request) -> NewMessage:
+def largest_text(settings: Settings) -> int:
+    """Return the bytes that a message in JSON may have: a text of the largest body takes six times as much if each of
+    its characters is escaped.
+    """
+    return min(6 * settings.max_body + _AROUND, settings.max_buffered)
+
+
+async def read_body(request: BoundedRequest) -> bytes:
+    """Return the body of a request with one message; raises Problem, for a large one before it is read."""
+    settings: Settings = request.app.state.settings
+    if media_type(request) in (JSON, cloudevents.EVENT) and not cloudevents.is_binary(fields(request)):
+        request.allow(max(largest_text(settings), REQUEST_LARGEST))
+    else:
+        request.allow(settings.max_body, lambda size: body_too_large(size, settings.max_body))
+    return await request.taken()
+
+
+def read_message(request: Request, body: bytes) -> NewMessage:
     """Return the message in a request; raises Problem, InvalidMessage, InvalidName."""
     media = media_type(request)
     headers = fields(request)
     inherited = trace(headers)
-    body = await request.body()
     if cloudevents.is_binary(headers):
         cloudevents.check_data(media, body)
         attributes = cloudevents.attributes(headers)

@@ -1,19 +1,23 @@
 """Requests read within limits: counted while they stream in, strict JSON, one value per header."""
 
 import asyncio
+import codecs
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
 from fastapi import Request
 from starlette.types import Message, Receive, Scope
 
+from reliq_api.http.buffered import Buffered
 from reliq_api.http.problems import Problem
 
-REQUEST_LARGEST = 2 * 1024 * 1024  #: bytes: a message of 256 KiB may take six times as much when escaped
+REQUEST_LARGEST = 2 * 1024 * 1024  #: bytes of a request that has no body of a message
+SLOWEST = 256 * 1024  #: bytes a second that a larger body must have on average
 DEPTH_LARGEST = 64
+_UTF8_PART = 1024 * 1024
 _HEADERS_MOST = 100
 _HEADER_BYTES = 32 * 1024
 _ONE_VALUE = frozenset(
@@ -33,31 +37,77 @@ def break_off(scope: Scope, problem: Problem) -> None:
 
 
 class BoundedRequest(Request):
-    """A request with a body limited in size, time and depth."""
+    """A request with a body limited in size, time and depth, counted in the memory for all bodies."""
 
-    def __init__(self, scope: Scope, receive: Receive, largest: int, patience: float, stream_time: float = 0.0) -> None:
-        """`patience`: seconds of silence; a body may take twice that in total, a large one `stream_time`."""
+    def __init__(self, scope: Scope, receive: Receive, buffered: Buffered, patience: float) -> None:
+        """`patience`: seconds of silence; a body may take twice that in total, and a large one more."""
         super().__init__(scope, receive)
-        self._largest = largest
+        self._buffered = buffered
         self._patience = patience
-        total = 2 * patience if largest <= REQUEST_LARGEST else stream_time
-        self._until = asyncio.get_running_loop().time() + total
+        self._started = asyncio.get_running_loop().time()
+        self._received = 0
+        self._released = 0
+        self.allow(REQUEST_LARGEST)
+
+    def allow(
+        self, largest: int, too_large: Callable[[int | str], Problem] | None = None, total: float | None = None
+    ) -> None:
+        """Set the largest body. `too_large`: makes the refusal of a size; `total`: seconds that the body may take."""
+        self._largest = largest
+        self._too_large = too_large or self._request_too_large
+        if total is None:
+            total = 2 * self._patience + max(0, largest - REQUEST_LARGEST) / SLOWEST
+        self._until = self._started + total
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body in pieces. Raises Problem if it is too large or too slow."""
+        """Yield the body in pieces. Raises Problem if it is too large, too slow, or has no room in memory."""
         if hasattr(self, "_body"):
             yield self._body
             return
-        received, more = 0, True
+        self._check_length()
+        more = True
         while more:
             message = await self._next()
             part = message.get("body", b"")
             more = message.get("more_body", False)
-            received += len(part)
-            if received > self._largest:
-                raise Problem("body_too_large", f"the body has more than {self._largest} bytes", limit=self._largest)
+            if self._received + len(part) > self._largest:
+                raise self._too_large(f"more than {self._largest:,}")
             if part:
+                self._buffered.take(len(part))
+                self._received += len(part)
                 yield part
+
+    def _check_length(self) -> None:
+        """Refuse a body by its Content-Length, before it is read."""
+        length = int(fields(self).get("content-length", 0))
+        if length > self._largest:
+            raise self._too_large(length)
+        if self._largest <= self._buffered.most:  # else it is read in parts
+            self._buffered.check(length)
+
+    def _request_too_large(self, size: int | str) -> Problem:
+        has = f"{size:,}" if isinstance(size, int) else size
+        return Problem(
+            "body_too_large", f"the request has {has} bytes, the limit is {self._largest:,}", limit=self._largest
+        )
+
+    async def taken(self) -> bytes:
+        """Return the body without keeping it: what is not needed any more takes no memory."""
+        body = bytearray()
+        async for part in self.stream():
+            body += part
+        return bytes(body)
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            self._body = await self.taken()
+        return self._body
+
+    def release(self, size: int | None = None) -> None:
+        """Give back the memory for the first `size` bytes of the body, by default for all that was received."""
+        size = self._received if size is None else min(size, self._received)
+        self._buffered.give_back(size - self._released)
+        self._released = size
 
     async def _next(self) -> Message:
         patience = asyncio.get_running_loop().time() + self._patience
@@ -110,10 +160,7 @@ def check_headers(scope: Scope) -> None:
 
 def check_json_text(body: bytes) -> None:
     """Refuse text that is not UTF-8 or nested too deeply, before a parser recurses into it."""
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        raise Problem("invalid_json", f"the body is not UTF-8 (byte {error.start})") from None
+    _check_utf8(body)
     if body.count(b"[") + body.count(b"{") <= DEPTH_LARGEST:
         return
     depth = 0
@@ -125,6 +172,18 @@ def check_json_text(body: bytes) -> None:
                 raise Problem("invalid_json", f"the body is nested deeper than {DEPTH_LARGEST} levels")
         elif first in b"]}":
             depth -= 1
+
+
+def _check_utf8(body: bytes) -> None:
+    """Refuse what is not UTF-8, in parts: the text of a large body would take up to four times its memory."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(body), _UTF8_PART):
+        before = start - len(decoder.getstate()[0])
+        part = body[start : start + _UTF8_PART]
+        try:
+            decoder.decode(part, final=start + _UTF8_PART >= len(body))
+        except UnicodeDecodeError as error:
+            raise Problem("invalid_json", f"the body is not UTF-8 (byte {before + error.start})") from None
 
 
 def read_json(text: bytes) -> Any:

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from reliq_api.access.auth import Scope
 from reliq_api.http.problems import status_of
-from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
+from reliq_api.http.requests import BoundedRequest
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -21,14 +21,15 @@ class Call(APIRoute):
         handle = self.reader()
         extra = self.openapi_extra or {}
         scope: Scope = extra["x-scope"]
-        largest: int = extra.get("x-largest", REQUEST_LARGEST)
 
         async def answer(request: Request) -> Response:
             state = request.app.state
-            limits = state.settings.body_timeout, state.settings.stream_timeout
-            bounded = BoundedRequest(request.scope, request.receive, largest, *limits)
+            bounded = BoundedRequest(request.scope, request.receive, state.buffered, state.settings.body_timeout)
             bounded.state.access = await state.guard.admit(bounded, scope)
-            return await handle(bounded)
+            try:
+                return await handle(bounded)
+            finally:
+                bounded.release()
 
         async def measured(request: Request) -> Response:
             started, status = time.monotonic(), 500

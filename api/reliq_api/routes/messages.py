@@ -9,16 +9,16 @@ from reliq_api.enqueue import cloudevents
 from reliq_api.enqueue.batch import STREAM_LARGEST, Batch, reader_of
 from reliq_api.enqueue.bodies import conflict, encode
 from reliq_api.enqueue.idempotency import OnlyOnce, fingerprint, key_of, note
-from reliq_api.enqueue.inbound import DURABILITY, JSON, check_size, durability_of, read_message, trace
+from reliq_api.enqueue.inbound import DURABILITY, JSON, check_size, durability_of, read_body, read_message, trace
 from reliq_api.http.docs import EVENT, body_of, failures, header
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import fields
+from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
 
 router = call_router("messages", RawCall)
 
 _PRODUCER_ERRORS = (
-    "queue_full", "memory_pressure", "body_too_large", "unsupported_media_type", "outcome_unknown",
+    "queue_full", "memory_pressure", "overloaded", "body_too_large", "unsupported_media_type", "outcome_unknown",
     "durability_unavailable",
 )  # fmt: skip
 
@@ -48,7 +48,7 @@ _PRODUCER_ERRORS = (
         requestBody=body_of({JSON: schemas.NewMessage, cloudevents.EVENT: EVENT, "application/octet-stream": None}),
     ),
 )
-async def enqueue(queue: schemas.QueueName, request: Request) -> Response:
+async def enqueue(queue: schemas.QueueName, request: BoundedRequest) -> Response:
     """JSON as described, a CloudEvent in either mode, or a body of any other content type, kept byte for byte.
 
     Other content than JSON takes its options from headers: Reliq-Delay, Reliq-Ttl, Reliq-Id, Reliq-Dedup-Key,
@@ -56,11 +56,14 @@ async def enqueue(queue: schemas.QueueName, request: Request) -> Response:
     Reliq-Key, Reliq-Priority, and Reliq-Header-NAME for headers of the message. With Reliq-Durability any of them is
     answered only with that durability. 503: not enqueued. 504: unknown; repeat it with its key.
     """
-    message = await read_message(request)
-    check_size(message, request.app.state.settings.max_body)
     key = key_of(request)
+    body = await read_body(request)
+    digest = "" if key is None else fingerprint(request, body)
+    message = read_message(request, body)
+    del body  # it and the message's element are never in memory at the same time, unless it is the message's body
+    check_size(message, request.app.state.settings.max_body)
     if key is not None:
-        return await _enqueue_once(queue, request, message, key)
+        return await _enqueue_once(queue, request, message, OnlyOnce(queue, key, digest, _send_timeout(request)))
     return _answer(*await _send(queue, request, message))
 
 
@@ -72,10 +75,13 @@ async def _send(queue: str, request: Request, message: NewMessage) -> tuple[int,
     return 200 if message.duplicate else 201, encode(answer)
 
 
-async def _enqueue_once(queue: str, request: Request, message: NewMessage, key: str) -> Response:
+def _send_timeout(request: Request) -> float:
+    timeout: float = request.app.state.settings.send_timeout
+    return timeout
+
+
+async def _enqueue_once(queue: str, request: Request, message: NewMessage, once: OnlyOnce) -> Response:
     store = request.app.state.reliq.store
-    digest = fingerprint(request, await request.body())
-    once = OnlyOnce(queue, key, digest, request.app.state.settings.send_timeout)
     replayed: Response | None = await store.run(once.begin())
     if replayed is not None:
         return replayed
@@ -100,7 +106,6 @@ def _answer(status: int, content: bytes) -> Response:
     responses=failures(*_PRODUCER_ERRORS, "batch_too_large", "batch_incomplete"),
     openapi_extra=needs(
         "enqueue",
-        **{"x-largest": STREAM_LARGEST},
         parameters=[DURABILITY],
         requestBody=body_of(
             {
@@ -111,7 +116,7 @@ def _answer(status: int, content: bytes) -> Response:
         ),
     ),
 )
-async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
+async def enqueue_batch(queue: schemas.QueueName, request: BoundedRequest) -> Response:
     """A JSON array (up to 8 MiB), or NDJSON of any length up to 100,000 messages, enqueued while it arrives.
 
     200: every message is enqueued, or is a duplicate. Any other status: `results` has the outcome of each message that
@@ -120,6 +125,7 @@ async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
     if "idempotency-key" in fields(request):
         raise Problem("invalid_header", "a batch takes no Idempotency-Key: give its messages a dedup_key")
     state = request.app.state
+    request.allow(STREAM_LARGEST, total=state.settings.stream_timeout)
     read, chunks = reader_of(request)
     queued = state.reliq.queue(queue)
     inherited, sure = trace(fields(request)), durability_of(request)
@@ -131,6 +137,7 @@ async def enqueue_batch(queue: schemas.QueueName, request: Request) -> Response:
     try:
         async for texts in chunks:
             await batch.add(texts)
+            request.release(batch.finished)
     except Problem as problem:  # the body ended early or was empty: earlier messages may be enqueued
         raise problem if "results" in problem.extra else batch.stopped(problem) from None
     await batch.flush()

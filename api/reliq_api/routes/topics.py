@@ -11,10 +11,10 @@ from reliq_api import schemas
 from reliq_api.access.auth import Access
 from reliq_api.enqueue import cloudevents
 from reliq_api.enqueue.bodies import encode
-from reliq_api.enqueue.inbound import DURABILITY, JSON, check_size, durability_of, media_type, read_message
+from reliq_api.enqueue.inbound import DURABILITY, JSON, check_size, durability_of, media_type, read_body, read_message
 from reliq_api.http.docs import EVENT, body_of, failures, header
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import fields
+from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
 
 router = call_router("topics")
@@ -32,7 +32,7 @@ _CHANGE = failures("invalid_name")
     responses={
         200: {"model": schemas.Published, "description": "No bound queue matches: the message was dropped"},
         **failures(
-            "invalid_name", "invalid_json", "queue_full", "memory_pressure", "body_too_large",
+            "invalid_name", "invalid_json", "queue_full", "memory_pressure", "overloaded", "body_too_large",
             "unsupported_media_type", "unroutable", "outcome_unknown", "durability_unavailable",
         ),
     },
@@ -54,7 +54,7 @@ _CHANGE = failures("invalid_name")
         ),
     ),
 )  # fmt: skip
-async def publish(routing_key: schemas.RoutingKey, request: Request) -> Response:
+async def publish(routing_key: schemas.RoutingKey, request: BoundedRequest) -> Response:
     """A copy for every queue with a pattern that matches, in one atomic step: all of them or none.
 
     The body is as in an enqueue, but without a deduplication key. 504: all queues may have the message, or none.
@@ -64,7 +64,7 @@ async def publish(routing_key: schemas.RoutingKey, request: Request) -> Response
     if "idempotency-key" in fields(request):
         raise Problem("invalid_header", "publishing takes no Idempotency-Key: each queue would have its own")
     mandatory = _flag(request, "mandatory")
-    message = await read_message(request)
+    message = read_message(request, await read_body(request))
     if media_type(request) == cloudevents.EVENT or cloudevents.is_binary(fields(request)):
         message.dedup_key = None  # an event always has one
     state = request.app.state

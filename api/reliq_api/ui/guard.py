@@ -68,9 +68,12 @@ def _failed(request: Request, status: int, detail: str, headers: Mapping[str, st
 
 async def form(request: Request) -> list[tuple[str, str]]:
     """The fields of a posted form."""
-    patience = request.app.state.settings.body_timeout
-    body = await BoundedRequest(request.scope, request.receive, _FORM_LARGEST, patience).body()
+    state = request.app.state
+    bounded = BoundedRequest(request.scope, request.receive, state.buffered, state.settings.body_timeout)
+    bounded.allow(_FORM_LARGEST)
     try:
-        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=2000)
+        return parse_qsl((await bounded.taken()).decode(), keep_blank_values=True, max_num_fields=2000)
     except ValueError:
         raise HTTPException(400, "The form cannot be read.") from None
+    finally:
+        bounded.release()

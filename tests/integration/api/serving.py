@@ -33,6 +33,7 @@ def serving(url: str, **settings: Any) -> Iterator[httpx.Client]:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
                 # FastAPI builds its routes at the first request, which two services in one process must not do at once.
                 client.get("/nothing")
+                client.app = server._app  # type: ignore[attr-defined]  for tests of what no answer tells
                 yield client
         finally:
             server.should_exit = True

@@ -89,7 +89,7 @@ def test_a_batch_of_events(service, orders):
         (b"[]", {"content-type": "text/plain"}, (415, "unsupported_media_type")),
         (b"[]", {"content-type": "application/json", "idempotency-key": "k"}, (400, "invalid_header")),
         (b"[]", {"content-type": "application/json; charset=utf-16"}, (415, "unsupported_media_type")),
-        (b"{" + b" " * 3_000_000, NDJSON, (413, "body_too_large")),
+        (b"{" + b" " * 7_000_000, NDJSON, (413, "body_too_large")),
         (b"[" + b" " * 9_000_000 + b"]", {"content-type": "application/json"}, (413, "body_too_large")),
     ],
 )

@@ -4,12 +4,15 @@ By command, with the figure printed:  pytest tests/integration/api/test_memory.p
 """
 
 import contextlib
+import os
 import socket
+from pathlib import Path
 
 import psutil
 
 from tests.integration.api.serving import own_process
 
+MIB = 1024 * 1024
 GROWTH_MOST = 60 * 1024 * 1024  #: bytes; what Python's allocator keeps after the first load is part of it
 
 
@@ -46,3 +49,33 @@ def test_strangers_and_scrapes_do_not_fill_the_memory(url, app):
     assert "made-up" not in text
     assert 'method="M' not in text
     assert app.queues() == []
+
+
+def largest_rss_during(child, call):
+    """How far the memory of a process grew above what it had before, at its peak."""
+    before = rss(child)
+    Path(f"/proc/{child.pid}/clear_refs").write_text("5")  # the peak counts from here on
+    answer = call()
+    lines = Path(f"/proc/{child.pid}/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    return answer, peak - before
+
+
+def test_a_large_body_is_in_memory_twice_as_it_came_and_as_the_element(url, app):
+    body = os.urandom(MIB) * 64
+    forms = {
+        "raw": {"content": body},
+        "text": {"content": b'{"body": "' + b"x" * len(body) + b'"}', "headers": {"content-type": "application/json"}},
+    }
+    with own_process(url, "--max-body", "64MiB") as (child, service):
+        service.post("/v1/queues/q/messages", content=b"x")
+        for form, request in forms.items():
+            for _ in range(3):
+                answer, grown = largest_rss_during(
+                    child,
+                    lambda: service.post("/v1/queues/q/messages", timeout=60, **request),  # noqa: B023
+                )
+                print(f"{form}: grown by {grown / len(body):.2f} bodies, kept {(rss(child)) >> 20} MiB")
+                assert answer.status_code == 201
+                assert grown < 2.3 * len(body)
+            assert app.queue("q").purge() >= 3
