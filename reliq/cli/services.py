@@ -14,14 +14,19 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 import reliq
+from reliq.cli.child_settings import ChildSettings
 from reliq.cli.options import BAD_USAGE, command, logging_options, metrics_options, stop_event, store_of
 from reliq.errors import RedisUnavailable, RedisUnsuitable
 from reliq.model import settings
+from reliq.model.keys import new_owner
 from reliq.observability.histograms import Measurements
 from reliq.protocol.application import Application, url_from_environment
 from reliq.runtime import startup
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
+
+#: Options of `reliq worker` that are not passed on to its child processes.
+_OF_THE_PARENT = {"run", "app", "processes", "monitor", "reconnect_grace", "metrics_port", "metrics_host"}
 
 
 def add_to(commands: Any) -> None:
@@ -53,6 +58,8 @@ def add_to(commands: Any) -> None:
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
     one.add_argument("--tracebacks", action="store_true", help="log a failure that is tried again with its traceback")
     logging_options(one)
+    if (child := ChildSettings.read()) is not None:
+        one.set_defaults(**child.options)
 
     one = command(commands, "monitor", monitor, "return messages of vanished workers, make delayed messages ready")
     one.add_argument(
@@ -96,12 +103,12 @@ def worker(options: argparse.Namespace) -> int:
     """Run the handlers of an application."""
     from reliq.worker import Options
     from reliq.worker.metrics import Metering
-    from reliq.worker.supervisor import Supervisor
 
+    child = ChildSettings.take()
     settings.whole(options.processes, "processes", 1, 1000)
     if options.url:
         os.environ["RELIQ_URL"] = url_from_environment(options.url)
-        options.url = "env:RELIQ_URL"  # the children's command lines have no password
+        options.url = "env:RELIQ_URL"  # what the children are told has no password
     app = _load(options.app)
     if app is None:
         return BAD_USAGE
@@ -120,42 +127,49 @@ def worker(options: argparse.Namespace) -> int:
                 metering.serve(store, options.metrics_port, options.metrics_host, monitor and monitor.monitor)
             if options.processes == 1:
                 measurements = None if options.metrics_port is None else metering.own
-                return _work_here(app, store, work, measurements)
-            supervisor = Supervisor(
-                [sys.executable, "-m", "reliq", *_child_arguments(options)],
-                options.processes,
-                options.grace,
-                lambda owner, seen_at: _take_back(store, owner, seen_at, metering.own),
-            )
-            supervisor.stop_on_signals()
-            return supervisor.run()
+                return _work_here(app, store, work, measurements, child)
+            return _supervise(options, store, metering)
     finally:
         if monitor is not None:
             monitor.stop()
 
 
-def _work_here(app: Application, store: Store, work: Any, measurements: Measurements | None) -> int:
+def _supervise(options: argparse.Namespace, store: Store, metering: Any) -> int:
+    from reliq.worker.supervisor import Child, Supervisor
+
+    def start(place: int) -> Child:
+        child = ChildSettings(new_owner(), place, child_options(options), metering.folder)
+        command = [sys.executable, "-m", "reliq", "worker", options.app]
+        return Child(child.owner, command, child.environment())
+
+    def take_back(owner: str, seen_at: float) -> int:
+        return _take_back(store, owner, seen_at, metering.own)
+
+    supervisor = Supervisor(start, options.processes, options.grace, take_back)
+    supervisor.stop_on_signals()
+    return supervisor.run()
+
+
+def child_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a worker's child processes, which have neither a monitor nor a metrics server."""
+    return {name: value for name, value in vars(options).items() if name not in _OF_THE_PARENT} | {"monitor": False}
+
+
+def _work_here(
+    app: Application, store: Store, work: Any, measurements: Measurements | None, child: ChildSettings | None
+) -> int:
     from reliq.worker import Worker
-    from reliq.worker.metrics import of_this_child
-    from reliq.worker.supervisor import OWNER, PLACE
+    from reliq.worker.metrics import of_child
     from reliq.worker.worker import exit_now
 
-    owner = os.environ.pop(OWNER, None)
-    place = int(os.environ.pop(PLACE, "0"))
-    running = Worker(store, app.handlers, work, owner, measurements or of_this_child(app.handlers, place))
+    if child is not None and child.metrics_folder is not None:
+        measurements = of_child(app.handlers, child.metrics_folder, child.place)
+    running = Worker(store, app.handlers, work, None if child is None else child.owner, measurements)
     running.stop_on_signals()
-    if owner is not None:
+    if child is not None:
         _stop_with_parent(running.stop)
     exit_now(running.run())
     return 0
-
-
-def _child_arguments(options: argparse.Namespace) -> list[str]:
-    arguments = ["worker", options.app, "--processes", "1", "--no-monitor"]
-    arguments += ["--threads", str(options.threads), "--concurrency", str(options.concurrency)]
-    lease = options.lease if isinstance(options.lease, str) else f"{options.lease}s"
-    arguments += ["--lease", lease, "--grace", str(options.grace)]
-    return arguments + (["--url", options.url] if options.url else []) + (["--quiet"] if options.quiet else [])
 
 
 def _stop_with_parent(stop: Callable[[], None]) -> None:

@@ -1,6 +1,5 @@
 """The metrics of `reliq worker`: of one process, or of several that share their measurements with their parent."""
 
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +11,6 @@ from reliq.model.handlers import Handlers
 from reliq.observability.histograms import Measurements
 from reliq.transport.store import Store
 from reliq.worker import Options
-
-FOLDER = "RELIQ_WORKER_METRICS"  #: environment: the folder in which worker processes share their measurements
 
 
 class Metering:
@@ -31,15 +28,19 @@ class Metering:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: Any = None
 
+    @property
+    def folder(self) -> str | None:
+        """The folder in which the processes share their measurements, if they are served."""
+        return None if self._folder is None else self._folder.name
+
     def serve(self, store: Store, port: int, host: str, monitor: Any = None) -> None:
-        """Serve /metrics, and make the processes that start from now on measure.
+        """Serve /metrics, and make the processes that start from now on measure, in `folder`.
 
         `monitor`: the monitor that runs in this process.
         """
         every = [self.own]
         if self._processes > 1:
             self._folder = tempfile.TemporaryDirectory(prefix="reliq-metrics-")
-            os.environ[FOLDER] = self._folder.name
             every += [_shared(self._folder.name, place, self._slots) for place in range(self._processes)]
         self._server = exporter_class()(store, every, slots=self._slots, monitor=monitor).serve(port, host)
 
@@ -50,14 +51,12 @@ class Metering:
         if self._server is not None:
             self._server.stop()
         if self._folder is not None:
-            os.environ.pop(FOLDER, None)
             self._folder.cleanup()
 
 
-def of_this_child(handlers: Handlers, place: int) -> Measurements | None:
-    """Return the measurements of the worker process at this place, if its parent asked for them."""
-    folder = os.environ.pop(FOLDER, None)
-    return _shared(folder, place, {one.queue: 1 for one in handlers}) if folder else None
+def of_child(handlers: Handlers, folder: str, place: int) -> Measurements:
+    """Return the measurements of the worker process at this place, shared with its parent in this folder."""
+    return _shared(folder, place, {one.queue: 1 for one in handlers})
 
 
 def _shared(folder: str, place: int, queues: Mapping[str, int]) -> Measurements:

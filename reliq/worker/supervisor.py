@@ -1,20 +1,15 @@
 """The parent of several worker processes: starts them, restarts dead ones and returns their messages at once."""
 
 import logging
-import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from reliq.model.keys import new_owner
 from reliq.runtime import startup
 
 log = logging.getLogger("reliq.supervisor")
-
-OWNER = "RELIQ_WORKER_OWNER"  #: environment: the id under which a child holds messages, chosen by its parent
-PLACE = "RELIQ_WORKER_PLACE"  #: environment: which of the worker processes a child is, from 0
 
 _LOOK_EVERY = 0.05
 _QUICK = 5.0  #: seconds; a child that dies sooner is restarted after a pause that grows
@@ -26,10 +21,10 @@ BAD_USAGE = 2  #: a child's exit status: its module does not import; starting it
 class Child:
     """A worker process. It stops by itself when its parent dies, because its standard input then ends."""
 
-    def __init__(self, command: Sequence[str], place: int) -> None:
-        self.owner = new_owner()
+    def __init__(self, owner: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """`owner`: the id under which it holds messages."""
+        self.owner = owner
         self.started_at = self.seen_at = time.monotonic()
-        environment = {**os.environ, OWNER: self.owner, PLACE: str(place)}
         # A session of its own: a Ctrl-C in the terminal reaches only the parent, which passes it on.
         with startup.signals_held_back():
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
@@ -50,13 +45,13 @@ class Supervisor:
     """Keeps a number of worker processes running."""
 
     def __init__(
-        self, command: Sequence[str], processes: int, grace: float, take_back: Callable[[str, float], int]
+        self, start: Callable[[int], Child], processes: int, grace: float, take_back: Callable[[str, float], int]
     ) -> None:
-        """`take_back(owner, last_seen)` returns the messages of a dead child; if it raises, the monitor does so later.
+        """`start(place)` starts a child; `take_back(owner, last_seen)` returns the messages of a dead one.
 
-        `last_seen`: by the monotonic clock.
+        If it raises, the monitor returns them later. `place`: from 0; `last_seen`: by the monotonic clock.
         """
-        self._command = command
+        self._start = start
         self._grace = grace
         self._take_back = take_back
         self._children: list[Child | None] = [None] * processes
@@ -88,7 +83,7 @@ class Supervisor:
         child = self._children[place]
         if child is None:
             if time.monotonic() >= self._not_before[place]:
-                self._children[place] = Child(self._command, place)
+                self._children[place] = self._start(place)
             return 0
         status = child.poll()
         if status is None:

@@ -1,15 +1,14 @@
 """Worker processes to kill and pause, for the demo, `reliq chaos` and tests."""
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from reliq.cli.child_settings import ChildSettings
 from reliq.model.keys import new_owner
-from reliq.worker.supervisor import OWNER
 
 
 class WorkerProcess:
@@ -20,7 +19,7 @@ class WorkerProcess:
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-W", "ignore", "-m", "reliq", "worker", application, "--quiet", *options],
-                env={**os.environ, "RELIQ_URL": url, OWNER: self.owner, **environment},
+                env={**ChildSettings(self.owner).environment(), "RELIQ_URL": url, **environment},
                 stdin=subprocess.PIPE, stderr=errors, start_new_session=True,
             )  # fmt: skip
 

@@ -1,6 +1,5 @@
 """The metrics of `reliq worker`: asked for or not, of one process or several."""
 
-import os
 import urllib.request
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import reliq
 from reliq.observability.histograms import PROCESS
 from reliq.transport.store import Store
 from reliq.worker import Options
-from reliq.worker.metrics import FOLDER, Metering, of_this_child
+from reliq.worker.metrics import Metering, of_child
 
 
 @pytest.fixture
@@ -30,27 +29,18 @@ def scraped(metering):
 
 
 def test_nobody_measures_unless_metrics_are_served(shop):
-    with Metering(shop.handlers, Options(), 3):
-        assert FOLDER not in os.environ
-        assert of_this_child(shop.handlers, 0) is None
+    with Metering(shop.handlers, Options(), 3) as metering:
+        assert metering.folder is None
 
 
 def test_what_children_measure_is_served_by_their_parent(shop, url):
     with Metering(shop.handlers, Options(), 2) as metering:
         metering.serve(Store(url), 0, "127.0.0.1")
-        folder = os.environ[FOLDER]
+        folder = metering.folder
         for place in range(2):
-            os.environ[FOLDER] = folder
-            of_this_child(shop.handlers, place).add(PROCESS, ("orders",), [0.5] * (place + 1))
+            of_child(shop.handlers, folder, place).add(PROCESS, ("orders",), [0.5] * (place + 1))
         assert 'reliq_message_process_seconds_count{queue="orders"} 3.0' in scraped(metering)
     assert not Path(folder).exists()
-
-
-def test_a_child_hands_its_folder_to_nobody_it_starts(shop, url):
-    with Metering(shop.handlers, Options(), 2) as metering:
-        metering.serve(Store(url), 0, "127.0.0.1")
-        assert of_this_child(shop.handlers, 0) is not None
-        assert FOLDER not in os.environ
 
 
 def test_workers_wanted_count_all_handlers_that_run_at_once(shop, url):
@@ -69,7 +59,7 @@ def test_workers_wanted_count_all_handlers_that_run_at_once(shop, url):
 def test_one_process_measures_for_itself(shop, url):
     with Metering(shop.handlers, Options(), 1) as metering:
         metering.serve(Store(url), 0, "127.0.0.1")
-        assert FOLDER not in os.environ
+        assert metering.folder is None
         metering.own.recovered("orders", 1.0, 1)
         assert 'reliq_recovery_seconds_count{queue="orders"} 1.0' in scraped(metering)
 

@@ -11,6 +11,7 @@ import redis
 
 import reliq
 from reliq import aio
+from reliq.cli.child_settings import CHILD
 from reliq.embedded import EmbeddedRedis, _free_port, find_server
 from reliq.errors import ReliqError
 from reliq.transport.target import Target
@@ -114,7 +115,7 @@ def test_every_form_logs_in(url, address, is_async):
     assert type(made).__name__.startswith("SSL") == url.startswith("rediss")
 
 
-def test_the_processes_of_a_worker_have_no_password_on_their_command_lines(guarded, tmp_path):
+def test_the_processes_of_a_worker_have_no_password_on_their_command_lines_or_in_their_settings(guarded, tmp_path):
     (tmp_path / "shop.py").write_text(
         "import reliq\napp = reliq.Reliq()\n\n@app.handler('q')\ndef handle(message): ...\n"
     )
@@ -124,6 +125,7 @@ def test_the_processes_of_a_worker_have_no_password_on_their_command_lines(guard
     with process(*arguments, folder=tmp_path, PYTHONPATH=paths) as child:
         children = eventually(lambda: workers_of(child.pid))
         lines = [Path(f"/proc/{one.pid}/cmdline").read_text() for one in (psutil.Process(child.pid), *children)]
+        lines += [one.environ()[CHILD] for one in children]
         app = reliq.Reliq(f"file:{tmp_path}/url")
         app.queue("q").send_many(range(10))
         eventually(lambda: app.queue("q").stats().counters.get("acked") == 10)
@@ -132,7 +134,8 @@ def test_the_processes_of_a_worker_have_no_password_on_their_command_lines(guard
 
 
 def workers_of(pid):
-    found = [one for one in psutil.Process(pid).children(recursive=True) if "env:RELIQ_URL" in one.cmdline()]
+    children = psutil.Process(pid).children(recursive=True)
+    found = [one for one in children if one.cmdline()[-2:] == ["worker", "shop:app"]]
     return found if len(found) == 2 else None
 
 

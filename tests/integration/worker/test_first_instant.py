@@ -19,8 +19,8 @@ def work(message):
     pass
 """
 IMPORTING = """
-import os, pathlib, time
-if os.environ.get("RELIQ_WORKER_OWNER") or not CHILDREN_ONLY:
+import pathlib, sys, time
+if "--processes" not in sys.argv or not CHILDREN_ONLY:
     pathlib.Path("importing").touch()
     try:
         time.sleep(60)
