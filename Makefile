@@ -33,9 +33,9 @@ fix: $(READY) ## Format, mend what can be mended, and write the synchronous API 
 	$(BIN)/ruff format .
 	$(BIN)/python tools/generate_sync.py
 
-# One more try for a test that fails: browsers, JVMs and busy machines have their moods. The summary says which.
+# Only tests with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were.
 test: $(READY) ## The tests, on both cores (under 10 minutes)
-	$(BIN)/pytest -n 2 -m 'not slow' --reruns 1 -rR
+	$(BIN)/pytest -n 2 -m 'not slow' -rR
 
 test-slow: $(READY) ## The long volumes
 	$(BIN)/pytest -m slow

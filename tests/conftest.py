@@ -14,6 +14,14 @@ for name in [name for name in os.environ if name.startswith("RELIQ_")]:
     del os.environ[name]
 
 
+@pytest.hookimpl(trylast=True)  # after the folders have set their markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Try tests with a browser or a JVM once more, and no other: a race in the queue must fail the build."""
+    for item in items:
+        if item.get_closest_marker("browser") or item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[EmbeddedRedis]:
     """Old enough that a monitor judges leases at its first look."""

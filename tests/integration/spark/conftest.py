@@ -20,6 +20,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A first job takes minutes on a loaded machine; py4j leaves its sockets to the garbage collector."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
+            if "session" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(600))
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

@@ -53,6 +53,7 @@ def cluster(tmp_path) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 def test_retried_dying_and_speculative_tasks_write_each_row_once(cluster, app, url, tmp_path):
     attempts = tmp_path / "attempts"
     attempts.mkdir()

@@ -17,7 +17,7 @@ from reliq.transport.store import Store
 from reliq_monitor import Monitor
 from tests.integration.spark import driver
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 KEYS = QueueKeys("orders")
 ROWS = 200_000

@@ -169,6 +169,7 @@ def test_an_old_java_is_named(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.parametrize("how", ["python", "spark-submit"])
 def test_it_runs_with_plain_python_and_with_spark_submit(orders, url, lines, how):
     submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]", pipeline.__file__]

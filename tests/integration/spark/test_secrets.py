@@ -41,6 +41,7 @@ def all_that_spark_shows(folder: Path, option: str, value: str, **environment: s
     return "\n".join([done.stdout, done.stderr, *events, *checkpoints])
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("option", ["connection", "url", "register"])
 def test_neither_plans_nor_pages_nor_the_event_log_have_the_password(guarded, tmp_path, option):
     secret = tmp_path / "secret"

@@ -1,15 +1,22 @@
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect
 
 from tests.integration.api.serving import serving
 from tests.integration.ui.chromium import browsing
 
 PATIENCE = 30_000  #: ms: on a machine that does other things besides, a page may take its time
 expect.set_options(timeout=PATIENCE)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
 
 
 @pytest.fixture
@@ -50,7 +57,7 @@ def look(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
         page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: faults.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: faults.append(f"script: {error}"))
-        page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", lambda dialog: _dismiss(dialog, faults))
         page.on("request", lambda request: _check_host(request.url, address, faults))
         page.goto(address + path)
         return page
@@ -59,6 +66,11 @@ def look(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
     for context in contexts:
         context.close()
     assert faults == []
+
+
+def _dismiss(dialog: Dialog, faults: list[str]) -> None:
+    faults.append(f"dialog: {dialog.message}")
+    dialog.dismiss()
 
 
 def _check_host(requested: str, address: str, faults: list[str]) -> None:
