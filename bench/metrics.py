@@ -80,13 +80,13 @@ def main(rounds: int = 15, messages: int = 100_000) -> None:
             timed = Timed()
             _, used = seconds_of_a_run(server.url, messages, timed)
             shares.append(timed.spent / used)
-            off, on = (messages / taken[place][-1][0] for place in (False, True))
-            print(f"off {off:9,.0f}/s   on {on:9,.0f}/s", flush=True)
+            off, measured = (messages / taken[place][-1][0] for place in (False, True))
+            print(f"off {off:9,.0f}/s   on {measured:9,.0f}/s", flush=True)
         print(f"a scrape of 1,000 queues takes {1000 * seconds_of_a_scrape(server.url):.0f} ms (median of 5)")
     # The best of many runs: other load of the machine can only make a run slower.
     for what, place in (("time", 0), ("CPU time", 1)):
-        off, on = (min(run[place] for run in taken[key]) for key in (False, True))
-        print(f"measuring costs {100 * (on / off - 1):+.1f} % {what} (best of {rounds} runs each)")
+        off, measured = (min(run[place] for run in taken[key]) for key in (False, True))
+        print(f"measuring costs {100 * (measured / off - 1):+.1f} % {what} (best of {rounds} runs each)")
     middle, least, most = (100 * of(shares) for of in (statistics.median, min, max))
     print(f"measuring is {middle:.1f} % of a run's CPU time (median of {rounds}; {least:.1f} to {most:.1f})")
 

@@ -119,6 +119,7 @@ def operations(app: reliq.Reliq, queue: reliq.Queue) -> dict[str, float]:
 
     def redrive_one() -> None:
         letter = queue.dead.get(next(put_back))
+        assert letter is not None
         app.store.call(
             reliq.ops.redrive(keys, [Revival(letter.element, letter.id, letter.revived(keep_failures=False))])
         )

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import redis
@@ -57,7 +58,8 @@ class Fleet:
         )
         command = [find_server(), str(path), "--sentinel"]
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._stack.callback(lambda: (child.kill(), child.wait()))
+        self._stack.callback(child.wait)
+        self._stack.callback(child.kill)
         self.sentinels.append(self._stack.enter_context(redis.Redis(port=port, socket_timeout=2)))
         wait(lambda: ping(self.sentinels[-1]), "a sentinel")
 
@@ -156,7 +158,8 @@ class Producer(threading.Thread):
 def campaign(kind, durability, failovers, replicas):
     """Return what a producer observed of these failovers."""
     with Fleet(replicas) as fleet:
-        gaps, answered, lost, errors = [], 0, 0, {}
+        gaps, answered, lost = [], 0, 0
+        errors: Counter[str] = Counter()
         for _ in range(failovers):
             producer = Producer(fleet.url, durability)
             producer.start()
@@ -168,8 +171,7 @@ def campaign(kind, durability, failovers, replicas):
             there = drained(fleet)
             answered += len(producer.answered)
             lost += len(set(producer.answered) - there)
-            for name, count in producer.errors.items():
-                errors[name] = errors.get(name, 0) + count
+            errors.update(producer.errors)
     return {
         "kind": kind, "durability": durability, "replicas": replicas, "failovers": failovers, "answered": answered,
         "lost": lost, "longest_gap_s": round(max(gaps), 2), "gaps_s": [round(gap, 2) for gap in gaps],

@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from statistics import median
 
@@ -31,6 +30,7 @@ from reliq.protocol import staging
 from reliq.spark import register
 from reliq.transport.store import Store
 
+WHO = ("Spark's JVM", "its Python", "Redis")  #: uses the CPU
 PARTITIONS = 4
 WARM_UPS = 2
 
@@ -59,13 +59,14 @@ class Contestant:
     def __init__(self, name: str, rows: int, work: Callable[[], object]) -> None:
         self.name, self._rows, self._work = name, rows, work
         self._seconds: list[float] = []
-        self._cpu: list[Counter[str]] = []
+        self._cpu: list[dict[str, float]] = []
 
     def round(self) -> None:
         before, started = cpu_seconds(), time.perf_counter()
         self._work()
         self._seconds.append(time.perf_counter() - started)
-        self._cpu.append(cpu_seconds() - before)
+        after = cpu_seconds()
+        self._cpu.append({who: after[who] - before[who] for who in WHO})
 
     @property
     def rate(self) -> float:
@@ -75,14 +76,14 @@ class Contestant:
     def report(self) -> None:
         rounds = ", ".join(f"{self._rows / one:,.0f}" for one in self._seconds[WARM_UPS:])
         print(f"{self.name:14}{self.rate:>10,.0f} rows/s  ({rounds})")
-        for who in ("Spark's JVM", "its Python", "Redis"):
+        for who in WHO:
             spent = median([cpu[who] for cpu in self._cpu[WARM_UPS:]])
             print(f"    {who:12}{spent / self._rows * 1e6:>8.2f} us of CPU a row")
 
 
-def cpu_seconds() -> Counter[str]:
+def cpu_seconds() -> dict[str, float]:
     """What the processes below this one have used so far, with those that ended."""
-    spent: Counter[str] = Counter()
+    spent = dict.fromkeys(WHO, 0.0)
     for process in psutil.Process().children(recursive=True):
         name, times = process.name(), process.cpu_times()
         who = "Spark's JVM" if "java" in name else "Redis" if "redis" in name else "its Python"
@@ -164,7 +165,7 @@ def main() -> None:
             "to_json(struct(id AS order, repeat('x', 170) AS note)) AS value"
         )
         df = df.cache()
-        print(f"{df.count():,} rows of {len(df.first().value)} bytes, {PARTITIONS} partitions, local[2]")
+        print(f"{df.count():,} rows of {len(df.head(1)[0].value)} bytes, {PARTITIONS} partitions, local[2]")
         write_in_turns(df, server, rows, rounds)
         read_ready(spark, df, rows, rounds)
         Store(server.url).call(ops.command("FLUSHALL"))

@@ -87,7 +87,7 @@ def main() -> None:
                 wait_for(lambda: shop.queue("ucenter@user").stats().counters.get("acked") == 4)
             (letter,) = letters.dead.list()
             print(f"the login reached {sorted(reached)}")
-            print(f"mailer@welcome has a dead letter after {letter.failures} failures: {letter.last_error.error_class}")
+            print(f"mailer@welcome has a dead letter after {letter.failures} failures: {letter.errors[-1].error_class}")
 
             print("the mailer is fixed and started again; its dead letters are redriven")
             with service("mailer", server.url, MAILER_FIXED="1"):

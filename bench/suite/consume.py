@@ -105,7 +105,8 @@ def asynchronous(race: Race) -> Row:
 
 def two_processes(setting: Setting) -> Row:
     """Both start on an empty queue; then the messages are there at once."""
-    row, rates = Row("consume, two processes"), {RAW.name: [], RELIQ.name: []}
+    row = Row("consume, two processes")
+    rates: dict[str, list[float]] = {RAW.name: [], RELIQ.name: []}
     with fresh_redis() as (server, client):
         for _ in range(setting.rounds):
             for one in (RAW, RELIQ):

@@ -68,7 +68,8 @@ def _cycles(app: reliq.Reliq, messages: int) -> float:
     """Messages/s of send, claim and ack, a hundred at a time, while everything else stays as it is."""
     queue, keys, one = app.queue("bench"), QueueKeys("bench"), new_owner(connected=False)
     app.store.call(ops.register(keys, one, _LEASE))
-    bodies, elements = [BODY] * _BATCH, []
+    bodies = [BODY] * _BATCH
+    elements: list[bytes] = []
     began = time.perf_counter()
     for _ in range(max(1, messages // _BATCH)):
         queue.send_many(bodies)

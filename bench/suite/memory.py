@@ -1,5 +1,7 @@
 """What a message costs Redis in memory: queued, processing, and nothing after its ack."""
 
+import os
+
 import reliq
 from bench.suite.harness import Check, Row, Setting, fresh_redis
 from reliq import ops
@@ -17,21 +19,26 @@ def row(setting: Setting) -> Row:
         def used() -> int:
             return int(client.info("memory")["used_memory"])
 
+        def used_by(key: str) -> int:
+            used = client.memory_usage(key, samples=0)
+            assert used is not None, f"{key} is not in Redis"
+            return used
+
         app.queue("bench").send("warm")
         app.queue("bench").purge()
         client.script_flush()  # the scripts' own memory is not the messages'
         empty = used()
         app.queue("bench").send_many([BODY] * messages)
-        queued = client.memory_usage(keys.messages, samples=0) / messages
+        queued = used_by(keys.messages) / messages
         queued_used = (used() - empty) / messages
         consumers = [new_owner(connected=False) for _ in range(messages // _HELD)]
         held = {one: _claim(app, keys, one) for one in consumers}
-        processing = sum(client.memory_usage(keys.processing(one), samples=0) for one in consumers) / messages
+        processing = sum(used_by(keys.processing(one)) for one in consumers) / messages
         processing_used = (used() - empty) / messages
         for one, elements in held.items():
             app.store.call([ops.settle(keys, one, 600.0, elements), ops.forget(keys, one, leaving=True)])
         left = client.llen(keys.messages) + sum(client.llen(keys.processing(one)) for one in consumers)
-        keys_left = {key.decode() for key in client.keys("*")} - set(keys.everything) - {"reliq:queues"}
+        keys_left = {os.fsdecode(key) for key in client.keys("*")} - set(keys.everything) - {"reliq:queues"}
         remaining = used() - empty
         app.close()
     result = Row("memory in Redis per 200-byte message")

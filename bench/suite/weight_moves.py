@@ -35,11 +35,11 @@ class Moves:
             held = self._claimed(consumer)
             self._weigh("release", lambda _: consumer.release(*held))
             held = self._claimed(consumer)
-            self._weigh("retry", lambda _: [consumer.retry(one, delay=_DUE) for one in held])
+            self._weigh("retry", lambda _: _each(held, lambda one: consumer.retry(one, delay=_DUE)))
             time.sleep(2 * _DUE)
             self._weigh("promote", lambda count: self._until(count, lambda: self._monitor.promote()[0]))
             held = self._claimed(consumer)
-            self._weigh("dead", lambda _: [consumer.dead(one, "bench") for one in held])
+            self._weigh("dead", lambda _: _each(held, lambda one: consumer.dead(one, "bench")))
         self._weigh("redrive", lambda _: self._queue.dead.redrive())
         vanished = self._queue.consumer()
         self._claimed(vanished)
@@ -61,6 +61,11 @@ class Moves:
 
     def _weigh(self, name: str, work: Callable[[int], object]) -> None:
         self.found[name] = weighed(self._client, work, self._messages)
+
+
+def _each(messages: list[reliq.Message], settle: Callable[[reliq.Message], None]) -> None:
+    for message in messages:
+        settle(message)
 
 
 def moves(setting: Setting) -> Row:

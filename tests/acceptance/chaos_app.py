@@ -27,7 +27,7 @@ def settle_and_note(self, acks, moves=(), limit=0):
     return codes, messages
 
 
-ConsumerSteps.settle = settle_and_note
+ConsumerSteps.settle = settle_and_note  # type: ignore[method-assign]
 
 
 @app.handler("q")

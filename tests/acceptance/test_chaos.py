@@ -87,7 +87,8 @@ def test_ten_thousand_messages_survive_kills_and_a_pause(app, workers, tmp_path)
     assert (stats.ready, stats.processing, stats.delayed, stats.dead, stats.consumers) == (0, 0, 0, 0, 0)
     assert stats.counters["reclaimed"] > 0
 
-    starts, done = Counter(), {}
+    starts: Counter[str] = Counter()
+    done: dict[str, int] = {}
     for line in (tmp_path / "history").read_text().splitlines():
         event, identity, at = line.split()
         if event == "D":

@@ -114,7 +114,7 @@ def test_for_people_it_prints_a_table(app, capsys):
 )
 def test_what_makes_no_sense_is_refused(wrong, capsys):
     try:
-        status = main.main(["chaos", *wrong.split()])
+        status: str | int | None = main.main(["chaos", *wrong.split()])
     except SystemExit as refused:
         status = refused.code
     assert status == 2

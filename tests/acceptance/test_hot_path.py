@@ -39,7 +39,8 @@ def test_settling_a_batch_and_claiming_the_next_is_one_round_trip(app, url, serv
     store, connection = Store(url), Store(url).connection()
     consumer = ConsumerSteps(QueueKeys("orders"), new_owner(), 15.0)
     server.config_resetstat()
-    done, elements = 0, []
+    done = 0
+    elements: list[bytes] = []
     while messages := store.run(consumer.settle(elements, (), BATCH), connection)[1]:
         elements = [message.element for message in messages]
         done += len(messages)

@@ -35,6 +35,10 @@ def kill_and_replace(running, start):
     running.append(start())
 
 
+def wait_for(queue, counter, least):
+    eventually(lambda: queue.stats().counters.get(counter, 0) >= least, timeout=60, what=f"{least} {counter}")
+
+
 def test_each_key_is_handled_in_order_one_at_a_time(app, workers, tmp_path):
     queue = app.queue("ordered")
     queue.configure(max_deliveries=100)
@@ -43,9 +47,9 @@ def test_each_key_is_handled_in_order_one_at_a_time(app, workers, tmp_path):
             queue.send(str(number), key=key)
     running = [workers() for _ in range(3)]
     for kill in range(1, 7):
-        eventually(lambda kill=kill: queue.stats().counters.get("acked", 0) >= kill * 250, timeout=60)
+        wait_for(queue, "acked", kill * 250)
         kill_and_replace(running, workers)
-    eventually(lambda: queue.stats().counters.get("acked", 0) == 2000, timeout=60)
+    wait_for(queue, "acked", 2000)
 
     stats = queue.stats()
     assert (stats.ready, stats.processing, stats.delayed, stats.dead) == (0, 0, 0, 0)
@@ -88,7 +92,7 @@ def test_after_each_kill_every_account_is_in_the_cycle_exactly_once(app, workers
     queue.cycle.add(*accounts)
     running = [workers() for _ in range(4)]
     for kill in range(1, 9):
-        eventually(lambda kill=kill: queue.stats().counters.get("requeued", 0) > kill * 400, timeout=60)
+        wait_for(queue, "requeued", kill * 400 + 1)
         kill_and_replace(running, workers)
         assert everybody(app) == Counter(accounts)
     assert sorted(queue.cycle.members()) == sorted(accounts)

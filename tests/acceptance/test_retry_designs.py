@@ -188,7 +188,7 @@ def test_sixteen_retries_at_growing_levels_then_the_dead_letters(app, queue, run
 
 
 def test_a_consume_timeout_counts_as_a_failure(app, queue):
-    release = []
+    release: list[bool] = []
 
     @app.handler("q", time_limit="50ms", retry=reliq.fixed("10ms", limit=1))
     def hang(message):

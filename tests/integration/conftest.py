@@ -1,9 +1,12 @@
 import asyncio
+from typing import Any
 
 import pytest
+import redis
 
 import reliq
 from reliq import aio
+from tests.support.handlers import KINDS
 from tests.support.sync_adapter import Blocking
 
 
@@ -11,7 +14,7 @@ from tests.support.sync_adapter import Blocking
 def face(request, url):
     """A function that makes an application of either face."""
     if request.param == "sync":
-        made = []
+        made: list[Any] = []
 
         def make(*arguments, **options):
             made.append(reliq.Reliq(*(arguments or (url,)), **options))
@@ -31,6 +34,18 @@ def face(request, url):
         yield make_blocking
         for app in made:
             app.close()
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    """The way in which a worker runs the handlers of a test."""
+    return request.param
+
+
+@pytest.fixture
+def client(redis_server):
+    with redis.Redis(port=redis_server.port) as client:
+        yield client
 
 
 @pytest.fixture

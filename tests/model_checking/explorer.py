@@ -429,6 +429,8 @@ def _commands(request: Request) -> tuple[Any, ...]:
             return (request.command,)
         case Transaction():
             return tuple(op.command for op in request.ops)
+        case Watch() | Sleep():
+            raise TypeError(f"{request} is no request with commands")
         case _:
             return tuple(op.command for op in request)
 
@@ -441,8 +443,10 @@ def _label(request: Request) -> str:
             return "unwatch"
         case Transaction():
             return "exec"
+        case Sleep():
+            raise TypeError(f"{request} is no request to Redis")
         case _:
-            first = request if not isinstance(request, (list, tuple)) else request[0]
+            first = request if isinstance(request, Op) else request[0]
             return first.script.name if first.script else str(first.command[0])
 
 

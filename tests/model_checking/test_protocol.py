@@ -23,7 +23,12 @@ def worker(name, cycles=1, queues=(KEYS,), verifies=False):
 
     def steps(events):
         every = [ConsumerSteps(keys, name, FOREVER) for keys in queues]
-        events.on_reconnect = lambda: [consumer.connected(named=True) for consumer in every]
+
+        def connect_all():
+            for consumer in every:
+                consumer.connected(named=True)
+
+        events.on_reconnect = connect_all
         for _ in range(cycles):
             for consumer in every:
                 yield from handled(consumer, events)

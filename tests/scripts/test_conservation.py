@@ -4,10 +4,11 @@ Two queues of one database; ids are sent twice; another program's keys appear in
 """
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
@@ -47,8 +48,10 @@ class Queues(RuleBasedStateMachine):
                 self.run(ops.register(keys, consumer, 1000.0))
         self.number = 0
         self.again: list[tuple[str, str]] = []  #: id and key of messages sent without a delay: they may be sent twice
-        self.sent = {(keys.queue, key): [] for keys in QUEUES for key in ORDER_KEYS}  #: bodies, in order
-        self.seen = {line: [] for line in self.sent}
+        self.sent: dict[tuple[str, str], list[Any]] = {
+            (keys.queue, key): [] for keys in QUEUES for key in ORDER_KEYS
+        }  #: bodies, in order
+        self.seen: dict[tuple[str, str], list[Any]] = {line: [] for line in self.sent}
 
     def run(self, op):
         return self.store.call(op)
@@ -320,7 +323,6 @@ class Queues(RuleBasedStateMachine):
 
 def test_nothing_is_lost_whatever_happens(redis_server):
     Queues.server, Queues.store = redis_server, Store(redis_server.url)
-    case = Queues.TestCase()
-    case.settings = settings(max_examples=50, stateful_step_count=40, deadline=None, derandomize=True)
-    case.runTest()
+    many = settings(max_examples=50, stateful_step_count=40, deadline=None, derandomize=True)
+    run_state_machine_as_test(Queues, settings=many)
     Queues.store.close()

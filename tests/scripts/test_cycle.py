@@ -293,7 +293,8 @@ def test_nobody_gets_ahead_of_another_by_two_visits(world, steps):
         elif held := world.redis.lrange(KEYS.processing(consumer), -1, -1):
             message = Message.decode("q", held[0])
             visits[message.key] -= step == "release"
-            destination = "tail" if step == "release" else "round"
-            move = Move(message.element, destination, "requeued", message.id, message.again())
+            move = Move(
+                message.element, "tail" if step == "release" else "round", "requeued", message.id, message.again()
+            )
             world.run(ops.settle(KEYS, consumer, 15.0, [], [move]))
         assert max(visits.values()) - min(visits.values()) <= 1

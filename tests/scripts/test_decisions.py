@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
@@ -51,7 +51,8 @@ class Decisions(RuleBasedStateMachine):
         """By the producer, at any time, also again and against what was decided."""
         name = data.draw(st.sampled_from(sorted(self.states)))
         first = self.decided(name, decision)
-        key = KEYS.dedup(self.dedup[name]) if self.dedup[name] else ""
+        dedup = self.dedup[name]
+        key = KEYS.dedup(dedup) if dedup else ""
         answer = self.run(ops.decide(KEYS, name, decision, 60.0, dedup=key))
         assert (answer.decision, answer.id) == (self.states[name], first)
 
@@ -59,8 +60,9 @@ class Decisions(RuleBasedStateMachine):
         """Note the decision if it is the first one; the id that is to be answered."""
         if self.states[name] == "prepared":
             self.states[name] = decision
-            if decision == "committed" and self.dedup[name]:
-                self.firsts[name] = self.keys.setdefault(self.dedup[name], name)
+            dedup = self.dedup[name]
+            if decision == "committed" and dedup:
+                self.firsts[name] = self.keys.setdefault(dedup, name)
         return self.firsts.get(name, name)
 
     @precondition(lambda self: self.some("prepared"))
@@ -116,7 +118,6 @@ class Decisions(RuleBasedStateMachine):
 
 def test_one_decision_stands_whatever_happens(url):
     Decisions.store = Store(url)
-    case = Decisions.TestCase()
-    case.settings = settings(max_examples=60, stateful_step_count=30, deadline=None, derandomize=True, database=None)
-    case.runTest()
+    many = settings(max_examples=60, stateful_step_count=30, deadline=None, derandomize=True, database=None)
+    run_state_machine_as_test(Decisions, settings=many)
     Decisions.store.close()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -83,9 +84,10 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
 UNTOUCHED = {("claim", KEYS.consumers)}
 
 
-def keys_of(call: ops.Op | ops.Transaction) -> tuple[str, ...]:
+def keys_of(call: ops.Op | ops.Transaction) -> tuple[Any, ...]:
     script = call.ops[-1] if isinstance(call, ops.Transaction) else call
-    return script.command[3 : 3 + script.command[2]]
+    _, _, count, *arguments = script.command
+    return tuple(arguments[: int(cast("int", count))])
 
 
 CASES = [(name, key) for name, call in CALLS.items() for key in keys_of(call())]

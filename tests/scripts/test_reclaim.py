@@ -134,7 +134,8 @@ def test_the_compensation_never_removes_a_copy_that_is_not_its_own(world, redis_
         patch.setattr("reliq.model.message.new_nonce", lambda: next(nonces))
         one, two = Store(proxy.url), Store(proxy.url)
         between_look_and_transaction(one, reclaim(KEYS, "w", 5), lambda: two.run(reclaim(KEYS, "w", 5)))
-        one.close(), two.close()
+        one.close()
+        two.close()
     assert len(world.state()["messages"].split()) == 1
 
 

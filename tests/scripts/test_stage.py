@@ -1,5 +1,7 @@
 """stage_open, stage, stage_abort, stage_clear: what a job writes before it is decided."""
 
+from typing import Any
+
 import pytest
 
 from reliq import ops
@@ -11,9 +13,9 @@ KEYS = QueueKeys("q")
 DAY = 86_400.0
 
 
-def keys_of(world) -> dict[str, object]:
+def keys_of(world) -> dict[str, Any]:
     """Every key of the queue by its last words, with its value."""
-    found = {}
+    found: dict[str, Any] = {}
     for key in world.redis.keys("reliq:{q}:*"):
         name = key.decode().removeprefix("reliq:{q}:")
         match world.redis.type(key):

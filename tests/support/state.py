@@ -12,7 +12,7 @@ import redis
 
 from reliq.model.element import Envelope, Extra, group_of
 from reliq.model.keys import QueueKeys
-from reliq.ops import Op
+from reliq.ops import Op, Transaction
 from reliq.transport.store import Store
 
 KEYS = QueueKeys("q")
@@ -21,7 +21,9 @@ HOUR = 3_600_000
 
 def element(name: str, **changes: Any) -> bytes:
     """The element that a name stands for: letters are its id, digits its nonce."""
-    identity, nonce = re.fullmatch(r"([a-z-]+)(\d*)", name).groups()
+    named = re.fullmatch(r"([a-z-]+)(\d*)", name)
+    assert named, f"{name!r} is no name of an element: letters and then digits"
+    identity, nonce = named.groups()
     fields = {
         "version": 1,
         "id": identity,
@@ -58,12 +60,12 @@ class World:
     """One queue on a real server."""
 
     def __init__(self, url: str) -> None:
-        self.redis = redis.Redis.from_url(url)
+        self.redis: Any = redis.Redis.from_url(url)  # its replies are what the server sends
         self.store = Store(url)
         seconds, micros = self.redis.time()
         self.now = seconds * 1000 + micros // 1000
 
-    def run(self, op: Op[Any]) -> Any:
+    def run(self, op: Op[Any] | Transaction) -> Any:
         return self.store.call(op)
 
     def given(

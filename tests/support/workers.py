@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, AnyStr
 
 import reliq
 from reliq.transport.store import Store
@@ -50,12 +50,20 @@ def working(app: reliq.Reliq, monitor: bool = False, url: str | None = None, **o
         store.close()
 
 
+class Child(subprocess.Popen[AnyStr]):
+    """A process of which the test reads what it prints: it is started with pipes."""
+
+    stdin: IO[AnyStr]
+    stdout: IO[AnyStr]
+    stderr: IO[AnyStr]
+
+
 @contextlib.contextmanager
-def process(*arguments: str, folder: Path | None = None, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(*arguments: str, folder: Path | None = None, **environment: str) -> Iterator[Child[bytes]]:
     """A `reliq` command as a process of its own; killed at the end if it still runs."""
     paths = [str(ROOT), str(ROOT / "monitor"), str(ROOT / "api")]
     command = [sys.executable, "-m", "reliq", *arguments]
-    child = subprocess.Popen(
+    child: Child[bytes] = Child(
         command,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},

@@ -54,7 +54,7 @@ def test_the_levels_of_rocketmq():
         lambda: fixed(-1),
         lambda: fixed("1 fortnight"),
         lambda: fixed(1, limit=-1),
-        lambda: fixed(1, limit=2.5),
+        lambda: fixed(1, limit=2.5),  # type: ignore[arg-type]
         steps,
         lambda: steps("10s", math.nan),
         lambda: exponential(factor=0.5),

@@ -7,13 +7,14 @@ from reliq.ops import command
 from reliq.ops.topology import ANY, Part, Slots
 from reliq.transport.cluster_steps import answers_to, current_slots
 from reliq.transport.errors import ConnectionLost, TryAgain
+from reliq.transport.server import Server
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 READ, WRITE = command("GET", "k"), command("SET", "k", "v")
 ONCE = command("INCR", "k", repeatable=False)
 
 
-class Cluster:
+class Cluster(Server):
     """The server as the steps know it."""
 
     where = "here"

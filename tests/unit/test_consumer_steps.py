@@ -1,5 +1,7 @@
 """Whatever answer is lost, and wherever: a consumer forgets nothing that it has taken, and runs nothing twice."""
 
+from typing import Any
+
 import pytest
 
 from reliq import ops
@@ -29,7 +31,8 @@ class Fault:
 
     def run(self, steps):
         """Drive the steps as a store does."""
-        answer = error = None
+        answer: Any = None
+        error: Exception | None = None
         while True:
             try:
                 request = steps.throw(error) if error else steps.send(answer)

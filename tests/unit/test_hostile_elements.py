@@ -1,5 +1,7 @@
 """An element is untrusted input: either all steps work on its message, or it does not decode."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -14,7 +16,23 @@ from reliq.protocol.outcomes import failure_now
 from reliq_monitor.reclaim import charge_deliveries
 from tests.support.state import element
 
-NUMBERS = [-1, -(2**63), 2**31, 2**53, 2**63, 2**64 - 1, 1.0, 1e308, float("nan"), True, None, "1", b"1", [], {}]
+NUMBERS: list[Any] = [
+    -1,
+    -(2**63),
+    2**31,
+    2**53,
+    2**63,
+    2**64 - 1,
+    1.0,
+    1e308,
+    float("nan"),
+    True,
+    None,
+    "1",
+    b"1",
+    [],
+    {},
+]
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=8) | st.binary(),
     lambda some: st.lists(some, max_size=4) | st.dictionaries(st.text(max_size=9), some, max_size=4),

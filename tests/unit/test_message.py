@@ -16,7 +16,8 @@ from reliq.model.message import Message, wrapped
 from reliq.model.outgoing import NewMessage
 
 PAGE = Path(__file__).parents[2] / "docs" / "wire-format.md"
-VECTORS = json.loads(re.search(r"```json vectors\n(.*?)```", PAGE.read_text(), re.DOTALL)[1])
+(BLOCK,) = re.findall(r"```json vectors\n(.*?)```", PAGE.read_text(), re.DOTALL)
+VECTORS = json.loads(BLOCK)
 
 
 def element(**changes):

@@ -1,5 +1,7 @@
 """Sizes: bytes or a text with a unit, and the limit of a body that is read from them."""
 
+from collections.abc import Sequence
+
 import pytest
 
 import reliq
@@ -68,7 +70,7 @@ def test_a_call_has_at_most_1000_messages_and_16_mib_or_one_message(kind, bodies
     whole = {length: bytes(length) for length in set(bodies)}
     texts = [whole[length] for length in bodies]
     ids = [str(number) for number in range(len(bodies))]
-    messages = [NewMessage(body, id=one) for body, one in zip(texts, ids, strict=True)]
+    messages: Sequence[NewMessage] = [NewMessage(body, id=one) for body, one in zip(texts, ids, strict=True)]
     if kind == "bare":
         messages = RawBatch(texts, ids)
     found = list(calls_of(messages))

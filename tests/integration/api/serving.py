@@ -11,17 +11,24 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
 from reliq_api.server import server_of
 from reliq_api.settings import Settings
 from tests.support.proxy import Proxy
-from tests.support.workers import eventually, process
+from tests.support.workers import Child, eventually, process
 
 JSON = {"content-type": "application/json"}
 
 
+class Service(httpx.Client):
+    """A client for a service of this process."""
+
+    app: FastAPI  #: for tests of what no answer tells
+
+
 @contextlib.contextmanager
-def serving(url: str, **settings: Any) -> Iterator[httpx.Client]:
+def serving(url: str, **settings: Any) -> Iterator[Service]:
     """The service on a free port; a client for it."""
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
         port = listener.getsockname()[1]
@@ -30,10 +37,10 @@ def serving(url: str, **settings: Any) -> Iterator[httpx.Client]:
         thread.start()
         eventually(lambda: server.started or not thread.is_alive())
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            with Service(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
                 # FastAPI builds its routes at the first request, which two services in one process must not do at once.
                 client.get("/nothing")
-                client.app = server._app  # type: ignore[attr-defined]  for tests of what no answer tells
+                client.app = server._app
                 yield client
         finally:
             server.should_exit = True
@@ -42,7 +49,7 @@ def serving(url: str, **settings: Any) -> Iterator[httpx.Client]:
 
 
 @contextlib.contextmanager
-def own_process(url: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+def own_process(url: str, *arguments: str) -> Iterator[tuple[Child[bytes], httpx.Client]]:
     """`reliq api` as a process, and a client for it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,12 @@ from tests.integration.api.serving import problem, serving
 from tests.support.workers import eventually
 
 
+def current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
 async def until(condition):
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110
@@ -23,7 +30,7 @@ async def until(condition):
 
 def test_a_task_that_fails_is_logged_and_called_again(caplog):
     async def scene():
-        runs = []
+        runs: list[int] = []
 
         async def work():
             runs.append(len(runs))
@@ -43,10 +50,10 @@ def test_a_task_that_fails_is_logged_and_called_again(caplog):
 
 def test_a_task_that_is_cancelled_from_outside_runs_again(caplog):
     async def scene():
-        runs = []
+        runs: list[asyncio.Task[Any]] = []
 
         async def work():
-            runs.append(asyncio.current_task())
+            runs.append(current_task())
             await asyncio.sleep(60)
 
         async with Background() as background:
@@ -85,7 +92,7 @@ class Failing:
 def test_enqueues_that_wait_are_answered_whatever_the_sending_task_met(error, caplog):
     async def scene():
         async with Background() as background:
-            queue = Failing(error)
+            queue: Any = Failing(error)
             sends = QueueSends(queue, background)
             messages = [NewMessage("x") for _ in range(4)]
             first = asyncio.create_task(sends.send(messages[0]))
@@ -114,7 +121,8 @@ def test_an_enqueue_that_fails_alone_leaves_the_queue_free():
 
     async def scene():
         async with Background() as background:
-            sends = QueueSends(Once(RuntimeError("a fault")), background)
+            queue: Any = Once(RuntimeError("a fault"))
+            sends = QueueSends(queue, background)
             with pytest.raises(RuntimeError):
                 await sends.send(NewMessage("x"))
             assert await asyncio.wait_for(sends.send(NewMessage("x", id="second")), 5) == "second"
@@ -149,7 +157,8 @@ def test_polls_that_wait_are_answered_whatever_the_polling_task_met(caplog):
 
     async def scene():
         async with Background() as background:
-            polls = Polls(Broken(), background)
+            store: Any = Broken()
+            polls = Polls(store, background)
             waiting = [asyncio.create_task(polls.take(Poll("q", 1, 15.0, 30.0), never)) for _ in range(3)]
             for task in waiting:
                 with pytest.raises(OutcomeUnknown):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+from typing import Any
 
 import pytest
 
@@ -239,7 +240,7 @@ def test_a_queue_that_is_not_there(service, untouched, name):
     for method, call in [
         ("GET", ""), ("POST", "/pause"), ("POST", "/resume"), ("GET", "/dead"), ("POST", "/dead/redrive")
     ]:  # fmt: skip
-        body = {} if method == "POST" else None
+        body: dict[str, Any] | None = {} if method == "POST" else None
         assert problem(service.request(method, f"/v1/queues/{name}{call}", json=body)) == (404, "queue_not_found")
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import schemathesis
@@ -39,7 +40,7 @@ def record():
     """A key that may do everything: its text, its id, and what Redis keeps of it."""
     steps = keyring.create("contract", keyring.SCOPES, ("*",), None, 0.0)
     steps.send(None)
-    written = steps.send(1_000_000)
+    written: Any = steps.send(1_000_000)
     text = ""
     try:
         steps.send(1)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import msgspec
@@ -40,7 +41,7 @@ def guarded(url, make):
         yield service
 
 
-CALLS = {
+CALLS: dict[str, list[tuple[str, str, Any]]] = {
     "enqueue": [("POST", "messages", {"body": 1}), ("POST", "messages/batch", [{"body": 1}])],
     "consume": [
         ("POST", "leases", {}),

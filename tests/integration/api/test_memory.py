@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -63,7 +64,7 @@ def largest_rss_during(child, call):
 
 def test_a_large_body_is_in_memory_twice_as_it_came_and_as_the_element(url, app):
     body = os.urandom(MIB) * 64
-    forms = {
+    forms: dict[str, dict[str, Any]] = {
         "raw": {"content": body},
         "text": {"content": b'{"body": "' + b"x" * len(body) + b'"}', "headers": {"content-type": "application/json"}},
     }

@@ -36,7 +36,7 @@ def test_a_service_starts_and_is_alive_without_redis(name):
 
 def test_an_answer_that_was_lost_is_504_and_its_repeat_enqueues_once(redis_server, url, app, name):
     """The enqueue is carried out, its reply never comes, nor does that of any repeat in the time a send has."""
-    cut = []
+    cut: list[bool] = []
 
     def reply(data):
         return None if cut else data

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from reliq.model import settings
-from tests.support.workers import ROOT, eventually
+from tests.support.workers import ROOT, Child, eventually
 
 LIMIT = settings.BODY_LIMIT
 
@@ -21,7 +21,7 @@ def start(url):
     running = []
 
     def run(*arguments):
-        child = subprocess.Popen(
+        child: Child[bytes] = Child(
             [sys.executable, "-m", "reliq", *arguments, "--url", url],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))},

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 import redis
 
 import reliq
-from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, ops
+from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, aio, ops
 from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys, new_owner
@@ -139,7 +140,7 @@ def test_a_look_at_the_server_in_between_leaves_the_watch_standing(stores, url):
 
 def test_a_look_that_is_refused_is_not_repeated_where_nothing_watches(stores, redis_server, url):
     """A server that is loading lets WATCH pass, and refuses the look."""
-    refused = []
+    refused: list[bool] = []
 
     def request(data):
         if b"GET" not in data or refused:
@@ -160,7 +161,7 @@ def test_a_look_that_is_refused_is_not_repeated_where_nothing_watches(stores, re
 
 def test_a_transaction_that_is_refused_is_not_repeated_where_nothing_watches(stores, redis_server, url):
     """A replica refuses it; when it is a master again the watch has ended with the refusal."""
-    refused = []
+    refused: list[bool] = []
     with redis.Redis.from_url(url) as client:
 
         def request(data):
@@ -184,7 +185,7 @@ def test_a_reclaim_that_loses_its_connection_takes_nothing_from_a_consumer_that_
     with app.queue("q").consumer() as consumer, redis.Redis.from_url(url) as client:
         (message,) = consumer.claim()
         client.set(KEYS.lease(consumer.id), 1)
-        cuts = []
+        cuts: list[bool] = []
 
         def cut(data):
             if b"LRANGE" not in data or cuts:
@@ -238,7 +239,8 @@ def test_what_only_reads_follows_those_that_were_refused(failover):
 
 def test_heartbeats_and_the_monitor_follow_it_too(failover):
     url, fail_over, heir = failover
-    app, owner, lost = reliq.Reliq(url), new_owner(), []
+    app, owner = reliq.Reliq(url), new_owner()
+    lost: list[Lease] = []
     app.store.call(ops.register(KEYS, owner, 15.0))
     heartbeat = Heartbeat(app.store, owner, 15.0, lambda: [Lease(KEYS, owner, 15.0)], lost.append)
     monitor = Monitor(app.store)
@@ -272,7 +274,7 @@ def test_what_an_event_loop_says_of_a_closed_transport_is_a_lost_connection(url,
     async def story():
         store = AioStore(url)
         await store.run(ops.one(ops.command("PING")))
-        connections = []
+        connections: list[socket.socket] = []
 
         def breaking():
             connection = make()
@@ -297,7 +299,7 @@ def test_a_uvloop_transport_that_was_reset_is_a_lost_connection(url, app):
     uvloop = pytest.importorskip("uvloop")
 
     async def story():
-        async with reliq.aio.Reliq(url) as sender:
+        async with aio.Reliq(url) as sender:
             for number in range(50):
                 await sender.queue("q").send(number)
                 for connection in sender.store._idle:

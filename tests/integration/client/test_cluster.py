@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -158,8 +159,9 @@ def test_a_monitor_sees_to_every_node(app):
         app.queue(name).send(name, delay=0.001)
         app.store.call(ops.command("HSET", QueueKeys(name).producers, "silent", "1 1"))
     app.queue(QUEUES[0]).send("far ahead", delay=3600)
-    monitor, promoted = Monitor(app.store), []
-    eventually(lambda: promoted.append(monitor.promote()[0]) or sum(promoted) == len(QUEUES))
+    monitor = Monitor(app.store)
+    promoted = itertools.accumulate(monitor.promote()[0] for _ in itertools.count())
+    eventually(lambda: next(promoted) == len(QUEUES))
     assert monitor.promote() == (0, None)
     monitor.tidy()
     for name in QUEUES:
@@ -307,7 +309,8 @@ def test_what_follows_a_watch_goes_to_no_node_that_does_not_watch():
 
 def test_a_node_that_hangs_stops_the_heartbeats_of_no_other(app, nodes):
     """Its answer takes longer to be given up than these leases last."""
-    leases, lost = [Lease(QueueKeys(name), new_owner(), 2.0) for name in QUEUES], []
+    leases = [Lease(QueueKeys(name), new_owner(), 2.0) for name in QUEUES]
+    lost: list[Lease] = []
     for lease in leases:
         app.store.call(ops.register(lease.keys, lease.consumer, lease.length))
     heartbeat = Heartbeat(app.store, new_owner(), 2.0, lambda: leases, lost.append)

@@ -98,7 +98,8 @@ def test_nobody_is_visited_more_than_one_round_ahead_of_another(app, members, th
 
 def test_an_idle_worker_is_woken_by_the_next_round(app):
     """The one visit that holds up the others ends; those who wait in BLMOVE go on at once."""
-    slow, go_on, visits = threading.Event(), threading.Event(), collections.Counter()
+    slow, go_on = threading.Event(), threading.Event()
+    visits: collections.Counter[str] = collections.Counter()
 
     @app.handler("q")
     def visit(message):

@@ -147,7 +147,7 @@ def test_redrive_of_some(queue):
 def test_a_redrive_of_many_passes_over_those_that_do_not_match(queue):
     odd = kill(queue, *(str(number) for number in range(900)), headers={"parity": "odd"})
     kill(queue, *(str(number) for number in range(700)), headers={"parity": "even"})
-    seen = []
+    seen: list[int] = []
     result = queue.dead.redrive(headers={"parity": "odd"}, progress=seen.append)
     assert (result.redriven, seen[-1]) == (len(odd), len(odd))
     assert queue.stats().dead == 700

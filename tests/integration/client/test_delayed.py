@@ -3,19 +3,12 @@
 import json
 
 import pytest
-import redis
 
 from reliq.cli import main
 from reliq.errors import InvalidSetting
 from reliq.model.keys import QueueKeys
 
 KEYS = QueueKeys("q")
-
-
-@pytest.fixture
-def client(redis_server):
-    with redis.Redis(port=redis_server.port) as client:
-        yield client
 
 
 def fail(queue, body="x", delay="1h", error="no such order"):

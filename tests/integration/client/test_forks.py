@@ -1,20 +1,14 @@
 """Forks that run none of Python's at-fork hooks: uWSGI's workers, and a C library's fork(). Nothing sent is lost."""
 
-import concurrent.futures
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.support.workers import ROOT, eventually
-
-CHILDREN, SENDS = 4, 25
+from tests.support.forking import CHILDREN, SENDS, all_ready, environment, send_from_all_children, serving_wsgi
 
 FORKS = """
 import asyncio, ctypes, os, sys
@@ -55,18 +49,6 @@ os._exit(0)
 """
 
 
-def environment(url):
-    paths = [str(ROOT), str(ROOT / "monitor"), str(ROOT / "api"), str(packages())]
-    return {**os.environ, "RELIQ_URL": url, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def packages():
-    """Where redis-py is installed: uWSGI embeds an interpreter that does not know our environment."""
-    import redis
-
-    return Path(redis.__file__).parent.parent
-
-
 @pytest.mark.parametrize("face", ["sync", "asyncio"])
 def test_a_fork_through_libc_sends_under_names_of_its_own(app, url, face):
     command = [sys.executable, "-c", FORKS, face, str(CHILDREN), str(SENDS)]
@@ -79,60 +61,17 @@ def test_a_fork_through_libc_sends_under_names_of_its_own(app, url, face):
 
 
 def test_uwsgi_workers_lose_nothing(app, url):
-    with uwsgi(url, "--master", "--processes", str(CHILDREN)) as address:
-        ids, workers = [read(address + "first")], set()
-
-        def work():
-            with concurrent.futures.ThreadPoolExecutor(2 * CHILDREN) as threads:
-                for answer in threads.map(lambda _: read(address), range(SENDS)):
-                    pid, identity = answer.split()
-                    workers.add(pid)
-                    ids.append(identity)
-            return len(workers) == CHILDREN and len(ids) > CHILDREN * SENDS
-
-        eventually(work, timeout=60, what="requests to all workers")
+    with uwsgi(url) as address:
+        ids = send_from_all_children(address)
     assert len(set(ids)) == len(ids)
     assert all_ready(app) == sorted(ids)
 
 
-def all_ready(app):
-    with app.queue("orders").consumer() as consumer:
-        ids = []
-        while messages := consumer.claim(limit=1000):
-            ids += [message.id for message in messages]
-            consumer.ack(*messages)
-    return sorted(ids)
-
-
-def read(address):
-    with urllib.request.urlopen(address, timeout=30) as answer:
-        return answer.read().decode()
-
-
-@contextlib.contextmanager
-def uwsgi(url, *options):
+def uwsgi(url):
     program = shutil.which("uwsgi", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if program is None:
         pytest.skip("no uwsgi")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        program, "--need-app", "--http-socket", f"127.0.0.1:{port}", "--disable-logging", "--die-on-term",
-        "--wsgi-file", str(Path(__file__).with_name("wsgi_app.py")), *options,
-    ]  # fmt: skip
-    child = subprocess.Popen(command, env=environment(url), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    address = f"http://127.0.0.1:{port}/"
-
-    def up():
-        assert child.poll() is None, child.stderr.read().decode()
-        with contextlib.suppress(OSError):
-            return read(address + "first")
-        return ""
-
-    try:
-        eventually(up, timeout=60, what="uwsgi answers")
-        yield address
-    finally:
-        child.terminate()
-        child.communicate(timeout=30)
+    return serving_wsgi(
+        url, program, "--need-app", "--http-socket", "ADDRESS", "--disable-logging", "--die-on-term",
+        "--wsgi-file", str(Path(__file__).with_name("wsgi_app.py")), "--master", "--processes", str(CHILDREN),
+    )  # fmt: skip

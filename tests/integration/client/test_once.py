@@ -4,59 +4,31 @@ import functools
 import threading
 
 import pytest
-import redis
 
 import reliq
 from reliq.errors import InvalidHandler
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
+from tests.support import handlers
+from tests.support.handlers import settled, working_as
 from tests.support.proxy import Proxy
 from tests.support.workers import eventually, working
 
 KEYS = QueueKeys("q")
 
 
-@pytest.fixture
-def client(redis_server):
-    with redis.Redis(port=redis_server.port) as client:
-        yield client
-
-
-@pytest.fixture(params=["inline", "threads", "async"])
-def kind(request):
-    return request.param
-
-
 def bind(app, kind, function, **options):
-    if kind == "async":
-
-        async def handle(message):
-            return function(message)
-    else:
-
-        def handle(message):
-            return function(message)
-
-    app.handler("q", **{"retry": reliq.fixed(0, limit=5), **options})(handle)
-
-
-def workings(app, kind, **options):
-    return working(app, threads=4 if kind == "threads" else 1, **options)
-
-
-def drained(app):
-    stats = app.queue("q").stats()
-    return stats.ready == stats.processing == stats.delayed == 0
+    handlers.bind(app, kind, function, **{"retry": reliq.fixed(0, limit=5), **options})
 
 
 def test_a_message_sent_again_with_its_id_is_settled_without_running(app, kind):
     handled = []
     bind(app, kind, lambda message: handled.append(message.json()), once=True)
-    with workings(app, kind):
+    with working_as(kind, app):
         for body in ("first", "second"):
             app.queue("q").send({"is": body}, id="same")
             app.queue("q").send({"is": body})
-            eventually(lambda: drained(app))
+            eventually(lambda: settled(app))
     assert sorted(one["is"] for one in handled) == ["first", "first", "second"]
     assert app.queue("q").stats().counters["acked"] == 4
 
@@ -64,7 +36,7 @@ def test_a_message_sent_again_with_its_id_is_settled_without_running(app, kind):
 def test_by_a_header_and_by_id_where_there_is_none(app, kind):
     handled = []
     bind(app, kind, lambda message: handled.append(message.body), once="order")
-    with workings(app, kind):
+    with working_as(kind, app):
         for body, headers in (
             ("a", {"order": "1"}),
             ("b", {"order": "1"}),
@@ -73,7 +45,7 @@ def test_by_a_header_and_by_id_where_there_is_none(app, kind):
             ("e", {}),
         ):
             app.queue("q").send(body, headers=headers)
-            eventually(lambda: drained(app))
+            eventually(lambda: settled(app))
     assert handled == [b"a", b"c", b"d", b"e"]
 
 
@@ -89,7 +61,7 @@ def test_a_failure_and_again_leave_no_mark(app, kind):
 
     bind(app, kind, work, once=True)
     app.queue("q").send("x")
-    with workings(app, kind, monitor=True):
+    with working_as(kind, app, monitor=True):
         eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
     assert handled == ["raise", "again", "done"]
 
@@ -110,7 +82,7 @@ def test_handled_while_the_lease_was_lost_is_not_handled_again(app, client):
         client.delete(KEYS.lease(consumer.decode()))
         eventually(lambda: app.queue("q").stats().counters.get("reclaimed") == 1)
         go_on.set()
-        eventually(lambda: drained(app))
+        eventually(lambda: settled(app))
     assert handled == ["mine"]
     assert app.queue("q").stats().counters["acked"] == 1
 
@@ -121,7 +93,7 @@ def test_a_settle_whose_answers_are_lost_runs_nothing_twice(app, kind, redis_ser
     app.queue("q").send_many(range(300))
     with (
         Proxy(redis_server.port, reply=lambda data: None if next(answers) % 20 == 19 else data) as proxy,
-        workings(app, kind, url=proxy.url, monitor=True),
+        working_as(kind, app, url=proxy.url, monitor=True),
     ):
         eventually(lambda: app.queue("q").stats().counters.get("acked") == 300)
     assert sorted(handled) == list(range(300))
@@ -170,26 +142,28 @@ def without_marks(redis_server, away):
 
 
 def test_an_outage_during_the_look_up_is_not_the_handlers_failure(app, kind, redis_server, impatient):
-    handled, away = [], ["away"]
+    handled: list[int] = []
+    away = ["away"]
     bind(app, kind, lambda message: handled.append(message.failures), once=True, retry=lambda failures, error: None)
     app.queue("q").send("x")
-    with without_marks(redis_server, away) as proxy, workings(app, kind, url=proxy.url, monitor=True):
+    with without_marks(redis_server, away) as proxy, working_as(kind, app, url=proxy.url, monitor=True):
         eventually(lambda: app.queue("q").stats().counters.get("released"))
         away.clear()
         eventually(lambda: handled)
-        eventually(lambda: drained(app))
+        eventually(lambda: settled(app))
     stats = app.queue("q").stats()
     assert (handled, stats.dead, stats.counters["acked"], stats.counters.get("retried")) == ([0], 0, 1, None)
 
 
 def test_the_look_up_does_not_count_towards_the_time_limit(app, kind, redis_server):
-    handled, away = [], ["away"]
+    handled: list[reliq.Message] = []
+    away = ["away"]
     bind(app, kind, handled.append, once=True, time_limit=0.1, retry=lambda failures, error: None)
     app.queue("q").send("x")
-    with without_marks(redis_server, away) as proxy, workings(app, kind, url=proxy.url, monitor=True):
+    with without_marks(redis_server, away) as proxy, working_as(kind, app, url=proxy.url, monitor=True):
         eventually(lambda: app.queue("q").stats().counters.get("released"))
         away.clear()
         eventually(lambda: handled)
-        eventually(lambda: drained(app))
+        eventually(lambda: settled(app))
     stats = app.queue("q").stats()
     assert (len(handled), stats.dead, stats.counters["acked"]) == (1, 0, 1)

@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from queue import SimpleQueue
 
 import pytest
-import redis
 
 import reliq
 from reliq import aio
@@ -20,7 +20,7 @@ from reliq_monitor import Monitor
 from reliq_monitor.audit import audit, balanced
 from tests.support.proxy import Proxy
 from tests.support.sync_adapter import Blocking
-from tests.support.workers import ROOT, eventually, process, working
+from tests.support.workers import ROOT, Child, eventually, process, working
 
 KEYS = QueueKeys("q")
 
@@ -44,12 +44,6 @@ def connect(request):
 @pytest.fixture
 def queue(connect, url):
     return connect(url).queue("q")
-
-
-@pytest.fixture
-def client(redis_server):
-    with redis.Redis(port=redis_server.port) as client:
-        yield client
 
 
 def claimed(app):
@@ -248,20 +242,21 @@ def test_more_replicas_than_there_are_is_unknown_and_may_be_repeated(queue, app,
 
 @pytest.mark.parametrize("verb", ["prepare", "commit", "rollback"])
 def test_a_lost_answer_is_asked_for_again_and_nothing_happens_twice(connect, redis_server, url, app, verb):
-    cuts = iter([True])
-    cutting = []
+    to_cut: list[str] = []
 
     def reply(data: bytes) -> bytes | None:
-        return None if cutting and next(cuts, False) else data
+        return None if to_cut and to_cut.pop() else data
 
     with Proxy(redis_server.port, reply=reply) as proxy:
         queue = connect(proxy.url).queue("q")
         queue.prepare("first").rollback()  # scripts are loaded, the server is checked
-        cutting += [True] if verb == "prepare" else []
+        if verb == "prepare":
+            to_cut.append(verb)
         handle = queue.prepare("x")
-        cutting.append(True)
+        if verb != "prepare":
+            to_cut.append(verb)
         (handle.rollback if verb == "rollback" else handle.commit)()
-    assert next(cuts, None) is None
+    assert to_cut == []
     assert here(app) == ((0, 0, 0, 0) if verb == "rollback" else (0, 1, 0, 0))
 
 
@@ -304,21 +299,21 @@ def test_the_check_back_decides_what_nobody_has(app, client, monitor, kind, answ
 def test_no_answer_is_asked_for_again(app, client, monitor, answer):
     handle = app.queue("q").prepare("x")
     answers = iter([answer, True])
-    asked = []
+    asked: SimpleQueue[str] = SimpleQueue()
 
     @app.check("q")
     def check(message):
-        asked.append(message.id)
+        asked.put(message.id)
         given = next(answers)
         if isinstance(given, Exception):
             raise given
         return given
 
     with working(app):
-        for times in (1, 2):
+        for _ in range(2):
             make_overdue(client, handle)
             assert monitor.ask_undecided() == (1, 0)
-            eventually(lambda times=times: len(asked) == times)
+            assert asked.get(timeout=20) == handle.id
         eventually(lambda: here(app) == (0, 1, 0, 0))
 
 
@@ -377,7 +372,7 @@ def test_a_producer_killed_before_it_decides_is_answered_for_by_its_check_back(a
     """Half of the work was done before the SIGKILL: these messages are handled, the others stay invisible."""
     environment = {"RELIQ_URL": url, "DONE": str(tmp_path)}
     module = ROOT / "tests" / "integration" / "client" / "preparing.py"
-    with subprocess.Popen(
+    with Child(
         [sys.executable, module, "20"],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=subprocess.PIPE,

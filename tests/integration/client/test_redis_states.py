@@ -16,7 +16,7 @@ from reliq.ops import command, heartbeat, register
 from reliq.transport.server_check import unsuitable
 from reliq.transport.store import Store
 from tests.support.proxy import Proxy
-from tests.support.workers import ROOT, eventually, working
+from tests.support.workers import ROOT, Child, eventually, working
 
 
 @pytest.fixture
@@ -318,7 +318,7 @@ def test_the_server_ends_with_a_process_that_is_killed():
         "server = EmbeddedRedis().start()\nprint(server.url, server.folder, flush=True)\nsys.stdin.read()\n"
     )
     command_line = [sys.executable, "-c", text]
-    with subprocess.Popen(command_line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with Child(command_line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         url, folder = child.stdout.readline().split()
         store = Store(url, timeout=0)
         store.call(command("PING"))

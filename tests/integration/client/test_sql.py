@@ -1,5 +1,6 @@
 """Messages and the user's own database, in one transaction: SQLite always, PostgreSQL where Debian's is installed."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -278,7 +279,12 @@ def test_bodies_that_are_too_large_for_one_call_go_in_several(engine, app, monke
         write_row(engine, body=b"x" * 100)
     sent = []
     send_many = app.queue("q").send_many
-    monkeypatch.setattr(app.queue("q"), "send_many", lambda messages: sent.append(len(messages)) or send_many(messages))
+
+    def counting(messages):
+        sent.append(len(messages))
+        return send_many(messages)
+
+    monkeypatch.setattr(app.queue("q"), "send_many", counting)
     assert sql.relay_once(engine, app) == 5
     assert sent == [2, 2, 1]
 
@@ -316,10 +322,14 @@ def test_a_relay_killed_again_and_again_loses_and_doubles_nothing(engine, app):
     with engine.begin() as connection:
         for number in range(total):
             ids.add(sql.enqueue(connection, "q", number))
+
+    def relayed_since(before):
+        return queue.stats().ready > before or not count(engine, sql.outbox)
+
     for _ in range(3):
         before = queue.stats().ready
         relay = subprocess.Popen([*command, *arguments], cwd=ROOT)
-        eventually(lambda before=before: queue.stats().ready > before or not count(engine, sql.outbox))
+        eventually(functools.partial(relayed_since, before))
         relay.kill()
         relay.wait()
     while sql.relay_once(engine, app):

@@ -3,6 +3,7 @@
 import re
 import time
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -42,12 +43,8 @@ def everything(app, url):
     measurements.answered("GET", "/v1/queues", 200, 0.01)
     with app.queue("orders").consumer() as consumer:
         message = consumer.claim()[0]
-
-        class Run:
-            started = time.monotonic()
-
-        Run.message = message
-        measurements.ran("orders", [(Run, Run.started + 0.01)], time.time() - time.monotonic())
+        run = SimpleNamespace(message=message, started=time.monotonic())
+        measurements.ran("orders", [(run, run.started + 0.01)], time.time() - time.monotonic())
         consumer.ack(message)
     monitor.scan()
     return scraped(Exporter(Store(url), [measurements], slots={"orders": 1}, monitor=monitor))

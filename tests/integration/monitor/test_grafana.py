@@ -53,7 +53,7 @@ def test_data_source_and_queue_can_be_chosen_and_are_chosen_already(name):
 def test_panels_have_ids_of_their_own_and_do_not_overlap(name):
     panels = PAGE_OF[name]["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    taken = set()
+    taken: set[tuple[int, int]] = set()
     for panel in panels:
         place = panel["gridPos"]
         cells = {

@@ -1,5 +1,7 @@
 """Hostile elements through real processes: each ends somewhere visible, and nothing stops at any of them."""
 
+from typing import Any
+
 import msgspec
 import pytest
 import redis
@@ -24,8 +26,9 @@ def with_field(place, value):
     return msgspec.msgpack.encode([*fields[:place], value, *fields[place + 1 :]])
 
 
+WRONG: tuple[Any, ...] = (HUGE, 2**63, -1, 1.5, True, None, [], "x")
 HOSTILE = [
-    *(with_field(place, value) for place in (2, 3, 4, 5, 6) for value in (HUGE, 2**63, -1, 1.5, True, None, [], "x")),
+    *(with_field(place, value) for place in (2, 3, 4, 5, 6) for value in WRONG),
     *(with_field(1, value) for value in ("", "\x00", "x" * 300, HUGE, None)),
     *(with_field(9, {name: HUGE}) for name in ("expires_at", "key", "errors", "priority", "group", "reason")),
     with_field(9, {"errors": [{"at": HUGE, "worker": "", "error_class": "", "text": ""}]}),

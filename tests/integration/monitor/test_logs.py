@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from reliq.runtime.logging import JsonLines, Lines
+from tests.support.workers import Child
 
 
 def record(template, *arguments, error=None):
@@ -92,7 +93,7 @@ def test_fields_are_read_from_the_template(template, arguments, expected):
 
 def test_the_command_line_logs_json_when_asked_to(url):
     command = [sys.executable, "-m", "reliq", "monitor", "--log-json", "--url", url]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    running = Child(command, stderr=subprocess.PIPE, text=True)
     first = running.stderr.readline()
     running.terminate()
     with running:

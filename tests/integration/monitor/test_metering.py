@@ -37,6 +37,7 @@ def test_what_children_measure_is_served_by_their_parent(shop, url):
     with Metering(shop.handlers, Options(), 2) as metering:
         metering.serve(Store(url), 0, "127.0.0.1")
         folder = metering.folder
+        assert folder is not None
         for place in range(2):
             of_child(shop.handlers, folder, place).add(PROCESS, ("orders",), [0.5] * (place + 1))
         assert 'reliq_message_process_seconds_count{queue="orders"} 3.0' in scraped(metering)

@@ -45,7 +45,8 @@ def slow_handler(url, runs, release):
 
 
 def test_a_worker_whose_connections_are_reset_and_refused_for_two_seconds_keeps_its_message(redis_server, url):
-    runs, release = [], threading.Event()
+    runs: list[str] = []
+    release = threading.Event()
     with Proxy(redis_server.port) as proxy, monitoring(url):
         app = slow_handler(proxy.url, runs, release)
         direct = reliq.Reliq(url)
@@ -66,7 +67,8 @@ def test_a_worker_whose_connections_are_reset_and_refused_for_two_seconds_keeps_
 
 def test_an_outage_that_is_longer_than_the_leases_robs_nobody(redis_server, url):
     """The monitor is back first, and its first look finds every lease over."""
-    runs, release = [], threading.Event()
+    runs: list[str] = []
+    release = threading.Event()
     direct = reliq.Reliq(url)
     with Proxy(redis_server.port) as its_own, Proxy(redis_server.port) as proxy, monitoring(its_own.url):
         app = slow_handler(proxy.url, runs, release)

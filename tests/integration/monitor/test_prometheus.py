@@ -174,7 +174,7 @@ def lose_a_lease(app: reliq.Reliq) -> None:
     eventually(lambda: slow.stats().ready == 1, what="the monitor takes it back")
     assert consumer.claim() == []  # finds its lease gone
     with consumer:
-        eventually(lambda: [consumer.ack(one) for one in consumer.claim()], what="its next life")
+        consumer.ack(*eventually(consumer.claim, what="its next life"))
 
 
 def kill_workers(app: reliq.Reliq) -> None:
@@ -188,22 +188,29 @@ def kill_workers(app: reliq.Reliq) -> None:
 def fail_over_http(server: EmbeddedRedis, prometheus: Prometheus, api: str) -> None:
     """Sends that a full Redis refuses: one to be seen by Prometheus, and one more to be an increase."""
     failures = 'sum(reliq_http_request_seconds_count{status=~"5.."})'
-    for count in (1, 2):
-        with redis.Redis(port=server.port) as client:
-            client.config_set("maxmemory", "1")
-            sending = urllib.request.Request(
-                f"{api}/v1/queues/orders/messages", b'{"body": 1}', {"Content-Type": "application/json"}
-            )
-            with pytest.raises(urllib.error.HTTPError, match=r"507|503"):
-                urllib.request.urlopen(sending, timeout=10)
-            client.config_set("maxmemory", "1gb")
-        eventually(lambda count=count: prometheus.number(failures) == count, what="the failure is scraped")
+    send_to_a_full_server(server, api)
+    eventually(lambda: prometheus.number(failures) == 1, what="the first failure is scraped")
+    send_to_a_full_server(server, api)
+    eventually(lambda: prometheus.number(failures) == 2, what="the second failure is scraped")
+
+
+def send_to_a_full_server(server: EmbeddedRedis, api: str) -> None:
+    with redis.Redis(port=server.port) as client:
+        client.config_set("maxmemory", "1")
+        sending = urllib.request.Request(
+            f"{api}/v1/queues/orders/messages", b'{"body": 1}', {"Content-Type": "application/json"}
+        )
+        with pytest.raises(urllib.error.HTTPError, match=r"507|503"):
+            urllib.request.urlopen(sending, timeout=10)
+        client.config_set("maxmemory", "1gb")
 
 
 def use_every_lane(app: reliq.Reliq, prometheus: Prometheus) -> None:
     lanes = app.queue("lanes")
-    for options in ({"priority": "high"}, {"priority": "low"}, {"key": "a"}, {"key": "a"}):
-        lanes.send("good", **options)
+    for priority in ("high", "low"):
+        lanes.send("good", priority=priority)
+    for _ in range(2):
+        lanes.send("good", key="a")
     app.queue("round").cycle.add("one", "two", "three")
     eventually(lambda: prometheus.number("max(reliq_messages_unroutable_total)") == 1, what="the first is scraped")
     app.publish("nobody.cares", "x")

@@ -12,7 +12,7 @@ from tests.support.workers import process
 
 KEYS = QueueKeys("bad")
 
-DAMAGE = {
+DAMAGE: dict[str, list[tuple[str | bytes, ...]]] = {
     "a foreign key": [("DEL", KEYS.delayed), ("SET", KEYS.delayed, "theirs")],
     "a counter that is no number": [("HSET", KEYS.counters, "acked", b"\xffabc")],
     "counters of a foreign type": [("DEL", KEYS.counters), ("SET", KEYS.counters, "theirs")],

@@ -3,6 +3,7 @@
 import contextlib
 import io
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx
 
@@ -208,7 +209,7 @@ class Answered:
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
 
-    def __call__(self, method: str, path: str, **options: object) -> httpx.Response:
+    def __call__(self, method: str, path: str, **options: Any) -> httpx.Response:
         answer = self._client.request(method, path, **options)
         assert answer.is_success, (method, path, answer.text)
         return answer

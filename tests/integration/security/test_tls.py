@@ -10,7 +10,7 @@ import reliq
 from reliq import aio
 from reliq.embedded import _free_port, find_server
 from reliq.errors import InvalidSetting, RedisUnavailable
-from tests.support.workers import eventually, working
+from tests.support.workers import Child, eventually, working
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
 
@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def port(folder):
     port = _free_port()
-    server = subprocess.Popen(
+    server: Child[bytes] = Child(
         [find_server(), "--port", "0", "--tls-port", str(port), "--bind", "127.0.0.1", "--dir", str(folder),
          "--save", "", "--maxmemory-policy", "noeviction", "--tls-ca-cert-file", "ca.pem",
          "--tls-cert-file", "server.pem", "--tls-key-file", "server.key", "--tls-auth-clients", "yes",

@@ -22,6 +22,7 @@ def main(master: str, url: str, folder: str, rows: int) -> None:
     def misbehave(batches: Iterable) -> Iterator:
         """Attempts do something wrong after they have staged at least one batch."""
         task = TaskContext.get()
+        assert task is not None
         partition, attempt = task.partitionId(), task.attemptNumber()
         first = attempt == 0
         for number, batch in enumerate(batches):

@@ -164,9 +164,11 @@ def test_tasks_that_fail_and_are_retried_write_once(spark, orders, app, tmp_path
     def fail_at_first(batches):
         from pyspark import TaskContext
 
+        task = TaskContext.get()
+        assert task is not None
         for number, batch in enumerate(batches):
             yield batch
-            if number and not TaskContext.get().attemptNumber():
+            if number and not task.attemptNumber():
                 raise RuntimeError("this attempt dies after it has staged something")
 
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")

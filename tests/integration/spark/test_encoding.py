@@ -9,6 +9,7 @@ from reliq.errors import InvalidMessage, InvalidName
 from reliq.model.keys import instance_queue, new_owner
 from reliq.model.message import Message
 from reliq.ops.chunks import LARGEST, MOST_MESSAGES, Chunk, chunks_of, cuts, elements_of
+from reliq.ops.request import Packed
 from reliq.spark.options import Given
 from reliq.spark.rows import Rows
 from reliq.spark.targets import Targets
@@ -18,8 +19,14 @@ def data_of(chunk: Chunk) -> bytes:
     return chunk.head + chunk.frames
 
 
-def messages_of(chunk: Chunk) -> list[Message]:
+def packed_in(chunk: Chunk) -> Packed:
     packed = elements_of(data_of(chunk))
+    assert packed is not None
+    return packed
+
+
+def messages_of(chunk: Chunk) -> list[Message]:
+    packed = packed_in(chunk)
     found, rest = [], b"".join(packed.pieces)
     while rest:
         length, _, rest = rest[1:].partition(b"\r\n")
@@ -93,7 +100,7 @@ def test_chunks_have_everything_once_and_none_is_too_large(sizes):
     elements = [bytes(size) for size in sizes]
     chunks = list(chunks_of(elements))
     assert sum(chunk.messages for chunk in chunks) == len(sizes)
-    assert b"".join(piece for chunk in chunks for piece in elements_of(data_of(chunk)).pieces).count(b"$") == len(sizes)
+    assert b"".join(piece for chunk in chunks for piece in packed_in(chunk).pieces).count(b"$") == len(sizes)
     assert all(chunk.size <= LARGEST + 100 or chunk.messages == 1 for chunk in chunks)
 
 

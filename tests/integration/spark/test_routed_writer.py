@@ -63,7 +63,9 @@ def test_a_task_that_is_run_again_decides_by_the_bindings_of_its_job(spark, app,
         import reliq
 
         yield from batches
-        if not TaskContext.get().attemptNumber():
+        task = TaskContext.get()
+        assert task is not None
+        if not task.attemptNumber():
             reliq.Reliq(url).subscribe("late", "#")
             raise RuntimeError("the task fails after the bindings have changed")
 

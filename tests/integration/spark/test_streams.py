@@ -169,7 +169,7 @@ def test_large_batches_are_read_by_several_tasks(spark, orders, folders):
 
 def test_a_batch_that_is_replayed_has_the_same_messages(spark, orders, folders):
     orders.send_many([{"order": number} for number in range(150)])
-    died = []
+    died: list[int] = []
 
     def die_after_writing(batch, number):
         if number == 1 and not died:

@@ -1,7 +1,7 @@
 """A trace goes through Spark: the driver's span, by options of the job, or each row's own, in the column `headers`."""
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
@@ -57,6 +57,8 @@ def test_the_run_of_a_message_of_a_job_has_the_driver_as_its_parent(spark, order
     otel.instrument(provider)
     try:
         with otel.processing(message) as span:
+            assert isinstance(span, ReadableSpan)
+            assert span.parent is not None
             assert span.parent.span_id == job.get_span_context().span_id
             assert [link.context.span_id for link in span.links] == [job.get_span_context().span_id]
     finally:

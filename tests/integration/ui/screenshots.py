@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Page
 
@@ -19,7 +20,7 @@ from tests.integration.ui.chromium import browsing
 from tests.integration.ui.scene import Shop
 
 FOLDER = Path(os.environ.get("FOLDER", "docs/screenshots"))
-LOOKS = {
+LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "is_mobile": True, "has_touch": True},
@@ -75,7 +76,7 @@ def dry_run(browser: Browser, base: str) -> str:
     return path
 
 
-def picture(browser: Browser, address: str, file: Path, options: dict[str, object]) -> None:
+def picture(browser: Browser, address: str, file: Path, options: dict[str, Any]) -> None:
     context = browser.new_context(device_scale_factor=1, **options)
     page: Page = context.new_page()
     answer = page.goto(address)

@@ -3,43 +3,16 @@
 import json
 import logging
 import signal
+from typing import Any
 
 import pytest
-import redis
 
 import reliq
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
+from tests.support.handlers import bind, working_as
 from tests.support.workers import eventually, process, working
-
-
-@pytest.fixture
-def client(redis_server):
-    with redis.Redis(port=redis_server.port) as client:
-        yield client
-
-
-@pytest.fixture(params=["inline", "threads", "async"])
-def kind(request):
-    return request.param
-
-
-def bind(app, kind, function, **options):
-    if kind == "async":
-
-        async def handle(message):
-            return function(message)
-    else:
-
-        def handle(message):
-            return function(message)
-
-    app.handler("q", **options)(handle)
-
-
-def workings(app, kind, **options):
-    return working(app, threads=4 if kind == "threads" else 1, **options)
 
 
 def lines(caplog, start):
@@ -49,7 +22,7 @@ def lines(caplog, start):
 def test_the_first_failure_of_a_misspelt_key_is_logged(app, kind, caplog):
     bind(app, kind, lambda message: message.json()["oder"])
     identity = app.queue("q").send({"order": 1})
-    with workings(app, kind):
+    with working_as(kind, app):
         (record,) = eventually(lambda: lines(caplog, "failed "))
         eventually(lambda: app.queue("q").stats().delayed == 1)
     assert record.levelno == logging.WARNING
@@ -60,7 +33,7 @@ def test_the_first_failure_of_a_misspelt_key_is_logged(app, kind, caplog):
 def test_a_death_is_logged_as_an_error_with_its_traceback(app, kind, caplog):
     bind(app, kind, lambda message: message.json()["oder"], retry=reliq.fixed(0, limit=1))
     identity = app.queue("q").send({"order": 1})
-    with workings(app, kind):
+    with working_as(kind, app):
         (record,) = eventually(lambda: lines(caplog, "dead "))
     assert len(lines(caplog, "failed ")) == 1
     assert record.levelno == logging.ERROR
@@ -105,7 +78,7 @@ def test_a_time_limit_is_one_failure_in_the_log(app, kind, caplog):
             raise ValueError("told to stop")
 
     app.queue("q").send("x")
-    with workings(app, kind):
+    with working_as(kind, app):
         eventually(lambda: app.queue("q").stats().delayed == 1)
     (record,) = lines(caplog, "failed ")
     assert "error_class=reliq.errors.TimeLimitExceeded" in record.getMessage()
@@ -127,7 +100,7 @@ def test_the_command_line_shows_failures_as_json_with_tracebacks(app, tmp_path, 
     identity = app.queue("q").send({"order": 1})
     arguments = ("worker", "shop", "--processes", processes, "--log-json", "--tracebacks")
     with process(*arguments, folder=tmp_path, RELIQ_URL=app.url) as child:
-        found = {}
+        found: dict[str, Any] = {}
         while found.get("id") != identity:
             found = json.loads(child.stderr.readline())
         child.send_signal(signal.SIGTERM)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.integration.client.test_forks import environment
+from tests.support.forking import environment
 from tests.support.workers import eventually, process
 
 MESSAGES = 30

@@ -1,17 +1,15 @@
 """Process models that fork by Python's os.fork, or start anew: nothing sent is lost, and no id is there twice."""
 
-import concurrent.futures
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integration.client.test_forks import CHILDREN, SENDS, all_ready, environment, read
-from tests.support.workers import ROOT, eventually
+from tests.support.forking import CHILDREN, SENDS, all_ready, environment, send_from_all_children, serving_wsgi
+from tests.support.workers import ROOT
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -31,47 +29,17 @@ def test_multiprocessing(app, url, method):
 def test_gunicorn_with_preload(app, url, kind):
     pytest.importorskip("gunicorn")
     with gunicorn(url, "--worker-class", kind, "--threads", "4" if kind == "gthread" else "1") as address:
-        ids, workers = [read(address + "first")], set()
-
-        def work():
-            with concurrent.futures.ThreadPoolExecutor(2 * CHILDREN) as threads:
-                for answer in threads.map(lambda _: read(address), range(SENDS)):
-                    pid, identity = answer.split()
-                    workers.add(pid)
-                    ids.append(identity)
-            return len(workers) >= CHILDREN and len(ids) > CHILDREN * SENDS
-
-        eventually(work, timeout=60, what="requests to all workers")
+        ids = send_from_all_children(address)
     assert len(set(ids)) == len(ids)
     assert all_ready(app) == sorted(ids)
 
 
-@contextlib.contextmanager
 def gunicorn(url, *options):
     """Workers that its main process forks after it has loaded the application; each lives for a few requests."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        sys.executable, "-m", "gunicorn", "--preload", "--workers", str(CHILDREN), "--max-requests", "20",
-        "--bind", f"127.0.0.1:{port}", "--log-level", "error", *options,
-        "tests.integration.client.wsgi_app:application",
-    ]  # fmt: skip
-    child = subprocess.Popen(command, cwd=ROOT, env=environment(url), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    address = f"http://127.0.0.1:{port}/"
-
-    def up():
-        assert child.poll() is None, child.stderr.read().decode()
-        with contextlib.suppress(OSError):
-            return read(address + "first")
-        return ""
-
-    try:
-        eventually(up, timeout=60, what="gunicorn answers")
-        yield address
-    finally:
-        child.terminate()
-        child.communicate(timeout=60)
+    return serving_wsgi(
+        url, sys.executable, "-m", "gunicorn", "--preload", "--workers", str(CHILDREN), "--max-requests", "20",
+        "--bind", "ADDRESS", "--log-level", "error", *options, "tests.integration.client.wsgi_app:application",
+    )  # fmt: skip
 
 
 def test_celery_with_its_prefork_pool(app, url, monkeypatch):

@@ -14,6 +14,7 @@ from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 from reliq.worker.prefetch import MOST
 from reliq_monitor import Monitor
+from tests.support.handlers import bind, settled, working_as
 from tests.support.proxy import Proxy
 from tests.support.workers import eventually, working
 
@@ -24,36 +25,11 @@ def counters(app):
     return app.queue("q").stats().counters
 
 
-def settled(app):
-    stats = app.queue("q").stats()
-    return stats.ready == stats.processing == stats.delayed == 0
-
-
-@pytest.fixture(params=["inline", "threads", "async"])
-def kind(request):
-    return request.param
-
-
-def handler(app, kind, function, **policy):
-    """Register the function as a handler of q, of the kind that the test runs with."""
-    if kind != "async":
-        return app.handler("q", **policy)(function)
-
-    async def coroutine(message):
-        return function(message)
-
-    return app.handler("q", **policy)(coroutine)
-
-
-def options(kind):
-    return {"threads": 4} if kind == "threads" else {}
-
-
 def test_every_message_is_handled_once_and_gone(app, kind):
     handled = []
-    handler(app, kind, lambda message: handled.append(message.json()))
+    bind(app, kind, lambda message: handled.append(message.json()))
     app.queue("q").send_many(range(2000))
-    with working(app, **options(kind)):
+    with working_as(kind, app):
         eventually(lambda: len(handled) == 2000)
         eventually(lambda: settled(app))
     assert sorted(handled) == list(range(2000))
@@ -74,8 +50,8 @@ def test_one_thread_keeps_the_order(app):
 
 def test_what_arrives_while_the_worker_is_idle_is_handled_at_once(app, kind):
     handled = threading.Event()
-    handler(app, kind, lambda message: handled.set())
-    with working(app, **options(kind)):
+    bind(app, kind, lambda message: handled.set())
+    with working_as(kind, app):
         eventually(lambda: app.queue("q").stats().consumers == 1)
         app.queue("q").send("x")
         assert handled.wait(5)
@@ -86,9 +62,9 @@ def test_a_failure_is_retried_and_then_dead_with_its_history(app, kind):
     def explode(message):
         raise ValueError(f"boom {message.failures}")
 
-    handler(app, kind, explode, retry=reliq.fixed("20ms", limit=2))
+    bind(app, kind, explode, retry=reliq.fixed("20ms", limit=2))
     identity = app.queue("q").send({"order": 1}, headers={"shop": "eu"})
-    with working(app, monitor=True, **options(kind)):
+    with working_as(kind, app, monitor=True):
         letter = eventually(lambda: app.queue("q").dead.get(identity))
     assert (letter.reason, letter.failures, letter.json(), letter.headers) == (
         "max_failures", 3, {"order": 1}, {"shop": "eu"},
@@ -99,7 +75,7 @@ def test_a_failure_is_retried_and_then_dead_with_its_history(app, kind):
 
 
 def test_outcomes(app, kind):
-    seen = {}
+    seen: dict[str, int] = {}
 
     def decide(message):
         seen[message.json()] = seen.get(message.json(), 0) + 1
@@ -118,10 +94,10 @@ def test_outcomes(app, kind):
                 raise LookupError("no such order")
         return "any other return is an ack"
 
-    handler(app, kind, decide, retry=reliq.fixed("2h"), dead_on=LookupError)
+    bind(app, kind, decide, retry=reliq.fixed("2h"), dead_on=LookupError)
     queue = app.queue("q")
     queue.send_many([f'"{name}"' for name in ("dead", "retry", "again", "later", "exit", "rejected", "fine")])
-    with working(app, **options(kind)):
+    with working_as(kind, app):
         eventually(lambda: queue.stats().ready == queue.stats().processing == 0)
     assert seen["again"] == 3
     assert {letter.json(): letter.reason for letter in queue.dead.list()} == {
@@ -134,11 +110,11 @@ def test_outcomes(app, kind):
 
 def test_bytes_that_are_no_element_are_a_dead_letter_and_the_worker_lives_on(app, kind):
     handled = []
-    handler(app, kind, lambda message: handled.append(message.body))
+    bind(app, kind, lambda message: handled.append(message.body))
     store = Store(app.url)
     store.call(reliq.ops.command("LPUSH", KEYS.messages, b"\xc1 garbage", b"\xc1 garbage", b"{}"))
     app.queue("q").send("fine")
-    with working(app, **options(kind)):
+    with working_as(kind, app):
         eventually(lambda: handled == [b"fine"])
         eventually(lambda: settled(app))
     letters = app.queue("q").dead.list()
@@ -244,7 +220,8 @@ def test_a_batch_that_was_asked_for_ahead_is_handed_back_too(app):
 
 def test_redelivered_messages_run_one_at_a_time_and_are_settled_before_the_next(app, kind):
     """Of these, one may kill the process: the monitor must be able to tell which one was running."""
-    running, most, unsettled = 0, 0, []
+    running, most = 0, 0
+    unsettled: list[bool] = []
     lock = threading.Lock()
 
     def work(message):
@@ -262,14 +239,14 @@ def test_redelivered_messages_run_one_at_a_time_and_are_settled_before_the_next(
         (consumer,) = store.call(reliq.ops.members(KEYS.consumers))
         return KEYS.processing(consumer)
 
-    handler(app, kind, work)
+    bind(app, kind, work)
     store = Store(app.url)
     ids = app.queue("q").send_many(range(12))
     elements = store.call(reliq.ops.command("LRANGE", KEYS.messages, 0, -1))
     store.call(reliq.ops.command("DEL", KEYS.messages))
     again = [Message.decode("q", one).again(redelivered=True) for one in elements]
     store.call(reliq.ops.command("RPUSH", KEYS.messages, *again))
-    with working(app, monitor=True, **options(kind)):
+    with working_as(kind, app, monitor=True):
         eventually(lambda: settled(app), timeout=40)
     assert len(unsettled) == len(ids)
     assert most == 1
@@ -278,9 +255,9 @@ def test_redelivered_messages_run_one_at_a_time_and_are_settled_before_the_next(
 
 def test_a_paused_queue_starts_nothing_though_a_worker_waits(app, kind):
     handled = []
-    handler(app, kind, lambda message: handled.append(message.body))
+    bind(app, kind, lambda message: handled.append(message.body))
     queue = app.queue("q")
-    with working(app, **options(kind)):
+    with working_as(kind, app):
         eventually(lambda: queue.stats().consumers == 1)
         queue.pause()
         queue.send("x")
@@ -295,7 +272,7 @@ def test_a_paused_queue_starts_nothing_though_a_worker_waits(app, kind):
 def test_the_dead_hook_is_called_in_the_worker_that_killed_the_message(app, kind):
     told = []
     app.on_dead("q")(lambda message: told.append((message.id, message.reason)))
-    app.on_dead("other")(lambda message: told.append("wrong"))
+    app.on_dead("other")(lambda message: told.append(("wrong queue", message.id)))
 
     @app.on_dead()
     def broken(message):
@@ -304,11 +281,11 @@ def test_the_dead_hook_is_called_in_the_worker_that_killed_the_message(app, kind
     def die(message):
         raise reliq.Dead("no")
 
-    handler(app, kind, die)
+    bind(app, kind, die)
     identity = app.queue("q").send("x")
     expired = app.queue("q").send("x", ttl="1ms")
     time.sleep(0.01)
-    with working(app, **options(kind)):
+    with working_as(kind, app):
         eventually(lambda: sorted(told) == sorted([(identity, "rejected"), (expired, "expired")]))
 
 
@@ -322,7 +299,7 @@ def test_a_stopping_worker_finishes_what_runs_and_hands_back_the_rest_uncharged(
 
     app.handler("q")(work)
     app.queue("q").send_many(range(20))
-    with working(app, **({} if kind == "inline" else {"threads": 3})):
+    with working(app, threads=1 if kind == "inline" else 3):
         started.wait(5)
         threading.Timer(0.1, release.set).start()
     stats = app.queue("q").stats()
@@ -380,7 +357,7 @@ def test_a_lost_lease_tells_the_handler_and_its_result_is_nothing(app):
 def test_a_reply_that_is_lost_loses_no_message(app, redis_server, kind):
     """Every tenth answer to the worker never comes; what was moved by such a call is read back."""
     handled = []
-    handler(app, kind, lambda message: handled.append(message.json()))
+    bind(app, kind, lambda message: handled.append(message.json()))
     count = 0
 
     def cut_every_tenth(data):
@@ -389,7 +366,7 @@ def test_a_reply_that_is_lost_loses_no_message(app, redis_server, kind):
         return None if count % 10 == 0 else data
 
     app.queue("q").send_many(range(300))
-    with Proxy(redis_server.port, reply=cut_every_tenth) as proxy, working(app, url=proxy.url, **options(kind)):
+    with Proxy(redis_server.port, reply=cut_every_tenth) as proxy, working_as(kind, app, url=proxy.url):
         eventually(lambda: settled(app), timeout=60)
     assert sorted(set(handled)) == list(range(300))
     assert counters(app)["acked"] == 300
@@ -464,9 +441,9 @@ def test_no_exception_of_the_application_ends_the_worker(app, kind, rudeness):
             else ValueError
         )
 
-    handler(app, kind, work, retry=backoff)
+    bind(app, kind, work, retry=backoff)
     app.queue("q").send_many(["bad", "fine", "fine"])
-    with working(app, **options(kind)):
+    with working_as(kind, app):
         eventually(lambda: counters(app).get("acked") == 2)
         eventually(lambda: app.queue("q").stats().dead + app.queue("q").stats().delayed == 1)
         app.queue("q").send("fine")

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -83,12 +84,12 @@ def test_restarts_under_load_run_nothing_twice(app, redis_server, kind):
         def work(message):
             time.sleep(seconds(message))
 
-    options = {"threads": together} if kind == "threads" else {"concurrency": together}
+    options: dict[str, Any] = {"threads": together} if kind == "threads" else {"concurrency": together}
     with Proxy(redis_server.port, request=slowly, reply=slowly) as proxy:
         for first in range(0, together * rounds, together):
             app.queue("q").send_many(range(first, first + together))
             with working(app, url=proxy.url, **options):
-                eventually(lambda first=first: first + together - 1 in runs)
+                eventually(lambda: app.queue("q").stats().counters["enqueued"] - 1 in runs)
     with working(app):
         eventually(lambda: app.queue("q").stats().counters["acked"] == together * rounds)
     assert [number for number, count in runs.items() if count > 1] == []
@@ -98,14 +99,14 @@ def runner_with_a_message(app, store, run):
     app.handler("q")(run)
     app.queue("q").send("x")
     (handler,), owner = app.handlers, new_owner()
-    exchange = Exchange(store, "q", owner, 15.0, on_dead=pytest.fail)
+    exchange = Exchange(store, "q", owner, 15.0, on_dead=lambda move: pytest.fail(f"dead: {move.id}"))
     (message,) = exchange.settle_and_claim(1)
     return Runner(store, handler, exchange, owner), exchange, message
 
 
 def test_after_a_suspension_a_message_of_others_is_not_started(app, store):
     """The process slept for longer than its lease; a monitor gave the message to others, who have acked it."""
-    started = []
+    started: list[reliq.Message] = []
     runner, exchange, message = runner_with_a_message(app, store, started.append)
     consumer = exchange.steps.consumer
     store.call(command("SET", KEYS.lease(consumer), 1))
@@ -118,7 +119,7 @@ def test_after_a_suspension_a_message_of_others_is_not_started(app, store):
 
 
 def test_after_a_suspension_a_message_that_is_still_ours_is_started(app, store):
-    started = []
+    started: list[reliq.Message] = []
     runner, exchange, message = runner_with_a_message(app, store, started.append)
     exchange.steps.trusted_until = Moment.never()
     assert runner.perform(message) is not None
@@ -127,7 +128,7 @@ def test_after_a_suspension_a_message_that_is_still_ours_is_started(app, store):
 
 
 def test_a_message_whose_lease_cannot_be_confirmed_is_handed_back(app, store):
-    started = []
+    started: list[reliq.Message] = []
     runner, exchange, message = runner_with_a_message(app, store, started.append)
     store.redirect("redis://127.0.0.1:1/0")
     exchange.steps.trusted_until = Moment.never()
@@ -197,7 +198,7 @@ def test_under_latency_and_killed_connections_nothing_runs_twice_and_nothing_is_
         def work(message):
             time.sleep(seconds(message))
 
-    options = {"threads": 40} if kind == "threads" else {"concurrency": 40}
+    options: dict[str, Any] = {"threads": 40} if kind == "threads" else {"concurrency": 40}
     with (
         connections_killed(redis_server.url),
         Proxy(redis_server.port, reply=slowly) as proxy,
