@@ -34,6 +34,7 @@ from reliq.model.backoff import Backoff, exponential, fixed, rocketmq_levels, st
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Failure
+from reliq.model.keywords import ConfigChanges, DeadLetterFilters
 from reliq.model.message import Message
 from reliq.model.outgoing import BatchOptions, MessageOptions, NewMessage, PublishOptions
 from reliq.model.policy import Again, Dead, Retry
@@ -42,7 +43,8 @@ from reliq.protocol.queue import Config, Stats
 from reliq.protocol.topics import Binding, TopicStats
 
 __all__ = [
-    "Again", "Backoff", "BatchOptions", "Binding", "Config", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetters",
+    "Again", "Backoff", "BatchOptions", "Binding", "Config", "ConfigChanges", "Consumer", "Cycle", "Dead", "DeadLetter",
+    "DeadLetterFilters", "DeadLetters",
     "Delayed", "DelayedMessage", "DelayedPage",
     "DurabilityUnavailable", "Failure", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting",
     "JobClosed", "LeaseLost", "Message", "MessageOptions", "NewMessage", "OutcomeUnknown", "Prepared", "PreparedClosed",

@@ -1,9 +1,10 @@
 """The dead letters of a queue: list, redrive, purge."""
 
-from typing import Any
+from typing import Unpack
 
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
+from reliq.model.keywords import DeadLetterFilters
 from reliq.protocol.dead_letters import DeadLetterSteps, Filter, Page, Redriven, checked_redrive
 from reliq.protocol.progress import Progress, unwatched
 from reliq.transport.aiostore import AioStore
@@ -16,13 +17,13 @@ class DeadLetters:
         self._store = store
         self._steps = DeadLetterSteps(keys)
 
-    async def list(self, *, limit: int = 50, after: str | None = None, **filters: Any) -> Page:
+    async def list(self, *, limit: int = 50, after: str | None = None, **filters: Unpack[DeadLetterFilters]) -> Page:
         """Return dead letters, latest first; `after` is the `next` of the page before.
 
-        Filters, here and below: `ids`, `reason`, `error_class` (of the last error, with or without its module),
-        `older_than`, `newer_than` (since death), `headers` (a mapping; all must be equal).
+        Filters, here and below, are those of DeadLetterFilters: `ids`, `reason`, `error_class` (of the last error, with
+        or without its module), `older_than`, `newer_than` (since death), `headers` (a mapping; all must be equal).
         """
-        return await self._store.run(self._steps.page(Filter.of(**filters), limit, after))
+        return await self._store.run(self._steps.page(Filter.of(filters), limit, after))
 
     async def get(self, id: str) -> DeadLetter | None:
         """Return the letter with this id, or None."""
@@ -37,7 +38,7 @@ class DeadLetters:
         keep_failures: bool = False,
         stop_above: float | None = None,
         progress: Progress = unwatched,
-        **filters: Any,
+        **filters: Unpack[DeadLetterFilters],
     ) -> Redriven:
         """Put letters back into the queue in the order of their deaths: all, or those that match the filters.
 
@@ -47,11 +48,11 @@ class DeadLetters:
         """
         checked_redrive(rate, limit, stop_above)
         steps = self._steps.redrive(
-            Filter.of(**filters), rate=rate, limit=limit, dry_run=dry_run, keep_failures=keep_failures,
+            Filter.of(filters), rate=rate, limit=limit, dry_run=dry_run, keep_failures=keep_failures,
             stop_above=stop_above, progress=progress,
         )  # fmt: skip
         return await self._store.run(steps)
 
-    async def purge(self, *, all: bool = False, **filters: Any) -> int:
+    async def purge(self, *, all: bool = False, **filters: Unpack[DeadLetterFilters]) -> int:
         """Remove letters for good, those that match the filters or with all=True every one; return how many."""
-        return await self._store.run(self._steps.purge(Filter.of(**filters), all, "purged_dead"))
+        return await self._store.run(self._steps.purge(Filter.of(filters), all, "purged_dead"))

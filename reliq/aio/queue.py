@@ -1,7 +1,7 @@
 """A queue: send, look, set its policy."""
 
 from collections.abc import Iterable
-from typing import Any, Unpack
+from typing import Unpack
 
 from reliq.aio.consumer import Consumer
 from reliq.aio.cycle import Cycle
@@ -9,6 +9,7 @@ from reliq.aio.dead_letters import DeadLetters
 from reliq.aio.delayed import Delayed
 from reliq.aio.prepared import Prepared
 from reliq.model import settings
+from reliq.model.keywords import ConfigChanges
 from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage
 from reliq.model.settings import Duration
 from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
@@ -96,10 +97,10 @@ class Queue:
         """Return the policy that is in force."""
         return await self._store.run(self._steps.config())
 
-    async def configure(self, **changes: Any) -> Config:
+    async def configure(self, **changes: Unpack[ConfigChanges]) -> Config:
         """Change the policy: max_length, max_bytes, max_deliveries, dead_max_age, dead_max_count, durability.
 
-        None = back to the default.
+        The settings are those of ConfigChanges. None = back to the default.
         """
         return await self._store.run(self._steps.configure(changes))
 

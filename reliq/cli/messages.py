@@ -114,7 +114,9 @@ def stats(options: argparse.Namespace) -> int:
 def config(options: argparse.Namespace) -> int:
     """Change the given settings, then print the policy."""
     queue = app_of(options).queue(options.queue)
-    changes = {name: _setting(text) for name, text in (pair(one, "a change") for one in options.changes)}
+    changes: dict[str, Any] = {
+        name: _setting(text) for name, text in (pair(one, "a change") for one in options.changes)
+    }
     found = asdict(queue.configure(**changes) if changes else queue.config())
     lines = (f"{name:16} {'-' if value is None else value}" for name, value in found.items())
     return say(options, "\n".join(lines), **found)

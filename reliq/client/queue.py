@@ -2,7 +2,7 @@
 """A queue: send, look, set its policy."""
 
 from collections.abc import Iterable
-from typing import Any, Unpack
+from typing import Unpack
 
 from reliq.client.consumer import Consumer
 from reliq.client.cycle import Cycle
@@ -10,6 +10,7 @@ from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
 from reliq.client.prepared import Prepared
 from reliq.model import settings
+from reliq.model.keywords import ConfigChanges
 from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage
 from reliq.model.settings import Duration
 from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
@@ -97,10 +98,10 @@ class Queue:
         """Return the policy that is in force."""
         return self._store.run(self._steps.config())
 
-    def configure(self, **changes: Any) -> Config:
+    def configure(self, **changes: Unpack[ConfigChanges]) -> Config:
         """Change the policy: max_length, max_bytes, max_deliveries, dead_max_age, dead_max_count, durability.
 
-        None = back to the default.
+        The settings are those of ConfigChanges. None = back to the default.
         """
         return self._store.run(self._steps.configure(changes))
 

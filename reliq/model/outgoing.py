@@ -9,6 +9,7 @@ from reliq import forks
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model import settings
 from reliq.model.element import NO_HEADERS, PRIORITIES, Extra, check_id, cut, first_element, group_of, new_id
+from reliq.model.keywords import check_names
 
 Body = bytes | bytearray | memoryview | str | dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
 
@@ -47,14 +48,9 @@ class MessageOptions(PublishOptions, total=False):
 
 
 def check_option_names(options: Mapping[str, object], allowed: type[BatchOptions]) -> None:
-    """Raise TypeError for an unknown option, as Python does for an unknown keyword argument."""
-    if not options:
-        return
-    known: frozenset[str] = allowed.__optional_keys__  # type: ignore[attr-defined]
-    for name in options:
-        if name not in known:
-            has = ", ".join(sorted(known))
-            raise TypeError(f"unexpected keyword argument {name!r}; the message options of this call are {has}")
+    """Raise TypeError for an unknown message option."""
+    if options:
+        check_names(options, allowed, "message options")
 
 
 class NewMessage:

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, Reli
 from reliq.model.dead_letter import REASONS, DeadLetter
 from reliq.model.element import Undecodable, check_id
 from reliq.model.keys import QueueKeys
+from reliq.model.keywords import DeadLetterFilters, check_names
 from reliq.model.message import wrapped
 from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
@@ -46,19 +47,18 @@ class Filter:
                 object.__setattr__(self, name, seconds(getattr(self, name), name))
 
     @classmethod
-    def of(
-        cls,
-        *,
-        ids: str | Iterable[str] | None = None,
-        reason: str | None = None,
-        error_class: str | None = None,
-        older_than: Duration | None = None,
-        newer_than: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> "Filter":
-        """Return the filter for the keywords of a call; raises InvalidSetting and InvalidName."""
-        known = None if ids is None else frozenset([ids] if isinstance(ids, str) else ids)
-        return cls(reason, error_class, older_than, newer_than, dict(headers or {}), known)
+    def of(cls, filters: DeadLetterFilters) -> "Filter":
+        """Return the filter for the keywords of a call; raises TypeError, InvalidSetting and InvalidName."""
+        check_names(filters, DeadLetterFilters, "filters")
+        ids = filters.get("ids")
+        return cls(
+            filters.get("reason"),
+            filters.get("error_class"),
+            filters.get("older_than"),
+            filters.get("newer_than"),
+            dict(filters.get("headers") or {}),
+            None if ids is None else frozenset([ids] if isinstance(ids, str) else ids),
+        )
 
     @property
     def empty(self) -> bool:

@@ -11,6 +11,7 @@ from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull, ReliqError
 from reliq.model import settings
 from reliq.model.element import Undecodable, check_id
 from reliq.model.keys import QueueKeys
+from reliq.model.keywords import ConfigChanges
 from reliq.model.message import Message
 from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage, check_option_names
 from reliq.model.settings import whole
@@ -201,7 +202,7 @@ class QueueSteps:
     def config(self) -> Steps[Config]:
         return _read_config((yield ops.read_hash(self.keys.config)))
 
-    def configure(self, changes: Mapping[str, Any]) -> Steps[Config]:
+    def configure(self, changes: ConfigChanges) -> Steps[Config]:
         """Set the given fields; None resets a field to its default. Raises InvalidSetting without changing anything."""
         for name in changes:
             _check_setting(name)
