@@ -17,13 +17,17 @@ class DeadLetters:
         self._store = store
         self._steps = DeadLetterSteps(keys)
 
-    async def list(self, *, limit: int = 50, after: str | None = None, **filters: Unpack[DeadLetterFilters]) -> Page:
+    async def list(
+        self, *, limit: int = 50, after: str | None = None, bodies: bool = True, **filters: Unpack[DeadLetterFilters]
+    ) -> Page:
         """Return dead letters, latest first; `after` is the `next` of the page before.
 
+        A page has up to `limit` letters, and up to 64 MiB of bodies. `bodies=False`: large bodies stay in Redis;
+        `size` is known of each, and `get` reads one.
         Filters, here and below, are those of DeadLetterFilters: `ids`, `reason`, `error_class` (of the last error, with
         or without its module), `older_than`, `newer_than` (since death), `headers` (a mapping; all must be equal).
         """
-        return await self._store.run(self._steps.page(Filter.of(filters), limit, after))
+        return await self._store.run(self._steps.page(Filter.of(filters), limit, after, bodies))
 
     async def get(self, id: str) -> DeadLetter | None:
         """Return the letter with this id, or None."""

@@ -12,9 +12,11 @@ class Delayed:
         self._store = store
         self._keys = keys
 
-    async def list(self, *, limit: int = 50, after: str | None = None, failed: bool = False) -> DelayedPage:
+    async def list(
+        self, *, limit: int = 50, after: str | None = None, failed: bool = False, bodies: bool = True
+    ) -> DelayedPage:
         """Return delayed messages, due soonest first; `after` is the `next` of the page before.
 
-        `failed`: only messages that wait for a retry; `last_error` says why.
+        `failed`: only messages that wait for a retry; `last_error` says why. `bodies`: as in `queue.dead.list`.
         """
-        return await self._store.run(delayed_page(self._keys, limit, after, failed))
+        return await self._store.run(delayed_page(self._keys, limit, after, failed, bodies))

@@ -51,7 +51,8 @@ def _dead_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def dead_list(options: argparse.Namespace) -> int:
-    page = app_of(options).queue(options.queue).dead.list(limit=options.limit, after=options.after, **_filters(options))
+    letters = app_of(options).queue(options.queue).dead
+    page = letters.list(limit=options.limit, after=options.after, bodies=False, **_filters(options))
     if options.json:
         print(json.dumps({"letters": [letter.summary() for letter in page], "next": page.next}))
         return 0

@@ -24,7 +24,7 @@ def add_to(commands: Any) -> None:
 def delayed_list(options: argparse.Namespace) -> int:
     """Print a page of a queue's delayed messages."""
     page = app_of(options).queue(options.queue).delayed.list(
-        limit=options.limit, after=options.after, failed=options.failed
+        limit=options.limit, after=options.after, failed=options.failed, bodies=False
     )  # fmt: skip
     if options.json:
         print(json.dumps({"messages": [message.summary() for message in page], "next": page.next}))

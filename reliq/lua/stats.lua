@@ -4,19 +4,33 @@
 -- ARGV  none
 -- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
 --         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
---         one, counter, value ...}
--- uses: now, element, rounds, place
+--         one, without most of its body, ms for which the first delayed message has been due, counter, value ...}
+-- uses: now, element, rounds, place, glimpse
 local q = places(1)
 local processing = 0
 for at = 14, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
-local next_ones = {}
-for _, list in ipairs({q.high, q.messages, q.low}) do
-  next_ones[#next_ones + 1] = redis.call('LINDEX', list, -1) or nil
+local now, overdue, next_ones, bytes = now_ms(), 0, {}, 0
+
+local function add_next(element)
+  if not element then return end
+  next_ones[#next_ones + 1] = glimpse(element, 0)
+  bytes = bytes + #element
 end
+
+local function overdue_since(first)
+  bytes = bytes + #first[1]
+  return string.format('%.0f', now - first[2])
+end
+
+for _, list in ipairs({q.high, q.messages, q.low}) do add_next(redis.call('LINDEX', list, -1)) end
+if redis.call('ZCOUNT', KEYS[11], '-inf', string.format('%.0f', now)) > 0 then -- else it need not be read: it may be large
+  overdue = overdue_since(redis.call('ZRANGE', KEYS[11], 0, 0, 'WITHSCORES'))
+end
+forget_read(bytes)
 return {
-  now_ms(),
+  now,
   redis.call('LLEN', q.messages) + high + low + redis.call('LLEN', q.next_round) + waiting,
   waiting,
   redis.call('ZCARD', KEYS[11]),
@@ -28,5 +42,6 @@ return {
   low,
   redis.call('HLEN', q.cycle),
   next_ones,
+  overdue,
   unpack(redis.call('HGETALL', q.counters)),
 }

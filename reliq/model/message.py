@@ -136,7 +136,7 @@ class Message:
     def json(self) -> Any:
         """Return the body decoded as JSON; raises InvalidMessage."""
         try:
-            return msgspec.json.decode(self._envelope.body)
+            return msgspec.json.decode(self.body)
         except msgspec.MsgspecError as error:
             raise InvalidMessage(f"the body of message {self.id} is not JSON: {error}") from None
 

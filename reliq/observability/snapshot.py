@@ -13,7 +13,7 @@ from reliq.protocol.queue import Stats, age_of_oldest
 
 GROUP = 100  #: queues per round trip
 _LOOKS = 3  #: reads of a queue while its set of consumers changes
-_READS = 5  #: ops per queue
+_READS = 4  #: ops per queue
 _MOST_UNREADABLE = 20  #: queues; if there are more, the fault is that of the server
 
 #: Counters of messages that have left the queue for good.
@@ -125,7 +125,6 @@ def _reads(keys: QueueKeys, consumers: Sequence[str]) -> list[Op[Any]]:
         ops.stats(keys, consumers),
         ops.members(keys.consumers),
         ops.max_length(keys),
-        ops.by_rank(keys.delayed, 0),
     ]
 
 
@@ -136,7 +135,6 @@ def _reading(
     counts: Counts,
     after: Sequence[str],
     max_length: int | None,
-    first_due: Sequence[tuple[bytes, bytes]],
 ) -> QueueSnapshot:
     return QueueSnapshot(
         queue=queue,
@@ -150,7 +148,7 @@ def _reading(
         paused=counts.paused,
         counters=counts.counters,
         prepared=counts.prepared,
-        overdue=max(0.0, (counts.now - float(first_due[0][1])) / 1000) if first_due else 0.0,
+        overdue=counts.overdue / 1000,
         max_length=max_length or 0,
         high=counts.high,
         low=counts.low,

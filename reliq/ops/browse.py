@@ -1,10 +1,12 @@
 """Ops that read lists and sorted sets without changing them."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from reliq.model.keys import QueueKeys
-from reliq.ops.request import Argument, Op
+from reliq.model.listed_message import Glimpse
+from reliq.ops.request import Argument, Op, scripted
 
 Scored = list[tuple[bytes, bytes]]  #: elements, each with its score as formatted by Redis
 
@@ -13,23 +15,67 @@ def _read_scored(reply: list[bytes]) -> Scored:
     return list(zip(reply[::2], reply[1::2], strict=True))
 
 
+STEP_BYTES = 1024 * 1024  #: of elements that a script reads in one call, or one larger element
+_WHOLE = -1  #: in place of the bytes of a body that are shown: all of it
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """The reply of the browse script."""
+
+    found: list[Glimpse]
+    more: bool  #: whether there are more messages with these scores
+
+
+def browse(
+    zset: str,
+    order: Literal["up", "down"],
+    low: Argument,
+    high: Argument,
+    limit: int,
+    skip: int = 0,
+    shown: int | None = None,
+) -> Op[Browsed]:
+    """Read messages with a score in the range, by score, after the first `skip`.
+
+    `shown`: the bytes of each body to read; None: all of it. The reply may have fewer than `limit`: it ends with the
+    message at which 1 MiB of elements is read.
+    """
+    arguments = (order, low, high, skip, limit, _WHOLE if shown is None else shown, STEP_BYTES)
+    return scripted("browse", (zset,), arguments, _read_browsed)
+
+
+def _read_browsed(reply: list[Any]) -> Browsed:
+    more, *rest = reply
+    rows = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+    return Browsed([Glimpse(part, size, score) for score, size, part in rows], bool(more))
+
+
+def find(keys: QueueKeys, zset: str, identity: str, skip: int, shown: int | None) -> Op[Glimpse | int | None]:
+    """Read the message with this id; None if there is none; a number: search again, with this `skip`."""
+    arguments = (identity, skip, _WHOLE if shown is None else shown, STEP_BYTES)
+    return scripted("find", (zset, keys.index), arguments, _read_found)
+
+
+def _read_found(reply: Any) -> Glimpse | int | None:
+    if not isinstance(reply, list):
+        return reply  # type: ignore[no-any-return]
+    score, size, part = reply
+    return Glimpse(part, size, score)
+
+
+def upcoming(messages: str, skip: int, limit: int, shown: int) -> Op[list[Glimpse]]:
+    """Read the ready messages that are taken next, after the first `skip`; may be fewer than `limit`, as in browse."""
+    return scripted("upcoming", (messages,), (skip, limit, shown, STEP_BYTES), _read_upcoming)
+
+
+def _read_upcoming(reply: list[Any]) -> list[Glimpse]:
+    return [Glimpse(part, size) for size, part in zip(reply[::2], reply[1::2], strict=True)]
+
+
 def by_score(zset: str, low: Argument, high: Argument, limit: int, skip: int = 0) -> Op[Scored]:
     """Read the elements with a score in the range, lowest first."""
     return Op(("ZRANGEBYSCORE", zset, low, high, "WITHSCORES", "LIMIT", skip, limit), _read_scored)
-
-
-def by_score_descending(zset: str, high: Argument, low: Argument, limit: int, skip: int = 0) -> Op[Scored]:
-    """Read the elements with a score in the range, highest first."""
-    return Op(("ZREVRANGEBYSCORE", zset, high, low, "WITHSCORES", "LIMIT", skip, limit), _read_scored)
-
-
-def by_rank(zset: str, first: int, count: int = 1) -> Op[Scored]:
-    """Read `count` elements from rank `first` on; the lowest score has rank 0."""
-    return Op(("ZRANGE", zset, first, first + count - 1, "WITHSCORES"), _read_scored)
-
-
-def at_score(zset: str, score: bytes) -> Op[list[bytes]]:
-    return Op(("ZRANGEBYSCORE", zset, score, score))
 
 
 def up_to(zset: str, high: int, limit: int) -> Op[list[bytes]]:
@@ -80,8 +126,3 @@ def lengths(keys: QueueKeys) -> list[Op[Any]]:
     """Read the numbers that count for max_length: messages that are ready, wait for their key or are delayed."""
     lists = (keys.messages, keys.high, keys.low, keys.next_round)
     return [*map(list_length, lists), *map(zset_size, (keys.delayed, keys.waiting))]
-
-
-def indexed_score(keys: QueueKeys, identity: str) -> Op[bytes | None]:
-    """Read the score of a message in `dead` or `delayed` by its id."""
-    return Op(("HGET", keys.index, identity))

@@ -41,7 +41,9 @@ def purge(keys: QueueKeys, limit: int) -> Op[int]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The counts of a queue at one instant. `following`: for each priority, the element that is taken next."""
+    """The counts of a queue at one instant. `following`: for each priority, the element that is taken next, with a
+    part of its body at most. `overdue`: ms for which the first delayed message has been due.
+    """
 
     now: int
     ready: int
@@ -55,6 +57,7 @@ class Counts:
     low: int
     members: int
     following: list[bytes]
+    overdue: float
     counters: dict[str, int]
 
 
@@ -65,8 +68,10 @@ def stats(keys: QueueKeys, consumers: Iterable[str]) -> Op[Counts]:
 
 
 def _read_counts(reply: list[Any]) -> Counts:
-    now, ready, waiting, delayed, dead, processing, prepared, paused, high, low, members, following, *rest = reply
+    now, ready, waiting, delayed, dead, processing, prepared, paused, *more = reply
+    high, low, members, following, overdue, *rest = more
     counters = {name.decode(): int(count) for name, count in sorted(zip(rest[::2], rest[1::2], strict=True))}
     return Counts(
-        now, ready, waiting, delayed, dead, processing, prepared, bool(paused), high, low, members, following, counters
-    )
+        now, ready, waiting, delayed, dead, processing, prepared, bool(paused), high, low, members, following,
+        float(overdue), counters,
+    )  # fmt: skip

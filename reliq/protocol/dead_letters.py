@@ -1,27 +1,24 @@
 """The steps of dead letters: list, filter, redrive, purge."""
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from reliq import ops
-from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.errors import InvalidSetting
 from reliq.model.dead_letter import REASONS, DeadLetter
-from reliq.model.element import Undecodable, check_id
+from reliq.model.element import check_id
 from reliq.model.keys import QueueKeys
 from reliq.model.keywords import DeadLetterFilters, check_names
-from reliq.model.message import wrapped
+from reliq.model.listed_message import Glimpse
 from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
+from reliq.protocol.listing import STEP, read_page
 from reliq.protocol.progress import Progress
 from reliq.runtime.moment import earlier
 
-_PAGE = 500
-_STEP_LEAST = 50
-_PAGE_BYTES = 64 * 1024 * 1024  #: the largest size of a page, as estimated by Redis
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
 _SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
 
@@ -110,70 +107,35 @@ class Redriven:
     stopped: str = ""  #: why it ended before the last letter, or empty
 
 
-_CURSOR = re.compile(r"(-?(?:inf|\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)):(\d{1,9})", re.ASCII)
-
-
-def read_cursor(cursor: str) -> tuple[str, int]:
-    """Return the score and the number of messages of that score to skip; raises InvalidSetting."""
-    found = _CURSOR.fullmatch(cursor)
-    if found is None:
-        raise InvalidSetting(f"after is {cursor!r}: give the `next` of the page before")
-    return found[1], int(found[2])
-
-
 class DeadLetterSteps:
     """The operations on a queue's dead letters, as steps."""
 
     def __init__(self, keys: QueueKeys) -> None:
         self.keys = keys
 
-    def page(self, wanted: Filter, limit: int, cursor: str | None) -> Steps[Page]:
+    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool) -> Steps[Page]:
         """Read up to `limit` letters, latest first, from `cursor` on."""
-        whole(limit, "limit", 1, 100_000)
-        now = yield ops.server_time()
-        oldest, latest = wanted.scores(now)
+        scores = wanted.scores((yield ops.server_time()))
+        matches = None if wanted.empty else wanted.matches
+        letters, following = yield from read_page(
+            DeadLetter, self.keys, self.keys.dead, "down", scores, limit, cursor, bodies, matches
+        )
+        return Page(letters, following)
+
+    def get(self, identity: str, shown: int | None = None) -> Steps[DeadLetter | None]:
+        """Return the letter with this id, found through the index; None if there is none.
+
+        `shown`: the bytes of its body to read; None: all of it.
+        """
+        check_id(identity)
         skip = 0
-        if cursor is not None:
-            latest, skip = read_cursor(cursor)
-        letters: list[DeadLetter] = []
-        # Bodies may be large: read not many more letters than wanted, and not more than fit into memory.
-        step = min(max(_STEP_LEAST, min(_PAGE, limit)), (yield from self._fitting()))
         while True:
-            scored = yield ops.by_score_descending(self.keys.dead, latest, oldest, step, skip)
-            found = [self._letter(*pair) for pair in scored]
-            for letter in found:
-                skip = skip + 1 if letter.score == latest else 1
-                latest = letter.score
-                if wanted.matches(letter):
-                    letters.append(letter)
-                    if len(letters) == limit:
-                        return Page(letters, f"{latest}:{skip}")
-            if len(found) < step:
-                return Page(letters, None)
-
-    def _fitting(self) -> Steps[int]:
-        """Return how many letters of average size one reply may contain."""
-        try:
-            count, used = yield [ops.zset_size(self.keys.dead), ops.bytes_used(self.keys.dead)]
-        except RedisUnsuitable:  # the user in the URL may not run it
-            return _PAGE
-        except RedisUnavailable:
-            raise
-        except ReliqError:  # the server has no such command
-            return _PAGE
-        return max(1, _PAGE_BYTES * count // used) if used else _PAGE
-
-    def get(self, identity: str) -> Steps[DeadLetter | None]:
-        """Return the letter with this id, found through the index; None if there is none."""
-        score = yield ops.indexed_score(self.keys, check_id(identity))
-        if score is None:
-            return None
-        elements = yield ops.at_score(self.keys.dead, score)
-        for element in elements:
-            letter = self._letter(element, score)
-            if letter.id == identity:
-                return letter
-        return None
+            found = yield ops.find(self.keys, self.keys.dead, identity, skip, shown)
+            if isinstance(found, Glimpse):
+                return DeadLetter.read(self.keys.queue, found)
+            if found is None:
+                return None
+            skip = found
 
     def redrive(
         self,
@@ -190,7 +152,7 @@ class DeadLetterSteps:
         result = Redriven(dry_run=dry_run)
         started = time.monotonic()
         relapses = Relapses(self.keys, stop_above)
-        at_once = _PAGE if rate is None else max(1, min(_PAGE, int(rate / _BATCHES_PER_SECOND)))
+        at_once = STEP if rate is None else max(1, min(STEP, int(rate / _BATCHES_PER_SECOND)))
 
         def act(letters: list[DeadLetter]) -> Steps[bool]:
             if limit is not None:
@@ -210,7 +172,7 @@ class DeadLetterSteps:
                 result.stopped = f"the limit of {limit} is reached"
             return not result.stopped
 
-        yield from self._walk(wanted, act, removing=not dry_run)
+        yield from self._walk(wanted, act, removing=not dry_run, shown=0 if dry_run else None)
         return result
 
     def purge(self, wanted: Filter, everything: bool, counter: Literal["purged_dead", "trimmed"]) -> Steps[int]:
@@ -237,8 +199,8 @@ class DeadLetterSteps:
         if max_age is not None:
             latest = earlier((yield ops.server_time())) - round(max_age * 1000)
             while removed < at_most:
-                size = min(_PAGE, at_most - removed)
-                count = yield from self._discard(ops.by_score(self.keys.dead, "-inf", latest, size))
+                size = min(STEP, at_most - removed)
+                count = yield from self._discard(ops.browse(self.keys.dead, "up", "-inf", latest, size))
                 removed += count
                 if not count:
                     break
@@ -246,11 +208,12 @@ class DeadLetterSteps:
             surplus = (yield ops.zset_size(self.keys.dead)) - max_count
             if surplus <= 0:
                 break
-            removed += yield from self._discard(ops.by_rank(self.keys.dead, 0, min(surplus, _PAGE, at_most - removed)))
+            size = min(surplus, STEP, at_most - removed)
+            removed += yield from self._discard(ops.browse(self.keys.dead, "up", "-inf", "+inf", size))
         return removed
 
-    def _discard(self, oldest: ops.Op[Any]) -> Steps[int]:
-        letters = [self._letter(*pair) for pair in (yield oldest)]
+    def _discard(self, oldest: ops.Op[ops.Browsed]) -> Steps[int]:
+        letters = self._letters((yield oldest))
         if not letters:
             return 0
         removed: int = yield ops.discard(
@@ -258,10 +221,17 @@ class DeadLetterSteps:
         )
         return removed
 
-    def _walk(self, wanted: Filter, act: Callable[[list[DeadLetter]], Steps[bool]], removing: bool) -> Steps[None]:
-        """Pass the matching letters to `act`, page by page, oldest first, until it returns False.
+    def _walk(
+        self,
+        wanted: Filter,
+        act: Callable[[list[DeadLetter]], Steps[bool]],
+        removing: bool,
+        shown: int | None = None,
+    ) -> Steps[None]:
+        """Pass the matching letters to `act`, part by part, oldest first, until it returns False.
 
-        `removing`: `act` removes the letters that it is given. The walk ends at the present: it does not meet letters
+        `removing`: `act` removes the letters that it is given. `shown`: bytes of the bodies that it needs.
+        The walk ends at the present: it does not meet letters
         that die meanwhile, for example because they were just redriven.
         """
         now = yield ops.server_time()
@@ -270,24 +240,20 @@ class DeadLetterSteps:
             latest = f"({now + 1}"
         skip = 0
         while True:
-            letters = [self._letter(*pair) for pair in (yield ops.by_score(self.keys.dead, start, latest, _PAGE, skip))]
+            browsed = yield ops.browse(self.keys.dead, "up", start, latest, STEP, skip, shown)
+            letters = self._letters(browsed)
             matching = [letter for letter in letters if wanted.matches(letter)]
             if matching and not (yield from act(matching)):
                 return
-            if len(letters) < _PAGE:
+            if not browsed.more:
                 return
             gone = {letter.element for letter in matching} if removing else set()
             last = letters[-1].score
             staying = sum(letter.score == last and letter.element not in gone for letter in letters)
             start, skip = last, staying + (skip if last == start else 0)
 
-    def _letter(self, element: bytes, score: bytes) -> DeadLetter:
-        try:
-            return DeadLetter.read(self.keys.queue, element, score)
-        except Undecodable:  # written by hand or by a newer version: it is shown as it is and can be purged
-            letter = DeadLetter.read(self.keys.queue, wrapped(element)[1], score)
-            letter.element = element
-            return letter
+    def _letters(self, browsed: ops.Browsed) -> list[DeadLetter]:
+        return [DeadLetter.read(self.keys.queue, glimpse) for glimpse in browsed.found]
 
     @staticmethod
     def _revival(letter: DeadLetter, keep_failures: bool) -> Revival:
@@ -313,12 +279,11 @@ class Relapses:
         self._redriven |= {letter.id for letter in batch}
         if not self._since:
             self._since = str((yield ops.server_time()))
-        for element, score in (yield ops.by_score(self._keys.dead, self._since, "+inf", _PAGE)):
-            self._since = score.decode()
-            try:
-                self._died.add(DeadLetter.read(self._keys.queue, element, score).id)
-            except Undecodable:
-                continue
+        latest = yield ops.browse(self._keys.dead, "up", self._since, "+inf", STEP, shown=0)
+        for glimpse in latest.found:
+            letter = DeadLetter.read(self._keys.queue, glimpse)
+            self._since = letter.score
+            self._died.add(letter.id)
         relapsed = len(self._died & self._redriven)
         if len(self._redriven) >= _SAMPLE and relapsed > self._stop_above * len(self._redriven):
             return f"{relapsed} of {len(self._redriven)} died again, more than {self._stop_above:.0%}"

@@ -66,12 +66,11 @@ class ReliqReader(DataSourceReader):
     def _plan_scores(self) -> Steps[Sequence[InputPartition]]:
         """Plan slices that begin at the scores of evenly spaced ranks, within the range of the filters."""
         low, high = self._score_range()
-        start = yield ops.count_between(self._zset, "-inf", f"({low}")
         count = yield ops.count_between(self._zset, low, high)
-        firsts = [start + first for first, _ in self._ranges(count)][1:]
-        reads = [ops.by_rank(self._zset, rank) for rank in firsts]
-        found = (yield reads) if reads else []
-        borders = [reply[0][1].decode() for reply in found if reply]
+        firsts = [first for first, _ in self._ranges(count)][1:]
+        reads = [ops.browse(self._zset, "up", low, high, 1, first, shown=0) for first in firsts]
+        replies = (yield reads) if reads else []
+        borders = [glimpse.score.decode() for reply in replies for glimpse in reply.found]
         borders = [low, *dict.fromkeys(borders)]
         ends = [f"({border}" for border in borders[1:]] + [str(high)]
         return [ScoreSlice(str(first), end) for first, end in zip(borders, ends, strict=True)]

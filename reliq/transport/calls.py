@@ -76,6 +76,9 @@ _READS = frozenset({
 })  # fmt: skip
 
 
+_READING_SCRIPTS = frozenset({"announce", "browse", "due", "existing", "find", "stats", "upcoming"})
+
+
 def _ops(request: Request) -> tuple[Op[Any], ...]:
     match request:
         case Op():
@@ -95,7 +98,7 @@ def only_reads(request: Request) -> bool:
 
 def _changes(op: Op[Any]) -> bool:
     """Whether an op may change what a caller cares about: announcing a queue does not count."""
-    return op.command[0] not in _READS if op.script is None else op.script.name != "announce"
+    return op.command[0] not in _READS if op.script is None else op.script.name not in _READING_SCRIPTS
 
 
 def repeatable(request: Request) -> bool:

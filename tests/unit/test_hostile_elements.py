@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reliq.model import backoff, settings
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.element import Undecodable
+from reliq.model.listed_message import Glimpse
 from reliq.model.message import Message, undecodable_letter
 from reliq.ops import Destination
 from reliq.protocol.outcomes import failure_now
@@ -71,7 +72,7 @@ def every_step_works(raw):
     ]  # fmt: skip
     assert all(Message.decode("q", again).id == message.id for again in pushes)
     backoff.exponential()(message.failures + 1, ValueError())
-    assert DeadLetter.read("q", raw, b"+inf").summary()["id"] == message.id
+    assert DeadLetter.read("q", Glimpse(raw, score=b"+inf")).summary()["id"] == message.id
 
 
 @given(ANY)

@@ -35,7 +35,7 @@ async def list_dead(
     error_class: Annotated[str | None, Query(max_length=200)] = None,
 ) -> schemas.DeadLetterPage:
     found = await existing(request, queue)
-    page = await found.dead.list(limit=limit, after=after, reason=reason, error_class=error_class)
+    page = await found.dead.list(limit=limit, after=after, bodies=False, reason=reason, error_class=error_class)
     letters = [schemas.DeadLetter(**letter.summary()) for letter in page]
     return schemas.DeadLetterPage(letters=letters, next=page.next)
 

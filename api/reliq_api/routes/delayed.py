@@ -49,6 +49,6 @@ async def list_delayed(
     failed: Annotated[bool, Query(description="Only messages that wait for a retry.")] = False,
 ) -> DelayedPage:
     found = await existing(request, queue)
-    page = await found.delayed.list(limit=limit, after=after, failed=failed)
+    page = await found.delayed.list(limit=limit, after=after, failed=failed, bodies=False)
     messages = [DelayedMessage(**message.summary()) for message in page]
     return DelayedPage(messages=messages, next=page.next)

@@ -1,7 +1,8 @@
 """The display of bodies: JSON indented, other text unchanged, anything else in hex. Templates print it as text."""
 
+import codecs
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
@@ -19,9 +20,25 @@ class Shown:
     cut: bool  #: whether only a part is shown
 
 
-def shown(body: bytes) -> Shown:
+def shown(body: bytes, size: int = 0) -> Shown:
+    """Return what a page shows of a body; `size`: bytes of the whole body, of which `body` may be the start."""
     if not body:
         return Shown("empty", "", cut=False)
+    if len(body) < size:
+        body = _without_split_character(body)
+    shown = _shown(body)
+    return shown if len(body) >= size else replace(shown, cut=True)
+
+
+def _without_split_character(body: bytes) -> bytes:
+    """Remove the first bytes of a UTF-8 character at the end, the rest of which was not read."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="ignore")
+    decoder.decode(body)
+    split = len(decoder.getstate()[0])
+    return body[: len(body) - split]
+
+
+def _shown(body: bytes) -> Shown:
     kind: Literal["json", "text"] = "json"
     try:
         # Formatted without decoding into values: no number loses digits, no repeated name disappears.

@@ -1,5 +1,6 @@
 """The pages about dead letters: the list with its search, one letter, and confirmations."""
 
+from collections.abc import Awaitable
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request, Response
@@ -8,9 +9,9 @@ from fastapi.routing import APIRouter
 from reliq.aio.queue import Queue
 from reliq.errors import InvalidName
 from reliq.model.dead_letter import REASONS, DeadLetter
+from reliq_api.ui import reading
 from reliq_api.ui.access import Operated, reliq_of
 from reliq_api.ui.guard import Page
-from reliq_api.ui.reading import tally
 from reliq_api.ui.redrives import Redrives, redrives_of
 from reliq_api.ui.render import page
 from reliq_api.ui.search import AGES, Search
@@ -36,11 +37,11 @@ async def dead_letters(
         request,
         "dead.html",
         queue=queue.name,
-        letters=await queue.dead.list(limit=LETTERS, after=after, **search.filters()),
+        letters=await queue.dead.list(limit=LETTERS, after=after, bodies=False, **search.filters()),
         search=search,
         first=after is None,
         dead=(await queue.stats()).dead,
-        tally=await reliq_of(request).store.run(tally(queue.name)),
+        tally=await reliq_of(request).store.run(reading.tally(queue.name)),
         reasons=REASONS,
         ages=AGES,
         running=redrives.running(queue.name),
@@ -48,32 +49,31 @@ async def dead_letters(
 
 
 # An id may contain any printable character, including "/" and "..", so it is not part of the path.
-async def letter(queue: Operated, id: str) -> DeadLetter:
-    try:
-        found = await queue.dead.get(id)
-    except InvalidName:
-        found = None
-    if found is None:
-        raise HTTPException(404, "This message is not a dead letter (any more): it may have been redriven or removed.")
-    return found
-
-
-Letter = Annotated[DeadLetter, Depends(letter)]
-
-
 @router.get("/letter")
-async def dead_letter(request: Request, letter: Letter) -> Response:
-    return page(request, "letter.html", queue=letter.queue, letter=letter)
+async def dead_letter(request: Request, queue: Operated, id: str) -> Response:
+    letter = await _found(reliq_of(request).store.run(reading.letter(queue.name, id)))
+    return page(request, "letter.html", queue=queue.name, letter=letter)
 
 
 @router.get("/body")
-async def body(letter: Letter) -> Response:
+async def body(queue: Operated, id: str) -> Response:
     """Return the bytes as a file to download, never as a page of this origin."""
+    letter = await _found(queue.dead.get(id))
     return Response(
         letter.body,
         media_type="text/plain; charset=utf-8",
         headers={"Content-Disposition": 'attachment; filename="message-body.txt"'},
     )
+
+
+async def _found(reading_it: Awaitable[DeadLetter | None]) -> DeadLetter:
+    try:
+        letter = await reading_it
+    except InvalidName:
+        letter = None
+    if letter is None:
+        raise HTTPException(404, "This message is not a dead letter (any more): it may have been redriven or removed.")
+    return letter
 
 
 @router.get("/redrive")

@@ -7,16 +7,18 @@ from collections import Counter
 from dataclasses import dataclass
 
 from reliq import ops
+from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
-from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, is_connected
-from reliq.model.message import Message
+from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterSteps, Filter
 from reliq.protocol.delayed import delayed_page
 
 CONSUMERS_LARGEST = 100
 NEXT_LARGEST = 10
+START = 200  #: bytes of the body of a message that is taken next
+BODY_READ = 256 * 1024  #: bytes of a dead letter's body: a larger one is shown in part, and not as formatted JSON
 TALLY_LARGEST = 1000
 RETRIES_LARGEST = 10
 RETRIES_LOOKED_AT = 50  #: of the delayed messages that are due first
@@ -79,28 +81,36 @@ def holders(queue: str) -> Steps[list[Holder]]:
 
 def next_messages(queue: str) -> Steps[list[Next]]:
     """Read the ready messages that are taken next, in that order."""
-    elements = yield ops.from_tail(QueueKeys(queue).messages, 0, NEXT_LARGEST)
-    return [_next(queue, element) for element in reversed(elements)]
+    found: list[Glimpse] = []
+    while len(found) < NEXT_LARGEST:
+        step = yield ops.upcoming(QueueKeys(queue).messages, len(found), NEXT_LARGEST - len(found), START)
+        if not step:
+            break
+        found += step
+    return [_next(ListedMessage.read(queue, glimpse)) for glimpse in found]
 
 
-def _next(queue: str, element: bytes) -> Next:
-    try:
-        message = Message.decode(queue, element)
-    except Undecodable:
-        return Next("", len(element), 0, 0, 0, element[:200])
-    body = message.body
-    return Next(message.id, len(body), message.enqueued_at, message.failures, message.deliveries, body[:200])
+def _next(message: ListedMessage) -> Next:
+    start = message.preview[:START]
+    if not message.readable:
+        return Next("", message.size, 0, 0, 0, start)
+    return Next(message.id, message.size, message.enqueued_at, message.failures, message.deliveries, start)
+
+
+def letter(queue: str, identity: str) -> Steps[DeadLetter | None]:
+    """Read a dead letter with as much of its body as a page shows."""
+    return (yield from DeadLetterSteps(QueueKeys(queue)).get(identity, BODY_READ))
 
 
 def retries(queue: str) -> Steps[list[DelayedMessage]]:
     """Read the messages that wait for a retry, among the delayed ones that are due first."""
-    page = yield from delayed_page(QueueKeys(queue), RETRIES_LOOKED_AT, None, failed=False)
+    page = yield from delayed_page(QueueKeys(queue), RETRIES_LOOKED_AT, None, failed=False, bodies=False)
     return [message for message in page if message.failures][:RETRIES_LARGEST]
 
 
 def tally(queue: str) -> Steps[Tally]:
     """Count the latest dead letters by reason and by their last error."""
-    page = yield from DeadLetterSteps(QueueKeys(queue)).page(Filter(), TALLY_LARGEST, None)
+    page = yield from DeadLetterSteps(QueueKeys(queue)).page(Filter(), TALLY_LARGEST, None, bodies=False)
     letters = page.letters
     errors = Counter(letter.last_error.error_class for letter in letters if letter.last_error)
     reasons = Counter(letter.reason for letter in letters)

@@ -22,10 +22,10 @@ SCRIPTS = {
     "producer": "push enqueue publish prepare decide announce cycle_add cycle_remove",
     "worker": "register heartbeat claim settle forget decide announce bind",
     "monitor": "promote due existing reclaim discard ask advance forget stats announce finish commit_roll stage_abort "
-    "stage_clear",
-    "operator": "announce bind cancel purge redrive discard stats existing cycle_remove",
+    "stage_clear browse",
+    "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find",
     "api": "push enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive discard "
-    "stats existing allow finish",
+    "stats existing allow finish browse find upcoming",
 }
 FORBIDDEN = (
     "FLUSHALL", "FLUSHDB", "KEYS *", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "SHUTDOWN", "ACL LIST",

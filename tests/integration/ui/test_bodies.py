@@ -47,3 +47,13 @@ def test_an_empty_body_is_neither():
 
 def test_json_nested_without_end_is_text():
     assert shown(b"[" * 100_000).kind == "text"
+
+
+@pytest.mark.parametrize("kept", range(5, 13))
+def test_the_start_of_a_larger_text_is_text_wherever_it_ends(kept):
+    body = "Grüße aus 東京".encode()
+    start = shown(body[:kept], len(body))
+    assert (start.kind, start.cut) == ("text", True)
+    assert body.decode().startswith(start.text)
+    assert shown(b'{"a": 1', 100).kind == "text"
+    assert shown(b"\xff\xfe", 100).kind == "binary"

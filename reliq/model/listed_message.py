@@ -1,0 +1,85 @@
+"""A message as a list shows it: with its body, or with the first bytes of it and its size."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from reliq.errors import ReliqError
+from reliq.model.element import Failure, Undecodable
+from reliq.model.message import Message, wrapped
+from reliq.model.settings import MAX_ELEMENT_BYTES
+
+_START = 1024  #: bytes shown of an element that is larger than any message
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """What a script reads of an element for a list (reliq/lua/shared/glimpse.lua)."""
+
+    element: bytes
+    size: int = 0  #: 0: it is whole; bytes of the body of which only a part is left; minus the bytes of no element
+    score: bytes = b"0"
+
+
+class ListedMessage(Message):
+    """A message of a sorted set, with its score."""
+
+    __slots__ = ("readable", "score", "size")
+
+    readable: bool  #: False if its bytes do not decode as a message of this version: `body` then holds those bytes
+    score: str
+    size: int  #: bytes of the body, also if only a part of it was read
+
+    @classmethod
+    def read(cls, queue: str, glimpse: Glimpse) -> Self:
+        """Read what a script has read."""
+        message = cls._decoded(queue, glimpse)
+        readable = message is not None
+        if message is None:  # written by another program, or by a newer version
+            message = cls._of_bytes(queue, glimpse.element)
+        message.readable = readable
+        message.size = abs(glimpse.size) or len(message.preview if readable else glimpse.element)
+        message.score = glimpse.score.decode()
+        return message
+
+    @classmethod
+    def _decoded(cls, queue: str, glimpse: Glimpse) -> Self | None:
+        if glimpse.size < 0:
+            return None
+        try:
+            return cls.decode(queue, glimpse.element)
+        except Undecodable:
+            return None
+
+    @classmethod
+    def _of_bytes(cls, queue: str, raw: bytes) -> Self:
+        """Return a message with these bytes as its body, or with their start if they are larger than any message."""
+        shown = raw if len(raw) < MAX_ELEMENT_BYTES - _START else raw[:_START]
+        message = cls.decode(queue, wrapped(shown)[1])
+        message.element = raw
+        return message
+
+    @property
+    def preview(self) -> bytes:
+        """The part of the body that was read, from its start on."""
+        return self._envelope.body
+
+    @property
+    def body(self) -> bytes:
+        """The body; raises ReliqError if only a part of it was read."""
+        if len(self.preview) < self.size:
+            raise ReliqError(
+                f"the body of message {self.id} ({self.size:,} bytes) was not read, only its first "
+                f"{len(self.preview):,} bytes: list with bodies=True"
+            )
+        return self.preview
+
+    def again(self, **changes: Any) -> bytes:
+        assert self.body is not None  # noqa: S101  a message without its body must not be pushed again
+        return super().again(**changes)
+
+    @property
+    def last_error(self) -> Failure | None:
+        return self.errors[-1] if self.errors else None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} of {self.queue}: {self.size} bytes, failures={self.failures}>"
