@@ -23,11 +23,11 @@ class Glimpse:
 class ListedMessage(Message):
     """A message of a sorted set, with its score."""
 
-    __slots__ = ("readable", "score", "size")
+    __slots__ = ("_whole_size", "readable", "score")
 
     readable: bool  #: False if its bytes do not decode as a message of this version: `body` then holds those bytes
     score: str
-    size: int  #: bytes of the body, also if only a part of it was read
+    _whole_size: int  #: bytes of the body if only a part of it was read, else 0
 
     @classmethod
     def read(cls, queue: str, glimpse: Glimpse) -> Self:
@@ -37,7 +37,7 @@ class ListedMessage(Message):
         if message is None:  # written by another program, or by a newer version
             message = cls._of_bytes(queue, glimpse.element)
         message.readable = readable
-        message.size = abs(glimpse.size) or len(message.preview if readable else glimpse.element)
+        message._whole_size = abs(glimpse.size) or (0 if readable else len(glimpse.element))  # noqa: SLF001  its own
         message.score = glimpse.score.decode()
         return message
 
@@ -57,6 +57,11 @@ class ListedMessage(Message):
         message = cls.decode(queue, wrapped(shown)[1])
         message.element = raw
         return message
+
+    @property
+    def size(self) -> int:
+        """The bytes of the body, also if only a part of it was read."""
+        return self._whole_size or len(self.preview)
 
     @property
     def preview(self) -> bytes:

@@ -5,7 +5,7 @@ local MOST_AROUND = 256 * 1024 -- bytes of all fields but the body; no producer 
 local LARGE = 1024 * 1024 -- bytes read, after which Lua's memory is freed at once
 
 -- Returns where the body's bytes start and how many they are; nil for bytes that are no element.
-local function body_of(element)
+local function inline_body(element)
   local first = string.byte(element)
   if first ~= 0x99 and first ~= 0x9a then return nil end
   local readable, at = pcall(cmsgpack.unpack_limit, element, 8, 1) -- all before the body; `at` is the offset of its type
@@ -23,7 +23,7 @@ end
 -- `shown` bytes are left; minus the number of all bytes, for the first of bytes that are no element.
 local function glimpse(element, shown)
   if #element <= shown + AROUND then return element, 0 end
-  local start, size, at = body_of(element)
+  local start, size, at = inline_body(element)
   if not start then return string.sub(element, 1, shown + AROUND), -#element end
   if size <= shown then return element, 0 end
   local head, behind = string.sub(element, 1, at), string.sub(element, start + size)
