@@ -8,7 +8,7 @@ comma := ,
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-slow demo bench bench-full screenshots clean
+.PHONY: help setup check fix test coverage test-slow demo bench bench-full screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -36,6 +36,13 @@ fix: $(READY) ## Format, mend what can be mended, and write the synchronous API 
 # Only tests with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were.
 test: $(READY) ## The tests, on both cores (under 10 minutes)
 	$(BIN)/pytest -n 2 -m 'not slow' -rR
+
+coverage: $(READY) ## The same with coverage, of child processes too; printed, no figure is demanded
+	@mkdir -p .data/coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 -m 'not slow' -rR
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --sort=cover
 
 test-slow: $(READY) ## The long volumes
 	$(BIN)/pytest -m slow
