@@ -29,6 +29,11 @@ def eventually(condition: Callable[[], Any], timeout: float = 20.0, what: str = 
         time.sleep(0.005)
 
 
+def aged(queue: reliq.Queue, seconds: float) -> None:
+    """Wait until the oldest ready message of the queue is older than this, by the server's clock."""
+    eventually(lambda: queue.stats().oldest_ready_age > seconds)
+
+
 @contextlib.contextmanager
 def working(app: reliq.Reliq, monitor: bool = False, url: str | None = None, **options: Any) -> Iterator[Worker]:
     """A worker of this application in a thread of this process, stopped in order at the end."""

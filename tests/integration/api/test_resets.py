@@ -47,6 +47,7 @@ class Clients:
         self._over.set()
         for thread in self._threads:
             thread.join(timeout=60)
+            assert not thread.is_alive(), "a request got no answer"
 
     def _run(self, number):
         queue = self._queues[number % len(self._queues)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from html import unescape
 from urllib.parse import quote
 
@@ -19,7 +18,7 @@ from reliq_api.settings import Settings
 from reliq_api.ui.guard import POLICY
 from tests.integration.api.serving import serving
 from tests.integration.ui.dying import bury
-from tests.support.workers import eventually
+from tests.support.workers import aged, eventually
 
 PAGES = ("/", "/queues/orders", "/queues/orders/purge", "/queues/orders/dead", "/queues/orders/dead/redrive",
          "/queues/orders/dead/purge", "/queues/orders/policy", "/topics", "/topics?key=a", "/queues/none")  # fmt: skip
@@ -133,7 +132,7 @@ def test_dead_letters_come_in_pages_latest_first(app, client):
 def test_reasons_are_counted(app, client):
     bury(app, "orders", [1, 2])
     app.queue("orders").send(3, ttl=0.001)
-    time.sleep(0.005)
+    aged(app.queue("orders"), 0.005)
     with app.queue("orders").consumer() as consumer:
         consumer.claim()
     text = text_of(client.get("/queues/orders/dead"))

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from queue import SimpleQueue
 
 import pytest
 
@@ -16,7 +17,7 @@ from reliq.worker.prefetch import MOST
 from reliq_monitor import Monitor
 from tests.support.handlers import bind, settled, working_as
 from tests.support.proxy import Proxy
-from tests.support.workers import eventually, working
+from tests.support.workers import aged, eventually, working
 
 KEYS = QueueKeys("q")
 
@@ -127,7 +128,7 @@ def test_an_expired_message_is_a_dead_letter_and_never_starts(app):
     app.handler("q")(lambda message: handled.append(message.body))
     app.queue("q").send("old", ttl="1ms")
     app.queue("q").send("young", ttl="1h")
-    eventually(lambda: time.time() * 1000 > app.queue("q").stats().oldest_ready_age + 5)
+    aged(app.queue("q"), 0.005)
     with working(app):
         eventually(lambda: handled == [b"young"])
         eventually(lambda: settled(app))
@@ -282,9 +283,9 @@ def test_the_dead_hook_is_called_in_the_worker_that_killed_the_message(app, kind
         raise reliq.Dead("no")
 
     bind(app, kind, die)
-    identity = app.queue("q").send("x")
     expired = app.queue("q").send("x", ttl="1ms")
-    time.sleep(0.01)
+    aged(app.queue("q"), 0.005)
+    identity = app.queue("q").send("x")
     with working_as(kind, app):
         eventually(lambda: sorted(told) == sorted([(identity, "rejected"), (expired, "expired")]))
 
@@ -295,19 +296,25 @@ def test_a_stopping_worker_finishes_what_runs_and_hands_back_the_rest_uncharged(
     def work(message):
         started.set()
         release.wait(20)
+        time.sleep(0.01)  # so that there is a rest when the worker notices
         handled.append(message.json())
 
     app.handler("q")(work)
-    app.queue("q").send_many(range(20))
-    with working(app, threads=1 if kind == "inline" else 3):
-        started.wait(5)
-        threading.Timer(0.1, release.set).start()
+    app.queue("q").send_many(range(500))
+    worker = Worker(Store(app.url), app.handlers, Options(threads=1 if kind == "inline" else 3))
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    assert started.wait(20)
+    worker.stop()
+    release.set()
+    thread.join(20)
+    assert not thread.is_alive()
     stats = app.queue("q").stats()
-    assert handled
-    assert stats.ready == 20 - len(handled)
+    assert 1 <= len(handled) < 500
+    assert stats.ready == 500 - len(handled)
     assert (stats.processing, stats.consumers, stats.counters["acked"]) == (0, 0, len(handled))
     with app.queue("q").consumer() as consumer:
-        left = consumer.claim(limit=20)
+        left = consumer.claim(limit=500)
     assert all((one.failures, one.deliveries, one.redelivered) == (0, 0, False) for one in left)
 
 
@@ -333,22 +340,23 @@ def test_what_does_not_finish_is_handed_back(app, kind, stops):
 
 
 def test_a_lost_lease_tells_the_handler_and_its_result_is_nothing(app):
-    started, release, told = threading.Event(), threading.Event(), []
+    running: SimpleQueue[reliq.Message] = SimpleQueue()
+    release, told = threading.Event(), []
 
     @app.handler("q")
     def work(message):
-        started.set()
-        release.wait(20)
+        running.put(message)
+        release.wait(30)
         told.append(message.lost)
 
     app.queue("q").send("x")
     store = Store(app.url)
     with working(app, lease=1.0):
-        started.wait(5)
+        message = running.get(timeout=20)
+        assert not message.lost
         (consumer,) = store.call(reliq.ops.members(KEYS.consumers))
         store.call(reliq.ops.command("DEL", KEYS.lease(consumer), KEYS.processing(consumer)))  # as a reclaim would
-        eventually(lambda: store.call(reliq.ops.command("EXISTS", KEYS.lease(consumer))) == 0)
-        time.sleep(0.5)  # a beat: a third of the lease
+        eventually(lambda: message.lost)
         release.set()
         eventually(lambda: told == [True])
     assert "acked" not in counters(app)

@@ -162,7 +162,7 @@ def test_broadcasts_arrive_while_the_first_handler_has_the_turn(app):
 
     app.queue("q").send("keep the turn")
     with working(app):
-        started.wait(10)
+        assert started.wait(20)
         (instance,) = eventually(lambda: [name for name in app.queues(of_broadcasts=True) if instance_of(name)])
         eventually(lambda: app.store.call(ops.members(QueueKeys(instance).consumers)))
         app.publish("config.prices", 1)
