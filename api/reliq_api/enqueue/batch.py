@@ -1,6 +1,6 @@
 """Batches: read in pieces, enqueued a thousand messages at a time, with one result for each message."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -50,11 +50,18 @@ async def _lines(request: BoundedRequest) -> Chunks:
         if lines:
             rest += lines[0]
             lines[0], rest = bytes(rest), bytearray()
-            yield lines
+            yield _drained(lines)
         rest += end
         if len(rest) > largest:
             raise Problem("body_too_large", f"a line has more than {largest:,} bytes", limit=largest)
     yield [bytes(rest)]
+
+
+def _drained(lines: list[bytes]) -> Iterator[bytes]:
+    """Yield the lines and keep none: a large one takes memory only until its message is read."""
+    lines.reverse()
+    while lines:
+        yield lines.pop()
 
 
 async def _array(request: BoundedRequest) -> Chunks:
@@ -111,8 +118,9 @@ class Batch:
     async def add(self, texts: Iterable[bytes]) -> None:
         """Add messages; raises Problem, with the results so far, for too many messages or if Redis refuses."""
         for text in texts:
-            self._seen += len(text) + 1
-            if not text.strip():
+            size = len(text) + 1
+            self._seen += size
+            if not text or text.isspace():
                 continue
             if len(self._results) == self._most:
                 await self._flush()
@@ -128,7 +136,8 @@ class Batch:
                 self._places.append(len(self._results))
                 self._results.append(_NOTHING)
                 self._pending.append(message)
-                self._pending_bytes += len(text) + 1
+                self._pending_bytes += size
+                del text
                 if len(self._pending) == MAX_BATCH or self._pending_bytes >= _CALL_BYTES:
                     await self._flush()
 
