@@ -50,6 +50,17 @@ def test_a_failing_handler_ends_in_the_dead_letters(shop):
     assert (letter.reason, letter.failures, letter.last_error.error_class) == ("max_failures", 3, "KeyError")
 
 
+def test_large_bodies_are_listed_and_counted(shop):
+    orders = shop.queue("orders")
+    orders.send_many(["x" * 1024 * 1024, "y" * 1024 * 1024])
+    with orders.consumer() as consumer:
+        (message,) = consumer.claim()
+        consumer.dead(message, "no")
+    assert (orders.stats().ready, orders.stats().dead) == (1, 1)
+    assert [letter.size for letter in orders.dead.list(bodies=False)] == [1024 * 1024]
+    assert [letter.body for letter in orders.dead.list(reason="rejected")] == [message.body]
+
+
 def test_async_handlers_and_delays_work_too(shop):
     handled = []
 

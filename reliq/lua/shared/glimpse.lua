@@ -4,6 +4,8 @@ local AROUND = 1024 -- bytes: an element that is hardly larger than what is show
 local MOST_AROUND = 256 * 1024 -- bytes of all fields but the body; no producer of reliq's exceeds a tenth of it
 local LARGE = 1024 * 1024 -- bytes read, after which Lua's memory is freed at once
 
+local CUTS = rawget(_G, 'cmsgpack') and rawget(_G, 'struct') -- fakeredis (reliq.testing) has neither: it shows all
+
 -- Returns where the body's bytes start and how many they are; nil for bytes that are no element.
 local function inline_body(element)
   local first = string.byte(element)
@@ -22,7 +24,7 @@ end
 -- Returns what is shown of an element, and a number: 0 = it is the whole element; the size of the body, if only its first
 -- `shown` bytes are left; minus the number of all bytes, for the first of bytes that are no element.
 local function glimpse(element, shown)
-  if #element <= shown + AROUND then return element, 0 end
+  if not CUTS or #element <= shown + AROUND then return element, 0 end
   local start, size, at = inline_body(element)
   if not start then return string.sub(element, 1, shown + AROUND), -#element end
   if size <= shown then return element, 0 end
