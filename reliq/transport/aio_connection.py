@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from reliq import forks
 from reliq.ops import Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
+from reliq.transport.aio_replies import read_replies
 from reliq.transport.calls import (
     asked_elsewhere,
     carried_out,
@@ -129,7 +130,7 @@ class AioConnection:
                 raise asyncio.CancelledError  # noqa: TRY301  redis-py sends by wait_for, which forgets it in Python 3.11
             if self._store.sentinels is not None:
                 return await self._replies_of_master(raw, len(commands))
-            return [await self._reply(raw) for _ in commands]
+            return await read_replies(raw, len(commands))
         except connection_ended(aio=True) as error:
             await self.close()
             raise failed(error, sent=True) from None
@@ -139,11 +140,7 @@ class AioConnection:
 
     async def _replies_of_master(self, raw: Any, count: int) -> list[Any]:
         """Wait for replies, but not from a server that is no longer the master; raises ConnectionLost."""
-
-        async def read_all() -> list[Any]:
-            return [await self._reply(raw) for _ in range(count)]
-
-        reading = asyncio.ensure_future(read_all())
+        reading = asyncio.ensure_future(read_replies(raw, count))
         try:
             while not (await asyncio.wait({reading}, timeout=_LOOK_EVERY))[0]:
                 if self._epoch != self._store.epoch:
@@ -151,13 +148,6 @@ class AioConnection:
             return reading.result()
         finally:
             reading.cancel()
-
-    @staticmethod
-    async def _reply(raw: Any) -> Any:
-        try:
-            return await raw.read_response()
-        except redis_errors().ResponseError as error:
-            return error
 
     async def _connected(self) -> Any:
         self._leave_to_parent()

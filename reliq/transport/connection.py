@@ -19,6 +19,7 @@ from reliq.transport.calls import (
 )
 from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
 from reliq.transport.introduction import Identity, introduced, introduction
+from reliq.transport.replies import read_replies
 from reliq.transport.resp import Command, commands_of, pack
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.server import ClusterNode, Server
@@ -168,7 +169,7 @@ class Connection:
             try:
                 if self._store.sentinels is not None:
                     self._wait_for_answer()
-                first.replies = [self._reply(self._raw) for _ in range(first.count)]
+                first.replies = read_replies(self._raw, first.count)
             except connection_ended() as error:
                 self.close()
                 raise failed(error, sent=True) from None
@@ -184,13 +185,6 @@ class Connection:
         while time.monotonic() < until and not self._raw.can_read(_LOOK_EVERY):
             if self._epoch != self._store.epoch:
                 raise ConnectionLost(sent=True, cause="the master is elsewhere")
-
-    @staticmethod
-    def _reply(raw: Any) -> Any:
-        try:
-            return raw.read_response()
-        except redis_errors().ResponseError as error:
-            return error
 
     def _connected(self) -> Any:
         mark = forks.mark()
