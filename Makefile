@@ -34,13 +34,15 @@ fix: $(READY) ## Format, mend what can be mended, and write the synchronous API 
 	$(BIN)/python tools/generate_sync.py
 
 # Only tests with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were.
+# Most tests wait for processes and servers: four at a time keep two cores busy. Stealing leaves a file, and with it a
+# JVM or a browser, to one worker as long as all have work.
 test: $(READY) ## The tests, on both cores (under 10 minutes)
-	$(BIN)/pytest -n 2 -m 'not slow' -rR
+	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow' -rR
 
 coverage: $(READY) ## The same with coverage, of child processes too; printed, no figure is demanded
 	@mkdir -p .data/coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 -m 'not slow' -rR
+	$(BIN)/coverage run -m pytest -n 4 --dist worksteal -m 'not slow' -rR
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --sort=cover
 

@@ -1,6 +1,7 @@
 """A driver with Spark's pages and its event log on: prints all that Spark shows of jobs that use a Redis URL.
 
-Arguments: folder for event log and checkpoints, the option's name, its value (or `-`: the URL given to register).
+Arguments: folder for event log and checkpoints, the URL, a reference to it. Every kind of job runs with the reference
+in the option `connection`, with the URL in the option `url`, and with the URL that was given to register.
 """
 
 import contextlib
@@ -19,14 +20,14 @@ EXPLAINED = ("simple", "extended", "codegen", "cost", "formatted")
 
 def jobs(spark: SparkSession, folder: Path, options: dict[str, str]) -> Iterator[DataFrame]:
     """Each kind of job once; yields what has a plan to show."""
-    given = {"queue": "orders", **options}
+    given = {"queue": folder.name, **options}
     rows = spark.createDataFrame([("a",), ("b",)], "value string")
     rows.write.format("reliq").options(**given).mode("append").save()
     read = spark.read.format("reliq").options(**given).load()
     assert len(read.collect()) == 2
     yield read
     clause = ", ".join(f"{name} '{value}'" for name, value in given.items())
-    spark.sql(f"CREATE TEMPORARY VIEW orders USING reliq OPTIONS ({clause})")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING reliq OPTIONS ({clause})")
     yield spark.sql("SELECT count(*) FROM orders")
     spark.sql("SELECT count(*) FROM orders").collect()
     (folder / "in").mkdir()
@@ -48,10 +49,21 @@ def streams(incoming: DataFrame, queue: DataFrame, folder: Path, given: dict[str
     yield queue
 
 
+def show(spark: SparkSession, folder: Path, options: dict[str, str], url: str | None) -> None:
+    folder.mkdir()
+    reliq.spark.register(spark, url)
+    for df in jobs(spark, folder, options):
+        print(df._jdf.queryExecution().toString())
+        for mode in EXPLAINED:
+            with contextlib.suppress(Exception):  # not every mode knows streams
+                df.explain(mode=mode)
+    print(f"done: {folder.name}")
+
+
 def pages(spark: SparkSession) -> Iterator[str]:
     ui, app = spark.sparkContext.uiWebUrl, spark.sparkContext.applicationId
     executions = json.loads(read(f"{ui}/api/v1/applications/{app}/sql?details=true&planDescription=true&length=1000"))
-    assert len(executions) >= 3
+    assert len(executions) >= 9
     yield json.dumps(executions)
     for path in ("environment", "jobs", "stages"):
         yield read(f"{ui}/api/v1/applications/{app}/{path}")
@@ -66,9 +78,12 @@ def read(url: str) -> str:
         return answer.read().decode()
 
 
-def main(folder: Path, option: str, value: str) -> None:
+def main(folder: Path, url: str, reference: str) -> None:
     spark = (
         SparkSession.builder.master("local[1]")
+        # Short jobs on few cores: compiling costs them more than it gains.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.port", "0")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.ui.explainMode", "extended")
@@ -80,12 +95,9 @@ def main(folder: Path, option: str, value: str) -> None:
         .config("spark.eventLog.dir", (folder / "events").as_uri())
         .getOrCreate()
     )
-    reliq.spark.register(spark, value if option == "register" else None)
-    for df in jobs(spark, folder, {} if option == "register" else {option: value}):
-        print(df._jdf.queryExecution().toString())
-        for mode in EXPLAINED:
-            with contextlib.suppress(Exception):  # not every mode knows streams
-                df.explain(mode=mode)
+    show(spark, folder / "connection", {"connection": reference}, None)
+    show(spark, folder / "url", {"url": url}, None)
+    show(spark, folder / "register", {}, url)
     for page in pages(spark):
         print(page)
     spark.stop()
