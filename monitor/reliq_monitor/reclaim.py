@@ -19,7 +19,7 @@ from reliq.model import settings
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, belongs_to, process_of
 from reliq.model.message import Message, undecodable_letter
-from reliq.ops import Destination, Op, Return, Steps, Transaction, Watch
+from reliq.ops import Fate, Op, Return, Steps, Transaction, Watch
 from reliq.ops.schema import Counter
 from reliq.worker.failures import FailureLog
 from reliq_monitor import marks
@@ -140,22 +140,22 @@ def charge_deliveries(
             message = Message.decode(queue, element)
         except Undecodable:
             identity, again = undecodable_letter(element)
-            returns.append(Return(element, Destination.UNREADABLE, identity, again))
+            returns.append(Return(element, Fate.UNREADABLE, identity, again))
             continue
         charged = charge.falls_on(message)
         deliveries = min(message.deliveries + charged, settings.MAX_COUNT)
         if charged and deliveries >= max_deliveries:
             again = message.buried("max_deliveries", deliveries)
-            returns.append(Return(element, Destination.EXHAUSTED, message.id, again, message.group, charged))
+            returns.append(Return(element, Fate.EXHAUSTED, message.id, again, message.group, charged))
         else:
             again = message.again(redelivered=True, deliveries=deliveries)
-            returns.append(Return(element, Destination.READY, message.id, again, charged=charged))
+            returns.append(Return(element, Fate.READY, message.id, again, charged=charged))
     return returns
 
 
 def _check_types(keys: QueueKeys, kinds: Sequence[str], returns: list[Return]) -> None:
     """Raise ForeignKey if a push of the transaction would fail, because its removals would still be carried out."""
-    dying = any(one.destination.dead for one in returns)
+    dying = any(one.fate.dead for one in returns)
     for (key, expected), kind in zip(keys.kinds.items(), kinds, strict=True):
         if dying or key in (keys.messages, keys.counters):
             ops.check_type(key, kind, expected)
@@ -171,15 +171,15 @@ def _transaction(
     commands: list[Op[int]] = []
     for one in returns:
         commands.append(ops.command("LREM", keys.processing(consumer), -1, one.element))
-        if one.destination.dead:
+        if one.fate.dead:
             commands.append(ops.command("ZADD", keys.dead, now, one.again))
         else:
             commands.append(ops.command("LPUSH", keys.messages, one.again))
     commands += _counts(keys, returns, 1)
     for one in returns:
-        if one.destination.dead:
+        if one.fate.dead:
             commands.append(ops.command("HSET", keys.index, one.id, now))
-        unreadable = one.destination is Destination.UNREADABLE  # a script may have read a key in it
+        unreadable = one.fate is Fate.UNREADABLE  # a script may have read a key in it
         if one.group or unreadable:
             commands.append(ops.advance_within(keys, one.element))
     commands.append(ops.end(keys, consumer))
@@ -192,7 +192,7 @@ def _compensation(keys: QueueKeys, consumer: str, conflicts: list[Return]) -> tu
     """Return the ops that remove and count the copies of messages that the worker settled before the transaction."""
     commands: list[Op[int]] = []
     for one in conflicts:
-        if one.destination.dead:
+        if one.fate.dead:
             commands.append(ops.command("ZREM", keys.dead, one.again))
             commands.append(ops.command("HDEL", keys.index, one.id))
         else:
@@ -204,16 +204,16 @@ def _compensation(keys: QueueKeys, consumer: str, conflicts: list[Return]) -> tu
 
 
 def _counts(keys: QueueKeys, returns: list[Return], sign: int) -> list[Op[int]]:
-    counts = Tally(counter for one in returns for counter in one.destination.counters)
+    counts = Tally(counter for one in returns for counter in one.fate.counters)
     return [ops.count(keys, counter, sign * count) for counter, count in counts.items()]
 
 
 def _counted(keys: QueueKeys, returns: list[Return], conflicts: set[int], emptied: bool) -> Reclaimed:
     kept = [one for place, one in enumerate(returns) if place not in conflicts]
     for one in kept:
-        if one.destination.dead:
+        if one.fate.dead:
             deaths.died(keys.queue, one.again)
-    returned = sum(not one.destination.dead for one in kept)
+    returned = sum(not one.fate.dead for one in kept)
     return Reclaimed(returned, len(kept) - returned, len(conflicts), emptied=emptied)
 
 

@@ -1,19 +1,20 @@
--- claim: renew the lease, then move up to n messages into the consumer's processing list.
+-- claim: renew the lease, then move up to n messages into the consumer's processing list, as many as fit into its room.
 --
--- KEYS  1-10 places  11 processing  12 lease  13 consumers
--- ARGV  1 lease ms  2 n  3 consumer
+-- KEYS  1-11 places  12 processing  13 lease  14 consumers
+-- ARGV  1 lease ms  2 n  3 room: bytes of bodies and elements, which the last message may exceed  4 consumer
 -- Returns {'ok' | 'paused' | 'lost', now, element ...}, oldest first
 -- Refuses a paused queue, and a consumer without a lease, which must register again. If a late BLMOVE has moved messages
 --         to such a consumer, the consumer is added to the set again, so that the monitor finds them.
 -- uses: now, element, rounds, renew, place, take
-local q, processing, lease, consumers = places(1), KEYS[11], KEYS[12], KEYS[13]
+local q, processing, lease, consumers = places(1), KEYS[12], KEYS[13], KEYS[14]
+local lease_ms, limit, room, consumer = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 redis.call('STRLEN', lease)
-if not renew(lease, now + ARGV[1]) then
-  if redis.call('LLEN', processing) > 0 then redis.call('SADD', consumers, ARGV[3]) end
+if not renew(lease, now + lease_ms) then
+  if redis.call('LLEN', processing) > 0 then redis.call('SADD', consumers, consumer) end
   return {'lost', now}
 end
 local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round')
 if policy[1] then return {'paused', now} end
-return {'ok', now, unpack(take(q, processing, tonumber(ARGV[2]), policy))}
+return {'ok', now, unpack(take(q, processing, limit, room, policy))}

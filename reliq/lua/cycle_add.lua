@@ -1,12 +1,12 @@
 -- cycle_add: add members to the cycle, each with one message. Members that are in it stay as they are.
 --
--- KEYS  1-10 places  11 delayed  12 producers
+-- KEYS  1-11 places  12 delayed  13 producers
 -- ARGV  1 producer ('' = none)  2 sequence, then for each member: member, group, id, element
 -- Returns {'ok', now, 1 or 0 per member: whether it is new}, or {'full', now, length, max_length, unit}: none was added
 -- A call that was carried out before changes nothing, so that a late repeat does not bring back a removed member.
 --         It answers 1 for each member that is in the cycle with the message of this call.
 -- uses: now, element, rounds, place, room, producers
-local q, delayed, producers = places(1), KEYS[11], KEYS[12]
+local q, delayed, producers = places(1), KEYS[12], KEYS[13]
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
 local now = now_ms()
 local answer, enqueued = {}, 0

@@ -1,11 +1,11 @@
 -- cycle_remove: remove members from the cycle. A delayed message of a member is removed at once, a ready one when a
 -- consumer claims it, one in processing when it is settled.
 --
--- KEYS  1-10 places  11 delayed  12 index
+-- KEYS  1-11 places  12 delayed  13 index
 -- ARGV  groups
 -- Returns 1 or 0 per member: whether it was in the cycle
 -- uses: now, element, index, rounds, place
-local q, delayed, index = places(1), KEYS[11], KEYS[12]
+local q, delayed, index = places(1), KEYS[12], KEYS[13]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 local answer, cancelled = {}, 0
@@ -17,7 +17,7 @@ for at, group in ipairs(ARGV) do
     leave_round(q, group)
     local element = index_take(delayed, index, string.match(entry, '^%S+'))
     if element then
-      release_key(q, element)
+      leave_queue(q, element)
       cancelled = cancelled + 1
     end
   end

@@ -1,12 +1,12 @@
 -- decide: commit, roll back or purge a prepared message. The first decision stands.
 --
--- KEYS  1-10 places  11 delayed  12 index  13 producers  14 prepared  15 questions  16 record  17 dedup key, if it has one
+-- KEYS  1-11 places  12 delayed  13 index  14 producers  15 prepared  16 questions  17 record  18 dedup key, if it has one
 -- ARGV  1 producer ('' = none)  2 sequence  3 id  4 decision: committed | rolled_back | purged  5 ms it is remembered
 -- Returns {decision, id}: the decision that stands, which may be an earlier one, 'undecided' (the message is a dead letter)
 --         or 'unknown'; and the id of the message, for a duplicate that of the first message. {'key', name}: the message
 --         has this dedup key, and the call must be repeated with it in KEYS
--- uses: now, element, index, rounds, place, producers, prepared_record
-local q, delayed, index, producers, prepared, questions, record, dedup = places(1), unpack(KEYS, 11, 17)
+-- uses: now, element, index, rounds, place, producers, bodies, prepared_record
+local q, delayed, index, producers, prepared, questions, record, dedup = places(1), unpack(KEYS, 12, 18)
 local id, decision, remembered = unpack(ARGV, 3, 5)
 local now = now_ms()
 local state, first, element, delay, key, window, digest = unpack(
@@ -31,7 +31,10 @@ redis.call('ZCARD', questions)
 record_decision(prepared, questions, record, id, decision, remembered)
 remember(producers, ARGV[1], tonumber(ARGV[2]), now)
 redis.call('HINCRBY', q.counters, decision == 'rolled_back' and 'withdrawn' or decision, 1)
-if decision ~= 'committed' then return {decision, id} end
+if decision ~= 'committed' then
+  take_back(q.bodies, {element})
+  return {decision, id}
+end
 
 if value then
   local other
@@ -39,6 +42,7 @@ if value then
   redis.call('HSET', record, 'first', first)
   redis.call('HINCRBY', q.counters, 'withdrawn', 1)
   redis.call('HINCRBY', q.counters, 'deduplicated', 1)
+  take_back(q.bodies, {element})
   if other ~= '' and other ~= digest then redis.call('HINCRBY', q.counters, 'dedup_conflicts', 1) end
   return {decision, first}
 end

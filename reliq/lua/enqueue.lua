@@ -1,21 +1,21 @@
 -- enqueue: add new messages to the queue, all of the call or none of it.
 --
--- KEYS  1-10 places  11 delayed  12 index  13 producers  14.. dedup keys, in the order of their entries
+-- KEYS  1-11 places  12 delayed  13 index  14 producers  15.. dedup keys, in the order of their entries
 -- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
 --       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body
 -- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: each duplicate by its position among the
 --         messages with options, as -1 - position if the first message had another body, and the id of the first
 --         message; or {'full', now, length, max_length, unit}: nothing was enqueued
 -- Refuses a full queue. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, index, rounds, place, room, producers
-local q, delayed, index, producers = places(1), unpack(KEYS, 11, 13)
+-- uses: now, element, index, rounds, place, room, producers, bodies
+local q, delayed, index, producers = places(1), unpack(KEYS, 12, 14)
 local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_option = 4 + plain
 local now = now_ms()
 local repeated = carried_out(producers, producer, sequence)
 
 -- Separate new messages from duplicates, of an earlier call or of another message of this call.
-local answer, fresh, seen, dedup = {}, {}, {}, 13
+local answer, fresh, old, seen, dedup = {}, {}, {}, {}, 14
 local position, conflicts = 0, 0
 for at = first_option, #ARGV, 5 do
   local entry = {id = ARGV[at], element = ARGV[at + 1], delay = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3])}
@@ -35,19 +35,27 @@ for at = first_option, #ARGV, 5 do
     if conflict then conflicts = conflicts + 1 end
     answer[#answer + 1] = conflict and -1 - position or position
     answer[#answer + 1] = first
+    old[#old + 1] = entry.element
   end
   position = position + 1
 end
-if repeated then return {'repeated', now, unpack(answer)} end
-
+if repeated then
+  take_back_late(q.bodies)
+  return {'repeated', now, unpack(answer)}
+end
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
+take_back(q.bodies, old)
 local length, most, unit = refused(q, delayed, plain + #fresh, function()
   local size = 0
-  for at = 4, first_option - 1 do size = size + #ARGV[at] end
-  for _, entry in ipairs(fresh) do size = size + #entry.element end
+  for at = 4, first_option - 1 do size = size + size_of(ARGV[at]) end
+  for _, entry in ipairs(fresh) do size = size + size_of(entry.element) end
   return size
 end)
-if length then return {'full', now, length, most, unit} end
+if length then
+  take_back(q.bodies, {unpack(ARGV, 4, first_option - 1)})
+  for _, entry in ipairs(fresh) do take_back(q.bodies, {entry.element}) end
+  return {'full', now, length, most, unit}
+end
 
 remember(producers, producer, sequence, now)
 for from = 4, first_option - 1, 1000 do

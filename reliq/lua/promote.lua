@@ -1,10 +1,10 @@
 -- promote: make due delayed messages ready, in the order of their due times.
 --
--- KEYS  1-10 places  11 delayed  12 index
+-- KEYS  1-11 places  12 delayed  13 index
 -- ARGV  1 most messages to promote
 -- Returns {n promoted, ms until the next is due or -1}
 -- uses: now, element, rounds, place
-local q, delayed, index = places(1), KEYS[11], KEYS[12]
+local q, delayed, index = places(1), KEYS[12], KEYS[13]
 local now = now_ms()
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. string.format('%.0f', now + 1), 'LIMIT', 0, ARGV[1])

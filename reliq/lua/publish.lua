@@ -1,33 +1,43 @@
 -- publish: add a copy of one message to several queues, to all of them or to none.
 --
--- KEYS  1 producers of the first queue  then for each queue: 10 places, delayed, index
+-- KEYS  1 producers of the first queue  then for each queue: 11 places, delayed, index
 -- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms
 -- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, position of the full queue, unit}: nothing was
 --         enqueued
 -- Refuses when one queue is full, unless the config of that queue has `overflow drop`: it is skipped and counts a rejection.
--- uses: now, element, index, rounds, place, room, producers
-local QUEUE = 12 -- keys each
+-- uses: now, element, index, rounds, place, room, producers, bodies
+local QUEUE = 13 -- keys each
 local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
 local now = now_ms()
-if carried_out(producers, producer, sequence) then return {'repeated', now} end
+local function each_bodies(delete)
+  for at = 2, #KEYS, QUEUE do delete(named_places(at).bodies, {element}) end
+end
+if carried_out(producers, producer, sequence) then
+  each_bodies(take_back_late)
+  return {'repeated', now}
+end
 
 local takers, passed = {}, {}
 for at = 2, #KEYS, QUEUE do
-  local q, delayed, index = places(at), KEYS[at + 10], KEYS[at + 11]
+  local q, delayed, index = places(at), KEYS[at + 11], KEYS[at + 12]
   redis.call('HLEN', index) -- a wrong type is refused here, before the first write
-  local length, most, unit = refused(q, delayed, 1, function() return #element end)
+  local length, most, unit = refused(q, delayed, 1, function() return size_of(element) end)
   if not length then
     takers[#takers + 1] = {q, delayed, index}
   elseif redis.call('HGET', q.config, 'overflow') == 'drop' then
-    passed[#passed + 1] = q.counters
+    passed[#passed + 1] = q
   else
+    each_bodies(take_back)
     return {'full', now, length, most, (at - 2) / QUEUE, unit}
   end
 end
 
 remember(producers, producer, sequence, now)
-for _, counters in ipairs(passed) do redis.call('HINCRBY', counters, 'rejected', 1) end
+for _, q in ipairs(passed) do
+  redis.call('HINCRBY', q.counters, 'rejected', 1)
+  take_back(q.bodies, {element})
+end
 for _, taker in ipairs(takers) do
   local q, delayed, index = unpack(taker)
   if delay > 0 then

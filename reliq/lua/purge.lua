@@ -1,10 +1,10 @@
 -- purge: delete ready and delayed messages, a bounded number per call.
 --
--- KEYS  1-10 places  11 delayed  12 index
+-- KEYS  1-11 places  12 delayed  13 index
 -- ARGV  1 most messages to delete
 -- Returns the number deleted; 0 = the queue is empty
 -- uses: now, element, rounds, place
-local q, delayed, index = places(1), KEYS[11], KEYS[12]
+local q, delayed, index = places(1), KEYS[12], KEYS[13]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 local left, removed = tonumber(ARGV[1]), 0
@@ -12,7 +12,11 @@ local left, removed = tonumber(ARGV[1]), 0
 local waiting = redis.call('ZPOPMIN', q.waiting, left) -- first, so that no waiting message becomes ready
 left, removed = left - #waiting / 2, removed + #waiting / 2
 
-for at = 1, #waiting, 2 do leave_cycle(q, string.sub(waiting[at], 33)) end -- a waiting message does not hold its key
+for at = 1, #waiting, 2 do -- a waiting message does not hold its key
+  local element = string.sub(waiting[at], 33)
+  leave_cycle(q, element)
+  drop_body(q, element)
+end
 local held = {}
 for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do
   for _, element in ipairs(left > 0 and redis.call('RPOP', list, left) or {}) do
@@ -33,6 +37,6 @@ if #later > 0 then
   removed = removed + #later
 end
 
-for _, element in ipairs(held) do release_key(q, element) end
+for _, element in ipairs(held) do leave_queue(q, element) end
 if removed > 0 then redis.call('HINCRBY', q.counters, 'purged', removed) end
 return removed

@@ -1,15 +1,22 @@
 -- push: add new messages without options to a queue without limits. The most frequent call, kept as cheap as possible.
 --
--- KEYS  1 messages  2 counters  3 config  4 producers
+-- KEYS  1 messages  2 counters  3 config  4 producers  5 bodies, if one of the messages has its body there
 -- ARGV  1 producer  2 sequence  3 the producer's entry: sequence and ms, estimated by the producer because TIME would cost
 --       as much as the push  4.. elements
 -- Returns 1, also if this call was carried out before; 0: the queue has a limit, and the caller must use `enqueue`
--- uses: producers
-local messages, counters, config, producers = unpack(KEYS)
+-- uses: producers, element, bodies
+local messages, counters, config, producers, bodies = unpack(KEYS)
+if bodies then redis.call('HLEN', bodies) end -- wrong types are refused here, before the first write
 local limits = redis.call('HMGET', config, 'max_length', 'max_bytes')
-if limits[1] or limits[2] then return 0 end
-if carried_out(producers, ARGV[1], tonumber(ARGV[2])) then return 1 end
-redis.call('HLEN', counters) -- a wrong type is refused here, before the first write
+if limits[1] or limits[2] then
+  if bodies then take_back(bodies, {unpack(ARGV, 4)}) end
+  return 0
+end
+if carried_out(producers, ARGV[1], tonumber(ARGV[2])) then
+  if bodies then take_back_late(bodies) end
+  return 1
+end
+redis.call('HLEN', counters)
 for from = 4, #ARGV, 1000 do -- the first write: fails if the key is not a list
   redis.call('LPUSH', messages, unpack(ARGV, from, math.min(from + 999, #ARGV)))
 end

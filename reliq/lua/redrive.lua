@@ -1,10 +1,10 @@
 -- redrive: move dead letters back into the queue, each only if it still exists.
 --
--- KEYS  1-10 places  11 dead  12 index
+-- KEYS  1-11 places  12 dead  13 index
 -- ARGV  for each letter: element, id, member of the cycle ('' = none), new element
 -- Returns one number per letter: 1 = redriven, 0 = it did not exist, or its member is in the cycle with another message
 -- uses: now, element, rounds, place
-local q, dead, index = places(1), KEYS[11], KEYS[12]
+local q, dead, index = places(1), KEYS[12], KEYS[13]
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0
 for at = 1, #ARGV, 4 do
@@ -15,6 +15,7 @@ for at = 1, #ARGV, 4 do
     local group = group_of(again)
     if member ~= '' and redis.call('HEXISTS', q.cycle, group) == 1 then
       replaced = replaced + 1
+      drop_body(q, element)
     else
       if member ~= '' then redis.call('HSET', q.cycle, group, id .. ' ' .. member) end
       enter(q, again)

@@ -1,62 +1,118 @@
 -- settle: remove messages from processing or move them on, and claim the next messages in the same step.
 --
--- KEYS  1-10 places  11 processing  12 lease  13 delayed  14 dead  15 index  16.. marks, in the order of the messages done
--- ARGV  1 lease ms (0 = do not renew the lease)  2 n to claim  3 n acks  4 positions, among all messages that follow, of
---       those that BLMOVE moved here: they are not yet counted as claimed  5.. elements to ack,
---       then for each other message: element, destination, counter, delay ms, id, new element
---       destinations: head | tail (of the ready messages), delayed, dead, gone (deleted), done (deleted, and a mark is set
---       for delay ms, also if the consumer no longer holds the message: it was handled and must not run again),
+-- KEYS  1-11 places  12 processing  13 lease  14 delayed  15 dead  16 index  17.. marks, in the order of the messages done
+-- ARGV  1 lease ms (0 = do not renew the lease)  2 n to claim  3 room, as for claim
+--       4 n acks in a row, from the oldest message of the list on  5 name of the first of them  6 name of the last
+--       7 n of them that BLMOVE moved here: they are not yet counted as claimed
+--       8 n other acks  9 positions, among all messages that follow, of those that BLMOVE moved here
+--       10.. for each other ack: name, size, place; then for each message that is not acked: name, size, place,
+--       destination, counter, id, new element, delay ms, ms that its mark lasts
+--       The name of a message is its first bytes up to the nonce, so that a body is never sent again; size is that of the
+--       whole element; place is where it should be, counted from 0 at the tail: if it is elsewhere, it is searched.
+--       destinations: head | tail (of the ready messages), delayed, dead, gone (deleted), done (deleted, and its mark is
+--       set, also if the consumer no longer holds the message: it was handled and must not run again),
 --       round | rest (for a member of a cycle: head | delayed, after other messages that wait for its key; deleted if the
 --       member was removed)
 -- Returns {'ok' | 'paused' | 'lost', now, codes, element ...}: codes has one letter per message, in the order of ARGV:
 --         d = done, a = already settled (the lease is valid, the message not there), l = lost (no lease); then the
---         claimed elements
+--         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
+--         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
 -- uses: now, element, index, rounds, renew, place, take
-local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 11, 15)
-local limit, acks = tonumber(ARGV[2]), tonumber(ARGV[3])
-local first_other = 5 + acks
+local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 12, 16)
+local lease_ms, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local row, first_name, last_name, row_uncounted = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7])
+local uncounted, ACKS, ACK_FIELDS, MOVE_FIELDS = ARGV[9], 10, 3, 9
+local MOVES = ACKS + ACK_FIELDS * tonumber(ARGV[8])
 local now = now_ms()
 
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 redis.call('STRLEN', lease)
 check_exits(q)
 if limit > 0 then redis.call('LLEN', q.messages) end
-if first_other <= #ARGV then
+if MOVES <= #ARGV then
   redis.call('LLEN', q.messages)
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', dead)
   redis.call('HLEN', index)
-  for at = 16, #KEYS do redis.call('STRLEN', KEYS[at]) end
+  for at = 17, #KEYS do redis.call('STRLEN', KEYS[at]) end
 end
 
-local alive = ARGV[1] == '0' and redis.call('EXISTS', lease) == 1 or renew(lease, now + ARGV[1])
-local codes = {}
-
-local function removed(element)
-  local done = redis.call('LREM', processing, -1, element) == 1
-  codes[#codes + 1] = done and 'd' or alive and 'a' or 'l'
-  return done
+local function is_named(element, name)
+  return element and string.sub(element, 1, #name) == name
 end
 
-local acked = 0
-for at = 5, first_other - 1 do
-  if removed(ARGV[at]) then
+-- New messages enter at the head only, so between the first and the last of a row there is nothing else.
+if row > 0 and not (is_named(redis.call('LINDEX', processing, -1), first_name)
+    and is_named(redis.call('LINDEX', processing, -row), last_name)) then
+  return {'elsewhere', now}
+end
+
+-- Find a message that is not at its place. The list is read once for all names of one length.
+local by_name = {}
+local function search(name, size)
+  local known = by_name[#name]
+  if not known then
+    known = {}
+    for _, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do
+      known[#element .. ' ' .. string.sub(element, 1, #name)] = element
+    end
+    by_name[#name] = known
+  end
+  return known[size .. ' ' .. name]
+end
+
+local found = {} -- before the first removal, which shifts the places of others
+local function find(at)
+  local name, size, place = unpack(ARGV, at, at + 2)
+  local element = redis.call('LINDEX', processing, -1 - place)
+  found[at] = is_named(element, name) and #element == tonumber(size) and element or search(name, size)
+end
+for at = ACKS, MOVES - 1, ACK_FIELDS do find(at) end
+for at = MOVES, #ARGV, MOVE_FIELDS do find(at) end
+
+local alive = lease_ms == '0' and redis.call('EXISTS', lease) == 1 or renew(lease, now + lease_ms)
+local codes, acked = {}, row
+
+if row > 0 then
+  local leaving = (q.keyed or q.apart) and redis.call('LRANGE', processing, -row, -1) or {}
+  redis.call('LTRIM', processing, 0, -1 - row)
+  if q.apart then drop_bodies(q, leaving) end
+  if q.keyed then
+    for at = #leaving, 1, -1 do release_key(q, leaving[at]) end
+  end
+  codes[1] = string.rep('d', row)
+end
+
+-- Remove a message from the list; returns its element, or nil if it is not there.
+local function removed(at)
+  local element = found[at]
+  if not element or redis.call('LREM', processing, -1, element) == 0 then element = nil end
+  codes[#codes + 1] = element and 'd' or alive and 'a' or 'l'
+  return element
+end
+
+local others = {}
+for at = ACKS, MOVES - 1, ACK_FIELDS do
+  local element = removed(at)
+  if element then
     acked = acked + 1
-    if q.keyed then release_key(q, ARGV[at]) end
+    others[#others + 1] = element
+    if q.keyed then release_key(q, element) end
   end
 end
+if q.apart then drop_bodies(q, others) end
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
 
-local mark = 15
-for at = first_other, #ARGV, 6 do
-  local element, destination, counter, delay, id, again = unpack(ARGV, at, at + 5)
-  local held = removed(element)
+local mark = 16
+for at = MOVES, #ARGV, MOVE_FIELDS do
+  local destination, counter, id, again, delay, mark_ms = unpack(ARGV, at + 3, at + 8)
+  local element = removed(at)
   if destination == 'done' then
     mark = mark + 1
-    redis.call('SET', KEYS[mark], '1', 'PX', delay)
+    redis.call('SET', KEYS[mark], '1', 'PX', mark_ms)
   end
-  if held then
+  if element then
     if destination == 'round' or destination == 'rest' then
       if is_member(q, element) then
         destination = destination == 'round' and 'head' or 'delayed'
@@ -72,25 +128,25 @@ for at = first_other, #ARGV, 6 do
     elseif destination == 'delayed' then
       if q.keyed and is_member(q, element) then leave_round(q, group_of(element)) end
       index_add(delayed, index, now + delay, id, again)
-    else -- dead, gone, done
-      if destination == 'dead' then
-        index_add(dead, index, now, id, again)
-        redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
-      end
-      if q.keyed then release_key(q, element) end
+    elseif destination == 'dead' then
+      index_add(dead, index, now, id, again)
+      redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
+      release_key(q, element)
+    else -- gone, done
+      leave_queue(q, element)
     end
     redis.call('HINCRBY', q.counters, counter, 1)
   end
 end
 
-local moved = 0
-for position in string.gmatch(ARGV[4], '%d+') do
-  if codes[tonumber(position)] == 'd' then moved = moved + 1 end
-end
-if moved > 0 then redis.call('HINCRBY', q.counters, 'claimed', moved) end
 codes = table.concat(codes)
+local claimed = row_uncounted
+for position in string.gmatch(uncounted, '%d+') do
+  if string.sub(codes, row + position, row + position) == 'd' then claimed = claimed + 1 end
+end
+if claimed > 0 then redis.call('HINCRBY', q.counters, 'claimed', claimed) end
 if not alive then return {'lost', now, codes} end
 if limit < 1 then return {'ok', now, codes} end
 local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round')
 if policy[1] then return {'paused', now, codes} end
-return {'ok', now, codes, unpack(take(q, processing, limit, policy))}
+return {'ok', now, codes, unpack(take(q, processing, limit, room, policy))}

@@ -1,6 +1,6 @@
 -- stats: the state of a queue at one instant. A script, because a full Redis refuses even reads inside a MULTI.
 --
--- KEYS  1-10 places  11 delayed  12 dead  13 prepared  14.. processing lists
+-- KEYS  1-11 places  12 delayed  13 dead  14 prepared  15.. processing lists
 -- ARGV  none
 -- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
 --         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
@@ -8,7 +8,7 @@
 -- uses: now, element, rounds, place, glimpse
 local q = places(1)
 local processing = 0
-for at = 14, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+for at = 15, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
 local now, overdue, next_ones, bytes = now_ms(), 0, {}, 0
@@ -25,18 +25,18 @@ local function overdue_since(first)
 end
 
 for _, list in ipairs({q.high, q.messages, q.low}) do add_next(redis.call('LINDEX', list, -1)) end
-if redis.call('ZCOUNT', KEYS[11], '-inf', string.format('%.0f', now)) > 0 then -- else it need not be read: it may be large
-  overdue = overdue_since(redis.call('ZRANGE', KEYS[11], 0, 0, 'WITHSCORES'))
+if redis.call('ZCOUNT', KEYS[12], '-inf', string.format('%.0f', now)) > 0 then -- else it need not be read: it may be large
+  overdue = overdue_since(redis.call('ZRANGE', KEYS[12], 0, 0, 'WITHSCORES'))
 end
 forget_read(bytes)
 return {
   now,
   redis.call('LLEN', q.messages) + high + low + redis.call('LLEN', q.next_round) + waiting,
   waiting,
-  redis.call('ZCARD', KEYS[11]),
   redis.call('ZCARD', KEYS[12]),
-  processing,
   redis.call('ZCARD', KEYS[13]),
+  processing,
+  redis.call('ZCARD', KEYS[14]),
   redis.call('HEXISTS', q.config, 'paused'),
   high,
   low,

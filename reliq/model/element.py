@@ -21,6 +21,20 @@ _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 _Key = Annotated[str, msgspec.Meta(max_length=settings.MAX_KEY_BYTES)]
 _Priority = Annotated[str, msgspec.Meta(pattern=r"^(high|normal|low)?\Z")]
 _Group = Annotated[str, msgspec.Meta(max_length=16)]
+_Reference = Annotated[bytes, msgspec.Meta(max_length=12)]
+
+#: The version of an element that contains its body, and of one whose body is in the hash `bodies`.
+INLINE, APART = 1, 2
+
+#: How the last fields of `Extra` begin at the end of an element, in this order; each may be absent. The group has 16
+#: bytes more, the reference 12. The scripts read them there (reliq/lua/shared/element.lua).
+ELEMENT_TAIL = {
+    "cycle": b"\xa5cycle\xc3",
+    "high": b"\xa8priority\xa4high",
+    "low": b"\xa8priority\xa3low",
+    "group": b"\xa5group\xb0",
+    "apart": b"\xa5apart\xc4\x0c",
+}
 
 
 class Failure(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -35,7 +49,7 @@ class Failure(msgspec.Struct, omit_defaults=True, frozen=True):
 class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
     """Fields that only some messages have; absent from the element of all others.
 
-    `priority` and `group` are at the very end of the element, where a script finds them without decoding it.
+    The last ones are at the very end of the element, where a script finds them without decoding it: see ELEMENT_TAIL.
     """
 
     expires_at: _Time = 0  #: ms since the epoch; 0 = never
@@ -46,12 +60,13 @@ class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
     cycle: bool = False  #: whether the message's key is a member of the queue's cycle
     priority: _Priority = ""
     group: _Group = ""  #: digest of the key
+    apart: _Reference = b""  #: where the body is, if it is not in the element
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The array of the wire format, in the order of its fields."""
 
-    version: Literal[1]
+    version: Literal[1, 2]
     id: _Id
     nonce: Annotated[int, msgspec.Meta(ge=0)]
     deliveries: _Count
@@ -103,10 +118,30 @@ class Undecodable(Exception):
     """The bytes are not an element of this version."""
 
 
+BODY_REFERENCE = 12  #: bytes of a reference
+
+
+def new_reference(size: int) -> bytes:
+    """Return a new reference to a body of `size` bytes: 64 random bits, then the size as four bytes."""
+    forks.mark()
+    return _random.randbytes(8) + size.to_bytes(4)
+
+
+def name_of(element: bytes) -> bytes:
+    """Return the first bytes of a decodable element, through its nonce: they tell it from every other one."""
+    end_of_id = 4 + element[3] if element[2] == 0xD9 else 3 + (element[2] & 0x1F)
+    return element[: end_of_id + 9]
+
+
 def first_element(identity: str, now: int, headers: dict[str, str], body: bytes, extra: Extra | None) -> bytes:
     nonce = _random.getrandbits(64)  # the callers have called `forks.mark()`, once per batch
     # The fields of an Envelope; a tuple is faster.
-    return encode_envelope((1, identity, nonce, 0, 0, False, now, headers, body, extra))
+    return encode_envelope((INLINE, identity, nonce, 0, 0, False, now, headers, body, extra))
+
+
+def first_element_apart(identity: str, now: int, headers: dict[str, str], extra: Extra) -> bytes:
+    """Return the element of a message whose body is stored under the reference `extra.apart`."""
+    return encode_envelope((APART, identity, _random.getrandbits(64), 0, 0, False, now, headers, b"", extra))
 
 
 def cut(text: str, largest: int = settings.MAX_ERROR_CHARACTERS) -> str:

@@ -73,7 +73,7 @@ class QueueKeys(JobKeys):
     """The keys of one queue."""
 
     __slots__ = (
-        "active", "config", "consumers", "counters", "cycle", "dead", "delayed", "high", "index",
+        "active", "bodies", "config", "consumers", "counters", "cycle", "dead", "delayed", "high", "index",
         "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "rounds",
         "trying", "waiting",
     )  # fmt: skip
@@ -90,6 +90,7 @@ class QueueKeys(JobKeys):
         self.rounds = prefix + "rounds"  #: zset: groups of the cycle by their round; without resting members
         self.active = prefix + "active"  #: hash: group -> the id of the message that holds the key
         self.cycle = prefix + "cycle"  #: hash: group -> the id of the circulating message, and the member
+        self.bodies = prefix + "bodies"  #: hash: reference -> body, of the messages whose element has no body
         self.delayed = prefix + "delayed"  #: zset: messages not due yet, by due ms
         self.dead = prefix + "dead"  #: zset: dead letters, by ms of death
         self.index = prefix + "index"  #: hash: id -> score, of the messages in delayed or dead
@@ -107,7 +108,7 @@ class QueueKeys(JobKeys):
         #: What scripts call `places`: the keys of ready messages, and those that decide which one is next.
         self.places = (
             self.messages, self.high, self.low, self.waiting, self.active, self.cycle, self.next_round, self.rounds,
-            self.counters, self.config,
+            self.counters, self.config, self.bodies,
         )  # fmt: skip
 
     @property
@@ -120,10 +121,10 @@ class QueueKeys(JobKeys):
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The type of each key that a reclaim writes to, as returned by the command TYPE."""
+        """The type of each key that a reclaim writes to, or that its scripts read, as returned by the command TYPE."""
         lists = (self.messages, self.high, self.low, self.next_round)
         zsets = (self.dead, self.waiting, self.rounds)
-        hashes = (self.counters, self.config, self.index, self.active, self.cycle, self.trying)
+        hashes = (self.counters, self.config, self.index, self.active, self.cycle, self.trying, self.bodies)
         return {**dict.fromkeys(lists, "list"), **dict.fromkeys(zsets, "zset"), **dict.fromkeys(hashes, "hash")}
 
     def processing(self, consumer: str) -> str:

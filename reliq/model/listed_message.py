@@ -60,13 +60,13 @@ class ListedMessage(Message):
 
     @property
     def size(self) -> int:
-        """The bytes of the body, also if only a part of it was read."""
-        return self._whole_size or len(self.preview)
+        """The bytes of the body, also if it was not read, or only a part of it."""
+        return self._whole_size or super().size
 
     @property
     def preview(self) -> bytes:
         """The part of the body that was read, from its start on."""
-        return self._envelope.body
+        return self._body or b""
 
     @property
     def body(self) -> bytes:
@@ -79,7 +79,8 @@ class ListedMessage(Message):
         return self.preview
 
     def again(self, **changes: Any) -> bytes:
-        assert self.body is not None  # noqa: S101  a message without its body must not be pushed again
+        # A message without its body must not be pushed again; one whose body is stored apart never has it.
+        assert self.reference or self.body is not None  # noqa: S101
         return super().again(**changes)
 
     @property

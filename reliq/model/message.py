@@ -5,9 +5,13 @@ from typing import Any, Self
 
 import msgspec
 
-from reliq.errors import InvalidMessage
+from reliq.errors import InvalidMessage, ReliqError
 from reliq.model import settings
 from reliq.model.element import (
+    APART,
+    BODY_REFERENCE,
+    ELEMENT_TAIL,
+    INLINE,
     NO_EXTRA,
     Envelope,
     Extra,
@@ -28,12 +32,13 @@ _MAX_ELEMENT_BYTES = settings.MAX_ELEMENT_BYTES
 class Message:
     """A message as a handler or a consumer holds it."""
 
-    __slots__ = ("_envelope", "element", "holder", "lost", "queue")
+    __slots__ = ("_body", "_envelope", "element", "holder", "lost", "queue")
 
     def __init__(self, queue: str, element: bytes, envelope: Envelope) -> None:
         self.queue = queue
         self.element = element  #: the exact bytes in the processing list
         self._envelope = envelope
+        self._body: bytes | None = envelope.body if envelope.version == INLINE else None  #: None until it is read
         self.holder: object = None  #: the consumer that claimed it
         self.lost = False  #: True once its lease is lost or its time limit has passed: the result is discarded
 
@@ -49,8 +54,10 @@ class Message:
         if is_id(envelope.id) is None:
             raise Undecodable("its id is not printable ASCII")
         # Scripts find the id by its offset: array, version and id must use MessagePack's short forms.
-        if element[0] > 0x9F or element[1] != 1 or (element[2] > 0xBF and element[2] != 0xD9):
+        if element[0] > 0x9F or element[1] > APART or (element[2] > 0xBF and element[2] != 0xD9):
             raise Undecodable("its id is not where scripts look for it")
+        if envelope.version == APART or (envelope.extra is not None and envelope.extra.apart):
+            _check_reference(element, envelope)
         return cls(queue, element, envelope)
 
     @property
@@ -64,7 +71,31 @@ class Message:
 
     @property
     def body(self) -> bytes:
-        return self._envelope.body
+        """The body. Raises ReliqError for a message of a listing whose large body was not read."""
+        if self._body is None:
+            raise ReliqError(f"the body of message {self.id} has not been read: it is stored apart from the message")
+        return self._body
+
+    @property
+    def size(self) -> int:
+        """The bytes of the body, whether it has been read or not."""
+        reference = self.reference
+        return int.from_bytes(reference[-4:]) if reference else len(self._envelope.body)
+
+    @property
+    def reference(self) -> bytes:
+        """Where in Redis the body is: a field of the hash `bodies`, or empty if the body is in the element."""
+        extra = self._envelope.extra
+        return b"" if extra is None else extra.apart
+
+    @property
+    def body_is_read(self) -> bool:
+        return self._body is not None
+
+    def with_body(self, body: bytes) -> Self:
+        """Give the message the body that was read; returns the message."""
+        self._body = body
+        return self
 
     @property
     def headers(self) -> dict[str, str]:
@@ -167,7 +198,15 @@ class Message:
         return self.again(redelivered=False, deliveries=0, failures=0, extra=None if extra == NO_EXTRA else extra)
 
     def __repr__(self) -> str:
-        return f"<Message {self.id} of {self.queue}: {len(self.body)} bytes, failures={self.failures}>"
+        return f"<Message {self.id} of {self.queue}: {self.size} bytes, failures={self.failures}>"
+
+
+def _check_reference(element: bytes, envelope: Envelope) -> None:
+    """Raise Undecodable unless an element without body says, at its end, where the body is."""
+    reference = (envelope.extra or NO_EXTRA).apart
+    whole = envelope.version == APART and len(reference) == BODY_REFERENCE and not envelope.body
+    if not whole or not element.endswith(ELEMENT_TAIL["apart"] + reference):
+        raise Undecodable("the reference to its body is not where scripts look for it")
 
 
 def wrapped(raw: bytes) -> tuple[str, bytes]:

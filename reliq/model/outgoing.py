@@ -5,10 +5,24 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+import msgspec
+
 from reliq import forks
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model import settings
-from reliq.model.element import NO_HEADERS, PRIORITIES, Extra, check_id, cut, first_element, group_of, new_id
+from reliq.model.element import (
+    NO_EXTRA,
+    NO_HEADERS,
+    PRIORITIES,
+    Extra,
+    check_id,
+    cut,
+    first_element,
+    first_element_apart,
+    group_of,
+    new_id,
+    new_reference,
+)
 from reliq.model.keywords import check_names
 
 Body = bytes | bytearray | memoryview | str | dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
@@ -69,6 +83,7 @@ class NewMessage:
     priority = "normal"
     dedup_key: str | None = None
     window = 600.0  #: seconds
+    reference = b""  #: where Redis stores the body, if it is too large to be part of the element
     in_cycle = False  #: whether its key is a member of a cycle
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     conflict = False  #: True if that earlier message has another body: this message was not enqueued
@@ -91,7 +106,7 @@ class NewMessage:
         The options are those of MessageOptions.
         Raises InvalidMessage, InvalidName.
         """
-        self.body = encode_body(body)
+        self._set_body(encode_body(body))
         self.id = new_id() if id is None else check_id(id)
         self.headers = check_headers(headers) if headers else {}
         try:
@@ -117,9 +132,13 @@ class NewMessage:
             other.__dict__.update(self.__dict__)
         else:
             other.headers = {}
-        other.body = encode_body(body)
+        other._set_body(encode_body(body))
         other.id = identity
         return other
+
+    def _set_body(self, body: bytes) -> None:
+        self.body = body
+        self.reference = new_reference(len(body)) if len(body) > settings.INLINE_BODY_BYTES else b""
 
     @property
     def placed(self) -> bool:
@@ -135,7 +154,8 @@ class NewMessage:
         """Return the message's element, sent at `now` (ms since the epoch, the best estimate of the server's clock)."""
         forks.mark()
         extra = None
-        if self.ttl is not None or routing_key or self.key or self.priority != "normal":
+        apart = self.reference
+        if apart or self.ttl is not None or routing_key or self.key or self.priority != "normal":
             extra = Extra(
                 expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
                 routing_key=routing_key,
@@ -143,14 +163,29 @@ class NewMessage:
                 cycle=self.in_cycle,
                 priority="" if self.priority == "normal" else self.priority,
                 group=group_of(self.key),
+                apart=apart,
             )
+        if apart and extra is not None:
+            return first_element_apart(self.id, now, self.headers, extra)
         return first_element(self.id, now, self.headers, self.body, extra)
 
 
-def elements_of(ids: Sequence[str], bodies: Sequence[bytes], now: int) -> list[bytes]:
-    """Return the elements of messages that have only an id and a body."""
+def references_to(bodies: Sequence[bytes]) -> list[bytes]:
+    """Return a reference for each body that is too large to be part of its element, and b"" for the others."""
+    return [new_reference(len(body)) if len(body) > settings.INLINE_BODY_BYTES else b"" for body in bodies]
+
+
+def elements_of(ids: Sequence[str], bodies: Sequence[bytes], references: Sequence[bytes], now: int) -> list[bytes]:
+    """Return the elements of messages that have only an id and a body; no references: all bodies are small."""
     forks.mark()
-    return [first_element(identity, now, NO_HEADERS, body, None) for identity, body in zip(ids, bodies, strict=True)]
+    if not references:
+        return [first_element(one, now, NO_HEADERS, body, None) for one, body in zip(ids, bodies, strict=True)]
+    return [
+        first_element_apart(one, now, NO_HEADERS, msgspec.structs.replace(NO_EXTRA, apart=reference))
+        if reference
+        else first_element(one, now, NO_HEADERS, body, None)
+        for one, body, reference in zip(ids, bodies, references, strict=True)
+    ]
 
 
 def check_key(value: object, what: str = "key") -> str:

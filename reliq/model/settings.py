@@ -24,6 +24,10 @@ GRACE = 25.0  #: seconds a worker has to finish its running messages after SIGTE
 
 BODY_LIMIT = 1024 * 1024  #: bytes of a message's body; the default of max_body
 MAX_BODY_BYTES = 64 * 1024 * 1024  #: the largest max_body
+INLINE_BODY_BYTES = 1024  #: bytes up to which a body is part of its element; scripts never touch a larger one
+CLAIM_BYTES = 8 * 1024 * 1024  #: bytes of messages that one claim brings; the last one may exceed them
+READ_BYTES = 2 * 1024 * 1024  #: bytes of bodies, or one larger body, that are read with one call
+HOLD_BYTES = 2 * CLAIM_BYTES  #: bytes of messages that a worker holds of a queue before it claims no further ones
 MAX_ELEMENT_BYTES = 256 * 1024 * 1024  #: bytes; Redis accepts arguments up to 512 MB, and a retry sends a message twice
 MAX_COUNT = 1_000_000_000  #: the largest number of deliveries or failures in an element
 MAX_TIME_MS = 253_402_300_799_999  #: ms since the epoch: the end of the year 9999

@@ -45,7 +45,10 @@ from reliq.ops.commands import (
     together,
 )
 from reliq.ops.consumer import (
+    NOWHERE,
     Claimed,
+    Destination,
+    Mark,
     Move,
     Settled,
     block,
@@ -63,10 +66,11 @@ from reliq.ops.consumer import (
     read_back,
     register,
     settle,
+    stored_bodies,
     was_handled,
 )
 from reliq.ops.monitor import (
-    Destination,
+    Fate,
     Return,
     add_consumers,
     advance_within,
@@ -121,8 +125,10 @@ from reliq.ops.producer import (
     Entry,
     Member,
     Published,
+    StoredBody,
     alternate,
     announce,
+    arrive,
     bind,
     bindings_version,
     count_unroutable,
@@ -135,6 +141,7 @@ from reliq.ops.producer import (
     push,
     topics,
     unroutable,
+    with_bodies,
 )
 from reliq.ops.queue_scan import due, existing
 from reliq.ops.request import (
@@ -185,6 +192,7 @@ from reliq.ops.staging import (
 )
 
 __all__ = [
+    "NOWHERE",
     "Accepted",
     "Argument",
     "Asked",
@@ -197,8 +205,10 @@ __all__ = [
     "Enqueued",
     "Entered",
     "Entry",
+    "Fate",
     "JobRecord",
     "JobState",
+    "Mark",
     "Member",
     "Move",
     "Op",
@@ -212,6 +222,7 @@ __all__ = [
     "Sleep",
     "Staged",
     "Steps",
+    "StoredBody",
     "Transaction",
     "Watch",
     "add_consumers",
@@ -220,6 +231,7 @@ __all__ = [
     "alternate",
     "announce",
     "api_keys",
+    "arrive",
     "ask",
     "asked",
     "at_most",
@@ -341,6 +353,7 @@ __all__ = [
     "staged_chunks",
     "stats",
     "stay_leader",
+    "stored_bodies",
     "together",
     "topics",
     "type_of",
@@ -350,5 +363,6 @@ __all__ = [
     "was_handled",
     "whole_list",
     "whole_zset",
+    "with_bodies",
     "zset_size",
 ]

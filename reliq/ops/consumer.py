@@ -1,12 +1,17 @@
 """Ops of a consumer: registration, lease, claims, and settling the messages it holds."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Literal
 
+from reliq.model import settings
+from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
 from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
+
+NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known place
 
 
 class Settled(StrEnum):
@@ -19,12 +24,36 @@ class Settled(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The reply of claim, and of settle with a claim. `codes`: one letter of `Settled` for each settled message."""
+    """The reply of claim, and of settle with a claim. `codes`: one letter of `Settled` for each settled message.
 
-    status: Literal["ok", "paused", "lost"]
+    `elsewhere`: the acks in a row are not the oldest messages of the processing list, and nothing was done.
+    """
+
+    status: Literal["ok", "paused", "lost", "elsewhere"]
     now: int
     elements: list[bytes]
     codes: str = ""
+
+
+class Destination(StrEnum):
+    """Where a message goes from the processing list, if it is not acked."""
+
+    HEAD = "head"  #: of the ready messages: it is taken last
+    TAIL = "tail"  #: of the ready messages: it is taken next
+    DELAYED = "delayed"
+    DEAD = "dead"
+    GONE = "gone"  #: it is deleted
+    DONE = "done"  #: it is deleted, and its mark is set: it was handled, and must not run again
+    ROUND = "round"  #: HEAD for a member of a cycle, after other messages of its key; GONE if the member was removed
+    REST = "rest"  #: DELAYED for a member of a cycle, in the same way
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The key that says for `seconds` that a message was handled."""
+
+    key: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +64,18 @@ class Move:
     """
 
     element: bytes
-    destination: Literal["head", "tail", "delayed", "dead", "gone", "done", "round", "rest"]
+    destination: Destination
     counter: str
     id: str = ""
     again: bytes = b""
-    delay: float = 0.0
-    mark: str = ""  #: with destination done: the key that marks the message as done, for `delay` seconds
+    delay: float = 0.0  #: seconds
+    mark: Mark | None = None  #: with destination DONE
+    readable: bool = True  #: False: the element does not decode, so only all of its bytes tell it from others
+
+    @property
+    def name(self) -> bytes:
+        """The bytes by which the script finds the element."""
+        return name_of(self.element) if self.readable else self.element
 
 
 def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False) -> Op[int]:
@@ -51,13 +86,16 @@ def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False) 
 
 def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
     """Announce that this consumer starts a redelivered message."""
-    return scripted("try", (keys.trying,), (consumer, tag))
+    return scripted("mark_tried", (keys.trying,), (consumer, tag))
 
 
-def claim(keys: QueueKeys, consumer: str, lease: float, limit: int) -> Op[Claimed]:
-    """Claim up to `limit` messages. Not repeatable: after a lost reply only a read-back finds the claimed messages."""
+def claim(keys: QueueKeys, consumer: str, lease: float, limit: int, room: int = settings.CLAIM_BYTES) -> Op[Claimed]:
+    """Claim up to `limit` messages, until they have `room` bytes.
+
+    Not repeatable: after a lost reply only a read-back finds the claimed messages.
+    """
     names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers)
-    op = scripted("claim", names, (milliseconds(lease), limit, consumer), _read_claimed)
+    op = scripted("claim", names, (milliseconds(lease), limit, room, consumer), _read_claimed)
     return Op(op.command, op.read, op.script, repeatable=False)
 
 
@@ -76,22 +114,39 @@ def settle(
     moves: Sequence[Move] = (),
     limit: int = 0,
     uncounted: Collection[bytes] = (),
+    *,
+    room: int = settings.CLAIM_BYTES,
+    row: int = 0,
+    places: Mapping[bytes, int] = NOWHERE,
 ) -> Op[Claimed]:
     """Ack messages, move others, and claim up to `limit` new ones. Repeatable only if it claims nothing.
 
     `uncounted`: elements that BLMOVE has moved here without counting them; the script counts them as claimed now.
+    `row`: so many of the acks, from the first on, should be the oldest messages of the processing list, in this order.
+    `places`: where in the list the other messages should be, counted from 0 at the tail.
     """
+    in_row, others = acks[:row], acks[row:]
     names = (
         *keys.places, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.index,
-        *(move.mark for move in moves if move.mark),
+        *(move.mark.key for move in moves if move.mark),
     )  # fmt: skip
-    arguments: list[Argument] = [milliseconds(lease), limit, len(acks), "", *acks]
+    arguments: list[Argument] = [
+        milliseconds(lease), limit, room,
+        row, name_of(in_row[0]) if row else b"", name_of(in_row[-1]) if row else b"", 0,
+        len(others), "",
+    ]  # fmt: skip
     if uncounted:
-        every = (*acks, *(move.element for move in moves))
-        arguments[3] = " ".join(str(position) for position, element in enumerate(every, 1) if element in uncounted)
+        every = (*others, *(move.element for move in moves))
+        arguments[6] = sum(element in uncounted for element in in_row)
+        arguments[8] = " ".join(str(position) for position, element in enumerate(every, 1) if element in uncounted)
+    for element in others:
+        arguments += (name_of(element), len(element), places.get(element, 0))
     for move in moves:
-        delay = milliseconds(move.delay)
-        arguments += (move.element, move.destination, move.counter, delay, move.id, move.again)
+        arguments += (
+            move.name, len(move.element), places.get(move.element, 0),
+            move.destination, move.counter, move.id, move.again, milliseconds(move.delay),
+            milliseconds(move.mark.seconds) if move.mark else 0,
+        )  # fmt: skip
     op = scripted("settle", names, arguments, _read_settled)
     return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
 
@@ -101,6 +156,8 @@ def _read_claimed(reply: list[Any]) -> Claimed:
 
 
 def _read_settled(reply: list[Any]) -> Claimed:
+    if len(reply) == 2:
+        return Claimed(reply[0].decode(), reply[1], [])
     return Claimed(reply[0].decode(), reply[1], reply[3:], reply[2].decode())
 
 
@@ -116,6 +173,11 @@ def end(keys: QueueKeys, consumer: str) -> Op[int]:
 def read_back(keys: QueueKeys, consumer: str) -> Op[list[bytes]]:
     """Read the elements that this consumer holds, newest first."""
     return Op(("LRANGE", keys.processing(consumer), 0, -1))
+
+
+def stored_bodies(keys: QueueKeys, references: Sequence[bytes]) -> Op[list[bytes | None]]:
+    """Read bodies that are stored apart from their elements; None for one that is not there."""
+    return Op(("HMGET", keys.bodies, *references))
 
 
 def held_count(keys: QueueKeys, consumer: str) -> Op[int]:

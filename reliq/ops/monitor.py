@@ -17,8 +17,8 @@ def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
     return scripted("promote", (*keys.places, keys.delayed, keys.index), (limit,), tuple)
 
 
-class Destination(Enum):
-    """The destinations of messages that the monitor takes back, each with its counter."""
+class Fate(Enum):
+    """What becomes of a message that the monitor takes back; the value is its counter."""
 
     READY = Counter.RECLAIMED
     EXHAUSTED = Counter.dead("max_deliveries")  #: a dead letter: it was delivered too often
@@ -26,7 +26,7 @@ class Destination(Enum):
 
     @property
     def dead(self) -> bool:
-        return self is not Destination.READY
+        return self is not Fate.READY
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ class Return:
     """One message that the monitor takes back from a consumer with an expired lease."""
 
     element: bytes
-    destination: Destination
+    fate: Fate
     id: str
     again: bytes
     group: str = ""  #: digest of the message's key, which a dead letter sets free
@@ -49,9 +49,9 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
     names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.dead, keys.index)
     arguments: list[Argument] = [deadline]
     for one in returns:
-        to = one.destination
-        arguments += (one.element, "dead" if to.dead else "ready", to.value, one.id, one.again)
-    return scripted("reclaim", names, arguments)
+        fate = one.fate
+        arguments += (one.element, "dead" if fate.dead else "ready", fate.value, one.id, one.again)
+    return scripted("reclaim_when_full", names, arguments)
 
 
 def lease_text(keys: QueueKeys, consumer: str) -> Op[bytes | None]:
@@ -137,4 +137,4 @@ def check_type(key: str, kind: str, expected: str) -> None:
 
 def advance_within(keys: QueueKeys, element: bytes) -> Op[int]:
     """Advance the order inside a Transaction. It sends the script's source: an unknown digest would fail too late."""
-    return Op(("EVAL", script_named("advance").source, len(keys.places), *keys.places, element))
+    return Op(("EVAL", script_named("advance_within").source, len(keys.places), *keys.places, element))

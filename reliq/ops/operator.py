@@ -28,7 +28,7 @@ def discard(
 ) -> Op[int]:
     """Remove dead letters, given as pairs of element and id."""
     arguments = [counter, *(part for letter in letters for part in letter)]
-    return scripted("discard", (keys.dead, keys.counters, keys.index), arguments)
+    return scripted("discard", (keys.dead, keys.counters, keys.index, keys.bodies), arguments)
 
 
 def cancel(keys: QueueKeys, identity: str) -> Op[bool]:

@@ -36,11 +36,11 @@ def prepare(
     keys: QueueKeys, entry: Entry, check_after: float, checks: int, producer: str, sequence: int
 ) -> Op[Accepted]:
     names = (*keys.places, keys.delayed, keys.producers, keys.prepared, keys.prepared_record(entry.id))
-    arguments: list[Argument] = [producer, sequence, entry.id, milliseconds(check_after), checks]
-    arguments += (Prepared.ELEMENT, entry.element, Prepared.DELAY, milliseconds(entry.delay))
-    if entry.dedup_key is not None:
-        arguments += (Prepared.DEDUP, keys.dedup(entry.dedup_key), Prepared.WINDOW, milliseconds(entry.window))
-        arguments += (Prepared.DIGEST, entry.digest)
+    dedup = "" if entry.dedup_key is None else keys.dedup(entry.dedup_key)
+    arguments: tuple[Argument, ...] = (
+        producer, sequence, entry.id, entry.element, milliseconds(entry.delay), milliseconds(check_after), checks,
+        dedup, milliseconds(entry.window), entry.digest,
+    )  # fmt: skip
     return scripted("prepare", names, arguments, lambda reply: Accepted(*map(readable, reply)))
 
 

@@ -1,6 +1,6 @@
 """Ops for new messages: push, enqueue, publish, bindings of topics, and the cycle."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ import msgspec
 
 from reliq.model.keys import QUEUES, TOPICS, QueueKeys
 from reliq.ops.commands import read_hash
-from reliq.ops.request import Argument, Op, milliseconds, optional_text, readable, scripted
+from reliq.ops.request import Argument, Op, T, Transaction, milliseconds, optional_text, readable, scripted
 from reliq.ops.schema import Topics
 
 
@@ -38,13 +38,45 @@ class Entry:
     digest: str = ""  #: digest of the body; tells a duplicate from another message with the same key
 
 
-def push(keys: QueueKeys, elements: Sequence[bytes], producer: str, sequence: int, now: int) -> Op[bool]:
+@dataclass(frozen=True, slots=True)
+class StoredBody:
+    """A body that is stored in the hash `bodies`, under its reference."""
+
+    reference: bytes
+    body: bytes
+
+
+def arrive(queues: Sequence[QueueKeys], references: Sequence[bytes], producer: str, sequence: int) -> Op[int]:
+    """Begin a transaction that stores bodies under these references in each of the queues."""
+    names = (queues[0].producers, *(keys.bodies for keys in queues))
+    return scripted("arrive", names, (producer, sequence, *references))
+
+
+def with_bodies(
+    queues: Sequence[QueueKeys], bodies: Sequence[StoredBody], producer: str, sequence: int, enqueue: Op[T]
+) -> Transaction:
+    """Store bodies in each of the queues and run the script that enqueues their messages; its reply is the last one.
+
+    The bodies are not arguments of the script: Lua would copy and hash every byte of them. The script deletes them if
+    it enqueues nothing. The transaction can be repeated if `enqueue` can.
+    """
+    begin = arrive(queues, [one.reference for one in bodies], producer, sequence)
+    pairs = [part for one in bodies for part in (one.reference, one.body)]
+    store: Iterator[Op[int]] = (Op(("HSET", keys.bodies, *pairs)) for keys in queues)
+    return Transaction((begin, *store, enqueue), repeatable=enqueue.repeatable)
+
+
+def push(
+    keys: QueueKeys, elements: Sequence[bytes], producer: str, sequence: int, now: int, bodies: bool = False
+) -> Op[bool]:
     """Push new messages without options into a queue without limits.
 
-    `now`: ms, an estimate of the server's clock. The reply is whether they are in the queue, by this call or an earlier
-    try; False if the queue has a limit: then `enqueue` must decide.
+    `now`: ms, an estimate of the server's clock. `bodies`: some messages have their bodies apart. The reply is whether
+    they are in the queue, by this call or an earlier try; False if the queue has a limit: then `enqueue` must decide.
     """
-    names = (keys.messages, keys.counters, keys.config, keys.producers)
+    names = [keys.messages, keys.counters, keys.config, keys.producers]
+    if bodies:
+        names.append(keys.bodies)
     return scripted("push", names, (producer, sequence, f"{sequence} {now}", *elements), bool)
 
 

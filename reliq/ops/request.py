@@ -76,10 +76,11 @@ class Watch:
 class Transaction:
     """MULTI ... EXEC. The answer is the list of replies, or None: a watched key had changed and nothing was done.
 
-    Without ops: UNWATCH.
+    Without ops: UNWATCH. `repeatable`: as of an Op; only for a transaction without a Watch before it.
     """
 
     ops: tuple[Op[Any], ...]
+    repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,24 @@
 """The messages of one call, all checked before anything is sent."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import overload
 
+from reliq import ops
 from reliq.errors import InvalidMessage, InvalidName
 from reliq.model import settings
 from reliq.model.element import new_ids
-from reliq.model.outgoing import BatchOptions, Body, NewMessage, check_option_names, elements_of, encode_body, too_large
+from reliq.model.outgoing import (
+    BatchOptions,
+    Body,
+    NewMessage,
+    check_option_names,
+    elements_of,
+    encode_body,
+    references_to,
+    too_large,
+)
+from reliq.ops import StoredBody
 from reliq.runtime import tracing
 
 _NO_OPTIONS: BatchOptions = {"delay": 0, "headers": None, "ttl": None, "key": None, "priority": "normal"}
@@ -18,8 +30,10 @@ _CALL_BYTES = 16 * 1024 * 1024  #: of bodies in one call
 class RawBatch(Sequence[NewMessage]):
     """Messages without options: bodies and ids. A NewMessage is created only for those that are accessed."""
 
-    def __init__(self, bodies: list[bytes], ids: list[str]) -> None:
+    def __init__(self, bodies: list[bytes], ids: list[str], references: Sequence[bytes] = ()) -> None:
+        """Set the bodies, their ids and, if some bodies are stored apart, the references to them."""
         self._bodies = bodies
+        self._references = references
         self.ids = ids
 
     def __len__(self) -> int:
@@ -31,16 +45,68 @@ class RawBatch(Sequence[NewMessage]):
     def __getitem__(self, place: slice) -> "RawBatch": ...
     def __getitem__(self, place: int | slice) -> "NewMessage | RawBatch":
         if isinstance(place, slice):
-            return RawBatch(self._bodies[place], self.ids[place])
-        return NewMessage(self._bodies[place], id=self.ids[place])
+            return RawBatch(self._bodies[place], self.ids[place], self._references[place])
+        message = NewMessage(self._bodies[place], id=self.ids[place])
+        if self._references:
+            message.reference = self._references[place]
+        return message
 
     def elements(self, now: int) -> list[bytes]:
-        return elements_of(self.ids, self._bodies, now)
+        return elements_of(self.ids, self._bodies, self._references, now)
+
+    def apart(self) -> list[StoredBody]:
+        pairs = zip(self._references, self._bodies, strict=True) if self._references else ()
+        return [StoredBody(reference, body) for reference, body in pairs if reference]
 
     @property
     def sizes(self) -> list[int]:
         """The bytes of each body."""
         return list(map(len, self._bodies))
+
+
+def apart(batch: Sequence[NewMessage]) -> list[StoredBody]:
+    """Return the bodies of a batch that are stored apart from their elements."""
+    if isinstance(batch, RawBatch):
+        return batch.apart()
+    return [StoredBody(message.reference, message.body) for message in batch if message.reference]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The messages of one call of a script, encoded once, whichever script takes them."""
+
+    messages: Sequence[NewMessage]
+    ids: list[str]
+    plain: list[bytes]  #: elements of the messages without options
+    placed: Sequence[NewMessage]  #: the others: the script `enqueue` decides where each goes
+    entries: list[ops.Entry]  #: of `placed`
+    bodies: list[StoredBody]
+
+    @classmethod
+    def of(cls, messages: Sequence[NewMessage], now: int) -> "Call":
+        """Encode the messages as sent at `now`."""
+        if isinstance(messages, RawBatch):
+            return cls(messages, messages.ids, messages.elements(now), (), [], messages.apart())
+        placed: Sequence[NewMessage] = [message for message in messages if message.placed]
+        others = [message for message in messages if not message.placed] if placed else messages
+        if any(message.dedup_key is not None for message in placed):
+            placed, others = messages, []  # the order within a call is kept, and one key must be looked up in it
+        entries = [
+            ops.Entry(one.id, one.element(now), one.delay, one.dedup_key, one.window, one.digest) for one in placed
+        ]
+        ids = [message.id for message in messages]
+        return cls(messages, ids, [message.element(now) for message in others], placed, entries, apart(messages))
+
+    def enqueued(self, answer: ops.Enqueued) -> list[str]:
+        """Note the duplicates that the script has found; return the ids, for a duplicate that of the first message."""
+        if not answer.first_ids:
+            return self.ids
+        firsts = {}
+        for position, first in answer.first_ids.items():
+            duplicate = self.placed[position]
+            duplicate.duplicate, duplicate.conflict = True, position in answer.conflicts
+            firsts[id(duplicate)] = first
+        return [firsts.get(id(message), message.id) for message in self.messages]
 
 
 def calls_of(messages: Sequence[NewMessage]) -> Iterator[Sequence[NewMessage]]:
@@ -93,4 +159,7 @@ def _bare(bodies: Sequence[Body | NewMessage], ids: list[str], max_body: int) ->
         encoded = [encode_body(body) for body in bodies]  # type: ignore[arg-type]
     except InvalidMessage:
         return None
-    return RawBatch(encoded, ids) if max(map(len, encoded), default=0) <= max_body else None
+    largest = max(map(len, encoded), default=0)
+    if largest > max_body:
+        return None
+    return RawBatch(encoded, ids, references_to(encoded) if largest > settings.INLINE_BODY_BYTES else ())

@@ -4,31 +4,24 @@ Shared by the worker, the HTTP leases and the consumers that claim by hand.
 """
 
 import contextlib
-import enum
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reliq import forks, ops
 from reliq.errors import InvalidSetting, QueueFull
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.message import Message
-from reliq.ops import Move, Steps
+from reliq.ops import Destination, Move, Settled, Steps
 from reliq.ops.schema import Counter
+from reliq.protocol.bodies import read_bodies
+from reliq.protocol.held import LARGE, HeldMessages, State
 from reliq.protocol.outcomes import expired, released, undecodable
 from reliq.runtime.moment import Moment
 
+_FULL_LOOK = 0.05  #: seconds between two looks whether held messages are settled
 _PAUSE_LOOK = 0.2  #: seconds between two looks at a paused queue
 _LEASE_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages are surely this consumer's
-
-
-class State(enum.Enum):
-    """The state of a consumer in Redis."""
-
-    NEW = "not registered yet"
-    REGISTERED = "holds a lease, and knows what its processing list holds"
-    UNCERTAIN = "holds a lease; its processing list may hold what it does not know of"
-    ENDED = "its lease was lost; it begins a new life under another id"
 
 
 class ConsumerSteps:
@@ -40,11 +33,12 @@ class ConsumerSteps:
         self.lease = lease
         self.consumer = owner
         self.keeps_marks = False  #: it says which redelivered message it tries
-        self.held: dict[bytes, Message] = {}  #: by element, as the processing list has them
         self.buried: list[Move] = []  #: made dead letters on claiming, because expired or undecodable
         self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
         self._arrived: list[Message] = []  #: taken, but not yet handed to the caller
+        self._unread: list[Message] = []  #: taken, but their bodies, which are apart, not yet read
         self._dying: list[Move] = []  #: taken, but not yet made dead letters
+        self._held = HeldMessages()
         self.cyclic = False  #: members of a cycle have arrived in this queue
         self._members = False  #: some have just arrived: are they still in it?
         self._state = State.NEW
@@ -55,13 +49,21 @@ class ConsumerSteps:
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
         self._settled_elsewhere: set[bytes] | None = None  #: settled by the watchdog while a read-back is under way
         self._handed: list[Message] = []  #: what the latest claim answered to its caller
-        self._uncounted: set[bytes] = set()  #: moved by BLMOVE, which moves no counter
         self.trusted_until = Moment.never()  #: until then the lease surely lasts, by both clocks
 
     @property
     def is_parents(self) -> bool:
         """Whether this is a forked child, and the consumer that of the process that forked it."""
         return self._mark != forks.mark()
+
+    @property
+    def held(self) -> Mapping[bytes, Message]:
+        """The messages in the processing list by element, oldest first."""
+        return self._held.by_element
+
+    def hold_at_most(self, size: int) -> None:
+        """Claim no further messages while the held ones have this many bytes."""
+        self._held.most_bytes = size
 
     @property
     def alive(self) -> bool:
@@ -91,12 +93,11 @@ class ConsumerSteps:
         if settled is not None:
             settled.update(elements)  # first: a read-back looks into `held` first
         for element in elements:
-            self.held.pop(element, None)
-            self._uncounted.discard(element)
+            self._held.remove(element)
 
     def settle_op(self, acks: Sequence[bytes], moves: Sequence[Move]) -> ops.Op[ops.Claimed]:
         """Return the op with which another thread settles; it must report the result with `note_settled`."""
-        return ops.settle(self.keys, self.consumer, self.lease, acks, moves, uncounted=self._uncounted)
+        return self._settle_op(acks, moves)
 
     def renewed(self, sent_at: Moment) -> None:
         """Note the confirmation of a lease renewal that was sent at `sent_at`. Thread-safe."""
@@ -128,21 +129,41 @@ class ConsumerSteps:
         if limit:
             yield from self._be_ready()
         limit_now = 0 if self._arrived else limit
+        if limit_now and not self._held.room((*acks, *(move.element for move in moves))):
+            limit_now = 0
         if acks or moves:
-            request = ops.settle(self.keys, self.consumer, self.lease, acks, moves, limit_now, self._uncounted)
+            answer = yield from self._settle(acks, moves, limit_now)
         elif limit_now:
-            request = ops.claim(self.keys, self.consumer, self.lease, limit_now)
+            with self._asking():
+                sent_at = Moment.now()
+                answer = yield ops.claim(self.keys, self.consumer, self.lease, limit_now, self._held.room())
+                self._note(answer, sent_at, claimed=True)
         else:
             return "", self._hand_out() if limit else []
-        with self._asking():
-            sent_at = Moment.now()
-            answer: ops.Claimed = yield request
-            for element in (*acks, *(move.element for move in moves)):
-                self.held.pop(element, None)
-                self._uncounted.discard(element)
-            self._note(answer, sent_at, claimed=limit_now > 0)
         yield from self._sort_out()
         return answer.codes, self._hand_out() if limit else []
+
+    def _settle(self, acks: Sequence[bytes], moves: Sequence[Move], limit: int) -> Steps[ops.Claimed]:
+        """Settle and claim with one call, or with a second one if messages are not where they should be."""
+        row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
+        with self._asking():
+            sent_at = Moment.now()
+            with self._held.leaving(row):
+                answer: ops.Claimed = yield self._settle_op(acks, moves, limit, row)
+            if answer.status == "elsewhere":
+                sent_at = Moment.now()
+                answer = yield self._settle_op(acks, moves, limit)
+            for element in acks:
+                self._held.remove(element)
+            for move in moves:
+                self._held.remove(move.element)
+            self._note(answer, sent_at, claimed=limit > 0)
+        return answer
+
+    def _settle_op(
+        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int = 0, row: int = 0
+    ) -> ops.Op[ops.Claimed]:
+        return self._held.settle_op(self.keys, self.consumer, self.lease, acks, moves, limit, row)
 
     def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
         """Wait at most `timeout` seconds for a message, then take up to `limit` in the same round trip."""
@@ -153,7 +174,10 @@ class ConsumerSteps:
             messages = yield from self.claim(limit)
             if messages or self._paused or not self.alive:
                 return messages
-        more = ops.claim(self.keys, self.consumer, self.lease, limit - 1)
+        if not (room := self._held.room()):
+            yield ops.Sleep(min(timeout, _FULL_LOOK))
+            return []
+        more = ops.claim(self.keys, self.consumer, self.lease, limit - 1, room)
         try:
             with self._asking():
                 sent_at = Moment.now()
@@ -192,11 +216,11 @@ class ConsumerSteps:
         """End this life after a lost lease: the monitor has taken everything back. The next life has a new name."""
         for message in list(self.held.values()):
             message.lost = True
-        self.held.clear()
+        self._held.clear()
         self._arrived.clear()
+        self._unread.clear()
         self._dying.clear()
-        self._handed.clear()
-        self._uncounted.clear()
+        self._handed = []  # the list itself is the caller's
         self.consumer = next_life(self.consumer)
         self._state = State.ENDED
         self._paused = self._members = self._gone = False
@@ -232,6 +256,8 @@ class ConsumerSteps:
         if self.to_be_verified and not self._under_way:
             yield from self._verify()
             yield from self.be_registered()
+        if self._unread:
+            yield from self._read_bodies()
         if self._paused:
             yield from self._respect_pause()
         if self._members:
@@ -251,8 +277,8 @@ class ConsumerSteps:
         for message, member in zip(members, still, strict=True):
             if member is None or not member.startswith(message.id.encode() + b" "):
                 self._arrived.remove(message)
-                del self.held[message.element]
-                self._dying.append(Move(message.element, "gone", Counter.CANCELLED, message.id))
+                self._held.remove(message.element)
+                self._dying.append(Move(message.element, Destination.GONE, Counter.CANCELLED, message.id))
         yield from self._bury()
 
     def _count_lost_lease(self) -> Steps[None]:
@@ -316,12 +342,14 @@ class ConsumerSteps:
         if claimed:
             self._paused = answer.status == "paused"
         if moved is not None:
-            self._uncounted.add(moved)
+            self._held.uncounted.add(moved)
             self._sort([moved], answer.now)
         self._sort(answer.elements, answer.now)
 
     def _sort_out(self) -> Steps[None]:
-        """Bury arrived messages that are not to be handled."""
+        """Read the bodies that are apart, and bury arrived messages that are not to be handled."""
+        if self._unread:
+            yield from self._read_bodies()
         if self._dying:
             yield from self._bury()
         if self._members:
@@ -329,7 +357,7 @@ class ConsumerSteps:
 
     def _sort(self, elements: Iterable[bytes], now: int) -> None:
         """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
-        queue = self.keys.queue
+        queue, held = self.keys.queue, self._held.by_element
         self.clock_offset = now / 1000 - time.monotonic()
         for element in elements:
             try:
@@ -343,15 +371,32 @@ class ConsumerSteps:
                     continue
                 if message.in_cycle:
                     self.cyclic = self._members = True
+                if not message.body_is_read:
+                    self._unread.append(message)
+                    self._held.note_large(message)
+            elif len(element) > LARGE:  # from a producer that stores no body apart
+                self._held.note_large(message)
             message.holder = self
-            self.held[element] = message
+            held[element] = message
             self._arrived.append(message)
+
+    def _read_bodies(self) -> Steps[None]:
+        """Read the bodies that are apart from their elements."""
+        yield from read_bodies(self.keys, self._unread)
+        for message in self._unread:
+            # Without a body its lease is lost, or another program has deleted the body.
+            if not message.body_is_read and self._held.remove(message.element) is not None:
+                self._arrived.remove(message)
+                self._dying.append(undecodable(message.element))
+        self._unread.clear()
 
     def _bury(self) -> Steps[None]:
         if self._dying:
-            yield ops.settle(self.keys, self.consumer, self.lease, (), self._dying, uncounted=self._uncounted)
-            self.buried += [move for move in self._dying if move.destination == "dead"]
-            self._uncounted.difference_update(move.element for move in self._dying)
+            dying = list(self._dying)
+            answer = yield self._settle_op((), dying)
+            done = [move for move, code in zip(dying, answer.codes, strict=True) if code == Settled.DONE]
+            self.buried += [move for move in done if move.destination is Destination.DEAD]
+            self._held.uncounted.difference_update(move.element for move in dying)
             self._dying.clear()
 
     def _hand_out(self) -> list[Message]:

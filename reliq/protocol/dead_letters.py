@@ -15,6 +15,7 @@ from reliq.model.listed_message import Glimpse
 from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
+from reliq.protocol.bodies import read_bodies
 from reliq.protocol.listing import STEP, read_page
 from reliq.protocol.progress import Progress
 from reliq.runtime.moment import earlier
@@ -132,7 +133,10 @@ class DeadLetterSteps:
         while True:
             found = yield ops.find(self.keys, self.keys.dead, identity, skip, shown)
             if isinstance(found, Glimpse):
-                return DeadLetter.read(self.keys.queue, found)
+                letter = DeadLetter.read(self.keys.queue, found)
+                if shown is None or letter.size <= shown:
+                    yield from read_bodies(self.keys, [letter])
+                return letter
             if found is None:
                 return None
             skip = found

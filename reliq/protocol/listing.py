@@ -10,6 +10,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import ListedMessage
 from reliq.model.settings import whole
 from reliq.ops import Steps
+from reliq.protocol.bodies import read_bodies
 
 STEP = 250  #: messages read in one call: under 1 ms for Redis
 _STEP_LEAST = 50
@@ -43,6 +44,24 @@ def read_page(
     Without `bodies`, large bodies stay in Redis. With them, a page ends before `limit` when it has 64 MiB of them, and
     the body of a message that is not wanted is not read.
     """
+    found, following = yield from _read_page(kind, keys, zset, order, scores, limit, cursor, bodies, wanted)
+    if bodies:
+        yield from read_bodies(keys, found)
+    return found, following
+
+
+def _read_page(
+    kind: type[M],
+    keys: QueueKeys,
+    zset: str,
+    order: Literal["up", "down"],
+    scores: tuple[str, str],
+    limit: int,
+    cursor: str | None,
+    bodies: bool,
+    wanted: Callable[[M], bool] | None = None,
+) -> Steps[tuple[list[M], str | None]]:
+    """Read a page, without the bodies that are stored apart."""
     whole(limit, "limit", 1, 100_000)
     edge, skip = scores[order == "down"], 0  # the cursor: the latest score, and how many messages of it were read
     if cursor is not None:
@@ -65,8 +84,8 @@ def read_page(
             edge = message.score
             if selected:
                 found.append(message)
-                size += len(glimpse.element)
-                if len(found) == limit or size >= _PAGE_BYTES:
+                size += message.size
+                if len(found) == limit or (bodies and size >= _PAGE_BYTES):
                     return found, f"{edge}:{skip}"
         else:
             if not browsed.more:

@@ -4,35 +4,37 @@ import time
 
 from reliq.model.element import Failure, cut
 from reliq.model.message import Message, undecodable_letter
-from reliq.ops import Move
+from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 
 
 def undecodable(element: bytes) -> Move:
     """Move bytes that do not decode to the dead letters."""
     identity, again = undecodable_letter(element)
-    return Move(element, "dead", Counter.dead("decode"), identity, again)
+    return Move(element, Destination.DEAD, Counter.dead("decode"), identity, again, readable=False)
 
 
 def expired(message: Message) -> Move:
     """Move a message to the dead letters because it was not started in time."""
-    return Move(message.element, "dead", Counter.dead("expired"), message.id, message.buried("expired"))
+    return Move(message.element, Destination.DEAD, Counter.dead("expired"), message.id, message.buried("expired"))
 
 
 def released(message: Message, delay: float = 0.0) -> Move:
     """Move a message back to the tail of the queue, to be taken next, or after `delay` seconds; not a failure."""
-    return Move(message.element, "delayed" if delay else "tail", Counter.RELEASED, message.id, message.again(), delay)
+    to = Destination.DELAYED if delay else Destination.TAIL
+    return Move(message.element, to, Counter.RELEASED, message.id, message.again(), delay)
 
 
 def retried(message: Message, failure: Failure, delay: float) -> Move:
     """Move a message with one more failure back into the queue after `delay` seconds."""
     again = message.failed(failure)
-    return Move(message.element, "delayed" if delay else "head", Counter.RETRIED, message.id, again, delay)
+    to = Destination.DELAYED if delay else Destination.HEAD
+    return Move(message.element, to, Counter.RETRIED, message.id, again, delay)
 
 
 def buried(message: Message, failure: Failure, reason: str) -> Move:
     """Move a message to the dead letters because its handler failed or refused it."""
-    return Move(message.element, "dead", Counter.dead(reason), message.id, message.failed(failure, reason))
+    return Move(message.element, Destination.DEAD, Counter.dead(reason), message.id, message.failed(failure, reason))
 
 
 def failure_now(worker: str, error_class: str, text: str) -> Failure:

@@ -1,7 +1,9 @@
 """The steps of prepared messages: prepare, commit, roll back, check back."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reliq import ops
 from reliq.errors import InvalidMessage, OutcomeUnknown, PreparedClosed, QueueFull, ReliqError
@@ -13,8 +15,10 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.settings import Duration
 from reliq.ops import Decision, Steps, at_most
 from reliq.ops.schema import Counter
+from reliq.protocol.batch import apart
+from reliq.protocol.bodies import read_bodies
 from reliq.protocol.durability import MEMORY, check_possible, confirm, durability
-from reliq.protocol.producer import ProducerPool
+from reliq.protocol.producer import ProducerPool, stored
 from reliq.runtime import tracing
 
 CHECK_AFTER = 60.0  #: seconds until the first check-back, and between two of them
@@ -58,18 +62,24 @@ class PreparedSteps:
                 message.id, message.element(clock.now()), message.delay, message.dedup_key, message.window,
                 message.digest,
             )  # fmt: skip
-            yield from self._prepare(entry, check_after, checks, care)
+            yield from self._prepare(entry, apart([message]), check_after, checks, care)
 
-    def _prepare(self, entry: ops.Entry, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
+    def _prepare(
+        self,
+        entry: ops.Entry,
+        bodies: Sequence[ops.StoredBody],
+        check_after: float,
+        checks: int,
+        care: DecisionOptions,
+    ) -> Steps[None]:
         keys = self._keys
         session = self._pool.take()
         try:
             prepare = ops.prepare(keys, entry, check_after, checks, session.producer, session.sequence)
-            _, default, answer = yield [
-                ops.announce(keys.queue),
-                ops.default_durability(keys),
-                at_most(prepare, care.retries),
-            ]
+            introduction: list[ops.Op[Any]] = [ops.announce(keys.queue), ops.default_durability(keys)]
+            (_, default), answer = yield from stored(
+                [keys], bodies, session, at_most(prepare, care.retries), introduction
+            )
             self._pool.clock.note(answer.now)
             if answer.status == "full":
                 yield ops.count(keys, Counter.REJECTED)
@@ -145,7 +155,10 @@ class PreparedSteps:
             if element is None:  # decided meanwhile
                 continue
             with contextlib.suppress(Undecodable):  # it cannot be decided: it dies after too many check-backs
-                return Message.decode(self._keys.queue, element)
+                message = Message.decode(self._keys.queue, element)
+                yield from read_bodies(self._keys, [message])
+                if message.body_is_read:  # else it was decided meanwhile
+                    return message
         return None
 
 

@@ -3,8 +3,14 @@
 import secrets
 import time
 from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
-from reliq import forks
+from reliq import forks, ops
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps
+
+T = TypeVar("T")
 
 
 class ProducerSession:
@@ -20,6 +26,29 @@ class ProducerSession:
         self.producer = secrets.token_hex(8)
         self.sequence = 0
         self.mark = forks.mark()
+
+
+def stored(
+    queues: Sequence[QueueKeys],
+    bodies: Sequence[ops.StoredBody],
+    session: ProducerSession,
+    enqueue: ops.Op[T],
+    before: Sequence[ops.Op[Any]] = (),
+) -> Steps[tuple[list[Any], T]]:
+    """Run the op that enqueues messages, in one step with storing those of their bodies that are apart.
+
+    The answers are those of the ops `before` it, which share its round trip if there are no bodies, and its own.
+    """
+    answers: list[Any] = []
+    if bodies:
+        if before:
+            answers = yield list(before)
+        *_, answer = yield ops.with_bodies(queues, bodies, session.producer, session.sequence, enqueue)
+    elif before:
+        *answers, answer = yield [*before, enqueue]
+    else:
+        answer = yield enqueue
+    return answers, answer
 
 
 class Clock:

@@ -18,11 +18,11 @@ from reliq.model.settings import whole
 from reliq.ops import Steps, at_most
 from reliq.ops.schema import SETTINGS, Counter
 from reliq.ops.schema import Config as Field
-from reliq.protocol.batch import RawBatch, calls_of, checked, checked_many
+from reliq.protocol.batch import Call, RawBatch, calls_of, checked, checked_many
 from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import MEMORY, Durability, check_possible, confirm, durability
 from reliq.protocol.prepared import PreparedSteps
-from reliq.protocol.producer import ProducerPool, ProducerSession
+from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.runtime import tracing
 
 T = TypeVar("T")
@@ -65,16 +65,16 @@ class Config:
 class QueueSteps:
     """The operations on a queue, as steps."""
 
-    def __init__(self, name: str, lanes: ProducerPool, max_body: int = settings.BODY_LIMIT) -> None:
+    def __init__(self, name: str, pool: ProducerPool, max_body: int = settings.BODY_LIMIT) -> None:
         self.keys = QueueKeys(name)
-        self._lanes = lanes
+        self._pool = pool
         self._max_body = max_body
         self._announced_at = float("-inf")
         self._limited = False  #: whether the queue has a max_length or max_bytes, as last seen
         self.durability = MEMORY  #: the queue's default durability, as last read
-        self._clock = lanes.clock
-        self.cycle = CycleSteps(self.keys, lanes)
-        self.prepared_records = PreparedSteps(self.keys, lanes)
+        self._clock = pool.clock
+        self.cycle = CycleSteps(self.keys, pool)
+        self.prepared_records = PreparedSteps(self.keys, pool)
 
     def send_many(
         self, messages: Sequence[NewMessage], sure: str | None = None, retries: int | None = None
@@ -105,56 +105,41 @@ class QueueSteps:
 
     def _send(self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
         """Send one batch with one call of a script."""
-        lane = self._lanes.take()
         now = self._clock.now()
-        ids = _ids(batch)
+        call = Call.of(batch, now)
+        ids, session = call.ids, self._pool.take()
         try:
-            if self._limited or self.unknown or not (elements := _unplaced(batch, now)):
-                ids = yield from self._enqueue(batch, lane, retries)
-            elif not (yield at_most(ops.push(self.keys, elements, lane.producer, lane.sequence, now), retries)):
-                self._limited = True
-                ids = yield from self._enqueue(batch, lane, retries)
+            if self._limited or self.unknown or call.entries:
+                ids = yield from self._enqueue(call, session, retries)
+            else:
+                push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
+                _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, retries))
+                if not pushed:
+                    self._limited = True
+                    ids = yield from self._enqueue(call, session, retries)
             sure = wanted or self.durability
             if sure.waits:
-                yield from confirm(self.keys, sure, lane.producer, lane.sequence)
+                yield from confirm(self.keys, sure, session.producer, session.sequence)
             return ids
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), tuple(ids)) from None
         finally:
-            self._lanes.give_back(lane)
+            self._pool.give_back(session)
 
-    def _enqueue(self, batch: Sequence[NewMessage], lane: ProducerSession, retries: int | None) -> Steps[list[str]]:
-        now = self._clock.now()
-        with_options: list[NewMessage] = []
-        if not (plain := _unplaced(batch, now)):
-            # The order within a call is kept, so one deduplication key makes all its messages entries with options.
-            dedup = any(message.dedup_key is not None for message in batch)
-            with_options = [message for message in batch if dedup or message.placed]
-            plain = [] if dedup else [message.element(now) for message in batch if not message.placed]
-        entries = [
-            ops.Entry(one.id, one.element(now), one.delay, one.dedup_key, one.window, one.digest)
-            for one in with_options
-        ]
-        enqueue = at_most(ops.enqueue(self.keys, plain, entries, lane.producer, lane.sequence), retries)
-        if self.unknown:
-            _, default, answer = yield [*self.introduction(), enqueue]
-            self.introduced(default)
-        else:
-            answer = yield enqueue
+    def _enqueue(self, call: Call, session: ProducerSession, retries: int | None) -> Steps[list[str]]:
+        request = ops.enqueue(self.keys, call.plain, call.entries, session.producer, session.sequence)
+        introduction = self.introduction() if self.unknown else []
+        known, answer = yield from stored([self.keys], call.bodies, session, at_most(request, retries), introduction)
+        if introduction:
+            self.introduced(known[-1])
         self._clock.note(answer.now)
         if answer.status == "full":
-            yield ops.count(self.keys, Counter.REJECTED, len(batch))
+            yield ops.count(self.keys, Counter.REJECTED, len(call.ids))
             raise QueueFull(
                 f"queue {self.keys.queue!r} holds {answer.length} of at most {answer.max_length} {answer.unit}; "
-                f"none of the {len(batch)} was enqueued"
+                f"none of the {len(call.ids)} was enqueued"
             )
-        if not answer.first_ids:
-            return _ids(batch)
-        for position in answer.first_ids:
-            with_options[position].duplicate = True
-            with_options[position].conflict = position in answer.conflicts
-        firsts = {id(with_options[position]): first for position, first in answer.first_ids.items()}
-        return [firsts.get(id(message), message.id) for message in batch]
+        return call.enqueued(answer)
 
     @property
     def unknown(self) -> bool:
@@ -229,17 +214,6 @@ class QueueSteps:
 
     def cancel(self, identity: str) -> Steps[bool]:
         return (yield from ops.one(ops.cancel(self.keys, check_id(identity))))
-
-
-def _ids(batch: Sequence[NewMessage]) -> list[str]:
-    return batch.ids if isinstance(batch, RawBatch) else [message.id for message in batch]
-
-
-def _unplaced(batch: Sequence[NewMessage], now: int) -> list[bytes]:
-    """Return the elements if no script has to place any of them; else an empty list."""
-    if isinstance(batch, RawBatch):
-        return batch.elements(now)
-    return [] if [message for message in batch if message.placed] else [message.element(now) for message in batch]
 
 
 def age_of_oldest(queue: str, elements: Iterable[bytes], now: int) -> float:

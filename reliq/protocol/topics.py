@@ -14,9 +14,9 @@ from reliq.model.routing import Routes, check_pattern, check_routing_key
 from reliq.ops import Steps
 from reliq.ops.schema import Counter, Topics
 from reliq.ops.topology import slot_of
-from reliq.protocol.batch import checked
+from reliq.protocol.batch import apart, checked
 from reliq.protocol.durability import Durability, check_possible, confirm, durability
-from reliq.protocol.producer import ProducerPool, ProducerSession
+from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.queue import QueueSteps
 from reliq.runtime import tracing
 
@@ -112,9 +112,16 @@ class TopicSteps:
             ops.publish(group, message.id, element, message.delay, session.producer, session.sequence)
             for group in groups
         ]
-        _, defaults, answers = yield from ops.together(
-            announcements, durabilities, [ops.at_most(one, retries) for one in publish]
-        )
+        publish = [ops.at_most(one, retries) for one in publish]
+        bodies = apart([message])
+        if bodies:
+            _, defaults = (yield from ops.together(announcements, durabilities)) if strangers else ([], [])
+            answers = []
+            for group, one in zip(groups, publish, strict=True):
+                _, answer = yield from stored(group, bodies, session, one)
+                answers.append(answer)
+        else:
+            _, defaults, answers = yield from ops.together(announcements, durabilities, publish)
         for queue, default in zip(strangers, defaults, strict=True):
             queue.introduced(default)
         self._pool.clock.note(answers[0].now)

@@ -14,6 +14,7 @@ from reliq.model.settings import MAX_BATCH
 from reliq.ops import Move, Settled, Steps
 from reliq.protocol.outcomes import expired, undecodable
 
+_ROOM = 2**40  #: bytes: a task reads a few megabytes of what was claimed at a time
 _PREFIX = "s"  # not one of those in reliq.model.keys: only the lease decides, as a stopped stream has no connection
 
 
@@ -44,7 +45,7 @@ class Claims:
         while held < most:
             wanted = min(MAX_BATCH, most - held)
             try:
-                answer: ops.Claimed = yield ops.claim(self.keys, consumer, self.lease, wanted)
+                answer: ops.Claimed = yield ops.claim(self.keys, consumer, self.lease, wanted, _ROOM)
             except OutcomeUnknown:  # the answer was lost: count what has arrived
                 held = yield ops.held_count(self.keys, consumer)
                 continue
@@ -88,7 +89,10 @@ class Claims:
             if owner != _PREFIX + stream or not batch.isdecimal() or int(batch) > up_to:
                 continue
             while elements := (yield ops.from_tail(self.keys.processing(consumer), 0, MAX_BATCH)):
-                answer = yield ops.settle(self.keys, consumer, self.lease, elements[::-1])
+                oldest = elements[::-1]
+                answer = yield ops.settle(self.keys, consumer, self.lease, oldest, row=len(oldest))
+                if answer.status == "elsewhere":  # the monitor has taken them back meanwhile
+                    answer = yield ops.settle(self.keys, consumer, self.lease, oldest)
                 acked += answer.codes.count(Settled.DONE)
             yield ops.forget(self.keys, consumer, leaving=True)
         return acked

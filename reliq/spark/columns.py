@@ -1,14 +1,17 @@
 """The columns of the readers, and messages as Arrow batches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from reliq import ops
 from reliq.errors import InvalidSetting
-from reliq.model.element import Envelope, Extra
+from reliq.model.element import APART, Envelope, Extra
+from reliq.model.keys import QueueKeys
 from reliq.model.message import wrapped
+from reliq.transport.store import Store
 
 _TIME = spark.TimestampType()
 SCHEMA = spark.StructType(
@@ -53,6 +56,7 @@ _ARROW = pa.schema(
 
 _decode = msgspec.msgpack.Decoder(Envelope).decode
 _NO_EXTRA = Extra()
+_BATCH_BYTES = 16 * 1024 * 1024
 
 
 def check_user_schema(schema: spark.StructType) -> None:
@@ -61,16 +65,63 @@ def check_user_schema(schema: spark.StructType) -> None:
         raise InvalidSetting(f"the columns are fixed: {', '.join(SCHEMA.names)}; leave .schema() out, and select")
 
 
-def batch_of(
-    queue: str, elements: Sequence[bytes], due: Sequence[int] | None = None, died: Sequence[int] | None = None
-) -> pa.RecordBatch:
-    """Return messages as a batch; `due` and `died` in ms. The value of an undecodable row is its raw bytes."""
+def batches_of(
+    store: Store,
+    keys: QueueKeys,
+    elements: Sequence[bytes],
+    due: Sequence[int] | None = None,
+    died: Sequence[int] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield messages as batches with at most 16 MiB of bodies that are apart, or one larger body; times in ms.
+
+    The value of an undecodable row is its raw bytes, that of a message whose body is gone meanwhile is null.
+    """
     envelopes = [_envelope(element) for element in elements]
+    start = 0
+    for end in _cuts(envelopes):
+        part = slice(start, end)
+        bodies = _bodies(store, keys, envelopes[part])
+        yield _batch_of(keys.queue, envelopes[part], bodies, due and due[part], died and died[part])
+        start = end
+
+
+def _cuts(envelopes: Sequence[Envelope]) -> Iterator[int]:
+    """Yield where a batch ends."""
+    size = 0
+    for place, envelope in enumerate(envelopes):
+        reference = _reference(envelope)
+        more = int.from_bytes(reference[-4:]) if reference else 0
+        if size and size + more > _BATCH_BYTES:
+            yield place
+            size = 0
+        size += more
+    if envelopes:
+        yield len(envelopes)
+
+
+def _reference(envelope: Envelope) -> bytes:
+    return envelope.extra.apart if envelope.version == APART and envelope.extra is not None else b""
+
+
+def _bodies(store: Store, keys: QueueKeys, envelopes: Sequence[Envelope]) -> list[bytes | None]:
+    """Return the body of each message, in its element or apart."""
+    references = [reference for envelope in envelopes if (reference := _reference(envelope))]
+    apart = iter(store.call(ops.stored_bodies(keys, references)) if references else ())
+    return [next(apart) if _reference(envelope) else envelope.body for envelope in envelopes]
+
+
+def _batch_of(
+    queue: str,
+    envelopes: Sequence[Envelope],
+    bodies: Sequence[bytes | None],
+    due: Sequence[int] | None,
+    died: Sequence[int] | None,
+) -> pa.RecordBatch:
     extras = [envelope.extra or _NO_EXTRA for envelope in envelopes]
     failures = [extra.errors[-1] if extra.errors else None for extra in extras]
     columns = (
         [envelope.id for envelope in envelopes],
-        [envelope.body for envelope in envelopes],
+        bodies,
         [list(envelope.headers.items()) for envelope in envelopes],
         [queue] * len(envelopes),
         [extra.routing_key or None for extra in extras],

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from reliq import ops
 from reliq.ops import Steps
-from reliq.spark.columns import batch_of
+from reliq.spark.columns import batches_of
 from reliq.spark.filters import Condition, condition_of, matching
 from reliq.spark.options import ROWS_PER_PARTITION, ReadOptions
 from reliq.transport.store import Store
@@ -105,7 +105,7 @@ class ReliqReader(DataSourceReader):
         keys = self.options.keys
         for after in range(part.after, part.first, -_PAGE):
             first = max(part.first, after - _PAGE)
-            yield batch_of(keys.queue, store.call(ops.from_tail(keys.messages, first, after)))
+            yield from batches_of(store, keys, store.call(ops.from_tail(keys.messages, first, after)))
 
     def _scores(self, store: Store, part: InputPartition) -> Iterator["RecordBatch"]:
         """Read page by page, each from the last score of the previous page on, without the elements already read."""
@@ -114,15 +114,15 @@ class ReliqReader(DataSourceReader):
         while True:
             most = _PAGE + len(seen)
             pairs = store.call(ops.by_score(self._zset, low, high, most))
-            yield self._batch([pair for pair in pairs if pair[0] not in seen])
+            yield from self._batches(store, [pair for pair in pairs if pair[0] not in seen])
             if len(pairs) < most:
                 return
             last = pairs[-1][1]
             seen = {element for element, score in pairs if score == last}
             low = last.decode()
 
-    def _batch(self, pairs: list[tuple[bytes, bytes]]) -> "RecordBatch":
-        queue, elements, times = self.options.keys.queue, [one for one, _ in pairs], [int(float(at)) for _, at in pairs]
+    def _batches(self, store: Store, pairs: list[tuple[bytes, bytes]]) -> Iterator["RecordBatch"]:
+        keys, elements, times = self.options.keys, [one for one, _ in pairs], [int(float(at)) for _, at in pairs]
         if self.options.state == "dead":
-            return batch_of(queue, elements, died=times)
-        return batch_of(queue, elements, due=times)
+            return batches_of(store, keys, elements, died=times)
+        return batches_of(store, keys, elements, due=times)

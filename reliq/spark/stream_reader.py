@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from reliq import ops
 from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.spark.claims import Claims, consumer_of
-from reliq.spark.columns import batch_of
+from reliq.spark.columns import batches_of
 from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions
 from reliq.transport.store import Store
 
@@ -110,13 +110,12 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         part = cast("BatchSlice", partition)
-        store, queue = self._options.connection.store(), self._options.keys.queue
+        store, keys = self._options.connection.store(), self._options.keys
         try:
             for first in range(part.first, part.after, _PAGE):
                 after = min(first + _PAGE, part.after)
                 elements = store.call(self._claims.page(part.stream, part.batch, first, after))
-                if elements:
-                    yield batch_of(queue, elements[::-1])
+                yield from batches_of(store, keys, elements[::-1])
         finally:
             store.close()
 

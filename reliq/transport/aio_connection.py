@@ -15,6 +15,7 @@ from reliq.transport.calls import (
     carried_out,
     loading,
     read,
+    unknown_in_transaction,
     unknown_scripts,
     waits,
 )
@@ -62,6 +63,9 @@ class AioConnection:
         replies = await self._exchange(commands_of(request))
         if unknown := unknown_scripts(replies):
             await self._load(request, replies, unknown)
+        if unknown_in_transaction(request, replies):
+            await self._exchange(loading(request))
+            replies = await self._exchange(commands_of(request))
         if self.follow is not None and (moving := asked_elsewhere(request, replies)):
             for place, node in moving:
                 replies[place] = await self.follow(node, request, place)

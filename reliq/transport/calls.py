@@ -104,13 +104,20 @@ def _changes(op: Op[Any]) -> bool:
 def repeatable(request: Request) -> bool:
     """Whether a request may be sent again after a lost reply."""
     if isinstance(request, Transaction):
-        return only_reads(request)
+        return request.repeatable or only_reads(request)
     return all(op.repeatable for op in _ops(request))
 
 
 def unknown_scripts(replies: list[Any]) -> list[int]:
     """Return the positions of scripts unknown to the server (after a restart or failover): these did not run."""
     return [place for place, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
+
+
+def unknown_in_transaction(request: Request, replies: list[Any]) -> bool:
+    """Whether a repeatable transaction ran without one of its scripts, because the server did not know it."""
+    if not isinstance(request, Transaction) or not request.repeatable:
+        return False
+    return isinstance(replies[-1], list) and bool(unknown_scripts(replies[-1]))
 
 
 def waits(request: Request) -> bool:

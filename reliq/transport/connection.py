@@ -14,6 +14,7 @@ from reliq.transport.calls import (
     carried_out,
     loading,
     read,
+    unknown_in_transaction,
     unknown_scripts,
     waits,
 )
@@ -85,6 +86,9 @@ class Connection:
         replies = self._receive(ticket)
         if unknown := unknown_scripts(replies):
             self._load(request, replies, unknown)
+        if unknown_in_transaction(request, replies):
+            self._exchange(loading(request))
+            replies = self._exchange(commands_of(request))
         if self.follow is not None and (moving := asked_elsewhere(request, replies)):
             for place, node in moving:
                 replies[place] = self.follow(node, request, place)

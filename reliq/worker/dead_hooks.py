@@ -4,15 +4,19 @@ import logging
 from collections.abc import Sequence
 
 from reliq.model.handlers import DeadHook
+from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move
+from reliq.protocol.bodies import read_bodies
+from reliq.transport.store import Store
 from reliq.worker.failures import failures
 
 
 class DeadHooks:
     """Called with the move of each message of a queue that this worker has made a dead letter."""
 
-    def __init__(self, queue: str, hooks: Sequence[DeadHook]) -> None:
+    def __init__(self, store: Store, queue: str, hooks: Sequence[DeadHook]) -> None:
+        self._store = store
         self._queue = queue
         self._hooks = hooks
 
@@ -20,8 +24,14 @@ class DeadHooks:
         failures.died(self._queue, move.again)
         for hook in self._hooks:
             try:
-                hook(Message.decode(self._queue, move.again))
+                hook(self._letter(move))
             except BaseException as error:  # even sys.exit(): the worker goes on
                 kind = ("on_dead_failed", self._queue, type(error).__qualname__)
                 text = "on_dead_failed queue=%s id=%s error_class=%s"
                 failures.write(logging.ERROR, kind, text, self._queue, move.id, kind[2], error=error)
+
+    def _letter(self, move: Move) -> Message:
+        letter = Message.decode(self._queue, move.again)
+        if not letter.body_is_read:
+            self._store.run(read_bodies(QueueKeys(self._queue), [letter]))
+        return letter

@@ -21,7 +21,7 @@ from reliq.model import settings
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
-from reliq.ops import Move, Settled
+from reliq.ops import Destination, Move, Settled
 from reliq.ops.schema import Counter
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import released
@@ -49,6 +49,7 @@ class Exchange:
         """`on_dead` is called for each message that this worker has made a dead letter."""
         self.steps = ConsumerSteps(QueueKeys(queue), owner, lease)
         self.steps.keeps_marks = True
+        self.steps.hold_at_most(settings.HOLD_BYTES)
         self.unstarted: deque[Message] = deque()  #: claimed, in the order in which they start
         self.quarantined: deque[Message] = deque()  #: claimed and redelivered, waiting to run one at a time
         self.progress_at = time.monotonic()  #: time at which a message was last taken or started
@@ -196,7 +197,7 @@ class Exchange:
         acks, moves = self._take_outcomes()
         self._store.call([self.steps.settle_op(acks, moves), ops.end(keys, consumer)], connection)
         returned = [
-            Move(element, "tail", Counter.RELEASED, again=message.again())
+            Move(element, Destination.TAIL, Counter.RELEASED, again=message.again())
             for element, message in self._decoded(self._store.call(ops.read_back(keys, consumer), connection))
         ]
         self._store.call(ops.settle(keys, consumer, self.steps.lease, (), returned), connection)
@@ -221,7 +222,7 @@ class Exchange:
 
     def _settled(self, moves: list[Move], codes: str) -> None:
         for move, code in zip(moves, codes, strict=True):
-            if code == Settled.DONE and move.destination == "dead":
+            if code == Settled.DONE and move.destination is Destination.DEAD:
                 self._on_dead(move)
         self._announce_dead()
 

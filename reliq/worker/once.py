@@ -15,7 +15,7 @@ from reliq.model.handlers import Handler, HandlerFunction, refuse_coroutine
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Again
-from reliq.ops import Move
+from reliq.ops import Destination, Mark, Move
 from reliq.ops.schema import Counter
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
@@ -27,11 +27,10 @@ log = logging.getLogger("reliq.worker")
 class Finished:
     """The result of a guarded handler: the message is done, and this mark is to be written."""
 
-    mark: str
-    window: float
+    mark: Mark
 
     def move(self, message: Message) -> Move:
-        return Move(message.element, "done", Counter.ACKED, message.id, delay=self.window, mark=self.mark)
+        return Move(message.element, Destination.DONE, Counter.ACKED, message.id, mark=self.mark)
 
 
 class MarkUnknown(Exception):
@@ -65,7 +64,7 @@ def guarded(handler: Handler, store: Store) -> HandlerFunction:
         if message.lost:  # released meanwhile
             raise MarkUnknown("the answer came too late")
         if not handled:
-            return Finished(mark, handler.once_for)
+            return Finished(Mark(mark, handler.once_for))
         log.info("repeat queue=%s id=%s: it was handled before", handler.queue, message.id)
         return None
 

@@ -7,7 +7,7 @@ from reliq.errors import TimeLimitExceeded
 from reliq.model.handlers import Handler, refuse_coroutine
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead, Policy, Retry
-from reliq.ops import Move
+from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.worker.failures import failures
@@ -29,8 +29,17 @@ def after_return(message: Message, result: object) -> Move | None:
     delay = float(result.delay)  # type: ignore[arg-type]
     again = message.again(failures=0, deliveries=0, redelivered=False)
     if message.in_cycle:
-        return Move(message.element, "rest" if delay else "round", Counter.REQUEUED, message.id, again, delay)
-    return Move(message.element, "delayed" if delay else "head", Counter.REQUEUED, message.id, again, delay)
+        return Move(
+            message.element,
+            Destination.REST if delay else Destination.ROUND,
+            Counter.REQUEUED,
+            message.id,
+            again,
+            delay,
+        )
+    return Move(
+        message.element, Destination.DELAYED if delay else Destination.HEAD, Counter.REQUEUED, message.id, again, delay
+    )
 
 
 def after_error(handler: Handler, message: Message, error: BaseException, worker: str) -> Move:

@@ -87,7 +87,7 @@ class Worker:
         handler = replace(handler, function=tracing.traced(handler.function))
         if handler.once:
             handler = replace(handler, function=guarded(handler, self._store))
-        on_dead = DeadHooks(handler.queue, handlers.hooks_of(handler.queue))
+        on_dead = DeadHooks(self._store, handler.queue, handlers.hooks_of(handler.queue))
         exchange = Exchange(self._store, handler.queue, self._owner, checked_lease(options.lease), on_dead)
         runner = Runner(self._store, handler, exchange, self._owner)
         if handler.is_async:

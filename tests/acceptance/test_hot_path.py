@@ -12,12 +12,35 @@ MESSAGES, BATCH = 10_000, 100
 ROUND_TRIPS = 0.05  #: a message
 #: Every command a message, those inside of scripts too: one LREM, and a share of what a batch takes.
 COMMANDS = 1.2
+SIZES = pytest.mark.parametrize("size", [200, 64 * 1024])  #: of a body
+TAKEN_IN, TAKEN_APPENDED = 120, 130  #: bytes a message for claim and ack, to Redis and to its append-only file
+#: Bytes a message beyond its body, by messages a call: LPUSH has 110, the rest are MULTI, EXEC, sequence and counter.
+SENT_APPENDED = {1: 400, 50: 130}
 
 
 @pytest.fixture
 def server(url):
     with redis.Redis.from_url(url) as client:
         yield client
+
+
+@pytest.fixture
+def growing(server):
+    """The server; its append-only file is not rewritten meanwhile."""
+    before = server.config_get("auto-aof-rewrite-percentage")
+    server.config_set("auto-aof-rewrite-percentage", 0)
+    yield server
+    for name, value in before.items():
+        server.config_set(name, value)
+
+
+def received(server):
+    return server.info("stats")["total_net_input_bytes"]
+
+
+def appended(server):
+    persistence = server.info("persistence")
+    return persistence["aof_current_size"] + persistence["aof_buffer_length"]
 
 
 def counted(server):
@@ -47,7 +70,8 @@ def test_settling_a_batch_and_claiming_the_next_is_one_round_trip(app, url, serv
     calls = counted(server)
     connection.close()
     assert done == MESSAGES
-    assert calls["lrem"] == MESSAGES
+    assert "lrem" not in calls  # the oldest messages are cut off together
+    assert calls["ltrim"] == MESSAGES / BATCH
     assert round_trips(calls) / MESSAGES <= ROUND_TRIPS
     assert commands(calls) / MESSAGES <= COMMANDS
 
@@ -85,3 +109,37 @@ def test_send_is_one_round_trip(app, server):
     for _ in range(50):
         queue.send("x")
     assert round_trips(counted(server)) == 50
+
+
+@SIZES
+def test_claim_and_ack_neither_receive_nor_append_a_body(app, growing, size):
+    messages, keys, runs = max(500, 2_000_000 // size), QueueKeys("orders"), []
+
+    @app.handler("orders")
+    def handle(message):
+        runs.append(len(message.body))
+
+    app.queue("orders").send_many([b"x" * size] * messages)
+    growing.rename(keys.messages, "{orders}aside")
+    with working(app):
+        eventually(lambda: growing.info("clients")["blocked_clients"])  # it is there, and waits
+        before_in, before_appended = received(growing), appended(growing)
+        growing.rename("{orders}aside", keys.messages)
+        eventually(lambda: len(runs) == messages, timeout=60)
+        eventually(lambda: int(growing.hget(keys.counters, "acked") or 0) == messages)
+        taken_in, taken_appended = received(growing) - before_in, appended(growing) - before_appended
+    assert set(runs) == {size}
+    assert taken_in / messages <= TAKEN_IN
+    assert taken_appended / messages <= TAKEN_APPENDED
+
+
+@SIZES
+@pytest.mark.parametrize("at_once", SENT_APPENDED)
+def test_a_send_appends_its_body_once_and_little_else(app, growing, size, at_once):
+    queue, calls = app.queue("orders"), 20
+    queue.send("the queue is announced")
+    queue.send("the script is loaded")
+    before = appended(growing)
+    for _ in range(calls):
+        queue.send_many([b"x" * size] * at_once)
+    assert (appended(growing) - before) / (calls * at_once) - size <= SENT_APPENDED[at_once]

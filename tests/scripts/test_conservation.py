@@ -18,7 +18,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.observability.snapshot import GONE
-from reliq.ops import Entry, Member, Move, Revival
+from reliq.ops import Destination, Entry, Member, Move, Revival
 from reliq.protocol.outcomes import failure_now, released, retried
 from reliq.transport.store import Store
 from reliq_monitor.reclaim import take_back
@@ -206,10 +206,24 @@ class Queues(RuleBasedStateMachine):
             case "release":
                 return released(message)
             case "dead":
-                return Move(message.element, "dead", "dead:rejected", message.id, message.buried("rejected"))
+                return Move(message.element, Destination.DEAD, "dead:rejected", message.id, message.buried("rejected"))
         if message.in_cycle:
-            return Move(message.element, "rest" if what == "rest" else "round", "requeued", message.id, again, 60.0)
-        return Move(message.element, "delayed" if what == "rest" else "head", "requeued", message.id, again, 60.0)
+            return Move(
+                message.element,
+                Destination.REST if what == "rest" else Destination.ROUND,
+                "requeued",
+                message.id,
+                again,
+                60.0,
+            )
+        return Move(
+            message.element,
+            Destination.DELAYED if what == "rest" else Destination.HEAD,
+            "requeued",
+            message.id,
+            again,
+            60.0,
+        )
 
     @rule(keys=queues)
     def fall_due(self, keys):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reliq import ops
 from reliq.model.element import group_of
 from reliq.model.message import Message
-from reliq.ops import Entry, Member, Move, Revival
+from reliq.ops import Destination, Entry, Member, Move, Revival
 from tests.support.state import HOUR, KEYS, keyed
 
 A, B = group_of("ann"), group_of("bob")
@@ -34,7 +34,8 @@ def visited(world, limit=1, consumer="w"):
 
 def again(world, name, who, delay=0.0, consumer="w"):
     move = Move(
-        keyed(name, who, cycle=True), "rest" if delay else "round", "requeued", name.rstrip("0123456789"),
+        keyed(name, who, cycle=True), Destination.REST if delay else Destination.ROUND, "requeued",
+        name.rstrip("0123456789"),
         keyed(name + "2", who, cycle=True), delay,
     )  # fmt: skip
     world.run(ops.settle(KEYS, consumer, 15.0, [], [move]))
@@ -113,7 +114,7 @@ def test_who_rests_or_is_removed_or_dies_holds_up_nobody(world):
         "is removed": lambda: world.run(ops.cycle_remove(KEYS, [A])),
         "is acked": lambda: world.run(ops.settle(KEYS, "w", 15.0, [keyed("a", "ann", cycle=True)])),
         "dies": lambda: world.run(ops.settle(KEYS, "w", 15.0, [], [
-            Move(keyed("a", "ann", cycle=True), "dead", "dead:x", "a", keyed("a2", "ann", cycle=True))
+            Move(keyed("a", "ann", cycle=True), Destination.DEAD, "dead:x", "a", keyed("a2", "ann", cycle=True))
         ])),
     }  # fmt: skip
     for how in leave.values():
@@ -142,7 +143,7 @@ def test_a_member_that_rests_is_delayed_and_in_no_round(world):
 def test_a_released_member_stays_in_its_round(world):
     add(world, member("a", "ann"), member("b", "bob"))
     visited(world)
-    released = Move(keyed("a", "ann", cycle=True), "tail", "released", "a", keyed("a2", "ann", cycle=True))
+    released = Move(keyed("a", "ann", cycle=True), Destination.TAIL, "released", "a", keyed("a2", "ann", cycle=True))
     world.run(ops.settle(KEYS, "w", 15.0, [], [released]))
     assert (places(world)["messages"], places(world)["rounds"]) == ("b a2", {A: 1, B: 1})
 
@@ -215,7 +216,9 @@ def test_a_member_that_dies_leaves_and_enters_again_when_it_is_redriven(world):
     add(world, member("a", "ann"))
     visited(world)
     dead = keyed("a2", "ann", cycle=True)
-    world.run(ops.settle(KEYS, "w", 15.0, [], [Move(keyed("a", "ann", cycle=True), "dead", "dead:x", "a", dead)]))
+    world.run(
+        ops.settle(KEYS, "w", 15.0, [], [Move(keyed("a", "ann", cycle=True), Destination.DEAD, "dead:x", "a", dead)])
+    )
     assert places(world) == {"dead": "a2"}
     assert world.run(ops.redrive(KEYS, [Revival(dead, "a", keyed("a3", "ann", cycle=True), "ann")])) == [1]
     assert places(world) == {"messages": "a3", "active": {A: "a"}, "cycle": {A: "a ann"}, "rounds": {A: 1}}
@@ -294,7 +297,11 @@ def test_nobody_gets_ahead_of_another_by_two_visits(world, steps):
             message = Message.decode("q", held[0])
             visits[message.key] -= step == "release"
             move = Move(
-                message.element, "tail" if step == "release" else "round", "requeued", message.id, message.again()
+                message.element,
+                Destination.TAIL if step == "release" else Destination.ROUND,
+                "requeued",
+                message.id,
+                message.again(),
             )
             world.run(ops.settle(KEYS, consumer, 15.0, [], [move]))
         assert max(visits.values()) - min(visits.values()) <= 1

@@ -4,18 +4,21 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reliq.model.element import Extra, Failure, group_of
+from reliq.model.element import APART, INLINE, Extra, Failure, group_of, new_reference
 from reliq.model.message import Message, wrapped
 from reliq.ops import Op
 from reliq.ops.request import Script
 from tests.unit.test_message import VECTORS
 
 READ = (
-    Script("advance").source.partition("-- advance:")[0]
+    Script("advance_within").source.partition("-- advance_within:")[0]
     + """
 local found = {}
 for at, element in ipairs(ARGV) do
-  found[at] = {id_of(element), group_of(element) or '', priority_of(element) or 'normal', is_cyclic(element) and 1 or 0}
+  found[at] = {
+    id_of(element), group_of(element) or '', priority_of(element) or 'normal', is_cyclic(element) and 1 or 0,
+    body_of(element) or '', size_of(element),
+  }
 end
 return found
 """
@@ -50,10 +53,14 @@ def extras(draw):
 def elements(draw):
     """As reliq and foreign writers make them: with an `extra`, with nil, and without that field."""
     extra = draw(st.one_of(st.none(), extras()))
+    apart = draw(st.booleans())
+    if apart:
+        extra = msgspec.structs.replace(extra or Extra(), apart=new_reference(draw(st.integers(1025, 2**26))))
     fields = (
-        1, draw(st.text("abc-019", min_size=1, max_size=128)), draw(st.integers(0, 2**64 - 1)), draw(st.integers(0, 9)),
+        APART if apart else INLINE,
+        draw(st.text("abc-019", min_size=1, max_size=128)), draw(st.integers(0, 2**64 - 1)), draw(st.integers(0, 9)),
         draw(st.integers(0, 9)), draw(st.booleans()), draw(st.integers(0, 2**41)),
-        draw(st.dictionaries(texts, texts, max_size=2)), draw(bodies), extra,
+        draw(st.dictionaries(texts, texts, max_size=2)), b"" if apart else draw(bodies), extra,
     )  # fmt: skip
     return msgspec.msgpack.encode(fields[:9] if extra is None and draw(st.booleans()) else fields)
 
@@ -75,14 +82,20 @@ def pushes(draw):
 @given(st.lists(pushes(), min_size=1, max_size=20))
 def test_scripts_and_readers_find_the_same(world, found):
     messages = [Message.decode("q", one) for one in found]
-    expected = [[one.id.encode(), one.group.encode(), one.priority.encode(), int(one.in_cycle)] for one in messages]
+    expected = [
+        [
+            one.id.encode(), one.group.encode(), one.priority.encode(), int(one.in_cycle), one.reference,
+            len(one.element) + (one.size if one.reference else 0),
+        ]
+        for one in messages
+    ]  # fmt: skip
     assert world.run(Op(("EVAL", READ, 0, *found))) == expected
 
 
 def test_scripts_read_the_vectors_of_the_wire_format_page(world):
     vectors = [one for one in VECTORS if one["message"]]
     found = world.run(Op(("EVAL", READ, 0, *(bytes.fromhex(one["hex"]) for one in vectors))))
-    for vector, (identity, group, priority, cyclic) in zip(vectors, found, strict=True):
+    for vector, (identity, group, priority, cyclic, *_) in zip(vectors, found, strict=True):
         message = vector["message"]
         assert identity.decode() == message["id"]
         assert group.decode() == message.get("group", "")
@@ -93,4 +106,4 @@ def test_scripts_read_the_vectors_of_the_wire_format_page(world):
 def test_a_body_at_the_end_of_an_element_says_nothing(world):
     """Nine fields, as a foreign producer may write them, and every lookalike as the body."""
     found = [msgspec.msgpack.encode((1, "a", 1, 0, 0, False, 0, {}, body)) for body in LOOKALIKES]
-    assert world.run(Op(("EVAL", READ, 0, *found))) == [[b"a", b"", b"normal", 0]] * len(found)
+    assert world.run(Op(("EVAL", READ, 0, *found))) == [[b"a", b"", b"normal", 0, b"", len(one)] for one in found]

@@ -11,7 +11,7 @@ from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
-from reliq.ops import Entry, Move, Return, Revival, Staged
+from reliq.ops import Destination, Entry, Move, Return, Revival, Staged
 from reliq.ops.chunks import chunks_of
 from reliq.transport.store import Store
 from tests.scripts.test_cycle import member
@@ -25,16 +25,14 @@ ENTRY = Entry("n", keyed("n", "k"), 0.0, "dedup", 60.0, "digest")
 
 def settle() -> ops.Op:
     moves = [
-        Move(keyed("a", "k"), "delayed", "retried", "a", keyed("a2", "k"), 60.0),
-        Move(element("b"), "done", "acked", "b", delay=60.0, mark=KEYS.done("b")),
+        Move(keyed("a", "k"), Destination.DELAYED, "retried", "a", keyed("a2", "k"), 60.0),
+        Move(element("b"), Destination.DONE, "acked", "b", mark=ops.Mark(KEYS.done("b"), 60.0)),
     ]
     return ops.settle(KEYS, "w", 15.0, elements("c"), moves, limit=2)
 
 
 def reclaim() -> ops.Op:
-    return ops.reclaim_when_full(
-        KEYS, "gone", "", [Return(keyed("y", "l"), ops.Destination.UNREADABLE, "y", element("y2"))]
-    )
+    return ops.reclaim_when_full(KEYS, "gone", "", [Return(keyed("y", "l"), ops.Fate.UNREADABLE, "y", element("y2"))])
 
 
 def stage() -> ops.Transaction:
@@ -43,9 +41,10 @@ def stage() -> ops.Transaction:
 
 #: One call of each script, which uses every key that it is given.
 CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
-    "advance": lambda: ops.advance_within(KEYS, keyed("a", "k")),
+    "advance_within": lambda: ops.advance_within(KEYS, keyed("a", "k")),
     "allow": lambda: ops.allow("key", 10.0, 1),
     "announce": lambda: ops.announce("new"),
+    "arrive": lambda: ops.arrive([KEYS, OTHER], [b"reference"], "producer", 1),
     "ask": lambda: ops.ask(KEYS, "p", element("p2"), 60.0),
     "bind": lambda: ops.bind("bind", ["q order.created"]),
     "cancel": lambda: ops.cancel(KEYS, "d"),
@@ -68,8 +67,8 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "promote": lambda: ops.promote(KEYS, 10),
     "publish": lambda: ops.publish([KEYS, OTHER], "n", keyed("n", "k"), 0.0, "producer", 1),
     "purge": lambda: ops.purge(KEYS, 100),
-    "push": lambda: ops.push(KEYS, elements("n"), "producer", 1, 0),
-    "reclaim": reclaim,
+    "push": lambda: ops.push(KEYS, elements("n"), "producer", 1, 0, bodies=True),
+    "reclaim_when_full": reclaim,
     "redrive": lambda: ops.redrive(KEYS, [Revival(element("x"), "x", element("x2"))]),
     "register": lambda: ops.register(KEYS, "new", 15.0),
     "settle": settle,
@@ -80,7 +79,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
     "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
     "stats": lambda: ops.stats(KEYS, ["w"]),
-    "try": lambda: ops.mark_tried(KEYS, "w", "a 1"),
+    "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),
 }
 
 #: Keys that the call above leaves alone, so that it may pass: what is foreign there stays as it is.

@@ -149,7 +149,7 @@ def test_a_full_redis_drains_in_order(line):
 def test_reclaim_at_full_memory_frees_the_key_of_what_dies(line):
     line.redis.set(KEYS.lease("w"), 1)
     line.fill()
-    death = ops.Return(keyed("a", "k"), ops.Destination.EXHAUSTED, "a", keyed("a2", "k"))
+    death = ops.Return(keyed("a", "k"), ops.Fate.EXHAUSTED, "a", keyed("a2", "k"))
     assert line.run(ops.reclaim_when_full(KEYS, "w", "1", [death])) == 1
     assert places(line) == {"messages": "b x", "dead": "a2", "waiting": "c", "active": {K: "b", L: "x"}}
 
@@ -184,7 +184,7 @@ def test_a_purge_of_what_waits_does_not_free_the_key_for_a_message_of_its_id(lin
     assert places(line) == {"messages": "x", "processing:w": "a", "active": {K: "a", L: "x"}}
 
 
-FUTURE = b"\x9a\x02" + keyed("f", "k")[2:]  #: of a later version: it does not decode, and scripts see its key
+FUTURE = b"\x9a\x03" + keyed("f", "k")[2:]  #: of a later version: it does not decode, and scripts see its key
 
 
 def test_a_redriven_letter_that_does_not_decode_keeps_its_key_no_longer_than_it_lives(world):

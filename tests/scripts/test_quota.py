@@ -40,7 +40,7 @@ def test_a_queue_takes_no_more_memory_than_its_quota(app, orders, size, options)
     if size == 100:
         orders.send_many([b"y" * 1000 for _ in range(1500)], **options)
     count, text = fill(orders, size, **options)
-    taken = used(app, keys.messages, keys.high, keys.low, keys.waiting, keys.delayed)
+    taken = used(app, keys.messages, keys.high, keys.low, keys.waiting, keys.delayed, keys.bodies)
     assert 0.9 * (2 * MIB - size) < taken < 1.05 * 2 * MIB  # an estimate: most blocks are looked at, not all
     assert count > 0
     assert f"of at most {2 * MIB} bytes; none of the 1 was enqueued" in text

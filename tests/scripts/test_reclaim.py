@@ -148,9 +148,7 @@ def test_a_full_redis_still_returns_what_dead_workers_held(world):
 
 def test_a_consumer_that_moved_is_left_alone_when_redis_is_full(world):
     world.given(processing={"w": "a"}, leases=OVER)
-    full = ops.reclaim_when_full(
-        KEYS, "w", "12345", [ops.Return(element("a"), ops.Destination.READY, "a", element("a9"))]
-    )
+    full = ops.reclaim_when_full(KEYS, "w", "12345", [ops.Return(element("a"), ops.Fate.READY, "a", element("a9"))])
     assert world.run(full) == -1
     assert world.state()["processing:w"] == "a"
 

@@ -4,7 +4,7 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
-from reliq.ops import Move
+from reliq.ops import Destination, Mark, Move
 from tests.support.state import HOUR, KEYS, element, elements
 
 HOLDS = {"processing": {"w": "c b a"}, "leases": {"w": HOUR}}
@@ -135,7 +135,7 @@ MARK = KEYS.done("ia")
 
 
 def done(name):
-    return Move(element(name), "done", "acked", name, delay=60.0, mark=MARK)
+    return Move(element(name), Destination.DONE, "acked", name, mark=Mark(MARK, 60.0))
 
 
 def test_done_removes_the_message_counts_an_ack_and_leaves_a_mark_for_its_window(world):
@@ -180,7 +180,7 @@ def test_done_is_refused_before_anything_is_removed_when_a_key_is_of_another_typ
 
 def test_each_message_done_has_its_own_mark(world):
     world.given(**HOLDS)
-    other = Move(element("b"), "done", "acked", "b", delay=5.0, mark=KEYS.done("ib"))
+    other = Move(element("b"), Destination.DONE, "acked", "b", mark=Mark(KEYS.done("ib"), 5.0))
     settle(world, moves=[done("a"), move("c", "tail", "released"), other])
     assert world.redis.pttl(MARK) > 59_000
     assert 0 < world.redis.pttl(KEYS.done("ib")) <= 5_000
@@ -189,7 +189,7 @@ def test_each_message_done_has_its_own_mark(world):
 def test_what_blmove_moved_counts_as_claimed_once_with_its_settlement(world):
     """A settle is sent again after a lost reply: it counts nothing twice."""
     world.given(leases={"w": HOUR}, processing={"w": "a b c"})
-    dead = Move(element("c"), "dead", "dead:rejected", "c", element("c2"))
+    dead = Move(element("c"), Destination.DEAD, "dead:rejected", "c", element("c2"))
     call = ops.settle(KEYS, "w", 15.0, elements("a", "b"), [dead], uncounted={element("b"), element("c")})
     assert [world.run(call).codes for _ in range(2)] == ["ddd", "aaa"]
     assert world.state()["counters"]["claimed"] == 2

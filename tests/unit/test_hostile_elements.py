@@ -12,7 +12,7 @@ from reliq.model.dead_letter import DeadLetter
 from reliq.model.element import Undecodable
 from reliq.model.listed_message import Glimpse
 from reliq.model.message import Message, undecodable_letter
-from reliq.ops import Destination
+from reliq.ops import Fate
 from reliq.protocol.outcomes import failure_now
 from reliq_monitor.reclaim import charge_deliveries
 from tests.support.state import element
@@ -62,7 +62,7 @@ def every_step_works(raw):
     message = decoded(raw)
     (returned,) = charge_deliveries("q", [raw], 5, alone=True)
     if message is None:
-        assert returned.destination is Destination.UNREADABLE
+        assert returned.fate is Fate.UNREADABLE
         return
     failure = failure_now("w", "ValueError", "text")
     pushes = [

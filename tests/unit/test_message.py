@@ -11,7 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliq.model.element import Envelope, Failure, Undecodable, cut, new_id
+import reliq
+from reliq.model.element import (
+    APART,
+    BODY_REFERENCE,
+    ELEMENT_TAIL,
+    Envelope,
+    Extra,
+    Failure,
+    Undecodable,
+    cut,
+    encode_envelope,
+    first_element_apart,
+    group_of,
+    new_id,
+    new_reference,
+)
 from reliq.model.message import Message, wrapped
 from reliq.model.outgoing import NewMessage
 
@@ -111,3 +126,24 @@ def test_a_text_is_cut_to_its_bytes(text, largest):
 def test_a_short_text_is_not_cut():
     assert cut("grüße") == "grüße"
     assert cut("a\ud800b") == "a?b"
+
+
+def test_the_tail_of_an_element_is_what_msgspec_writes_and_the_scripts_read():
+    """ELEMENT_TAIL, the fields of Extra, and the constants of shared/element.lua are one description."""
+    lua = (Path(reliq.__file__).parent / "lua" / "shared" / "element.lua").read_text(encoding="utf-8")
+    reference = new_reference(5_000)
+    extra = Extra(key="k", cycle=True, priority="high", group=group_of("k"), apart=reference)
+    element = first_element_apart("a", 1, {}, extra)
+    tail = (
+        ELEMENT_TAIL["cycle"] + ELEMENT_TAIL["high"] + ELEMENT_TAIL["group"] + group_of("k").encode()
+        + ELEMENT_TAIL["apart"] + reference
+    )  # fmt: skip
+    assert element.endswith(tail)
+    assert encode_envelope(Extra(priority="low")).endswith(ELEMENT_TAIL["low"])
+    assert [field.name for field in msgspec.structs.fields(Extra)][-4:] == ["cycle", "priority", "group", "apart"]
+    for name, marker in ELEMENT_TAIL.items():
+        written = "".join(chr(byte) if chr(byte).isalpha() and byte < 128 else f"\\{byte}" for byte in marker)
+        assert f"{name} = '{written}'" in lua
+    assert f"BODY_REFERENCE = {BODY_REFERENCE} " in lua
+    assert f"VERSION_APART = {APART} " in lua
+    assert len(reference) == BODY_REFERENCE

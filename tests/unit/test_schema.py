@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from reliq import ops
 from reliq.model.dead_letter import REASONS
 from reliq.ops import schema
 
@@ -56,3 +57,8 @@ def test_no_field_has_two_names(names):
 
 def test_every_setting_is_a_field_of_the_config():
     assert set(schema.SETTINGS) < fields(schema.Config)
+
+
+@pytest.mark.parametrize("script", sorted(path.stem for path in LUA.glob("*.lua")))
+def test_every_script_has_its_op_of_the_same_name(script):
+    assert callable(getattr(ops, script))

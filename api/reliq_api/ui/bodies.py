@@ -15,7 +15,7 @@ _WHITE = {"\n", "\r", "\t"}
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    kind: Literal["empty", "json", "text", "binary"]
+    kind: Literal["empty", "json", "text", "binary", "unread"]
     text: str
     cut: bool  #: whether only a part is shown
 
@@ -23,7 +23,7 @@ class Shown:
 def shown(body: bytes, size: int = 0) -> Shown:
     """Return what a page shows of a body; `size`: bytes of the whole body, of which `body` may be the start."""
     if not body:
-        return Shown("empty", "", cut=False)
+        return Shown("unread", "", cut=True) if size else Shown("empty", "", cut=False)
     if len(body) < size:
         body = _without_split_character(body)
     shown = _shown(body)

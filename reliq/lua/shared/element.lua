@@ -1,5 +1,14 @@
 -- Read fields of an element without decoding it: the id from its fixed place at the start, the others from the last
--- bytes (docs/wire-format.md).
+-- bytes (docs/wire-format.md). reliq.model.element has the same constants; tests compare them with what msgspec writes.
+
+local VERSION_APART = 2 -- the body of such an element lies in the hash `bodies`
+local BODY_REFERENCE = 12 -- bytes: the field of `bodies`, which ends with the size of the body as four bytes
+local GROUP = 16 -- bytes
+-- How these fields begin, in the order in which they end an element; each may be absent. The priority also has its value.
+local TAIL = {
+  cycle = '\165cycle\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',
+  apart = '\165apart\196\12',
+}
 
 -- The id: after the array header and the version, a str of up to 255 bytes.
 local function id_of(element)
@@ -9,22 +18,42 @@ local function id_of(element)
   return string.sub(element, 4, 3 + head % 32)
 end
 
--- Whether the element ends with `extra`. An array of ten fields does; one of nine ends with the body, which is never read.
-local function has_extra(element)
-  return string.byte(element) == 0x9a
+-- The field of `bodies` with the element's body, or nil if the body is in the element.
+local function body_of(element)
+  if string.byte(element, 2) == VERSION_APART then return string.sub(element, -BODY_REFERENCE) end
+end
+
+-- The bytes of a message in Redis' memory, without the overhead.
+local function size_of(element)
+  if string.byte(element, 2) ~= VERSION_APART then return #element end
+  local a, b, c, d = string.byte(element, -4, -1)
+  return #element + ((a * 256 + b) * 256 + c) * 256 + d
+end
+
+-- The position, counted from the end, of the last byte before the reference to the body; nil without extra fields. An
+-- array of ten fields has them; one of nine ends with the body, which is never read.
+local function end_of(element)
+  if string.byte(element) ~= 0x9a then return nil end
+  return body_of(element) and -1 - #TAIL.apart - BODY_REFERENCE or -1
 end
 
 -- The digest of the message's ordering key, or nil without a key.
 local function group_of(element)
-  if has_extra(element) and string.sub(element, -23, -17) == '\165group\176' then return string.sub(element, -16) end
+  local last = end_of(element)
+  if not last then return nil end
+  local first = last - GROUP + 1
+  if string.sub(element, first - #TAIL.group, first - 1) == TAIL.group then return string.sub(element, first, last) end
 end
 
 -- Returns 'high', 'low' or nil, and the position of the last byte before the priority, counted from the end.
 local function priority_of(element)
-  local last = group_of(element) and -24 or -1
-  if not has_extra(element) then return nil, last end
-  if string.sub(element, last - 13, last) == '\168priority\164high' then return 'high', last - 14 end
-  if string.sub(element, last - 12, last) == '\168priority\163low' then return 'low', last - 13 end
+  local last = end_of(element)
+  if not last then return nil, -1 end
+  if group_of(element) then last = last - GROUP - #TAIL.group end
+  for _, priority in ipairs({'high', 'low'}) do
+    local first = last - #TAIL[priority] + 1
+    if string.sub(element, first, last) == TAIL[priority] then return priority, first - 1 end
+  end
   return nil, last
 end
 
@@ -32,5 +61,5 @@ end
 local function is_cyclic(element)
   if not group_of(element) then return false end
   local _, last = priority_of(element)
-  return string.sub(element, last - 6, last) == '\165cycle\195'
+  return string.sub(element, last - #TAIL.cycle + 1, last) == TAIL.cycle
 end

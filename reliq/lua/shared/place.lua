@@ -1,11 +1,12 @@
 -- Choose the list for a ready message by priority, key and cycle membership. Requires `element` and `rounds`.
 
 -- Fail before the first write if a key that a departing message may touch has a foreign type. Most queues have neither
--- keys nor priorities: one EXISTS replaces eight reads there. Sets `q.keyed`: some message holds an ordering key; if it
--- is false, no element needs to be searched for its key.
+-- keys nor priorities: one EXISTS replaces eight reads there. Sets `q.keyed`: some message holds an ordering key, and
+-- `q.apart`: some body is in `bodies`; if both are false, no element needs to be searched for what leaves with it.
 local function check_exits(q)
   redis.call('HLEN', q.counters)
   redis.call('HLEN', q.config)
+  q.apart = redis.call('HLEN', q.bodies) > 0
   q.keyed = false
   if redis.call('EXISTS', q.high, q.low, q.next_round, q.waiting, q.rounds, q.active, q.cycle) == 0 then return end
   for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do redis.call('LLEN', list) end
@@ -19,7 +20,7 @@ local function named_places(at)
   return {
     messages = KEYS[at], high = KEYS[at + 1], low = KEYS[at + 2], waiting = KEYS[at + 3], active = KEYS[at + 4],
     cycle = KEYS[at + 5], next_round = KEYS[at + 6], rounds = KEYS[at + 7], counters = KEYS[at + 8],
-    config = KEYS[at + 9],
+    config = KEYS[at + 9], bodies = KEYS[at + 10],
   }
 end
 
@@ -85,4 +86,21 @@ local function release_key(q, element)
   if redis.call('HGET', q.active, group) == id_of(element) and not pass_on(q, group) then
     redis.call('HDEL', q.active, group)
   end
+end
+
+-- Delete the bodies of messages that were deleted, with one command: each has a cost in the append-only file.
+local function drop_bodies(q, elements)
+  local references = {}
+  for _, element in ipairs(elements) do references[#references + 1] = body_of(element) end
+  if #references > 0 then redis.call('HDEL', q.bodies, unpack(references)) end
+end
+
+local function drop_body(q, element)
+  if q.apart then drop_bodies(q, {element}) end
+end
+
+-- Delete what belongs to a message that was deleted: its body and its hold on its key.
+local function leave_queue(q, element)
+  drop_body(q, element)
+  release_key(q, element)
 end

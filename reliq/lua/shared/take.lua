@@ -1,7 +1,9 @@
--- Move messages into a processing list: a batched LMOVE that removes first, so that it works when memory is full.
+-- Move messages into a processing list. RPOPLPUSH is the older name of LMOVE ... RIGHT LEFT, and takes 17 bytes less of the
+-- append-only file and of the way to a replica for each message. Requires `element`.
 
 -- Take 16 high, 4 normal and 1 low of every 21 while there are messages of each; the others fill the share of an empty list.
-local function pop_by_priority(q, limit)
+-- `move(list, most)` moves messages and returns how many.
+local function move_by_priority(q, limit, move)
   local share = {high = 0, messages = 0, low = 0}
   local turn = tonumber(redis.call('HGET', q.counters, 'claimed') or 0)
   for at = turn, turn + limit - 1 do
@@ -9,14 +11,9 @@ local function pop_by_priority(q, limit)
     local list = slot == 20 and 'low' or slot % 5 == 4 and 'messages' or 'high'
     share[list] = share[list] + 1
   end
-  local taken = {}
-  local function pop(list, most)
-    if most < 1 then return end
-    for _, element in ipairs(redis.call('RPOP', q[list], most) or {}) do taken[#taken + 1] = element end
-  end
-  for _, list in ipairs({'high', 'messages', 'low'}) do pop(list, share[list]) end
-  for _, list in ipairs({'high', 'messages', 'low'}) do pop(list, limit - #taken) end
-  return taken
+  local moved = 0
+  for _, list in ipairs({'high', 'messages', 'low'}) do moved = moved + move(q[list], share[list]) end
+  for _, list in ipairs({'high', 'messages', 'low'}) do moved = moved + move(q[list], limit - moved) end
 end
 
 -- Refill `messages` from another list when it is empty: idle consumers wait on it.
@@ -26,20 +23,27 @@ local function keep_waking(q)
   if next then redis.call('LPUSH', q.messages, next) end
 end
 
--- Move up to `limit` messages from the tail of the ready lists to the head of `processing`. `policy` has the fields
--- paused, prioritised and round of config.
-local function take(q, processing, limit, policy)
+-- Move up to `limit` messages from the tail of the ready lists to the head of `processing`, until they have `room` bytes:
+-- the last one may have more than what is left of it. `policy` has the fields paused, prioritised and round of config.
+local function take(q, processing, limit, room, policy)
   local prioritised, cyclic = policy[2], policy[3]
   local taken = {}
+  local function move(list, most)
+    local moved = 0
+    while moved < most and room > 0 do
+      local element = redis.call('RPOPLPUSH', list, processing)
+      if not element then break end
+      moved, room = moved + 1, room - size_of(element)
+      taken[#taken + 1] = element
+    end
+    return moved
+  end
   if limit > 0 then
     if cyclic then open_round(q) end
-    taken = prioritised and pop_by_priority(q, limit) or redis.call('RPOP', q.messages, limit) or {}
+    if prioritised then move_by_priority(q, limit, move) else move(q.messages, limit) end
   end
   if cyclic then open_round(q) end
   if prioritised then keep_waking(q) end
-  if #taken > 0 then
-    redis.call('LPUSH', processing, unpack(taken))
-    redis.call('HINCRBY', q.counters, 'claimed', #taken)
-  end
+  if #taken > 0 then redis.call('HINCRBY', q.counters, 'claimed', #taken) end
   return taken
 end

@@ -8,7 +8,7 @@ from reliq import ops
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import new_owner
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Move
+from reliq.ops import Destination, Move
 from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
 
@@ -45,7 +45,7 @@ def test_what_could_not_be_settled_is_settled_later(exchange, store, queue, url)
     queue.send_many(["a", "b"])
     first, second = exchange.settle_and_claim(2)
     exchange.ack(first.element)
-    exchange.move(Move(second.element, "head", "released", second.id, second.again()))
+    exchange.move(Move(second.element, Destination.HEAD, "released", second.id, second.again()))
     store.redirect("redis://127.0.0.1:1/0")
     with pytest.raises(RedisUnavailable):
         exchange.settle_and_claim(0)

@@ -1,4 +1,4 @@
--- try: mark the redelivered message that a worker starts: if the worker dies now, only this message is charged.
+-- mark_tried: mark the redelivered message that a worker starts: if the worker dies now, only this message is charged.
 --
 -- KEYS  1 trying
 -- ARGV  1 consumer  2 the message's tag

@@ -1,12 +1,12 @@
--- reclaim: take back the messages of a dead consumer when memory is full. Does the same as the monitor's transaction, but
+-- reclaim_when_full: take back the messages of a dead consumer when memory is full. Does the same as the monitor's transaction, but
 -- removes first: over maxmemory Redis refuses a MULTI that contains an LPUSH.
 --
--- KEYS  1-10 places  11 processing  12 lease  13 dead  14 index
+-- KEYS  1-11 places  12 processing  13 lease  14 dead  15 index
 -- ARGV  1 the deadline that the monitor saw ('' = none), then for each message: element, destination (ready | dead),
 --       counter, id, new element
 -- Returns the number of messages taken back, or -1 if the lease was renewed meanwhile
 -- uses: now, element, index, rounds, place
-local q, processing, lease, dead, index = places(1), unpack(KEYS, 11, 14)
+local q, processing, lease, dead, index = places(1), unpack(KEYS, 12, 15)
 if (redis.call('GET', lease) or '') ~= ARGV[1] then return -1 end
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 redis.call('ZCARD', dead)

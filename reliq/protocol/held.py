@@ -1,0 +1,106 @@
+"""What a consumer knows of its state in Redis: its lease, and the messages in its processing list, in their order."""
+
+import contextlib
+import enum
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from reliq import ops
+from reliq.model import settings
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.ops import NOWHERE, Move
+
+LARGE = 2 * settings.INLINE_BODY_BYTES  #: bytes of an element that counts towards `most_bytes`
+
+
+class State(enum.Enum):
+    """The state of a consumer in Redis."""
+
+    NEW = "not registered yet"
+    REGISTERED = "holds a lease, and knows what its processing list holds"
+    UNCERTAIN = "holds a lease; its processing list may hold what it does not know of"
+    ENDED = "its lease was lost; it begins a new life under another id"
+
+
+class HeldMessages:
+    """The messages of a processing list, oldest first.
+
+    New messages enter that list at one end only, so its order is that of their arrival. What is known of it may be
+    wrong for a while: a script that is told where messages are looks there before it acts.
+    """
+
+    def __init__(self) -> None:
+        self.by_element: dict[bytes, Message] = {}  #: what arrives is added here
+        self.uncounted: set[bytes] = set()  #: moved by BLMOVE, which moves no counter
+        self.most_bytes: int | None = None  #: bytes of messages at which the consumer claims no further ones
+        self._leaving = 0  #: of the oldest messages, those that calls under way are acking
+        self._large: dict[bytes, int] = {}  #: the sizes of large messages, some of which may be settled
+
+    def note_large(self, message: Message) -> None:
+        """Note the size of a message that has more than LARGE bytes."""
+        self._large[message.element] = message.size
+
+    def remove(self, element: bytes) -> Message | None:
+        """Remove a message that was settled; return it, or None if it was removed before. Thread-safe."""
+        self.uncounted.discard(element)
+        return self.by_element.pop(element, None)
+
+    def clear(self) -> None:
+        """Forget all messages."""
+        self.by_element.clear()
+        self.uncounted.clear()
+        self._large.clear()
+
+    def row_of(self, acks: Sequence[bytes]) -> int:
+        """Return how many of the acks, from the first on, should be the oldest messages when the call arrives."""
+        oldest = list(itertools.islice(self.by_element, self._leaving, self._leaving + len(acks)))
+        if oldest == acks:
+            return len(acks)
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(acks, oldest, strict=False))
+        return sum(1 for _ in same)
+
+    @contextlib.contextmanager
+    def leaving(self, row: int) -> Iterator[None]:
+        """Note that a call under way acks the oldest messages."""
+        self._leaving += row
+        try:
+            yield
+        finally:
+            self._leaving -= row
+
+    def places(self, elements: Iterable[bytes]) -> Mapping[bytes, int]:
+        """Return where in the list each message should be when the call arrives, counted from the oldest one."""
+        wanted = set(elements)
+        if not wanted:
+            return NOWHERE
+        every = enumerate(list(self.by_element), -self._leaving)
+        return {element: max(0, place) for place, element in every if element in wanted}
+
+    def room(self, settled: Iterable[bytes] = ()) -> int:
+        """Return how many bytes of messages a claim may bring once these are settled; 0: there are too many."""
+        if self.most_bytes is None or not self._large:
+            return settings.CLAIM_BYTES
+        self._large = {element: size for element, size in self._large.items() if element in self.by_element}
+        staying = sum(self._large.values()) - sum(self._large.get(element, 0) for element in settled)
+        return max(0, min(settings.CLAIM_BYTES, self.most_bytes - staying))
+
+    def settle_op(
+        self,
+        keys: QueueKeys,
+        consumer: str,
+        lease: float,
+        acks: Sequence[bytes],
+        moves: Sequence[Move],
+        limit: int,
+        row: int,
+    ) -> ops.Op[ops.Claimed]:
+        """Return the op that settles messages and says where they should be; the first `row` acks are in a row.
+
+        Thread-safe where it claims nothing.
+        """
+        settled = [*acks, *(move.element for move in moves)]
+        return ops.settle(
+            keys, consumer, lease, acks, moves, limit, self.uncounted,
+            room=self.room(settled) if limit else 0, row=row, places=self.places(settled[row:]),
+        )  # fmt: skip
