@@ -23,6 +23,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Claimed, Op, Request, Sleep, Transaction, Watch, command
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.held import HeldMessages
 from reliq.runtime.moment import Moment
 from reliq.transport.connection import Connection
 from reliq.transport.store import Store
@@ -126,6 +127,7 @@ class State:
     queues: tuple[QueueKeys, ...] = (KEYS,)
     late: tuple[Late, ...] = ()
     past: Data | None = None  #: what Redis held one step ago, where it may be restarted
+    messages: int = 1  #: in each queue at the start
 
     @property
     def lists(self) -> tuple[tuple[str, tuple[bytes, ...]], ...]:
@@ -167,10 +169,13 @@ class Explorer:
         self.states = 0
         self.transitions = 0
 
-    def explore(self, queues: Sequence[QueueKeys] = (KEYS,), most: int = 1_000_000, **faults: int) -> int:
-        """Visit every state reachable with these faults; how many there are. Each queue begins with one message."""
+    def explore(
+        self, queues: Sequence[QueueKeys] = (KEYS,), messages: str = "a", most: int = 1_000_000, **faults: int
+    ) -> int:
+        """Visit every state reachable with these faults; how many there are. Each queue begins with these messages."""
         start = State(
-            data=Data(tuple((keys.messages, (element("a"),)) for keys in queues)),
+            data=Data(tuple((keys.messages, tuple(map(element, messages))) for keys in queues)),
+            messages=len(messages),
             lives=tuple(self._life(place, ()) for place in range(len(self._actors))),
             budget=Budget(**faults),
             queues=tuple(queues),
@@ -356,7 +361,8 @@ class Explorer:
                 lists.append((name, tuple(value)))
         data = Data(tuple(lists), tuple(leases), tuple(consumers), tuple(acked))
         budget = before.budget.less(spent) if spent else before.budget
-        return State(data, lives, budget, before.queues, late, before.data if budget.restarts else None)
+        past = before.data if budget.restarts else None
+        return State(data, lives, budget, before.queues, late, past, before.messages)
 
     @staticmethod
     def _with_life(state: State, place: int, life: Life, **changes: Any) -> State:
@@ -409,7 +415,7 @@ def _stable(value: Any) -> Any:
             return None
         case enum.Enum():
             return value.name
-        case ConsumerSteps():
+        case ConsumerSteps() | HeldMessages():
             return _stable({name: one for name, one in vars(value).items() if name not in _CLOCKED})
         case Op():
             return _stable(value.command)

@@ -1,11 +1,15 @@
 """The protocol, explored exhaustively: no loss, no delivery after an ack that was answered, never two copies."""
 
+import hashlib
+import re
+
 import pytest
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown
 from reliq.model.keys import QueueKeys, owner_of
 from reliq.ops import Op, Transaction
+from reliq.ops.request import script_named
 from reliq.protocol.consumer import ConsumerSteps
 from reliq_monitor.reclaim import take_back
 from tests.model_checking.explorer import Explorer, State, Violation, show
@@ -46,11 +50,89 @@ def handled(consumer, events):
     """Claim one message and settle it; whether there was one."""
     messages = yield from again(lambda: consumer.claim(1))
     for message in messages:
-        events.append(f"started {message.queue}")
+        started(events, message)
         codes, _ = yield from again(lambda message=message: consumer.settle([message.element]))
-        if codes == "d":
-            events.append(f"acked {message.queue}")
+        answered(events, message, codes)
     return bool(messages)
+
+
+def started(events, message):
+    events.append(f"started {message.queue} {message.id}")
+
+
+def answered(events, message, code):
+    if code == "d":
+        events.append(f"acked {message.queue} {message.id}")
+
+
+def pipelining_worker(name, waits=False):
+    """Claims two messages, by BLMOVE if it `waits`; sends one ack after the other and reads their replies then.
+
+    Each ack says that its message is the oldest of the list, the second one that it is once the first is carried out.
+    """
+
+    def steps(events):
+        consumer = ConsumerSteps(KEYS, name, FOREVER)
+        events.on_reconnect = lambda: consumer.connected(named=True)
+        for _ in range(2):
+            take = (lambda: consumer.wait(2, 0.001)) if waits else (lambda: consumer.claim(2))
+            messages = yield from again(take)
+            for message in messages:
+                started(events, message)
+            calls = [consumer.settle([message.element]) for message in messages]
+            requests = [next(call) for call in calls]
+            unanswered = []
+            for call, request, message in zip(calls, requests, messages, strict=True):
+                try:
+                    codes, _ = yield from finished(call, request)
+                except OutcomeUnknown:
+                    unanswered.append(message)
+                else:
+                    answered(events, message, codes)
+            for message in unanswered:
+                codes, _ = yield from again(lambda message=message: consumer.settle([message.element]))
+                answered(events, message, codes)
+        while consumer.to_be_verified:
+            yield from handled(consumer, events)
+        events.append(f"idle {name}")
+
+    return steps
+
+
+def finished(call, request):
+    """Run steps whose first request is known to their end."""
+    while True:
+        try:
+            reply = yield request
+        except OutcomeUnknown as error:
+            call.throw(error)
+            raise AssertionError("the steps go on without an answer") from None
+        try:
+            request = call.send(reply)
+        except StopIteration as stop:
+            return stop.value
+
+
+def batch_worker(name):
+    """Claims two messages and acks both with one call, as the two oldest of its list."""
+
+    def steps(events):
+        consumer = ConsumerSteps(KEYS, name, FOREVER)
+        events.on_reconnect = lambda: consumer.connected(named=True)
+        for _ in range(2):
+            messages = yield from again(lambda: consumer.claim(2))
+            for message in messages:
+                started(events, message)
+            if messages:
+                elements = [message.element for message in messages]
+                codes, _ = yield from again(lambda elements=elements: consumer.settle(elements))
+                for message, code in zip(messages, codes, strict=True):
+                    answered(events, message, code)
+        while consumer.to_be_verified:
+            yield from handled(consumer, events)
+        events.append(f"idle {name}")
+
+    return steps
 
 
 def again(steps, tries=3):
@@ -80,15 +162,16 @@ def monitor(scans=1, queues=(KEYS,)):
 def check(before: State, after: State, events_before, events_after) -> None:
     for keys in after.queues:
         no_delivery_after_an_ack(keys.queue, events_before, events_after)
-        if after.copies(keys.messages) > 1:
+        if after.copies(keys.messages) > after.messages:
             raise Violation(f"two claimable copies: {show(after)}")
 
 
 def no_delivery_after_an_ack(queue, events_before, events_after) -> None:
-    acked = any(f"acked {queue}" in events for events in events_before)
-    starts = sum(events.count(f"started {queue}") for events in events_after)
-    if acked and starts > sum(events.count(f"started {queue}") for events in events_before):
-        raise Violation("a delivery started after an ack that was answered")
+    for identity in "ab":
+        acked = any(f"acked {queue} {identity}" in events for events in events_before)
+        starts = sum(events.count(f"started {queue} {identity}") for events in events_after)
+        if acked and starts > sum(events.count(f"started {queue} {identity}") for events in events_before):
+            raise Violation("a delivery started after an ack that was answered")
 
 
 def one_copy(before: State, after: State, events_before, events_after) -> None:
@@ -100,7 +183,7 @@ def one_copy(before: State, after: State, events_before, events_after) -> None:
 def in_one_place(before: State, after: State, events_before, events_after) -> None:
     for keys in after.queues:
         copies = after.copies(keys.messages.removesuffix("messages"))
-        if copies != (0 if after.acked(keys) else 1):
+        if copies != after.messages - after.acked(keys):
             raise Violation(f"{copies} copies in {keys.queue!r}, acked={after.acked(keys)}: {show(after)}")
 
 
@@ -113,8 +196,9 @@ def never_lost(state: State, explorer: Explorer) -> None:
             explorer.redis.set(keys.lease(consumer), 1)
             explorer.store.run(take_back(keys, consumer))
         ready = explorer.redis.llen(keys.messages)
-        if ready != (0 if state.acked(keys) else 1):
-            raise Violation(f"{'resurrected' if state.acked(keys) else 'lost'}: {ready} ready, from {show(state)}")
+        left = state.messages - state.acked(keys)
+        if ready != left:
+            raise Violation(f"{'resurrected' if ready > left else 'lost'}: {ready} ready, from {show(state)}")
 
 
 def nothing_is_stuck(state: State, explorer: Explorer) -> None:
@@ -193,6 +277,36 @@ def test_two_queues_of_one_process_with_a_crash_anywhere(explore):
     assert explore([worker("w", queues=queues), monitor(queues=queues)], queues=queues, crashes=1, expiries=1) > 500
 
 
+# --- acks in a row: the script cuts off the oldest messages of the list, if they are those acked ----------------------
+
+
+@pytest.mark.parametrize("actor", [batch_worker, pipelining_worker])
+def test_acks_in_a_row_with_lost_replies_and_a_lease_that_expires_anywhere(explore, actor):
+    assert explore([actor("w"), monitor()], messages="ab", losses=1, expiries=1) > 300
+
+
+@pytest.mark.parametrize("actor", [batch_worker, pipelining_worker])
+def test_acks_in_a_row_with_a_late_request(explore, actor):
+    assert explore([actor("w"), monitor()], messages="ab", lates=1, expiries=1) > 200
+
+
+def test_acks_in_a_row_with_a_crash_and_two_monitors(explore):
+    assert explore([batch_worker("w"), monitor(), monitor()], messages="ab", crashes=1) > 300
+
+
+def test_acks_in_a_row_of_two_workers(explore):
+    assert explore([batch_worker("w"), pipelining_worker("v")], messages="ab", losses=1) > 200
+
+
+def test_acks_in_a_row_after_a_late_blmove(explore):
+    waiting = pipelining_worker("w", waits=True)
+    assert explore([waiting], messages="ab", lates=1, losses=1) > 100
+
+
+def test_acks_in_a_row_with_a_restart(explore):
+    assert explore([pipelining_worker("w"), monitor()], check=in_one_place, messages="ab", restarts=1) > 50
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_everything_at_once(explore):
@@ -214,6 +328,17 @@ def test_a_consumer_that_is_not_told_of_a_reconnect_is_stuck(explore, monkeypatc
         explore([worker("w", cycles=2), monitor()], check=in_one_place, restarts=1)
 
 
+def test_acks_in_a_row_that_are_not_compared_with_the_list_cut_off_another_message(explore, monkeypatch):
+    """Without a look at the ends of the row, an ack whose predecessor got lost removes another message."""
+    settle = script_named("settle")
+    unchecked = re.sub(r"\nif row > 0 and not .*?\nend\n", "\n", settle.source, flags=re.DOTALL)
+    assert unchecked != settle.source
+    monkeypatch.setattr(settle, "source", unchecked)
+    monkeypatch.setattr(settle, "sha", hashlib.sha1(unchecked.encode(), usedforsecurity=False).hexdigest())
+    with pytest.raises(Violation):
+        explore([pipelining_worker("w"), monitor()], messages="ab", losses=1)
+
+
 SHARED = "reliq:{q}:processing"
 
 
@@ -222,9 +347,9 @@ def classic_worker(events):
     element = yield Op(("LMOVE", KEYS.messages, SHARED, "RIGHT", "LEFT"))
     if element is None:
         return
-    events.append("started q")
+    events.append("started q a")
     if (yield Op(("LREM", SHARED, -1, element))) == 1:
-        events.append("acked q")
+        events.append("acked q a")
         yield Op(("HINCRBY", KEYS.counters, "acked", 1))
 
 
