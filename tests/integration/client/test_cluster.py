@@ -107,6 +107,19 @@ def test_queues_on_all_nodes(app, nodes):
         assert app.queue(name).stats().counters["acked"] == 3
 
 
+def test_large_bodies_on_all_nodes(app):
+    for name in QUEUES:
+        app.subscribe(name, "large.#")
+        app.queue(name).send(b"s" * 5_000)
+    app.publish("large.one", b"p" * 5_000)
+    for name in QUEUES:
+        with app.queue(name).consumer() as consumer:
+            messages = consumer.claim(limit=2, wait=5)
+            assert [message.body for message in messages] == [b"s" * 5_000, b"p" * 5_000]
+            consumer.ack(*messages)
+        assert app.store.call(ops.command("EXISTS", QueueKeys(name).bodies)) == 0
+
+
 def test_asyncio(cluster_url):
     async def story():
         async with aio.Reliq(cluster_url) as app:
@@ -188,7 +201,8 @@ def test_where_one_is_full_the_caller_knows_who_got_it(app):
     assert "q3" not in ready
 
 
-def test_slots_that_move_are_followed(app, nodes):
+@pytest.mark.parametrize("body", [b"hello", b"h" * 5_000], ids=["small", "large"])
+def test_slots_that_move_are_followed(app, nodes, body):
     app.queue("other").send(1)  # now it knows where everything is
     slot = slot_of("moving")
     clients = [redis.Redis(port=server.port) for server in nodes]
@@ -198,7 +212,7 @@ def test_slots_that_move_are_followed(app, nodes):
     for client in (clients[heir], *clients):
         client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", owners[heir])
     try:
-        app.queue("moving").send("hello")
+        app.queue("moving").send(body)
         assert clients[heir].exists(QueueKeys("moving").messages)
         assert app.queue("moving").stats().ready == 1
     finally:

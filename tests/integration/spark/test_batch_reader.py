@@ -42,6 +42,12 @@ def test_every_ready_message_is_read_once_however_it_is_sliced(spark, orders, pa
     assert sorted(int(row.value) for row in df.select("value").collect()) == list(range(2345))
 
 
+def test_large_bodies_are_read_where_they_are_stored(spark, orders):
+    bodies = [bytes([number]) * (3_000_000 if number % 2 else 100) for number in range(20)]
+    orders.send_many(bodies)
+    assert sorted(bytes(row.value) for row in read(spark).collect()) == sorted(bodies)
+
+
 def test_dead_letters_say_why_they_died(spark, orders):
     orders.send("x", id="a")
     kill_all(orders, 1, "no such customer")
