@@ -68,8 +68,9 @@ class Ledger:
     acked: set[str] = field(default_factory=set)
 
 
-def rounds(url: str, cuts: int, share: float, seed: int) -> tuple[Cutter, Ledger]:
-    """Every verb in turn, until so many answers were cut; then drain without any cut."""
+def rounds(url: str, cuts: int, share: float, seed: int, size: int) -> tuple[Cutter, Ledger]:
+    """Every verb in turn with bodies of this size, until so many answers were cut; then drain without any cut."""
+    body = b"x" * size
     cutter, ledger = Cutter(url, share, seed), Ledger()
     app = reliq.Reliq(url, store=cutter.store(url))
     queue = app.queue("q")
@@ -77,9 +78,9 @@ def rounds(url: str, cuts: int, share: float, seed: int) -> tuple[Cutter, Ledger
     app.subscribe("r", "both")
     with queue.consumer(lease=3600) as consumer:
         while cutter.cuts.total() < cuts:
-            _send(cutter, queue, ledger)
-            _publish(cutter, app, ledger)
-            _prepare(cutter, queue, ledger)
+            _send(cutter, queue, ledger, body)
+            _publish(cutter, app, ledger, body)
+            _prepare(cutter, queue, ledger, body)
             _handle(cutter, consumer, ledger)
         while messages := consumer.claim(1000):
             ledger.received.update(message.id for message in messages)
@@ -89,26 +90,26 @@ def rounds(url: str, cuts: int, share: float, seed: int) -> tuple[Cutter, Ledger
     return cutter, ledger
 
 
-def _send(cutter: Cutter, queue: Any, ledger: Ledger) -> None:
+def _send(cutter: Cutter, queue: Any, ledger: Ledger, body: bytes) -> None:
     try:
         with cutter.at("send"):
-            ledger.sent.add(queue.send("x"))
+            ledger.sent.add(queue.send(body))
         with cutter.at("send_many"):
-            ledger.sent |= set(queue.send_many(["y", "z"]))
+            ledger.sent |= set(queue.send_many([body, body]))
     except OutcomeUnknown as error:
         ledger.unknown |= set(error.ids)
 
 
-def _publish(cutter: Cutter, app: reliq.Reliq, ledger: Ledger) -> None:
+def _publish(cutter: Cutter, app: reliq.Reliq, ledger: Ledger, body: bytes) -> None:
     with cutter.at("publish"):
-        both, one = app.publish("both", "x"), app.publish("one", "y")
+        both, one = app.publish("both", body), app.publish("one", body)
     ledger.sent |= {both["q"], one["q"]}
     ledger.elsewhere.add(both["r"])
 
 
-def _prepare(cutter: Cutter, queue: Any, ledger: Ledger) -> None:
+def _prepare(cutter: Cutter, queue: Any, ledger: Ledger, body: bytes) -> None:
     with cutter.at("prepare"):
-        committed, withdrawn = queue.prepare("x"), queue.prepare("y")
+        committed, withdrawn = queue.prepare(body), queue.prepare(body)
     with cutter.at("commit"):
         assert committed.commit() == committed.commit() == committed.id
     with cutter.at("rollback"):

@@ -2,7 +2,9 @@
 
 import pytest
 
-from reliq import Reliq
+from reliq import Reliq, ops
+from reliq.model.keys import QueueKeys
+from reliq.model.settings import INLINE_BODY_BYTES
 from reliq.transport import retry
 from tests.integration.client.cuts import rounds
 
@@ -16,8 +18,8 @@ def short_pauses(monkeypatch):
 VERBS = {"send", "send_many", "publish", "prepare", "commit", "rollback", "claim", "heartbeat", "settle"}
 
 
-def proven(app: Reliq, url: str, cuts: int, share: float) -> None:
-    cutter, ledger = rounds(url, cuts, share, seed=cuts)
+def proven(app: Reliq, url: str, cuts: int, share: float, size: int = 200) -> None:
+    cutter, ledger = rounds(url, cuts, share, seed=cuts, size=size)
     assert cutter.cuts.total() >= cuts
     assert set(cutter.cuts) == VERBS
     assert set(ledger.received) >= ledger.sent, "lost"
@@ -29,11 +31,18 @@ def proven(app: Reliq, url: str, cuts: int, share: float) -> None:
     assert stats.counters["withdrawn"] == len(ledger.withdrawn)
     assert stats.counters["enqueued"] == len(ledger.received) + len(ledger.withdrawn)
     assert app.queue("r").stats().ready == len(ledger.elsewhere)
+    apart = [app.store.call(ops.command("HLEN", QueueKeys(name).bodies)) for name in "qr"]
+    assert apart == [0, len(ledger.elsewhere) if size > INLINE_BODY_BYTES else 0]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
 def test_five_thousand_cuts(app, url, share):
     proven(app, url, 1700, share)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_a_thousand_cuts_of_large_bodies(app, url, share):
+    proven(app, url, 500, share, size=64 * 1024)
 
 
 @pytest.mark.slow
