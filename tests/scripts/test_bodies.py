@@ -217,3 +217,13 @@ def test_one_claim_brings_a_few_megabytes(queue):
     assert len(sizes) > 2
     assert max(sizes) < 10_000_000
     assert sum(sizes) == 24_000_000
+
+
+def test_more_large_messages_than_lua_passes_to_a_command_leave_with_one_ack(queue, stored):
+    for _ in range(9):
+        queue.send_many([b"x" * (INLINE_BODY_BYTES + 1)] * 1000)
+    with queue.consumer() as consumer:
+        held = [message for _ in range(9) for message in consumer.claim(1000)]
+        consumer.ack(*held)
+    assert stored() == 0
+    assert queue.stats().counters["acked"] == 9000

@@ -88,11 +88,13 @@ local function release_key(q, element)
   end
 end
 
--- Delete the bodies of messages that were deleted, with one command: each has a cost in the append-only file.
+-- Delete the bodies of messages that were deleted, a thousand with one command: each has a cost in the append-only file.
 local function drop_bodies(q, elements)
   local references = {}
   for _, element in ipairs(elements) do references[#references + 1] = body_of(element) end
-  if #references > 0 then redis.call('HDEL', q.bodies, unpack(references)) end
+  for from = 1, #references, 1000 do
+    redis.call('HDEL', q.bodies, unpack(references, from, math.min(from + 999, #references)))
+  end
 end
 
 local function drop_body(q, element)
