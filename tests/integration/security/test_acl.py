@@ -19,12 +19,12 @@ USERS = {
 }
 #: The scripts that a role's calls may run; `tests/integration/security/roles.py` runs most of them.
 SCRIPTS = {
-    "producer": "push enqueue publish prepare decide announce cycle_add cycle_remove",
-    "worker": "register heartbeat claim settle forget decide announce bind",
-    "monitor": "promote due existing reclaim discard ask advance forget stats announce finish commit_roll stage_abort "
+    "producer": "push arrive enqueue publish prepare decide announce cycle_add cycle_remove",
+    "worker": "register heartbeat mark_tried claim settle forget decide announce bind",
+    "monitor": "promote due existing reclaim_when_full discard ask advance_within forget stats announce finish commit_roll stage_abort "
     "stage_clear browse",
     "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find",
-    "api": "push enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive discard "
+    "api": "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive discard "
     "stats existing allow finish browse find upcoming",
 }
 FORBIDDEN = (
@@ -84,7 +84,7 @@ def test_what_is_outside_of_a_role_is_refused(server, role):
     ("role", "command"),
     [
         ("producer", "BLMOVE reliq:{q}:messages reliq:{q}:x RIGHT LEFT 1"),
-        ("producer", "LRANGE reliq:{q}:messages 0 -1"),
+        ("producer", "LINDEX reliq:{q}:messages 0"),
         ("producer", "RPOP reliq:{q}:messages"),
         ("producer", "CLIENT LIST"),
         ("worker", "CLIENT LIST"),
