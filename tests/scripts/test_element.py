@@ -95,12 +95,14 @@ def test_scripts_and_readers_find_the_same(world, found):
 def test_scripts_read_the_vectors_of_the_wire_format_page(world):
     vectors = [one for one in VECTORS if one["message"]]
     found = world.run(Op(("EVAL", READ, 0, *(bytes.fromhex(one["hex"]) for one in vectors))))
-    for vector, (identity, group, priority, cyclic, *_) in zip(vectors, found, strict=True):
+    for vector, (identity, group, priority, cyclic, reference, size) in zip(vectors, found, strict=True):
         message = vector["message"]
         assert identity.decode() == message["id"]
         assert group.decode() == message.get("group", "")
         assert priority.decode() == message.get("priority", "normal")
         assert bool(cyclic) == message.get("in_cycle", False)
+        assert reference.hex() == message.get("reference", "")
+        assert size == len(bytes.fromhex(vector["hex"])) + message.get("size", 0)
 
 
 def test_a_body_at_the_end_of_an_element_says_nothing(world):
