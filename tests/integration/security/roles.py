@@ -16,7 +16,6 @@ from reliq_monitor import MonitorThread
 from tests.integration.api.serving import serving
 from tests.support.workers import eventually, working
 
-
 LARGE = b"large" * 1000  #: a body that lies apart from its element
 
 
@@ -185,7 +184,8 @@ def api(url: str, admin: reliq.Reliq) -> None:
         answered = Answered(client)
         answered("POST", "/v1/queues/q/messages", json={"body": "x"}, headers={"Idempotency-Key": "a"})
         answered("POST", "/v1/queues/q/messages", json={"body": "x", "delay": 60})
-        answered("POST", "/v1/queues/q/messages/batch", json=[{"body": 1}, {"body": 2, "key": "k"}, {"body": LARGE.decode()}])
+        batch = [{"body": 1}, {"body": 2, "key": "k"}, {"body": LARGE.decode()}]
+        answered("POST", "/v1/queues/q/messages/batch", json=batch)
         answered("POST", "/v1/topics/order.created/messages", json={"body": "x"})
         lease = answered("POST", "/v1/queues/q/leases", json={"limit": 3}).json()
         answered("POST", f"/v1/queues/q/leases/{lease['lease']}/extend", json={})

@@ -21,11 +21,11 @@ USERS = {
 SCRIPTS = {
     "producer": "push arrive enqueue publish prepare decide announce cycle_add cycle_remove",
     "worker": "register heartbeat mark_tried claim settle forget decide announce bind",
-    "monitor": "promote due existing reclaim_when_full discard ask advance_within forget stats announce finish commit_roll stage_abort "
-    "stage_clear browse",
+    "monitor": "promote due existing reclaim_when_full discard ask advance_within forget stats "
+    "announce finish commit_roll stage_abort stage_clear browse",
     "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find",
-    "api": "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive discard "
-    "stats existing allow finish browse find upcoming",
+    "api": "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive "
+    "discard stats existing allow finish browse find upcoming",
 }
 FORBIDDEN = (
     "FLUSHALL", "FLUSHDB", "KEYS *", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "SHUTDOWN", "ACL LIST",

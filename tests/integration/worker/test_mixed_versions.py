@@ -1,6 +1,7 @@
 """A rolling upgrade: processes of the version before and of this one share a Redis, and no message is lost."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +24,10 @@ NEW = ROOT
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source of the version before, from the history of this repository."""
     folder = tmp_path_factory.mktemp("before")
-    archive = subprocess.run(["git", "archive", BEFORE, "reliq", "monitor", "api"], cwd=ROOT, capture_output=True)
+    if shutil.which("git") is None:
+        pytest.skip("the version before is read from the git history, and there is no git here")
+    command = ["git", "archive", BEFORE, "reliq", "monitor", "api"]
+    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if archive.returncode:
         pytest.skip(f"the version before is not in the git history here: {archive.stderr.decode().strip()}")
     subprocess.run(["tar", "-x"], cwd=folder, input=archive.stdout, check=True)
