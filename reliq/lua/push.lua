@@ -7,14 +7,14 @@
 -- uses: producers, element, bodies
 local messages, counters, config, producers, bodies = unpack(KEYS)
 if bodies then redis.call('HLEN', bodies) end -- wrong types are refused here, before the first write
+if carried_out(producers, ARGV[1], tonumber(ARGV[2])) then
+  if bodies then take_back_late(bodies) end
+  return 1
+end
 local limits = redis.call('HMGET', config, 'max_length', 'max_bytes')
 if limits[1] or limits[2] then
   if bodies then take_back(bodies, {unpack(ARGV, 4)}) end
   return 0
-end
-if carried_out(producers, ARGV[1], tonumber(ARGV[2])) then
-  if bodies then take_back_late(bodies) end
-  return 1
 end
 redis.call('HLEN', counters)
 for from = 4, #ARGV, 1000 do -- the first write: fails if the key is not a list

@@ -227,3 +227,13 @@ def test_more_large_messages_than_lua_passes_to_a_command_leave_with_one_ack(que
         consumer.ack(*held)
     assert stored() == 0
     assert queue.stats().counters["acked"] == 9000
+
+
+def test_a_repeated_push_keeps_the_body_where_the_queue_has_a_limit_by_now(app, queue, stored):
+    message = NewMessage(BODY)
+    push = ops.push(KEYS, [message.element(1)], "p", 1, 1, bodies=True)
+    call = with_bodies([KEYS], [StoredBody(message.reference, message.body)], "p", 1, push)
+    assert app.store.call(call)[-1]
+    queue.configure(max_length=10)
+    assert app.store.call(call)[-1], "its answer was lost, so it comes again"
+    assert (stored(), queue.stats().ready) == (1, 1)
