@@ -150,11 +150,14 @@ class NewMessage:
         """Digest of the body, or an empty string without a dedup_key."""
         return "" if self.dedup_key is None else hashlib.blake2b(self.body, digest_size=8).hexdigest()
 
-    def element(self, now: int, routing_key: str = "") -> bytes:
-        """Return the message's element, sent at `now` (ms since the epoch, the best estimate of the server's clock)."""
+    def element(self, now: int, routing_key: str = "", reference: bytes | None = None) -> bytes:
+        """Return the message's element, sent at `now` (ms since the epoch, the best estimate of the server's clock).
+
+        `reference`: where its body is stored for this push, if not under the message's first reference.
+        """
         forks.mark()
         extra = None
-        apart = self.reference
+        apart = self.reference if reference is None else reference
         if apart or self.ttl is not None or routing_key or self.key or self.priority != "normal":
             extra = Extra(
                 expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),

@@ -7,7 +7,7 @@ from typing import overload
 from reliq import ops
 from reliq.errors import InvalidMessage, InvalidName
 from reliq.model import settings
-from reliq.model.element import new_ids
+from reliq.model.element import new_ids, new_reference
 from reliq.model.outgoing import (
     BatchOptions,
     Body,
@@ -64,11 +64,15 @@ class RawBatch(Sequence[NewMessage]):
         return list(map(len, self._bodies))
 
 
-def apart(batch: Sequence[NewMessage]) -> list[StoredBody]:
-    """Return the bodies of a batch that are stored apart from their elements."""
-    if isinstance(batch, RawBatch):
-        return batch.apart()
-    return [StoredBody(message.reference, message.body) for message in batch if message.reference]
+def encoded(message: NewMessage, now: int, bodies: list[StoredBody], routing_key: str = "") -> bytes:
+    """Return the element of a push of a message; add its body to `bodies` if it is apart.
+
+    Each push has a reference of its own: a message that is sent twice would lose the body of both with one of them.
+    """
+    reference = new_reference(len(message.body)) if message.reference else b""
+    if reference:
+        bodies.append(StoredBody(reference, message.body))
+    return message.element(now, routing_key, reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +95,13 @@ class Call:
         others = [message for message in messages if not message.placed] if placed else messages
         if any(message.dedup_key is not None for message in placed):
             placed, others = messages, []  # the order within a call is kept, and one key must be looked up in it
+        bodies: list[StoredBody] = []
         entries = [
-            ops.Entry(one.id, one.element(now), one.delay, one.dedup_key, one.window, one.digest) for one in placed
+            ops.Entry(one.id, encoded(one, now, bodies), one.delay, one.dedup_key, one.window, one.digest)
+            for one in placed
         ]
         ids = [message.id for message in messages]
-        return cls(messages, ids, [message.element(now) for message in others], placed, entries, apart(messages))
+        return cls(messages, ids, [encoded(one, now, bodies) for one in others], placed, entries, bodies)
 
     def enqueued(self, answer: ops.Enqueued) -> list[str]:
         """Note the duplicates that the script has found; return the ids, for a duplicate that of the first message."""

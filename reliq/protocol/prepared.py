@@ -15,7 +15,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.settings import Duration
 from reliq.ops import Decision, Steps, at_most
 from reliq.ops.schema import Counter
-from reliq.protocol.batch import apart
+from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.durability import MEMORY, check_possible, confirm, durability
 from reliq.protocol.producer import ProducerPool, stored
@@ -58,11 +58,12 @@ class PreparedSteps:
         if not clock.known and message.ttl is not None:
             clock.note((yield ops.server_time()))
         with tracing.sending(self._keys.queue, [message]):
+            bodies: list[ops.StoredBody] = []
             entry = ops.Entry(
-                message.id, message.element(clock.now()), message.delay, message.dedup_key, message.window,
+                message.id, encoded(message, clock.now(), bodies), message.delay, message.dedup_key, message.window,
                 message.digest,
             )  # fmt: skip
-            yield from self._prepare(entry, apart([message]), check_after, checks, care)
+            yield from self._prepare(entry, bodies, check_after, checks, care)
 
     def _prepare(
         self,

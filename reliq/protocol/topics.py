@@ -14,7 +14,7 @@ from reliq.model.routing import Routes, check_pattern, check_routing_key
 from reliq.ops import Steps
 from reliq.ops.schema import Counter, Topics
 from reliq.ops.topology import slot_of
-from reliq.protocol.batch import apart, checked
+from reliq.protocol.batch import checked, encoded
 from reliq.protocol.durability import Durability, check_possible, confirm, durability
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.queue import QueueSteps
@@ -103,7 +103,8 @@ class TopicSteps:
         wanted: Durability | None,
         retries: int | None,
     ) -> Steps[None]:
-        element = message.element(self._pool.clock.now(), routing_key)
+        bodies: list[ops.StoredBody] = []
+        element = encoded(message, self._pool.clock.now(), bodies, routing_key)
         groups = self._groups(queues)
         strangers = [queue for queue in queues if queue.unknown]
         announcements = [ops.announce(queue.keys.queue) for queue in strangers]
@@ -113,7 +114,6 @@ class TopicSteps:
             for group in groups
         ]
         publish = [ops.at_most(one, retries) for one in publish]
-        bodies = apart([message])
         if bodies:
             _, defaults = (yield from ops.together(announcements, durabilities)) if strangers else ([], [])
             answers = []

@@ -237,3 +237,33 @@ def test_a_repeated_push_keeps_the_body_where_the_queue_has_a_limit_by_now(app, 
     queue.configure(max_length=10)
     assert app.store.call(call)[-1], "its answer was lost, so it comes again"
     assert (stored(), queue.stats().ready) == (1, 1)
+
+
+def test_a_message_that_is_sent_again_has_a_body_of_its_own(queue, stored):
+    message = NewMessage(BODY)
+    for _ in range(2):
+        queue.send_many([message, message])
+    assert stored() == 4
+    with queue.consumer() as consumer:
+        for _ in range(4):
+            (one,) = consumer.claim()
+            assert one.body == BODY
+            consumer.ack(one)
+
+
+def test_a_duplicate_that_is_the_same_object_leaves_the_first_its_body(queue, stored):
+    message = NewMessage(BODY, dedup_key="a")
+    queue.send_many([message])
+    queue.send_many([message])
+    assert message.duplicate
+    assert stored() == 1
+    with queue.consumer() as consumer:
+        assert [one.body for one in consumer.claim(10)] == [BODY]
+
+
+def test_a_message_that_is_published_again_has_a_body_of_its_own(app, queue, stored):
+    app.subscribe("q", "a")
+    message = NewMessage(BODY)
+    app.publish("a", message)
+    app.publish("a", message)
+    assert stored() == 2
