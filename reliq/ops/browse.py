@@ -100,6 +100,10 @@ def zset_size(zset: str) -> Op[int]:
     return Op(("ZCARD", zset))
 
 
+def hash_size(name: str) -> Op[int]:
+    return Op(("HLEN", name))
+
+
 def list_length(name: str) -> Op[int]:
     return Op(("LLEN", name))
 

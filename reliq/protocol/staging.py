@@ -175,6 +175,7 @@ def _check_room(job: Job, queue: str, parts: Sequence[Part]) -> Steps[None]:
     if most_bytes is None:
         return
     used = yield from _memory((keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed))
+    used += yield from _memory_of_bodies(keys, sum(lengths))
     if used + (yield from _memory([part.staged.key(job.name) for part in parts])) > most_bytes:
         raise _full(job, queue, f"{used} of at most {most_bytes} bytes", messages)
 
@@ -187,6 +188,12 @@ def _memory(names: Sequence[str]) -> Steps[int]:
         found = yield [ops.bytes_used(name, samples=100) for name in page]
         used += sum(size or 0 for size in found)
     return used
+
+
+def _memory_of_bodies(keys: QueueKeys, messages: int) -> Steps[int]:
+    """Return the bytes of the bodies of at most so many messages, as if all bodies that are apart were of one size."""
+    stored, used = yield [ops.hash_size(keys.bodies), ops.bytes_used(keys.bodies, samples=100)]
+    return used * min(messages, stored) // stored if stored else 0
 
 
 def _full(job: Job, queue: str, limit: str, messages: int) -> QueueFull:

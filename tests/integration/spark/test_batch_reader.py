@@ -43,7 +43,7 @@ def test_every_ready_message_is_read_once_however_it_is_sliced(spark, orders, pa
 
 
 def test_large_bodies_are_read_where_they_are_stored(spark, orders):
-    bodies = [bytes([number]) * (3_000_000 if number % 2 else 100) for number in range(20)]
+    bodies = [bytes([number]) * (900_000 if number % 2 else 100) for number in range(60)]
     orders.send_many(bodies)
     assert sorted(bytes(row.value) for row in read(spark).collect()) == sorted(bodies)
 

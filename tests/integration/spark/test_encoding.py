@@ -82,7 +82,7 @@ def test_rows_are_numbered_across_batches():
     ("columns", "sentence"),
     [
         ({"value": ["x", None]}, "column `value` in row 1 of partition 0: is null"),
-        ({"value": ["x", "y" * 1_000_001]}, "column `value` in row 1 of partition 0: has 1000001 bytes"),
+        ({"value": ["x", "y" * 1_000_001]}, "column `value` in row 1 of partition 0: the body has 1,000,001 bytes"),
         ({"value": ["x", "y"], "id": ["a", "b\n"]}, "column `id` in row 1 of partition 0"),
         ({"value": ["x", "y"], "id": ["a", "é"]}, "column `id` in row 1 of partition 0"),
         ({"value": ["x", "y"], "delay_ms": [None, -1]}, "column `delay_ms` in row 1 of partition 0: is -1"),

@@ -6,8 +6,8 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.model.element import first_element
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
-from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps
 from reliq.ops.chunks import chunks_of
 from reliq.protocol.staging import Job, Part, PartWriter, abort, commit, open_job, roll_forward, roll_parts
@@ -30,7 +30,7 @@ def orders(app):
 
 
 def element(name: str, size: int = 0) -> bytes:
-    return NewMessage(name.ljust(size), id=name).element(1)
+    return first_element(name, 1, {}, name.ljust(size).encode(), None)
 
 
 def stage(store: Store, job: Job, part: str, *names: str, queue: str = "orders") -> Part:
