@@ -2,10 +2,11 @@
 
 from typing import Any, Self
 
-from reliq.model.element import Failure
+from reliq.model.element import BODY_REFERENCE, Failure
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.model.settings import MAX_TIME_MS
 
+_APART_START = b"\x9a\x02"  # of an element whose body is apart
 REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided")
 
 
@@ -21,6 +22,15 @@ class DeadLetter(ListedMessage):
         letter = super().read(queue, glimpse)
         letter.died_at = int(min(max(0.0, float(glimpse.score)), MAX_TIME_MS))  # one written by hand may be any number
         return letter
+
+    @property
+    def leaves_behind(self) -> bytes:
+        """The reference to the body that is to be deleted with the letter; also that of a message inside of it.
+
+        A worker of an earlier version does not decode a message with its body apart, and wraps it as it is.
+        """
+        wraps = self.reason == "decode" and self.preview.startswith(_APART_START)
+        return self.preview[-BODY_REFERENCE:] if wraps else self.reference
 
     @property
     def first_error(self) -> Failure | None:

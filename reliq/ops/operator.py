@@ -24,9 +24,9 @@ def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
 
 
 def discard(
-    keys: QueueKeys, letters: Sequence[tuple[bytes, str]], counter: Literal["purged_dead", "trimmed"]
+    keys: QueueKeys, letters: Sequence[tuple[bytes, str, bytes]], counter: Literal["purged_dead", "trimmed"]
 ) -> Op[int]:
-    """Remove dead letters, given as pairs of element and id."""
+    """Remove dead letters, given as element, id and the reference to a body that is apart, empty without one."""
     arguments = [counter, *(part for letter in letters for part in letter)]
     return scripted("discard", (keys.dead, keys.counters, keys.index, keys.bodies), arguments)
 

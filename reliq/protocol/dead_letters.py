@@ -187,7 +187,7 @@ class DeadLetterSteps:
 
         def act(letters: list[DeadLetter]) -> Steps[bool]:
             nonlocal removed
-            removed += yield ops.discard(self.keys, [(letter.element, letter.id) for letter in letters], counter)
+            removed += yield ops.discard(self.keys, _discarded(letters), counter)
             return True
 
         yield from self._walk(wanted, act, removing=True)
@@ -220,9 +220,7 @@ class DeadLetterSteps:
         letters = self._letters((yield oldest))
         if not letters:
             return 0
-        removed: int = yield ops.discard(
-            self.keys, [(letter.element, letter.id) for letter in letters], Counter.TRIMMED
-        )
+        removed: int = yield ops.discard(self.keys, _discarded(letters), Counter.TRIMMED)
         return removed
 
     def _walk(
@@ -264,6 +262,10 @@ class DeadLetterSteps:
         # An undecodable message goes back as its raw bytes: a newer worker may be able to read them.
         again = letter.body if letter.reason == "decode" else letter.revived(keep_failures)
         return Revival(letter.element, letter.id, again, letter.key if letter.in_cycle else "")
+
+
+def _discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:
+    return [(letter.element, letter.id, letter.leaves_behind) for letter in letters]
 
 
 class Relapses:

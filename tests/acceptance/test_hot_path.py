@@ -10,7 +10,7 @@ from tests.support.workers import eventually, working
 
 MESSAGES, BATCH = 10_000, 100
 ROUND_TRIPS = 0.05  #: a message
-#: Every command a message, those inside of scripts too: one LREM, and a share of what a batch takes.
+#: Every command a message, those inside of scripts too: one RPOPLPUSH, and a share of what a batch takes.
 COMMANDS = 1.2
 SIZES = pytest.mark.parametrize("size", [200, 64 * 1024])  #: of a body
 TAKEN_IN, TAKEN_APPENDED = 120, 130  #: bytes a message for claim and ack, to Redis and to its append-only file

@@ -5,7 +5,7 @@ import pytest
 from reliq import ops
 from reliq.errors import PreparedClosed, QueueFull
 from reliq.model.keys import QueueKeys
-from reliq.model.message import Message
+from reliq.model.message import Message, wrapped
 from reliq.model.outgoing import NewMessage
 from reliq.model.settings import INLINE_BODY_BYTES
 from reliq.ops.producer import StoredBody, with_bodies
@@ -267,3 +267,15 @@ def test_a_message_that_is_published_again_has_a_body_of_its_own(app, queue, sto
     app.publish("a", message)
     app.publish("a", message)
     assert stored() == 2
+
+
+def test_the_body_of_a_message_that_an_earlier_version_did_not_decode_leaves_with_its_letter(app, queue, stored):
+    """That version made a dead letter of the element as it was."""
+    queue.send(BODY)
+    [element] = elements(app)
+    app.store.call(ops.command("LPOP", KEYS.messages))
+    identity, letter = wrapped(element)
+    app.store.call([ops.command("ZADD", KEYS.dead, 1, letter), ops.command("HSET", KEYS.index, identity, 1)])
+    assert stored() == 1
+    assert queue.dead.purge(all=True) == 1
+    assert stored() == 0

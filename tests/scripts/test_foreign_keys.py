@@ -54,7 +54,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "cycle_add": lambda: ops.cycle_add(KEYS, [member("n", "bob")], "producer", 1),
     "cycle_remove": lambda: ops.cycle_remove(KEYS, [group_of("ann")]),
     "decide": lambda: ops.decide(KEYS, "p", "committed", 60.0, "producer", 1, KEYS.dedup("dedup")),
-    "discard": lambda: ops.discard(KEYS, [(element("x"), "x")], "purged_dead"),
+    "discard": lambda: ops.discard(KEYS, [(element("x"), "x", b"reference")], "purged_dead"),
     "browse": lambda: ops.browse(KEYS.dead, "up", "-inf", "+inf", 10),
     "due": lambda: ops.due([KEYS], 60.0),
     "find": lambda: ops.find(KEYS, KEYS.dead, "x", 0, None),

@@ -58,6 +58,6 @@ def test_redrive_into_a_key_of_another_type_loses_nothing(world):
 
 def test_discard_removes_letters_and_counts_them(world):
     world.given(dead={"a": -20, "b": -10})
-    letters = [(element("a"), "a")]
+    letters = [(element("a"), "a", b"")]
     assert [world.run(ops.discard(KEYS, letters, "trimmed")) for _ in range(2)] == [1, 0]
     assert world.state() == {"dead": "b", "index": {"b"}, "counters": {"trimmed": 1}}
