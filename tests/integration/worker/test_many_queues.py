@@ -44,6 +44,8 @@ def asked(server):
 
 
 def test_a_thousand_idle_queues_are_asked_about_a_hundred_a_call(monitor, server):
+    for key in server.scan_iter("reliq:*:consumers"):  # of the tests before this one
+        server.delete(key)
     server.config_resetstat()
     monitor.scan()
     monitor.promote()
