@@ -50,7 +50,7 @@ def raw(url, count):
         count()
     elements = []
     while True:
-        command = ops.settle(keys, consumer, 15.0, elements, (), BATCH).command
+        command = ops.settle(keys, consumer, 15.0, elements, (), BATCH, row=len(elements)).command
         connection.send_packed_command(pack([command]))
         elements = connection.read_response()[3:]
         if not elements:
