@@ -95,10 +95,6 @@ class ConsumerSteps:
         for element in elements:
             self._held.remove(element)
 
-    def settle_op(self, acks: Sequence[bytes], moves: Sequence[Move]) -> ops.Op[ops.Claimed]:
-        """Return the op with which another thread settles; it must report the result with `note_settled`."""
-        return self._settle_op(acks, moves)
-
     def renewed(self, sent_at: Moment) -> None:
         """Note the confirmation of a lease renewal that was sent at `sent_at`. Thread-safe."""
         self.trusted_until = sent_at.after(self.lease * _LEASE_TRUSTED)
@@ -149,10 +145,10 @@ class ConsumerSteps:
         with self._asking():
             sent_at = Moment.now()
             with self._held.leaving(row):
-                answer: ops.Claimed = yield self._settle_op(acks, moves, limit, row)
+                answer: ops.Claimed = yield self.settle_op(acks, moves, limit, row)
             if answer.status == "elsewhere":
                 sent_at = Moment.now()
-                answer = yield self._settle_op(acks, moves, limit)
+                answer = yield self.settle_op(acks, moves, limit)
             for element in acks:
                 self._held.remove(element)
             for move in moves:
@@ -160,9 +156,10 @@ class ConsumerSteps:
             self._note(answer, sent_at, claimed=limit > 0)
         return answer
 
-    def _settle_op(
+    def settle_op(
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int = 0, row: int = 0
     ) -> ops.Op[ops.Claimed]:
+        """Return the op that settles; another thread may use it to settle, and reports that with `note_settled`."""
         return self._held.settle_op(self.keys, self.consumer, self.lease, acks, moves, limit, row)
 
     def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
@@ -282,10 +279,8 @@ class ConsumerSteps:
         yield from self._bury()
 
     def _count_lost_lease(self) -> Steps[None]:
-        try:
+        with contextlib.suppress(QueueFull):  # a full Redis counts nothing, but its consumers must go on and drain it
             yield ops.count(self.keys, Counter.LEASE_LOST)
-        except QueueFull:  # a full Redis counts nothing, but its consumers must go on and drain it
-            return
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
@@ -393,13 +388,12 @@ class ConsumerSteps:
     def _bury(self) -> Steps[None]:
         if self._dying:
             dying = list(self._dying)
-            answer = yield self._settle_op((), dying)
+            answer = yield self.settle_op((), dying)
             done = [move for move, code in zip(dying, answer.codes, strict=True) if code == Settled.DONE]
             self.buried += [move for move in done if move.destination is Destination.DEAD]
             self._held.uncounted.difference_update(move.element for move in dying)
             self._dying.clear()
 
     def _hand_out(self) -> list[Message]:
-        messages, self._arrived = self._arrived, []
-        self._handed = messages
-        return messages
+        self._handed, self._arrived = self._arrived, []
+        return self._handed
