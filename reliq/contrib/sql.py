@@ -258,7 +258,7 @@ class _Pass:
     def _park_unless_it_may_fit(self, queue: str, row: Row[Any], message: NewMessage, refusal: QueueFull) -> None:
         """Park a message that is larger than its queue's max_bytes; raises the refusal for any other."""
         max_bytes = self._app.queue(queue).config().max_bytes
-        size = len(message.element(0)) + (len(message.body) if message.reference else 0)
+        size = len(message.element(0))
         if max_bytes is None or size <= max_bytes:
             raise refusal
         self._park([(row, f"the message has {size} bytes, its queue may have {max_bytes} (max_bytes)")])

@@ -5,7 +5,7 @@
 -- Returns {decision, id}: the decision that stands, which may be an earlier one, 'undecided' (the message is a dead letter)
 --         or 'unknown'; and the id of the message, for a duplicate that of the first message. {'key', name}: the message
 --         has this dedup key, and the call must be repeated with it in KEYS
--- uses: now, element, index, rounds, place, producers, bodies, prepared_record
+-- uses: now, element, bodies, index, rounds, place, producers, prepared_record
 local q, delayed, index, producers, prepared, questions, record, dedup = places(1), unpack(KEYS, 12, 18)
 local id, decision, remembered = unpack(ARGV, 3, 5)
 local now = now_ms()
@@ -32,7 +32,7 @@ record_decision(prepared, questions, record, id, decision, remembered)
 remember(producers, ARGV[1], tonumber(ARGV[2]), now)
 redis.call('HINCRBY', q.counters, decision == 'rolled_back' and 'withdrawn' or decision, 1)
 if decision ~= 'committed' then
-  take_back(q.bodies, {element})
+  delete_bodies(q.bodies, {element})
   return {decision, id}
 end
 
@@ -42,7 +42,7 @@ if value then
   redis.call('HSET', record, 'first', first)
   redis.call('HINCRBY', q.counters, 'withdrawn', 1)
   redis.call('HINCRBY', q.counters, 'deduplicated', 1)
-  take_back(q.bodies, {element})
+  delete_bodies(q.bodies, {element})
   if other ~= '' and other ~= digest then redis.call('HINCRBY', q.counters, 'dedup_conflicts', 1) end
   return {decision, first}
 end

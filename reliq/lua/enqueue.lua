@@ -7,7 +7,7 @@
 --         messages with options, as -1 - position if the first message had another body, and the id of the first
 --         message; or {'full', now, length, max_length, unit}: nothing was enqueued
 -- Refuses a full queue. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, index, rounds, place, room, producers, bodies
+-- uses: now, element, bodies, index, rounds, place, room, producers
 local q, delayed, index, producers = places(1), unpack(KEYS, 12, 14)
 local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_option = 4 + plain
@@ -44,7 +44,7 @@ if repeated then
   return {'repeated', now, unpack(answer)}
 end
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
-take_back(q.bodies, old)
+delete_bodies(q.bodies, old)
 local length, most, unit = refused(q, delayed, plain + #fresh, function()
   local size = 0
   for at = 4, first_option - 1 do size = size + size_of(ARGV[at]) end
@@ -52,8 +52,8 @@ local length, most, unit = refused(q, delayed, plain + #fresh, function()
   return size
 end)
 if length then
-  take_back(q.bodies, {unpack(ARGV, 4, first_option - 1)})
-  for _, entry in ipairs(fresh) do take_back(q.bodies, {entry.element}) end
+  delete_bodies(q.bodies, {unpack(ARGV, 4, first_option - 1)})
+  for _, entry in ipairs(fresh) do delete_bodies(q.bodies, {entry.element}) end
   return {'full', now, length, most, unit}
 end
 

@@ -6,7 +6,7 @@
 -- Returns {'ok', now}, also for a call that was carried out before; {'id_in_use', now}: a message with this id is prepared
 --         or was decided lately; {'full', now, length, max_length, unit}
 -- Prepared messages count against the queue's limits here, because a commit is never refused.
--- uses: now, element, rounds, place, room, producers, bodies
+-- uses: now, element, bodies, rounds, place, room, producers
 local q, delayed, producers, prepared, record = places(1), unpack(KEYS, 12, 15)
 local producer, sequence, id, element, delay, every, most, dedup, window, digest = unpack(ARGV)
 sequence = tonumber(sequence)
@@ -16,13 +16,13 @@ if carried_out(producers, producer, sequence) then
   return {'ok', now}
 end
 if redis.call('HLEN', record) > 0 then
-  take_back(q.bodies, {element})
+  delete_bodies(q.bodies, {element})
   return {'id_in_use', now}
 end
 local size = function() return size_of(element) end
 local length, limit, unit = refused(q, delayed, 1 + redis.call('ZCARD', prepared), size)
 if length then
-  take_back(q.bodies, {element})
+  delete_bodies(q.bodies, {element})
   return {'full', now, length, limit, unit}
 end
 

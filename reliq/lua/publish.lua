@@ -5,7 +5,7 @@
 -- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, position of the full queue, unit}: nothing was
 --         enqueued
 -- Refuses when one queue is full, unless the config of that queue has `overflow drop`: it is skipped and counts a rejection.
--- uses: now, element, index, rounds, place, room, producers, bodies
+-- uses: now, element, bodies, index, rounds, place, room, producers
 local QUEUE = 13 -- keys each
 local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
@@ -28,7 +28,7 @@ for at = 2, #KEYS, QUEUE do
   elseif redis.call('HGET', q.config, 'overflow') == 'drop' then
     passed[#passed + 1] = q
   else
-    each_bodies(take_back)
+    each_bodies(delete_bodies)
     return {'full', now, length, most, (at - 2) / QUEUE, unit}
   end
 end
@@ -36,7 +36,7 @@ end
 remember(producers, producer, sequence, now)
 for _, q in ipairs(passed) do
   redis.call('HINCRBY', q.counters, 'rejected', 1)
-  take_back(q.bodies, {element})
+  delete_bodies(q.bodies, {element})
 end
 for _, taker in ipairs(takers) do
   local q, delayed, index = unpack(taker)

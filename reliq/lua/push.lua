@@ -13,7 +13,7 @@ if carried_out(producers, ARGV[1], tonumber(ARGV[2])) then
 end
 local limits = redis.call('HMGET', config, 'max_length', 'max_bytes')
 if limits[1] or limits[2] then
-  if bodies then take_back(bodies, {unpack(ARGV, 4)}) end
+  if bodies then delete_bodies(bodies, {unpack(ARGV, 4)}) end
   return 0
 end
 redis.call('HLEN', counters)

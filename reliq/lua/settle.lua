@@ -18,7 +18,7 @@
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
--- uses: now, element, index, rounds, renew, place, take
+-- uses: now, element, bodies, index, rounds, renew, place, take
 local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 12, 16)
 local lease_ms, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local row, first_name, last_name, row_uncounted = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -77,7 +77,7 @@ local codes, acked = {}, row
 if row > 0 then
   local leaving = (q.keyed or q.apart) and redis.call('LRANGE', processing, -row, -1) or {}
   redis.call('LTRIM', processing, 0, -1 - row)
-  if q.apart then drop_bodies(q, leaving) end
+  if q.apart then delete_bodies(q.bodies, leaving) end
   if q.keyed then
     for at = #leaving, 1, -1 do release_key(q, leaving[at]) end
   end
@@ -101,7 +101,7 @@ for at = ACKS, MOVES - 1, ACK_FIELDS do
     if q.keyed then release_key(q, element) end
   end
 end
-if q.apart then drop_bodies(q, others) end
+if q.apart then delete_bodies(q.bodies, others) end
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
 
 local mark = 16

@@ -5,7 +5,7 @@
 -- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
 --         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
 --         one, without most of its body, ms for which the first delayed message has been due, counter, value ...}
--- uses: now, element, rounds, place, glimpse
+-- uses: now, element, bodies, rounds, place, glimpse
 local q = places(1)
 local processing = 0
 for at = 15, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end

@@ -83,7 +83,6 @@ class NewMessage:
     priority = "normal"
     dedup_key: str | None = None
     window = 600.0  #: seconds
-    reference = b""  #: where Redis stores the body, if it is too large to be part of the element
     in_cycle = False  #: whether its key is a member of a cycle
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     conflict = False  #: True if that earlier message has another body: this message was not enqueued
@@ -106,7 +105,7 @@ class NewMessage:
         The options are those of MessageOptions.
         Raises InvalidMessage, InvalidName.
         """
-        self._set_body(encode_body(body))
+        self.body = encode_body(body)
         self.id = new_id() if id is None else check_id(id)
         self.headers = check_headers(headers) if headers else {}
         try:
@@ -132,13 +131,9 @@ class NewMessage:
             other.__dict__.update(self.__dict__)
         else:
             other.headers = {}
-        other._set_body(encode_body(body))
+        other.body = encode_body(body)
         other.id = identity
         return other
-
-    def _set_body(self, body: bytes) -> None:
-        self.body = body
-        self.reference = new_reference(len(body)) if len(body) > settings.INLINE_BODY_BYTES else b""
 
     @property
     def placed(self) -> bool:
@@ -150,15 +145,14 @@ class NewMessage:
         """Digest of the body, or an empty string without a dedup_key."""
         return "" if self.dedup_key is None else hashlib.blake2b(self.body, digest_size=8).hexdigest()
 
-    def element(self, now: int, routing_key: str = "", reference: bytes | None = None) -> bytes:
+    def element(self, now: int, routing_key: str = "", reference: bytes = b"") -> bytes:
         """Return the message's element, sent at `now` (ms since the epoch, the best estimate of the server's clock).
 
-        `reference`: where its body is stored for this push, if not under the message's first reference.
+        `reference`: where its body is stored for this push; empty: the body is in the element.
         """
         forks.mark()
         extra = None
-        apart = self.reference if reference is None else reference
-        if apart or self.ttl is not None or routing_key or self.key or self.priority != "normal":
+        if reference or self.ttl is not None or routing_key or self.key or self.priority != "normal":
             extra = Extra(
                 expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
                 routing_key=routing_key,
@@ -166,16 +160,16 @@ class NewMessage:
                 cycle=self.in_cycle,
                 priority="" if self.priority == "normal" else self.priority,
                 group=group_of(self.key),
-                apart=apart,
+                apart=reference,
             )
-        if apart and extra is not None:
+        if reference and extra is not None:
             return first_element_apart(self.id, now, self.headers, extra)
         return first_element(self.id, now, self.headers, self.body, extra)
 
 
-def references_to(bodies: Sequence[bytes]) -> list[bytes]:
-    """Return a reference for each body that is too large to be part of its element, and b"" for the others."""
-    return [new_reference(len(body)) if len(body) > settings.INLINE_BODY_BYTES else b"" for body in bodies]
+def reference_to(body: bytes) -> bytes:
+    """Return a new reference for a body that is too large to be part of its element, and b"" for any other."""
+    return new_reference(len(body)) if len(body) > settings.INLINE_BODY_BYTES else b""
 
 
 def elements_of(ids: Sequence[str], bodies: Sequence[bytes], references: Sequence[bytes], now: int) -> list[bytes]:

@@ -7,7 +7,7 @@ from typing import overload
 from reliq import ops
 from reliq.errors import InvalidMessage, InvalidName
 from reliq.model import settings
-from reliq.model.element import new_ids, new_reference
+from reliq.model.element import new_ids
 from reliq.model.outgoing import (
     BatchOptions,
     Body,
@@ -15,7 +15,7 @@ from reliq.model.outgoing import (
     check_option_names,
     elements_of,
     encode_body,
-    references_to,
+    reference_to,
     too_large,
 )
 from reliq.ops import StoredBody
@@ -46,10 +46,7 @@ class RawBatch(Sequence[NewMessage]):
     def __getitem__(self, place: int | slice) -> "NewMessage | RawBatch":
         if isinstance(place, slice):
             return RawBatch(self._bodies[place], self.ids[place], self._references[place])
-        message = NewMessage(self._bodies[place], id=self.ids[place])
-        if self._references:
-            message.reference = self._references[place]
-        return message
+        return NewMessage(self._bodies[place], id=self.ids[place])
 
     def elements(self, now: int) -> list[bytes]:
         return elements_of(self.ids, self._bodies, self._references, now)
@@ -69,7 +66,7 @@ def encoded(message: NewMessage, now: int, bodies: list[StoredBody], routing_key
 
     Each push has a reference of its own: a message that is sent twice would lose the body of both with one of them.
     """
-    reference = new_reference(len(message.body)) if message.reference else b""
+    reference = reference_to(message.body)
     if reference:
         bodies.append(StoredBody(reference, message.body))
     return message.element(now, routing_key, reference)
@@ -168,4 +165,4 @@ def _bare(bodies: Sequence[Body | NewMessage], ids: list[str], max_body: int) ->
     largest = max(map(len, encoded), default=0)
     if largest > max_body:
         return None
-    return RawBatch(encoded, ids, references_to(encoded) if largest > settings.INLINE_BODY_BYTES else ())
+    return RawBatch(encoded, ids, [*map(reference_to, encoded)] if largest > settings.INLINE_BODY_BYTES else ())

@@ -125,14 +125,12 @@ class ConsumerSteps:
         if limit:
             yield from self._be_ready()
         limit_now = 0 if self._arrived else limit
-        if limit_now and not self._held.room((*acks, *(move.element for move in moves))):
-            limit_now = 0
         if acks or moves:
             answer = yield from self._settle(acks, moves, limit_now)
-        elif limit_now:
+        elif limit_now and (room := self._held.room()):
             with self._asking():
                 sent_at = Moment.now()
-                answer = yield ops.claim(self.keys, self.consumer, self.lease, limit_now, self._held.room())
+                answer = yield ops.claim(self.keys, self.consumer, self.lease, limit_now, room)
                 self._note(answer, sent_at, claimed=True)
         else:
             return "", self._hand_out() if limit else []

@@ -44,24 +44,6 @@ def read_page(
     Without `bodies`, large bodies stay in Redis. With them, a page ends before `limit` when it has 64 MiB of them, and
     the body of a message that is not wanted is not read.
     """
-    found, following = yield from _read_page(kind, keys, zset, order, scores, limit, cursor, bodies, wanted)
-    if bodies:
-        yield from read_bodies(keys, found)
-    return found, following
-
-
-def _read_page(
-    kind: type[M],
-    keys: QueueKeys,
-    zset: str,
-    order: Literal["up", "down"],
-    scores: tuple[str, str],
-    limit: int,
-    cursor: str | None,
-    bodies: bool,
-    wanted: Callable[[M], bool] | None = None,
-) -> Steps[tuple[list[M], str | None]]:
-    """Read a page, without the bodies that are stored apart."""
     whole(limit, "limit", 1, 100_000)
     edge, skip = scores[order == "down"], 0  # the cursor: the latest score, and how many messages of it were read
     if cursor is not None:
@@ -69,8 +51,8 @@ def _read_page(
     first_look = None if bodies and wanted is None else 0
     look, step = first_look, min(STEP, max(_STEP_LEAST, limit))
     found: list[M] = []
-    size = 0
-    while True:
+    size, following, more = 0, None, True
+    while more:
         low, high = (edge, scores[1]) if order == "up" else (scores[0], edge)
         browsed = yield ops.browse(zset, order, low, high, step, skip, look)
         read_whole, look, step = look is None, first_look, min(STEP, max(_STEP_LEAST, limit))
@@ -86,7 +68,10 @@ def _read_page(
                 found.append(message)
                 size += message.size
                 if len(found) == limit or (bodies and size >= _PAGE_BYTES):
-                    return found, f"{edge}:{skip}"
+                    following, more = f"{edge}:{skip}", False
+                    break
         else:
-            if not browsed.more:
-                return found, None
+            more = browsed.more
+    if bodies:
+        yield from read_bodies(keys, found)  # those that are stored apart
+    return found, following

@@ -110,10 +110,11 @@ class TopicSteps:
         announcements = [ops.announce(queue.keys.queue) for queue in strangers]
         durabilities = [ops.default_durability(queue.keys) for queue in strangers]
         publish = [
-            ops.publish(group, message.id, element, message.delay, session.producer, session.sequence)
+            ops.at_most(
+                ops.publish(group, message.id, element, message.delay, session.producer, session.sequence), retries
+            )
             for group in groups
         ]
-        publish = [ops.at_most(one, retries) for one in publish]
         if bodies:
             _, defaults = (yield from ops.together(announcements, durabilities)) if strangers else ([], [])
             answers = []

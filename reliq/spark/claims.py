@@ -14,7 +14,7 @@ from reliq.model.settings import MAX_BATCH
 from reliq.ops import Move, Settled, Steps
 from reliq.protocol.outcomes import expired, undecodable
 
-_ROOM = 2**40  #: bytes: a task reads a few megabytes of what was claimed at a time
+_ROOM = 2**40  #: bytes; no limit, because the tasks read the bodies later, a few megabytes at a time
 _PREFIX = "s"  # not one of those in reliq.model.keys: only the lease decides, as a stopped stream has no connection
 
 

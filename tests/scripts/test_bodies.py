@@ -9,6 +9,7 @@ from reliq.model.message import Message, wrapped
 from reliq.model.outgoing import NewMessage
 from reliq.model.settings import INLINE_BODY_BYTES
 from reliq.ops.producer import StoredBody, with_bodies
+from reliq.protocol.batch import encoded
 from reliq_monitor.reclaim import take_back
 from tests.support.state import KEYS
 
@@ -170,9 +171,9 @@ def test_the_body_of_a_prepared_message_stays_until_the_decision(queue, stored):
 
 def sent(app, producer="p", sequence=1):
     """A whole call for one message, as it is sent to Redis."""
-    message = NewMessage(BODY)
-    push = ops.push(KEYS, [message.element(0)], producer, sequence, 0, bodies=True)
-    return with_bodies([KEYS], [StoredBody(message.reference, message.body)], producer, sequence, push)
+    bodies: list[StoredBody] = []
+    push = ops.push(KEYS, [encoded(NewMessage(BODY), 0, bodies)], producer, sequence, 0, bodies=True)
+    return with_bodies([KEYS], bodies, producer, sequence, push)
 
 
 def test_a_call_that_arrives_again_after_its_message_was_handled_leaves_no_body(app, queue, stored):
@@ -230,9 +231,9 @@ def test_more_large_messages_than_lua_passes_to_a_command_leave_with_one_ack(que
 
 
 def test_a_repeated_push_keeps_the_body_where_the_queue_has_a_limit_by_now(app, queue, stored):
-    message = NewMessage(BODY)
-    push = ops.push(KEYS, [message.element(1)], "p", 1, 1, bodies=True)
-    call = with_bodies([KEYS], [StoredBody(message.reference, message.body)], "p", 1, push)
+    bodies: list[StoredBody] = []
+    push = ops.push(KEYS, [encoded(NewMessage(BODY), 1, bodies)], "p", 1, 1, bodies=True)
+    call = with_bodies([KEYS], bodies, "p", 1, push)
     assert app.store.call(call)[-1]
     queue.configure(max_length=10)
     assert app.store.call(call)[-1], "its answer was lost, so it comes again"

@@ -1,4 +1,5 @@
--- Choose the list for a ready message by priority, key and cycle membership. Requires `element` and `rounds`.
+-- Choose the list for a ready message by priority, key and cycle membership. Requires `element`, `bodies`
+-- and `rounds`.
 
 -- Fail before the first write if a key that a departing message may touch has a foreign type. Most queues have neither
 -- keys nor priorities: one EXISTS replaces eight reads there. Sets `q.keyed`: some message holds an ordering key, and
@@ -88,17 +89,9 @@ local function release_key(q, element)
   end
 end
 
--- Delete the bodies of messages that were deleted, a thousand with one command: each has a cost in the append-only file.
-local function drop_bodies(q, elements)
-  local references = {}
-  for _, element in ipairs(elements) do references[#references + 1] = body_of(element) end
-  for from = 1, #references, 1000 do
-    redis.call('HDEL', q.bodies, unpack(references, from, math.min(from + 999, #references)))
-  end
-end
-
+-- Delete the body of a message that was deleted, if it is apart.
 local function drop_body(q, element)
-  if q.apart then drop_bodies(q, {element}) end
+  if q.apart then delete_bodies(q.bodies, {element}) end
 end
 
 -- Delete what belongs to a message that was deleted: its body and its hold on its key.

@@ -1,4 +1,4 @@
-"""What a loop and its watchdog share: nothing is settled twice, nothing is forgotten, and nobody leaves too early."""
+"""What a loop and its watchdog share: nothing is settled twice or forgotten, and no loop leaves too early."""
 
 import threading
 
