@@ -2,8 +2,8 @@
 --
 -- KEYS  1-11 places  12 processing  13 lease  14 consumers
 -- ARGV  1 lease ms  2 n  3 room: bytes of bodies and elements, which the last message may exceed  4 consumer
--- Returns {'ok' | 'paused' | 'lost', now, element ...}, oldest first
--- Refuses a paused queue, and a consumer without a lease, which must register again. If a late BLMOVE has moved messages
+-- Returns {'ok' | 'paused' | 'limited' | 'lost', now, element ...}, oldest first
+-- Refuses a paused queue, one with limits, which `claim_limited` knows, and a consumer without a lease, which must register again. If a late BLMOVE has moved messages
 --         to such a consumer, the consumer is added to the set again, so that the monitor finds them.
 -- uses: now, element, bodies, rounds, renew, place, take
 local q, processing, lease, consumers = places(1), KEYS[12], KEYS[13], KEYS[14]
@@ -15,6 +15,7 @@ if not renew(lease, now + lease_ms) then
   if redis.call('LLEN', processing) > 0 then redis.call('SADD', consumers, consumer) end
   return {'lost', now}
 end
-local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round')
+local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round', 'limited')
 if policy[1] then return {'paused', now} end
+if policy[4] then return {'limited', now} end
 return {'ok', now, unpack(take(q, processing, limit, room, policy))}

@@ -13,7 +13,7 @@
 --       set, also if the consumer no longer holds the message: it was handled and must not run again),
 --       round | rest (for a member of a cycle: head | delayed, after other messages that wait for its key; deleted if the
 --       member was removed)
--- Returns {'ok' | 'paused' | 'lost', now, codes, element ...}: codes has one letter per message, in the order of ARGV:
+-- Returns {'ok' | 'paused' | 'limited' | 'lost', now, codes, element ...}: codes has one letter per message, in the order of ARGV:
 --         d = done, a = already settled (the lease is valid, the message not there), l = lost (no lease); then the
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
@@ -147,6 +147,7 @@ end
 if claimed > 0 then redis.call('HINCRBY', q.counters, 'claimed', claimed) end
 if not alive then return {'lost', now, codes} end
 if limit < 1 then return {'ok', now, codes} end
-local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round')
+local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round', 'limited')
 if policy[1] then return {'paused', now, codes} end
+if policy[4] then return {'limited', now, codes} end
 return {'ok', now, codes, unpack(take(q, processing, limit, room, policy))}

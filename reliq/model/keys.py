@@ -73,8 +73,8 @@ class QueueKeys(JobKeys):
     """The keys of one queue."""
 
     __slots__ = (
-        "active", "bodies", "config", "consumers", "counters", "cycle", "dead", "delayed", "high", "index",
-        "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "rounds",
+        "active", "bodies", "config", "consumers", "counters", "cycle", "dead", "delayed", "flow", "freed", "high",
+        "index", "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "rounds",
         "trying", "waiting",
     )  # fmt: skip
 
@@ -98,6 +98,8 @@ class QueueKeys(JobKeys):
         self.trying = prefix + "trying"  #: hash: consumer -> the redelivered message it is trying (reliq_monitor.marks)
         self.counters = prefix + "counters"  #: hash
         self.config = prefix + "config"  #: hash: the queue's policy
+        self.flow = prefix + "flow"  #: hash: the state of the queue's limits and of its circuit breaker
+        self.freed = prefix + "freed"  #: list: an entry while another message may be in processing within `concurrency`
         self.producers = prefix + "producers"  #: hash: producer -> its last sequence number, and when
         self.prepared = (
             prefix + "prepared"

@@ -27,6 +27,8 @@ class ConfigChanges(TypedDict, total=False):
     `max_length`: messages ready and delayed, above which sends raise QueueFull. `max_bytes`: of these messages in
     Redis' memory, likewise. `max_deliveries`: consumers that may vanish with a message before it is a dead letter.
     `dead_max_age`, `dead_max_count`: how long and how many dead letters are kept. `durability`: default of sends.
+    `rate`: how many messages are given out, such as "100/s"; `burst`: how many of them at once. `concurrency`: how many
+    are in processing at once, over all consumers.
     """
 
     max_length: int | None
@@ -35,6 +37,9 @@ class ConfigChanges(TypedDict, total=False):
     dead_max_age: Duration | None
     dead_max_count: int | None
     durability: str | None
+    rate: str | None
+    burst: int | None
+    concurrency: int | None
 
 
 def check_names(given: Mapping[str, object], declared: type, what: str) -> None:

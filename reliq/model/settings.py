@@ -44,6 +44,8 @@ MAX_DELIVERIES = 5  #: consumers that may vanish with a message before it become
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
 
+_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*/\s*(s|m|h|d)", re.ASCII)
+
 _SIZE_UNITS = {"": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _SIZE = re.compile(r"([0-9]{1,15})\s*(kib|mib|gib|)", re.ASCII | re.IGNORECASE)
 
@@ -96,6 +98,20 @@ def bytes_text(number: int) -> str:
         if number >= factor and number % factor == 0:
             return f"{number // factor} {unit}"
     return f"{number:,} byte" + "s" * (number != 1)
+
+
+def rate(value: object, what: str) -> str:
+    """Read a rate such as "100/s", "5/m", "0.5/s" or "1000/h"; return it in that form.
+
+    Raises InvalidSetting naming `what` for anything else, and outside of [one a day, a million a second].
+    """
+    match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidSetting(f'{what} is {value!r}: write a number, a slash, and one of s m h d, such as "100/s"')
+    number, unit = float(match[1]), match[2]
+    if not 1 / 86_400 <= number / _UNITS[unit] <= 1_000_000:
+        raise InvalidSetting(f"{what} is {value!r}: it must be from 1/d to 1000000/s")
+    return f"{match[1]}/{unit}"
 
 
 def retries(value: object) -> int | None:

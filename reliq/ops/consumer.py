@@ -26,10 +26,11 @@ class Settled(StrEnum):
 class Claimed:
     """The reply of claim, and of settle with a claim. `codes`: one letter of `Settled` for each settled message.
 
-    `elsewhere`: the acks in a row are not the oldest messages of the processing list, and nothing was done.
+    `elsewhere`: the acks in a row are not the oldest messages of the processing list, and nothing was done. `limited`:
+    nothing was claimed, because only `claim_limited` knows the limits of the queue.
     """
 
-    status: Literal["ok", "paused", "lost", "elsewhere"]
+    status: Literal["ok", "paused", "limited", "lost", "elsewhere", "consumers"]
     now: int
     elements: list[bytes]
     codes: str = ""

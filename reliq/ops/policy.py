@@ -5,7 +5,7 @@ from typing import Any
 
 from reliq.model.keys import QueueKeys
 from reliq.ops.request import Op, optional_float, optional_int, optional_text
-from reliq.ops.schema import Config
+from reliq.ops.schema import LIMITS, Config
 
 _DROP = "drop"
 
@@ -13,6 +13,8 @@ _DROP = "drop"
 def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset: Sequence[str]) -> list[Op[int]]:
     """Set some fields and reset others to their default."""
     changes: list[Op[int]] = [Op(("HINCRBY", keys.config, Config.VERSION, 1))]
+    if not LIMITS.isdisjoint(to_set):
+        to_set = {**to_set, Config.LIMITED: 1}  # in the same command; the claim that finds no limits removes it
     if to_set:
         changes.append(Op(("HSET", keys.config, *(part for pair in to_set.items() for part in pair))))
     if to_reset:

@@ -20,6 +20,10 @@ class Config:
     PAUSED: Final = "paused"  #: present while the queue is paused
     VERSION: Final = "version"  #: counts the changes of the policy
     OVERFLOW: Final = "overflow"  #: "drop" in the queue of a broadcast's instance: a full queue drops what is published
+    RATE: Final = "rate"  #: such as 100/s: messages given out
+    BURST: Final = "burst"  #: messages that the rate lets through at once
+    CONCURRENCY: Final = "concurrency"  #: messages in processing at once
+    LIMITED: Final = "limited"  #: present while claims have to ask for limits (claim_limited)
     PRIORITISED: Final = "prioritised"  #: present once a message had a priority
     ROUND: Final = "round"  #: the number of the cycle's current round
     ROUND_HELD: Final = "round_held"  #: ms at which a message held the round open
@@ -28,8 +32,26 @@ class Config:
 #: What an operator may set.
 SETTINGS: Final = (
     Config.MAX_LENGTH, Config.MAX_BYTES, Config.MAX_DELIVERIES, Config.DEAD_MAX_AGE, Config.DEAD_MAX_COUNT,
-    Config.DURABILITY,
+    Config.DURABILITY, Config.RATE, Config.BURST, Config.CONCURRENCY,
 )  # fmt: skip
+
+
+#: Settings that decide when messages are given out.
+LIMITS: Final = frozenset({Config.RATE, Config.CONCURRENCY})
+
+
+class Flow:
+    """`flow` of a queue: the state of its limits and of its circuit breaker; times are ms of the server's clock."""
+
+    FULL_AT: Final = "full_at"  #: when the rate's bucket is full again
+    HELD_UNTIL: Final = "held_until"  #: nothing is given out before
+    BREAKER: Final = "breaker"  #: open or half_open; absent while it is closed
+    BREAKER_UNTIL: Final = "breaker_until"  #: when the next probe is given out
+    BREAKER_FOR: Final = "breaker_for"  #: ms for which it is open
+    BREAKER_SINCE: Final = "breaker_since"  #: when the counting of runs began
+    BREAKER_PASSED: Final = "breaker_passed"
+    BREAKER_FAILED: Final = "breaker_failed"
+    OPENED: Final = "opened"  #: how often the breaker has opened
 
 
 class Counter:

@@ -6,6 +6,7 @@ Shared by the worker, the HTTP leases and the consumers that claim by hand.
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from reliq import forks, ops
 from reliq.errors import InvalidSetting, QueueFull
@@ -16,6 +17,7 @@ from reliq.ops import Destination, Move, Settled, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.held import LARGE, HeldMessages, State
+from reliq.protocol.limits import Limits
 from reliq.protocol.outcomes import expired, released, undecodable
 from reliq.runtime.moment import Moment
 
@@ -39,6 +41,7 @@ class ConsumerSteps:
         self._unread: list[Message] = []  #: taken, but their bodies, which are apart, not yet read
         self._dying: list[Move] = []  #: taken, but not yet made dead letters
         self._held = HeldMessages()
+        self.limits = Limits(keys)
         self.cyclic = False  #: members of a cycle have arrived in this queue
         self._members = False  #: some have just arrived: are they still in it?
         self._state = State.NEW
@@ -114,45 +117,66 @@ class ConsumerSteps:
         return messages
 
     def settle(
-        self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0
+        self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0, beside: Sequence[ops.Op[Any]] = ()
     ) -> Steps[tuple[str, list[Message]]]:
         """Settle, and claim up to `limit` next messages in the same step.
 
-        Answers the codes (`Settled`, one a message, acks first) and the messages claimed. After an error nothing is
-        forgotten: the same call may be repeated, and messages that had been taken come with the next claim.
+        `beside`: other ops for the same round trip, if something is settled. Answers the codes (`Settled`, one a
+        message, acks first) and the messages claimed. After an error nothing is forgotten: the same call may be
+        repeated, and messages that had been taken come with the next claim.
         """
         self._check_process()
         if limit:
             yield from self._be_ready()
-        limit_now = 0 if self._arrived else limit
+        limit_now = 0 if self._arrived or self.limits.resting else limit
+        codes = ""
         if acks or moves:
-            answer = yield from self._settle(acks, moves, limit_now)
+            codes = yield from self._settle(acks, moves, limit_now, beside)
         elif limit_now and (room := self._held.room()):
-            with self._asking():
-                sent_at = Moment.now()
-                answer = yield ops.claim(self.keys, self.consumer, self.lease, limit_now, room)
-                self._note(answer, sent_at, claimed=True)
+            yield from self._claim(limit_now, room)
         else:
             return "", self._hand_out() if limit else []
         yield from self._sort_out()
-        return answer.codes, self._hand_out() if limit else []
+        return codes, self._hand_out() if limit else []
 
-    def _settle(self, acks: Sequence[bytes], moves: Sequence[Move], limit: int) -> Steps[ops.Claimed]:
-        """Settle and claim with one call, or with a second one if messages are not where they should be."""
+    def _claim(self, limit: int, room: int) -> Steps[None]:
+        """Claim messages, within the limits of the queue if it has some."""
+        with self._asking():
+            sent_at = Moment.now()
+            if not self.limits.apply:
+                answer = yield ops.claim(self.keys, self.consumer, self.lease, limit, room)
+                self.limits.note_plain(answer)
+            if self.limits.apply:
+                answer = yield from self.limits.claim(self.consumer, self.lease, limit, room)
+            self._note(answer, sent_at, claimed=True)
+
+    def _settle(
+        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
+    ) -> Steps[str]:
+        """Settle and claim with one call, or with a second one if messages are not where they should be.
+
+        In a queue with limits the claim is an op of its own, in the same round trip.
+        """
         row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
+        limited, plain = (limit, 0) if self.limits.apply else (0, limit)
         with self._asking():
             sent_at = Moment.now()
             with self._held.leaving(row):
-                answer: ops.Claimed = yield self.settle_op(acks, moves, limit, row)
+                answers = yield [self.settle_op(acks, moves, plain, row), *beside]
+            answer: ops.Claimed = answers[0]
             if answer.status == "elsewhere":
                 sent_at = Moment.now()
-                answer = yield self.settle_op(acks, moves, limit)
+                answer = yield self.settle_op(acks, moves, plain)
             for element in acks:
                 self._held.remove(element)
             for move in moves:
                 self._held.remove(move.element)
-            self._note(answer, sent_at, claimed=limit > 0)
-        return answer
+            self._note(answer, sent_at, claimed=plain > 0)
+        if plain and self.limits.note_plain(answer):
+            limited = plain
+        if limited and answer.status != "lost" and (room := self._held.room()):
+            yield from self._claim(limited, room)
+        return answer.codes
 
     def settle_op(
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int = 0, row: int = 0
@@ -172,6 +196,10 @@ class ConsumerSteps:
         if not (room := self._held.room()):
             yield ops.Sleep(min(timeout, _FULL_LOOK))
             return []
+        if self.limits.apply:
+            with contextlib.suppress(QueueFull):  # a full Redis refuses to wait, but not the claim
+                yield self.limits.pause(timeout)
+            return (yield from self.claim(limit))
         more = ops.claim(self.keys, self.consumer, self.lease, limit - 1, room)
         try:
             with self._asking():
@@ -182,8 +210,8 @@ class ConsumerSteps:
             yield ops.Sleep(min(timeout, 0.1))
             return (yield from self.claim(limit))
         yield from self._sort_out()
-        if self._paused:
-            yield from self._respect_pause()
+        if self._paused or self.limits.note_plain(answer):
+            yield from self._give_back_arrived()
         return self._hand_out()
 
     def leave(self) -> Steps[None]:
@@ -254,12 +282,12 @@ class ConsumerSteps:
         if self._unread:
             yield from self._read_bodies()
         if self._paused:
-            yield from self._respect_pause()
+            yield from self._give_back_arrived()
         if self._members:
             yield from self._drop_removed()
 
-    def _respect_pause(self) -> Steps[None]:
-        """Give back the message that a BLMOVE took from a paused queue."""
+    def _give_back_arrived(self) -> Steps[None]:
+        """Give back the message that a BLMOVE took from a queue that is paused or has limits."""
         if self._arrived:
             yield from self.settle((), [released(message) for message in self._arrived])
             self._arrived.clear()

@@ -60,6 +60,9 @@ class Config:
     dead_max_count: int | None = None  #: how many of the latest dead letters are kept
     paused: bool = False
     durability: str = "memory"  #: default of sends; a change takes effect within a minute
+    rate: str | None = None  #: such as "100/s": how many messages are given out, by the server's clock
+    burst: int | None = None  #: how many the rate lets through at once; None: those of a tenth of a second
+    concurrency: int | None = None  #: how many messages are in processing at once, over all consumers
 
 
 class QueueSteps:
@@ -243,6 +246,9 @@ def _read_config(values: Mapping[str, str]) -> Config:
         dead_max_count=number(Field.DEAD_MAX_COUNT, int),
         paused=Field.PAUSED in values,
         durability=values.get(Field.DURABILITY, MEMORY.name),
+        rate=values.get(Field.RATE),
+        burst=number(Field.BURST, int),
+        concurrency=number(Field.CONCURRENCY, int),
     )
 
 
@@ -262,5 +268,9 @@ def _checked_config(name: str, value: Any) -> int | float | str:
             return whole(value, name, 1, 10_000)
         case Field.DEAD_MAX_AGE:
             return settings.seconds(value, name, shortest=1.0)
+        case Field.RATE:
+            return settings.rate(value, name)
+        case Field.BURST | Field.CONCURRENCY:
+            return whole(value, name, 1, 1_000_000)
         case _:
             return durability(value).name

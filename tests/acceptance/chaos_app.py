@@ -19,15 +19,15 @@ def note(event: str, identity: str) -> None:
     os.write(history, f"{event} {identity} {time.monotonic_ns()}\n".encode())
 
 
-def settle_and_note(self, acks, moves=(), limit=0):
-    codes, messages = yield from settle(self, acks, moves, limit)
+def settle_and_note(self, acks, moves=(), limit=0, beside=()):
+    codes, messages = yield from settle(self, acks, moves, limit, beside)
     for element, code in zip(acks, codes[: len(acks)], strict=True):
         if code == "d":
             note("D", Message.decode("q", element).id)
     return codes, messages
 
 
-ConsumerSteps.settle = settle_and_note  # type: ignore[method-assign]
+ConsumerSteps.settle = settle_and_note  # type: ignore[method-assign, assignment]
 
 
 @app.handler("q")

@@ -15,6 +15,7 @@ HASHES = {
     "counters": schema.Counter,
     "config": schema.Config,
     "topics": schema.Topics,
+    "flow": schema.Flow,
     "job": schema.Job,
     "record": schema.Prepared,
 }

@@ -1,0 +1,13 @@
+-- hold: give out no message of the queue for a time: what its handlers depend on has asked for it.
+--
+-- KEYS  1 config  2 flow
+-- ARGV  1 ms from now
+-- Returns the ms at which it ends. A hold that ends later stays.
+-- uses: now
+local config, flow = KEYS[1], KEYS[2]
+redis.call('HLEN', config) -- wrong types are refused here, before the first write
+redis.call('PERSIST', flow) -- no effect, but after this write the next ones pass when memory is full
+local until_ms = math.max(now_ms() + ARGV[1], tonumber(redis.call('HGET', flow, 'held_until') or 0))
+redis.call('HSET', flow, 'held_until', string.format('%.0f', until_ms))
+redis.call('HSET', config, 'limited', 1)
+return until_ms

@@ -1,0 +1,44 @@
+-- The limits of a queue: how much the rate allows at a moment, and the state of the circuit breaker, in the hash `flow`.
+
+local UNITS = {s = 1000, m = 60000, h = 3600000, d = 86400000}
+local FEWEST = 10 -- ms: a rate of more than a message in this time gives several at once, so that nobody asks for each
+
+-- The server's clock in ms, with its microseconds.
+local function exact_now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + time[2] / 1000
+end
+
+-- The bucket of a rate such as '100/s': the ms of one token, and the most tokens; nil without a rate. Without a burst it
+-- holds the tokens of a tenth of a second, at least one.
+local function bucket_of(rate, burst)
+  if not rate then return nil end
+  local tokens, unit = string.match(rate, '^([%d.]+)/(%a)$')
+  local each = UNITS[unit] / tokens
+  return {each = each, most = tonumber(burst) or math.max(1, math.ceil(100 / each))}
+end
+
+-- A bucket is known by the moment at which it is full again: each token that is taken moves this moment by the ms of one
+-- (the "generic cell rate algorithm" of ATM networks, ITU-T I.371).
+local function tokens_in(bucket, full_at, now)
+  local missing = math.max(0, (full_at or 0) - now) / bucket.each
+  return math.floor(bucket.most - missing + 1e-6)
+end
+
+local function spent(bucket, full_at, now, tokens)
+  return math.max(full_at or 0, now) + tokens * bucket.each
+end
+
+-- The ms until the bucket has some tokens: what a caller wants, but not more than it gets in a few ms.
+local function ms_until_tokens(bucket, full_at, now, wanted)
+  local some = math.max(1, math.min(wanted, bucket.most, math.floor(FEWEST / bucket.each)))
+  return math.max(1, (full_at or 0) - now - (bucket.most - some) * bucket.each)
+end
+
+local function close_breaker(flow)
+  redis.call('HDEL', flow, 'breaker', 'breaker_until', 'breaker_for', 'breaker_since', 'breaker_passed', 'breaker_failed')
+end
+
+local function ready_messages(q)
+  return redis.call('LLEN', q.messages) + redis.call('LLEN', q.high) + redis.call('LLEN', q.low)
+end

@@ -1,0 +1,114 @@
+"""Ops of flow control: claims within the limits of a queue, its circuit breaker, and holding it back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reliq.model.breaker import Breaker
+from reliq.model.keys import QueueKeys
+from reliq.ops.consumer import Claimed
+from reliq.ops.request import Argument, Op, milliseconds, optional_int, optional_text, scripted
+from reliq.ops.schema import Flow
+
+#: Why a claim got fewer messages than it asked for; PROBE: it got the one message by which an open breaker is tried.
+Reason = Literal["", "rate", "concurrency", "breaker", "held", "probe"]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedClaim(Claimed):
+    """The reply of claim_limited. `limited`: the queue has limits; `ok`: it has none any more.
+
+    `consumers`: the caller did not know all of `others`, and nothing was done.
+    """
+
+    reason: Reason = ""
+    wait: float = 0.0  #: seconds until the next claim may bring messages; 0 = when there are some
+    others: tuple[str, ...] = ()
+
+
+def claim_limited(
+    keys: QueueKeys, consumer: str, lease: float, limit: int, room: int, reports: bool, others: Sequence[str]
+) -> Op[LimitedClaim]:
+    """Claim up to `limit` messages, as many as the limits of the queue allow now.
+
+    `reports`: the caller tells `breaker` how its messages end. `others`: all consumers of the queue, as far as the
+    caller knows. Not repeatable, as claim.
+    """
+    names = (
+        *keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers, keys.flow, keys.freed,
+        *map(keys.processing, others),
+    )  # fmt: skip
+    arguments: tuple[Argument, ...] = (milliseconds(lease), limit, room, consumer, int(reports), *others)
+    op = scripted("claim_limited", names, arguments, _read_claim)
+    return Op(op.command, op.read, op.script, repeatable=False)
+
+
+def _read_claim(reply: list[Any]) -> LimitedClaim:
+    status, now, *rest = reply
+    match status:
+        case b"consumers":
+            return LimitedClaim("consumers", now, [], others=tuple(one.decode() for one in rest))
+        case b"ok" | b"limited":
+            reason, wait, *elements = rest
+            return LimitedClaim(status.decode(), now, elements, reason=reason.decode(), wait=wait / 1000)
+        case _:
+            return LimitedClaim(status.decode(), now, [])
+
+
+def wait_for_messages(keys: QueueKeys, seconds: float) -> Op[Any]:
+    """Wait until a message is ready, and take none: it is moved from the tail of its list to the tail."""
+    return Op(("BLMOVE", keys.messages, keys.messages, "RIGHT", "RIGHT", f"{seconds:.3f}"), _nothing, blocks=seconds)
+
+
+def wait_for_slot(keys: QueueKeys, seconds: float) -> Op[Any]:
+    """Wait until one of the messages that `concurrency` allows may have ended."""
+    return Op(("BLPOP", keys.freed, f"{seconds:.3f}"), _nothing, blocks=seconds)
+
+
+def _nothing(reply: Any) -> None:
+    return None
+
+
+def breaker(keys: QueueKeys, rule: Breaker, passed: int, failed: int, probe: str) -> Op[tuple[str, str]]:
+    """Count how runs ended, and move the breaker; the reply has its states before and after.
+
+    `probe`: "passed" or "failed" if the probe is one of them, else "". A repeated call counts them twice.
+    """
+    arguments: tuple[Argument, ...] = (
+        passed, failed, probe,
+        rule.threshold, rule.minimum, milliseconds(rule.window_seconds), milliseconds(rule.open_seconds),
+    )  # fmt: skip
+    return scripted(
+        "breaker", (keys.config, keys.flow), arguments, lambda reply: (reply[0].decode(), reply[1].decode())
+    )
+
+
+def switch_breaker(keys: QueueKeys, open_for: float) -> Op[str]:
+    """Open the breaker for so many seconds, or close it with 0; the reply is the state before."""
+    return scripted("switch_breaker", (keys.config, keys.flow), (milliseconds(open_for),), lambda reply: reply.decode())
+
+
+def hold(keys: QueueKeys, seconds: float) -> Op[int]:
+    """Give out no message of the queue for so many seconds; the reply is the ms at which that ends."""
+    return scripted("hold", (keys.config, keys.flow), (milliseconds(seconds),))
+
+
+@dataclass(frozen=True, slots=True)
+class FlowState:
+    """What the hash `flow` says; times are ms of the server's clock."""
+
+    held_until: int | None
+    breaker: str
+    breaker_until: int | None
+    opened: int
+
+
+def flow_state(keys: QueueKeys) -> Op[FlowState]:
+    """Read the state of the limits."""
+    fields = (Flow.HELD_UNTIL, Flow.BREAKER, Flow.BREAKER_UNTIL, Flow.OPENED)
+    return Op(("HMGET", keys.flow, *fields), _read_state)
+
+
+def _read_state(reply: list[bytes | None]) -> FlowState:
+    held, state, until, opened = reply
+    return FlowState(optional_int(held), optional_text(state) or "closed", optional_int(until), int(opened or 0))
