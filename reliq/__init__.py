@@ -31,6 +31,7 @@ from reliq.errors import (
     Unroutable,
 )
 from reliq.model.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
+from reliq.model.breaker import breaker
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Failure
@@ -50,5 +51,5 @@ __all__ = [
     "JobClosed", "LeaseLost", "Message", "MessageOptions", "NewMessage", "OutcomeUnknown", "Prepared", "PreparedClosed",
     "PublishOptions", "Queue",
     "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Stats", "TimeLimitExceeded",
-    "TopicStats", "Topics", "Unroutable", "__version__", "exponential", "fixed", "rocketmq_levels", "steps",
+    "TopicStats", "Topics", "Unroutable", "__version__", "breaker", "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

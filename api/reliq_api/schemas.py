@@ -194,6 +194,9 @@ class QueueConfig(BaseModel):
     dead_max_age: float | None
     dead_max_count: int | None
     paused: bool
+    rate: str | None
+    burst: int | None
+    concurrency: int | None
 
 
 class ConfigChanges(Request):
@@ -213,6 +216,11 @@ class ConfigChanges(Request):
         None, ge=1, le=core.MAX_DELAY_SECONDS, allow_inf_nan=False, description="Seconds a dead letter is kept."
     )
     dead_max_count: Whole | None = Field(None, ge=1, le=10**12, description="Dead letters kept, the latest.")
+    rate: str | None = Field(
+        None, max_length=32, description="Messages given out, over all consumers.", examples=["100/s"]
+    )
+    burst: Whole | None = Field(None, ge=1, le=1_000_000, description="Of these, how many at once.")
+    concurrency: Whole | None = Field(None, ge=1, le=1_000_000, description="Messages in processing at once.")
 
 
 class QueueStats(BaseModel):
@@ -228,6 +236,8 @@ class QueueStats(BaseModel):
     oldest_ready_age: float = Field(description="Seconds.")
     consumers: int
     paused: bool
+    limited_by: str = Field(description="Why nothing is given out now: held, breaker, rate, concurrency; else empty.")
+    breaker: str = Field(description="closed, open or half_open.")
     counters: dict[str, int]
 
 
@@ -242,6 +252,16 @@ class QueueList(BaseModel):
 class Paused(BaseModel):
     queue: QueueName
     paused: bool
+
+
+class BreakerRequest(Request):
+    state: Literal["open", "closed"]
+    seconds: float = Field(3600.0, ge=0.1, le=core.MAX_DELAY_SECONDS, description="How long it is open.")
+
+
+class Breaker(BaseModel):
+    queue: QueueName
+    breaker: str
 
 
 class PurgeRequest(Request):

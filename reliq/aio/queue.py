@@ -98,7 +98,7 @@ class Queue:
         return await self._store.run(self._steps.config())
 
     async def configure(self, **changes: Unpack[ConfigChanges]) -> Config:
-        """Change the policy: max_length, max_bytes, max_deliveries, dead_max_age, dead_max_count, durability.
+        """Change the policy: limits of its size, retention, durability, and of what is given out.
 
         The settings are those of ConfigChanges. None = back to the default.
         """
@@ -111,6 +111,17 @@ class Queue:
     async def resume(self) -> None:
         """End a pause."""
         await self._store.run(self._steps.resume())
+
+    async def open_breaker(self, duration: Duration = "1h") -> None:
+        """Open the circuit breaker by hand: no worker gets a message for `duration`, then one message is tried.
+
+        Where no handler of the queue has a breaker, the queue simply goes on after that time.
+        """
+        await self._store.run(self._steps.open_breaker(duration))
+
+    async def close_breaker(self) -> bool:
+        """Close the circuit breaker, and return whether it was open: messages are given out again."""
+        return await self._store.run(self._steps.close_breaker())
 
     async def purge(self) -> int:
         """Remove the ready, delayed and prepared messages for good; return how many."""

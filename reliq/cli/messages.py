@@ -42,6 +42,9 @@ def add_to(commands: Any) -> None:
 
     command(commands, "pause", pause, "stop starting messages of a queue; sends go on", queue=True, json_too=True)
     command(commands, "resume", resume, "end a pause", queue=True, json_too=True)
+    one = command(commands, "breaker", breaker, "open or close a queue's circuit breaker", queue=True, json_too=True)
+    one.add_argument("change", choices=("open", "close"), help="open: give out nothing for a time; close: go on")
+    one.add_argument("--for", dest="duration", default="1h", metavar="TIME", help="how long it is open (default: 1h)")
     one = command(commands, "purge", purge, "remove ready, delayed and prepared messages", queue=True, json_too=True)
     one.add_argument("--yes", action="store_true", help="do not ask")
     one = command(commands, "cancel", cancel, "remove one delayed message", queue=True, json_too=True)
@@ -104,9 +107,10 @@ def stats(options: argparse.Namespace) -> int:
     for one in found:
         age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
         prepared = f"  {one.prepared} prepared" if one.prepared else ""
+        limited = f"  limited by {one.limited_by}" if one.limited_by else ""
         print(
             f"{one.queue:30} {one.ready:9} {one.processing:10} {one.delayed:9} {one.dead:7} {age:>8}  "
-            f"{one.consumers}{paused}{prepared}"
+            f"{one.consumers}{paused}{limited}{prepared}"
         )
     return 1 if unreadable else 0
 
@@ -135,6 +139,20 @@ def pause(options: argparse.Namespace) -> int:
 def resume(options: argparse.Namespace) -> int:
     app_of(options).queue(options.queue).resume()
     return say(options, f"{options.queue} goes on", paused=False)
+
+
+def breaker(options: argparse.Namespace) -> int:
+    """Open or close the circuit breaker of a queue."""
+    queue = app_of(options).queue(options.queue)
+    if options.change == "open":
+        queue.open_breaker(options.duration)
+        return say(
+            options,
+            f"the breaker of {options.queue} is open for {options.duration}: no message is started",
+            breaker="open",
+        )
+    before = "was open" if queue.close_breaker() else "was closed already"
+    return say(options, f"the breaker of {options.queue} is closed; it {before}", breaker="closed")
 
 
 def purge(options: argparse.Namespace) -> int:

@@ -99,7 +99,7 @@ class Queue:
         return self._store.run(self._steps.config())
 
     def configure(self, **changes: Unpack[ConfigChanges]) -> Config:
-        """Change the policy: max_length, max_bytes, max_deliveries, dead_max_age, dead_max_count, durability.
+        """Change the policy: limits of its size, retention, durability, and of what is given out.
 
         The settings are those of ConfigChanges. None = back to the default.
         """
@@ -112,6 +112,17 @@ class Queue:
     def resume(self) -> None:
         """End a pause."""
         self._store.run(self._steps.resume())
+
+    def open_breaker(self, duration: Duration = "1h") -> None:
+        """Open the circuit breaker by hand: no worker gets a message for `duration`, then one message is tried.
+
+        Where no handler of the queue has a breaker, the queue simply goes on after that time.
+        """
+        self._store.run(self._steps.open_breaker(duration))
+
+    def close_breaker(self) -> bool:
+        """Close the circuit breaker, and return whether it was open: messages are given out again."""
+        return self._store.run(self._steps.close_breaker())
 
     def purge(self) -> int:
         """Remove the ready, delayed and prepared messages for good; return how many."""

@@ -41,34 +41,26 @@ end
 if policy[1] then return {'paused', now_whole} end
 
 local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at')
-local held_until, breaker, breaker_until, full_at = tonumber(state[1]), state[2], tonumber(state[3]), tonumber(state[4])
-if held_until and held_until <= now then
+if state[1] and tonumber(state[1]) <= now then
   redis.call('HDEL', flow, 'held_until')
-  held_until = nil
+  state[1] = false
 end
-if breaker and breaker_until <= now and not reports then -- nothing would tell how its probe ends
+if state[2] and tonumber(state[3]) <= now and not reports then -- nothing would tell how its probe ends
   close_breaker(flow)
-  breaker = nil
+  state[2] = false
 end
-if not (bucket or concurrency or held_until or breaker) then
+local held, breaker = state[1], state[2]
+if not (bucket or concurrency or held or breaker) then
   redis.call('HDEL', q.config, 'limited')
   return {'ok', now_whole, '', 0, unpack(take(q, processing, limit, room, policy))}
 end
 
--- What each limit allows: the lowest number counts.
-local allowed, reason, wait = limit, '', 0
-local function at_most(most, why, ms)
-  if most < allowed then allowed, reason, wait = most, why, ms end
-end
-if held_until then at_most(0, 'held', held_until - now) end
-if breaker and breaker_until > now then at_most(0, 'breaker', breaker_until - now) end
-if bucket then at_most(tokens_in(bucket, full_at, now), 'rate', ms_until_tokens(bucket, full_at, now, limit)) end
-if concurrency then at_most(math.max(0, concurrency - in_use), 'concurrency', 0) end
+local allowed, reason, wait = within_limits(limit, bucket, concurrency, in_use, state, now)
 if breaker and allowed > 0 then allowed, reason = 1, 'probe' end
 
 local taken = take(q, processing, allowed, room, policy)
 if #taken > 0 and bucket then
-  full_at = spent(bucket, full_at, now, #taken)
+  local full_at = spent(bucket, tonumber(state[4]), now, #taken)
   redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at))
   if reason == 'rate' then wait = ms_until_tokens(bucket, full_at, now, limit) end
 end

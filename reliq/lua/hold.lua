@@ -5,7 +5,8 @@
 -- Returns the ms at which it ends. A hold that ends later stays.
 -- uses: now
 local config, flow = KEYS[1], KEYS[2]
-redis.call('HLEN', config) -- wrong types are refused here, before the first write
+redis.call('HLEN', config)
+redis.call('HLEN', flow) -- wrong types are refused here, before the first write
 redis.call('PERSIST', flow) -- no effect, but after this write the next ones pass when memory is full
 local until_ms = math.max(now_ms() + ARGV[1], tonumber(redis.call('HGET', flow, 'held_until') or 0))
 redis.call('HSET', flow, 'held_until', string.format('%.0f', until_ms))

@@ -1,14 +1,16 @@
 -- stats: the state of a queue at one instant. A script, because a full Redis refuses even reads inside a MULTI.
 --
--- KEYS  1-11 places  12 delayed  13 dead  14 prepared  15.. processing lists
+-- KEYS  1-11 places  12 delayed  13 dead  14 prepared  15 flow  16.. processing lists
 -- ARGV  none
 -- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
 --         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
---         one, without most of its body, ms for which the first delayed message has been due, counter, value ...}
--- uses: now, element, bodies, rounds, place, glimpse
-local q = places(1)
+--         one, without most of its body, ms for which the first delayed message has been due, the limit that gives out nothing now
+--         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, counter, value ...}
+-- uses: now, element, bodies, rounds, place, glimpse, flow
+local q, flow = places(1), KEYS[15]
+redis.call('HLEN', flow) -- a wrong type is refused
 local processing = 0
-for at = 15, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+for at = 16, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
 local now, overdue, next_ones, bytes = now_ms(), 0, {}, 0
@@ -28,6 +30,15 @@ for _, list in ipairs({q.high, q.messages, q.low}) do add_next(redis.call('LINDE
 if redis.call('ZCOUNT', KEYS[12], '-inf', string.format('%.0f', now)) > 0 then -- else it need not be read: it may be large
   overdue = overdue_since(redis.call('ZRANGE', KEYS[12], 0, 0, 'WITHSCORES'))
 end
+local limited_by, breaker = '', 'closed'
+local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'concurrency')
+if policy[1] then
+  local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at')
+  breaker = state[2] or breaker
+  local bucket = bucket_of(policy[2], policy[3])
+  local _, reason = within_limits(1, bucket, tonumber(policy[4]), processing, state, exact_now_ms())
+  limited_by = reason
+end
 forget_read(bytes)
 return {
   now,
@@ -43,5 +54,7 @@ return {
   redis.call('HLEN', q.cycle),
   next_ones,
   overdue,
+  limited_by,
+  breaker,
   unpack(redis.call('HGETALL', q.counters)),
 }

@@ -1,17 +1,20 @@
 -- switch_breaker: open or close the queue's circuit breaker by hand.
 --
--- KEYS  1 config  2 flow
+-- KEYS  1 config  2 flow  3 counters
 -- ARGV  1 ms for which it is open; 0 = close it
 -- Returns the state before: 'closed' | 'open' | 'half_open'
 -- uses: now, flow
-local config, flow, open_for = KEYS[1], KEYS[2], tonumber(ARGV[1])
-redis.call('HLEN', config) -- wrong types are refused here, before the first write
+local config, flow, counters = unpack(KEYS)
+local open_for = tonumber(ARGV[1])
+redis.call('HLEN', config)
+redis.call('HLEN', counters)
+redis.call('HLEN', flow) -- wrong types are refused here, before the first write
 redis.call('PERSIST', flow) -- no effect, but after this write the next ones pass when memory is full
 local before = redis.call('HGET', flow, 'breaker') or 'closed'
 close_breaker(flow)
 if open_for > 0 then
   redis.call('HSET', flow, 'breaker', 'open', 'breaker_until', now_ms() + open_for, 'breaker_for', open_for)
   redis.call('HSET', config, 'limited', 1)
-  if before == 'closed' then redis.call('HINCRBY', flow, 'opened', 1) end
+  if before == 'closed' then redis.call('HINCRBY', counters, 'breaker_opened', 1) end
 end
 return before

@@ -35,3 +35,6 @@ class Breaker:
         whole(self.minimum, "minimum", 1, 1_000_000)
         object.__setattr__(self, "window", seconds(self.window, "window", shortest=0.1, longest=86_400))
         object.__setattr__(self, "open_for", seconds(self.open_for, "open_for", shortest=0.1, longest=86_400))
+
+
+breaker = Breaker  #: as it is written: @app.handler("mails", breaker=reliq.breaker(minimum=20))

@@ -9,6 +9,7 @@ from typing import Any
 
 from reliq.errors import InvalidHandler
 from reliq.model.backoff import Backoff, exponential
+from reliq.model.breaker import Breaker
 from reliq.model.keys import check_name, instance_queue
 from reliq.model.message import Message
 from reliq.model.policy import Errors, Policy, error_classes
@@ -30,6 +31,7 @@ class Handler:
     is_async: bool
     once: bool | str = False  #: True: once per message id; a text: once per value of the header of this name
     once_for: float = 86_400.0  #: seconds for which a finished message is remembered
+    breaker: Breaker | None = None
     measured: bool = True  #: False for broadcasts: each instance has its own queue, too many for a metric label
 
 
@@ -72,6 +74,7 @@ class Handlers:
         time_limit: Duration | None,
         once: bool | str = False,
         once_for: Duration = "1d",
+        breaker: Breaker | None = None,
     ) -> Handler:
         """Register the handler of a queue; raises InvalidHandler for a second one and for a non-function."""
         check_name(queue)
@@ -86,6 +89,8 @@ class Handlers:
         _check_callable(backoff, f"retry of queue {queue!r}", "the number of failures", "the error")
         if not isinstance(once, (bool, str)) or once == "":
             raise InvalidHandler(f"once of {queue!r} is {once!r}: True, or the name of a header")
+        if not (breaker is None or isinstance(breaker, Breaker)):
+            raise InvalidHandler(f"breaker of {queue!r} is {breaker!r}: write reliq.breaker(threshold=0.5, minimum=20)")
         handler = Handler(
             queue,
             function,
@@ -94,6 +99,7 @@ class Handlers:
             _is_async(function),
             once,
             seconds(once_for, "once_for", shortest=1.0),
+            breaker,
         )
         self._by_queue[queue] = handler
         return handler

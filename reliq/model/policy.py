@@ -1,8 +1,9 @@
 """Policies: how failures are judged, and what a handler raises or returns to decide it."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from reliq.errors import InvalidHandler
+from reliq.errors import InvalidHandler, InvalidSetting
 from reliq.model.backoff import Backoff
 from reliq.model.settings import Duration, seconds
 
@@ -12,12 +13,24 @@ Errors = tuple[type[BaseException], ...]
 class Retry(Exception):
     """Raise it to fail on purpose: the message is tried again after `delay` or, without one, as its policy says.
 
-    It counts as a failure, so the policy's limit still applies.
+    It counts as a failure, so the policy's limit still applies. `scope="queue"`: no worker gets a message of the queue
+    before `delay` is over, as when a service answers 429 with a time. That is no failure of the other messages.
     """
 
-    def __init__(self, message: str = "retry was asked for", *, delay: Duration | None = None) -> None:
+    def __init__(
+        self,
+        message: str = "retry was asked for",
+        *,
+        delay: Duration | None = None,
+        scope: Literal["message", "queue"] = "message",
+    ) -> None:
         super().__init__(message)
         self.delay = None if delay is None else seconds(delay, "Retry(delay=)")
+        if scope not in ("message", "queue"):
+            raise InvalidSetting(f'Retry(scope=) is {scope!r}: "message" or "queue"')
+        if scope == "queue" and not self.delay:
+            raise InvalidSetting('Retry(scope="queue") needs a delay: for so long the queue gives out nothing')
+        self.scope = scope
 
 
 class Dead(Exception):

@@ -56,10 +56,12 @@ _COUNTERS = {
     Counter.PURGED: ("reliq_messages_purged", "Ready and delayed messages removed by an operator."),
     Counter.PURGED_DEAD: ("reliq_dead_letters_purged", "Dead letters removed by an operator."),
     Counter.TRIMMED: ("reliq_dead_letters_trimmed", "Dead letters removed by the queue's retention policy."),
+    Counter.BREAKER_OPENED: ("reliq_breaker_opened", "Times the circuit breaker of the queue has opened."),
     Counter.LEASE_LOST: ("reliq_lease_lost", "Consumers that lost their lease while they lived, and started afresh."),
     Counter.RECLAIM_CONFLICTS: ("reliq_reclaim_conflicts", "Messages settled and reclaimed at once; compensated."),
 }  # fmt: skip
 _PRIORITIES = ("high", "normal", "low")
+_LIMITS = ("held", "breaker", "rate", "concurrency")
 _STATES = ("prepared", "ready", "processing", "delayed", "dead")
 _GAUGES: dict[str, tuple[str, Callable[[QueueSnapshot], float]]] = {
     "reliq_queue_oldest_ready_age_seconds": (
@@ -74,6 +76,9 @@ _GAUGES: dict[str, tuple[str, Callable[[QueueSnapshot], float]]] = {
         lambda one: one.overdue),
     "reliq_queue_consumers": ("Consumers that may hold messages.", lambda one: one.consumers),
     "reliq_queue_paused": ("1 while the queue is paused.", lambda one: one.paused),
+    "reliq_queue_breaker_open": (
+        "1 while the circuit breaker is open, 0.5 while one message is tried.",
+        lambda one: {"open": 1.0, "half_open": 0.5}.get(one.breaker, 0.0)),
     "reliq_queue_max_length": (
         "Ready and delayed messages above which sends are refused; 0 = unlimited.", lambda one: one.max_length),
 }  # fmt: skip
@@ -259,6 +264,11 @@ def _of_queues(readings: Sequence[QueueSnapshot]) -> Iterator[Metric]:
         "Of the ready messages, those that may start now, by priority.",
         labels=["queue", "priority"],
     )
+    limited = GaugeMetricFamily(
+        "reliq_queue_limited_messages",
+        "The ready messages while a limit gives out nothing, by limit; only of queues that are limited now.",
+        labels=["queue", "reason"],
+    )
     missing = GaugeMetricFamily(
         "reliq_audit_mismatch_messages",
         "Messages enqueued that are nowhere, neither here nor counted as gone: above 0 lost, below 0 never enqueued.",
@@ -271,9 +281,11 @@ def _of_queues(readings: Sequence[QueueSnapshot]) -> Iterator[Metric]:
             states.add_metric([one.queue, state], getattr(one, state))
         for priority in _PRIORITIES:
             ready.add_metric([one.queue, priority], getattr(one, priority))
+        for reason in _LIMITS if one.limited_by else ():
+            limited.add_metric([one.queue, reason], one.ready if one.limited_by == reason else 0)
         if one.exact:
             missing.add_metric([one.queue], one.missing)
-    yield from (died, states, ready, missing)
+    yield from (died, states, ready, limited, missing)
     for name, (text, value_of) in _GAUGES.items():
         gauge = GaugeMetricFamily(name, text, labels=["queue"])
         for one in readings:

@@ -148,6 +148,8 @@ def _reading(
         paused=counts.paused,
         counters=counts.counters,
         prepared=counts.prepared,
+        limited_by=counts.limited_by,
+        breaker=counts.breaker,
         overdue=counts.overdue / 1000,
         max_length=max_length or 0,
         high=counts.high,

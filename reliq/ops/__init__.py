@@ -71,12 +71,10 @@ from reliq.ops.consumer import (
     was_handled,
 )
 from reliq.ops.flow import (
-    FlowState,
     LimitedClaim,
     Reason,
     breaker,
     claim_limited,
-    flow_state,
     hold,
     switch_breaker,
     wait_for_messages,
@@ -219,7 +217,6 @@ __all__ = [
     "Entered",
     "Entry",
     "Fate",
-    "FlowState",
     "JobRecord",
     "JobState",
     "LimitedClaim",
@@ -293,7 +290,6 @@ __all__ = [
     "finish",
     "first_chunk",
     "first_names",
-    "flow_state",
     "forget",
     "forget_prepared",
     "forget_request",

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from reliq.model.breaker import Breaker
 from reliq.model.keys import QueueKeys
 from reliq.ops.consumer import Claimed
-from reliq.ops.request import Argument, Op, milliseconds, optional_int, optional_text, scripted
-from reliq.ops.schema import Flow
+from reliq.ops.request import Argument, Op, milliseconds, scripted
 
 #: Why a claim got fewer messages than it asked for; PROBE: it got the one message by which an open breaker is tried.
 Reason = Literal["", "rate", "concurrency", "breaker", "held", "probe"]
@@ -79,36 +78,23 @@ def breaker(keys: QueueKeys, rule: Breaker, passed: int, failed: int, probe: str
         rule.threshold, rule.minimum, milliseconds(rule.window_seconds), milliseconds(rule.open_seconds),
     )  # fmt: skip
     return scripted(
-        "breaker", (keys.config, keys.flow), arguments, lambda reply: (reply[0].decode(), reply[1].decode())
+        "breaker",
+        (keys.config, keys.flow, keys.counters),
+        arguments,
+        lambda reply: (reply[0].decode(), reply[1].decode()),
     )
 
 
 def switch_breaker(keys: QueueKeys, open_for: float) -> Op[str]:
     """Open the breaker for so many seconds, or close it with 0; the reply is the state before."""
-    return scripted("switch_breaker", (keys.config, keys.flow), (milliseconds(open_for),), lambda reply: reply.decode())
+    return scripted(
+        "switch_breaker",
+        (keys.config, keys.flow, keys.counters),
+        (milliseconds(open_for),),
+        lambda reply: reply.decode(),
+    )
 
 
 def hold(keys: QueueKeys, seconds: float) -> Op[int]:
     """Give out no message of the queue for so many seconds; the reply is the ms at which that ends."""
     return scripted("hold", (keys.config, keys.flow), (milliseconds(seconds),))
-
-
-@dataclass(frozen=True, slots=True)
-class FlowState:
-    """What the hash `flow` says; times are ms of the server's clock."""
-
-    held_until: int | None
-    breaker: str
-    breaker_until: int | None
-    opened: int
-
-
-def flow_state(keys: QueueKeys) -> Op[FlowState]:
-    """Read the state of the limits."""
-    fields = (Flow.HELD_UNTIL, Flow.BREAKER, Flow.BREAKER_UNTIL, Flow.OPENED)
-    return Op(("HMGET", keys.flow, *fields), _read_state)
-
-
-def _read_state(reply: list[bytes | None]) -> FlowState:
-    held, state, until, opened = reply
-    return FlowState(optional_int(held), optional_text(state) or "closed", optional_int(until), int(opened or 0))

@@ -51,7 +51,6 @@ class Flow:
     BREAKER_SINCE: Final = "breaker_since"  #: when the counting of runs began
     BREAKER_PASSED: Final = "breaker_passed"
     BREAKER_FAILED: Final = "breaker_failed"
-    OPENED: Final = "opened"  #: how often the breaker has opened
 
 
 class Counter:
@@ -81,6 +80,7 @@ class Counter:
     REDRIVEN: Final = "redriven"
     PURGED_DEAD: Final = "purged_dead"
     TRIMMED: Final = "trimmed"
+    BREAKER_OPENED: Final = "breaker_opened"
 
     @staticmethod
     def dead(reason: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from reliq.model import settings
 from reliq.model.backoff import Backoff
+from reliq.model.breaker import Breaker
 from reliq.model.handlers import DeadHook, Handlers
 from reliq.model.keys import check_name
 from reliq.model.policy import Errors
@@ -63,6 +64,7 @@ class Application:
         time_limit: Duration | None = None,
         once: bool | str = False,
         once_for: Duration = "1d",
+        breaker: Breaker | None = None,
     ) -> Callable[[F], F]:
         """Bind a function (def or async def) to a queue. If it returns, the message is acked; if it raises, tried
         again.
@@ -72,6 +74,7 @@ class Application:
         `time_limit`: how long one run may take; a longer one counts as a failure.
         `once`: a handled message is not handled again, however often it is delivered, for `once_for`. True identifies
         messages by id; a text by the value of the header with this name (without it, by id). Costs one more round trip.
+        `breaker`: `reliq.breaker(...)`; when too many runs fail, no worker gets messages of the queue for a while.
         Raises InvalidHandler for a second handler of a queue.
         """
         check_name(queue)  # at once: `@app.handler` without parentheses would otherwise register nothing, silently
@@ -79,7 +82,7 @@ class Application:
         def bind(function: F) -> F:
             self.handlers.add(
                 queue, function, retry=retry, retry_on=retry_on, dead_on=dead_on, time_limit=time_limit,
-                once=once, once_for=once_for,
+                once=once, once_for=once_for, breaker=breaker,
             )  # fmt: skip
             return function
 

@@ -61,9 +61,14 @@ class Limits:
         left = self._until - time.monotonic()
         if left > 0:
             return Sleep(min(timeout, left))
-        if self._reason == "concurrency":
+        if self.full:
             return ops.wait_for_slot(self._keys, timeout)
         return ops.wait_for_messages(self._keys, timeout)
+
+    @property
+    def full(self) -> bool:
+        """Whether the queue has as many messages in processing as it may have."""
+        return self._reason == "concurrency"
 
     @property
     def resting(self) -> bool:

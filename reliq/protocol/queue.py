@@ -14,7 +14,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.keywords import ConfigChanges
 from reliq.model.message import Message
 from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage, check_option_names
-from reliq.model.settings import whole
+from reliq.model.settings import Duration, whole
 from reliq.ops import Steps, at_most
 from reliq.ops.schema import SETTINGS, Counter
 from reliq.ops.schema import Config as Field
@@ -47,6 +47,8 @@ class Stats:
     paused: bool
     counters: dict[str, int] = field(default_factory=dict)  #: since the queue exists: enqueued, acked, retried, ...
     prepared: int = 0  #: invisible until their producers decide
+    limited_by: str = ""  #: the limit by which nothing is given out now: held, breaker, rate, concurrency
+    breaker: str = "closed"  #: open or half_open while the circuit breaker keeps messages from the workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ class QueueSteps:
             paused=found.paused,
             counters=found.counters,
             prepared=found.prepared,
+            limited_by=found.limited_by,
+            breaker=found.breaker,
         )
 
     def config(self) -> Steps[Config]:
@@ -208,6 +212,14 @@ class QueueSteps:
 
     def resume(self) -> Steps[None]:
         yield ops.resume(self.keys)
+
+    def open_breaker(self, duration: Duration) -> Steps[None]:
+        open_for = settings.seconds(duration, "duration", shortest=0.1)
+        yield [ops.announce(self.keys.queue), ops.switch_breaker(self.keys, open_for)]
+
+    def close_breaker(self) -> Steps[bool]:
+        before = yield ops.switch_breaker(self.keys, 0)
+        return bool(before != "closed")
 
     def purge(self) -> Steps[int]:
         removed = 0

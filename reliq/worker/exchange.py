@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model import settings
+from reliq.model.breaker import Breaker
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
@@ -27,6 +28,7 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import released
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
+from reliq.worker.flow_reports import FlowReports
 
 log = logging.getLogger("reliq.worker")
 
@@ -45,11 +47,21 @@ class PendingExchange(NamedTuple):
 class Exchange:
     """What one consumer of a worker has claimed and not started, has finished and not settled, and the calls for it."""
 
-    def __init__(self, store: Store, queue: str, owner: str, lease: float, on_dead: Callable[[Move], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: str,
+        owner: str,
+        lease: float,
+        on_dead: Callable[[Move], None],
+        breaker: Breaker | None = None,
+    ) -> None:
         """`on_dead` is called for each message that this worker has made a dead letter."""
         self.steps = ConsumerSteps(QueueKeys(queue), owner, lease)
         self.steps.keeps_marks = True
         self.steps.hold_at_most(settings.HOLD_BYTES)
+        self._reports = FlowReports(self.steps, breaker)
+        self.hold = self._reports.hold
         self.unstarted: deque[Message] = deque()  #: claimed, in the order in which they start
         self.quarantined: deque[Message] = deque()  #: claimed and redelivered, waiting to run one at a time
         self.progress_at = time.monotonic()  #: time at which a message was last taken or started
@@ -81,8 +93,9 @@ class Exchange:
     def begin(self, limit: int) -> None:
         """Send a settle-and-claim call; `complete` reads its reply. Several may be under way."""
         acks, moves = self._take_outcomes()
+        beside = self._reports.beside(acks, moves)
         with self._asking, self._kept(acks, moves):
-            steps = self.steps.settle(acks, moves, limit)
+            steps = self.steps.settle(acks, moves, limit, beside)
             self._under_way.append(PendingExchange(acks, moves, self._store.start(steps, self._connection, timeout=0)))
 
     def complete(self) -> list[Message]:
@@ -181,8 +194,10 @@ class Exchange:
         moves += waiting
         if not acks and not moves:
             return
+        beside = self._reports.beside(acks, moves)  # first: it may change a move
+        request = [self.steps.settle_op(acks, moves), *beside]
         with self._kept(acks, moves):
-            answer = self._store.call(self.steps.settle_op(acks, moves), connection or self._connection, timeout=0)
+            answer, *_ = self._store.call(request, connection or self._connection, timeout=0)
         self.steps.note_settled([*acks, *(move.element for move in moves)])
         self._settled(moves, answer.codes[len(acks) :])
 

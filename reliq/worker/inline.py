@@ -81,7 +81,8 @@ class InlineLoop:
         return messages
 
     def _may_ask_ahead(self) -> bool:
-        return not self.stopping and not self.exchange.steps.to_be_verified
+        steps = self.exchange.steps
+        return not (self.stopping or steps.to_be_verified or steps.limits.apply)
 
     def _limit(self) -> int:
         """Return how many messages to claim; one in a cycle: more would wait here and lose their turn."""

@@ -49,7 +49,7 @@ class PooledLoop:
             self._start(messages)
         elif not self.runner.running:
             self._start(self.exchange.wait(self._limit()))
-        elif room > 0 and self._in_trial is None and not self._done.is_set():
+        elif room > 0 and self._in_trial is None and not (self._done.is_set() or self.exchange.steps.limits.full):
             self._start(self.exchange.wait(room, _SHORT_BLOCK))
         else:
             self._done.wait(_SHORT_BLOCK if room > 0 else settings.BLOCK)

@@ -10,6 +10,7 @@ from reliq import forks, ops
 from reliq.errors import ReliqError, TimeLimitExceeded
 from reliq.model.handlers import Handler
 from reliq.model.message import Message
+from reliq.model.policy import Retry
 from reliq.ops import Move
 from reliq.protocol.outcomes import released
 from reliq.runtime.moment import Moment
@@ -70,7 +71,7 @@ class Runner:
                     forks.end_child()
             move = None if answer is None else after_return(message, answer)
         except BaseException as error:  # sys.exit() in a handler is a failure of its message
-            move = after_error(self.handler, message, error, self._owner)
+            move = self._after_error(message, error)
         self._end(message, move)
         return run
 
@@ -96,9 +97,14 @@ class Runner:
                     forks.end_child()
             move = after_return(message, answer)
         except BaseException as error:  # a cancelled run is settled already: _end drops this outcome
-            move = after_error(self.handler, message, error, self._owner)
+            move = self._after_error(message, error)
         self._end(message, move)
         return run
+
+    def _after_error(self, message: Message, error: BaseException) -> Move:
+        if isinstance(error, Retry) and error.scope == "queue" and error.delay:
+            self._exchange.hold(error.delay)
+        return after_error(self.handler, message, error, self._owner)
 
     def _end(self, message: Message, move: Move | None) -> None:
         """Note the outcome, unless the message was settled meanwhile."""

@@ -88,7 +88,9 @@ class Worker:
         if handler.once:
             handler = replace(handler, function=guarded(handler, self._store))
         on_dead = DeadHooks(self._store, handler.queue, handlers.hooks_of(handler.queue))
-        exchange = Exchange(self._store, handler.queue, self._owner, checked_lease(options.lease), on_dead)
+        exchange = Exchange(
+            self._store, handler.queue, self._owner, checked_lease(options.lease), on_dead, handler.breaker
+        )
         runner = Runner(self._store, handler, exchange, self._owner)
         if handler.is_async:
             self._asyncio = self._asyncio or EventLoop()

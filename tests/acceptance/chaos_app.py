@@ -27,7 +27,7 @@ def settle_and_note(self, acks, moves=(), limit=0, beside=()):
     return codes, messages
 
 
-ConsumerSteps.settle = settle_and_note  # type: ignore[method-assign, assignment]
+ConsumerSteps.settle = settle_and_note  # type: ignore[method-assign]
 
 
 @app.handler("q")

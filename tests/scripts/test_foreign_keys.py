@@ -9,6 +9,7 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.errors import RedisUnsuitable
+from reliq.model.breaker import Breaker
 from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.ops import Destination, Entry, Move, Return, Revival, Staged
@@ -48,6 +49,10 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "ask": lambda: ops.ask(KEYS, "p", element("p2"), 60.0),
     "bind": lambda: ops.bind("bind", ["q order.created"]),
     "cancel": lambda: ops.cancel(KEYS, "d"),
+    "breaker": lambda: ops.breaker(KEYS, Breaker(minimum=1), 0, 5, ""),
+    "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, others=["w", "gone", "idle"]),
+    "hold": lambda: ops.hold(KEYS, 1.0),
+    "switch_breaker": lambda: ops.switch_breaker(KEYS, 60.0),
     "claim": lambda: ops.claim(KEYS, "w", 15.0, 3),
     "commit": lambda: ops.commit(KEYS, "open", "r", b"manifest", 1, 60.0, "stream", 1),
     "commit_roll": lambda: ops.commit_roll("j", PART),
@@ -83,7 +88,10 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
 }
 
 #: Keys that the call above leaves alone, so that it may pass: what is foreign there stays as it is.
-UNTOUCHED = {("claim", KEYS.consumers)}
+UNTOUCHED = {
+    ("claim", KEYS.consumers),
+    *(("claim_limited", key) for key in (KEYS.consumers, KEYS.processing("gone"), KEYS.processing("idle"))),
+}
 
 
 def keys_of(call: ops.Op | ops.Transaction) -> tuple[Any, ...]:

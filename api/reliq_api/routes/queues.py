@@ -98,6 +98,23 @@ async def resume(queue: schemas.QueueName, request: Request) -> schemas.Paused:
     return schemas.Paused(queue=queue, paused=False)
 
 
+@router.put(
+    "/queues/{queue}/breaker",
+    summary="Open or close a queue's circuit breaker",
+    response_model=schemas.Breaker,
+    responses=_CHANGE,
+    openapi_extra=needs("operate"),
+)
+async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, request: Request) -> schemas.Breaker:
+    """Open: no worker gets a message for so many seconds, then one message is tried. Closed: all go on."""
+    found = await existing(request, queue)
+    if wanted.state == "open":
+        await found.open_breaker(wanted.seconds)
+    else:
+        await found.close_breaker()
+    return schemas.Breaker(queue=queue, breaker=wanted.state)
+
+
 @router.post(
     "/queues/{queue}/purge",
     summary="Remove what is ready and delayed",

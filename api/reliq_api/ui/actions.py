@@ -33,6 +33,18 @@ async def pause(request: Request, queue: Operated) -> Response:
     return _back(request, queue, "?notice=paused")
 
 
+@router.post("/breaker/open")
+async def open_breaker(request: Request, queue: Operated) -> Response:
+    await queue.open_breaker()
+    return _back(request, queue, "?notice=breaker-open")
+
+
+@router.post("/breaker/close")
+async def close_breaker(request: Request, queue: Operated) -> Response:
+    await queue.close_breaker()
+    return _back(request, queue, "?notice=breaker-closed")
+
+
 @router.post("/resume")
 async def resume(request: Request, queue: Operated) -> Response:
     await queue.resume()

@@ -27,6 +27,9 @@ FIELDS = (
     Field("max_deliveries", "Deliveries before a message is dead", f"{settings.MAX_DELIVERIES}"),
     Field("dead_max_age", "Dead letters are kept for, such as 30d or 12h", "for good", number=False),
     Field("dead_max_count", "Dead letters that are kept at most", "all of them"),
+    Field("rate", "Messages given out, such as 100/s", "no limit", number=False),
+    Field("burst", "Of these, how many at once", "those of a tenth of a second"),
+    Field("concurrency", "Messages in processing at once", "no limit"),
     Field("durability", "A send is answered when it is in memory, fsync or replicas=1", "memory", number=False),
 )
 

@@ -109,6 +109,8 @@ _environment.filters |= {
 
 NOTICES = {
     "paused": "The queue is paused: nothing is started, sends go on.",
+    "breaker-open": "The breaker is open for an hour: nothing is started, sends go on.",
+    "breaker-closed": "The breaker is closed: messages are given out again.",
     "resumed": "The queue goes on.",
     "configured": "The policy is saved.",
     "bound": "The queue is bound.",

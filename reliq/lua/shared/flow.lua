@@ -35,6 +35,22 @@ local function ms_until_tokens(bucket, full_at, now, wanted)
   return math.max(1, (full_at or 0) - now - (bucket.most - some) * bucket.each)
 end
 
+-- What a queue's limits let through at this moment of `wanted` messages: how many, and if that is fewer, the reason and
+-- the ms after which it may be more (0 = when another message has ended). `state` has the fields held_until, breaker,
+-- breaker_until and full_at of `flow`.
+local function within_limits(wanted, bucket, concurrency, in_use, state, now)
+  local most, reason, wait = wanted, '', 0
+  local function at_most(number, why, ms)
+    if number < most then most, reason, wait = number, why, ms end
+  end
+  local held_until, breaker_until, full_at = tonumber(state[1]), tonumber(state[3]), tonumber(state[4])
+  if held_until and held_until > now then at_most(0, 'held', held_until - now) end
+  if state[2] and breaker_until > now then at_most(0, 'breaker', breaker_until - now) end
+  if bucket then at_most(tokens_in(bucket, full_at, now), 'rate', ms_until_tokens(bucket, full_at, now, wanted)) end
+  if concurrency then at_most(math.max(0, concurrency - in_use), 'concurrency', 0) end
+  return most, reason, wait
+end
+
 local function close_breaker(flow)
   redis.call('HDEL', flow, 'breaker', 'breaker_until', 'breaker_for', 'breaker_since', 'breaker_passed', 'breaker_failed')
 end

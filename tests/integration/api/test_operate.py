@@ -37,7 +37,7 @@ def test_the_numbers_of_a_queue_and_its_policy(call, service, orders):
     assert answer["counters"] == {"enqueued": 3}
     assert answer["config"] == {
         "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": None,
-        "dead_max_count": None, "paused": False,
+        "dead_max_count": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
     }  # fmt: skip
     (listed,) = service.get("/v1/queues").json()["queues"]
     assert listed == {name: value for name, value in answer.items() if name != "config"} | {
@@ -54,7 +54,7 @@ def test_the_policy_is_changed_field_by_field(call, orders):
     assert call("PATCH", body={"max_length": 7, "dead_max_age": 60}).json()["max_length"] == 7
     assert call("PATCH", body={"max_length": None}).json() == {
         "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": 60,
-        "dead_max_count": None, "paused": False,
+        "dead_max_count": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
     }  # fmt: skip
     assert orders.config().dead_max_age == 60
 

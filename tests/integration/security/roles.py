@@ -72,6 +72,12 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         async def handle_async(message: reliq.Message) -> None:
             done.append(message.body.decode())
 
+        @app.handler("few", breaker=reliq.breaker(minimum=1, open_for="0.1s"), retry=reliq.fixed(0, limit=9))
+        def handle_few(message: reliq.Message) -> None:
+            done.append(f"few {message.failures}")
+            if message.failures == 0:
+                raise reliq.Retry("too many", delay="0.1s", scope="queue")
+
         app.handler("round")(lambda message: reliq.Again(delay=1))
         app.broadcast("config.#")(lambda message: done.append("heard"))
         app.check("q")(lambda message: True)
@@ -79,11 +85,13 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         admin.queue("q").send("expired", ttl=0.001)
         for key in ("a", "a", "b"):
             admin.queue("q").send(key, key=key, priority="high")
+        admin.queue("few").configure(rate="1000/s", concurrency=1)
+        admin.queue("few").send_many(["fails", "waits"])
         admin.queue("async").send("async")
         admin.queue("round").cycle.add("ann")
         admin.queue("q").prepare("asked", timeout="1s")
         with monitoring(admin.url), working(app, threads=2):
-            eventually(lambda: {"fine", "large", "async", "a", "b", "asked"} <= set(done))
+            eventually(lambda: {"fine", "large", "async", "a", "b", "asked", "few 1"} <= set(done))
             eventually(lambda: admin.publish("config.new", 1) and "heard" in done)
         with working(app):
             admin.queue("q").send("inline")
@@ -105,6 +113,11 @@ def consumer(app: reliq.Reliq, admin: reliq.Reliq) -> None:
         one.release(fourth)
         one.claim(10)
         one.claim(10, wait=1.2)
+    admin.queue("hand").configure(concurrency=1)
+    admin.queue("hand").send_many(range(2))
+    with app.queue("hand").consumer() as one, app.queue("hand").consumer() as other:
+        one.claim(1)
+        other.claim(1, wait=0.2)
 
 
 def cut(admin: reliq.Reliq, user: str) -> None:
@@ -165,6 +178,8 @@ def operator(url: str, admin: reliq.Reliq) -> None:
             one.dead(message, "as it should")
     for arguments in (
         ("stats",), ("stats", "q"), ("config", "q"), ("config", "q", "max_length=100"), ("pause", "q"), ("resume", "q"),
+        ("config", "q", "rate=100/s", "concurrency=9"), ("breaker", "q", "open", "--for", "1h"),
+        ("breaker", "q", "close"),
         ("cancel", "q", "later"), ("topics", "bind", "q", "order.*"), ("topics", "list"), ("topics", "test", "order.a"),
         ("topics", "unbind", "q", "order.*"), ("dead", "list", "q"), ("delayed", "list", "q"), ("audit",),
         ("dead", "redrive", "q", "--limit", "1"), ("dead", "purge", "q", "--all", "--yes"), ("doctor",),
@@ -195,7 +210,11 @@ def api(url: str, admin: reliq.Reliq) -> None:
         answered("POST", "/v1/queues/empty/leases", json={"limit": 3, "wait": 1})
         cut(admin, "api")
         answered("POST", "/v1/queues/empty/leases", json={"limit": 3, "wait": 1})
-        answered("PATCH", "/v1/queues/q", json={"max_length": 100})
+        answered("PATCH", "/v1/queues/q", json={"max_length": 100, "rate": "1000/s", "concurrency": 1})
+        answered("POST", "/v1/queues/q/leases", json={"limit": 1})
+        answered("POST", "/v1/queues/q/leases", json={"limit": 1, "wait": 1})
+        for state in ("open", "closed"):
+            answered("PUT", "/v1/queues/q/breaker", json={"state": state})
         for call, body in {
             "pause": {}, "resume": {}, "dead/redrive": {}, "purge": {"confirm": "q"}, "dead/purge": {"all": True},
         }.items():  # fmt: skip

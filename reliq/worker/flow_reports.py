@@ -1,0 +1,79 @@
+"""What a worker tells Redis beside its settlements: how runs ended, for the circuit breaker, and holds of the queue."""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from reliq import ops
+from reliq.model.breaker import Breaker
+from reliq.model.message import Message
+from reliq.ops import Destination, Move
+from reliq.ops.schema import Counter
+from reliq.protocol.consumer import ConsumerSteps
+
+log = logging.getLogger("reliq.worker")
+
+#: The counters of moves after a run that failed, and after one that did not. Others say nothing about a run.
+_FAILED = frozenset({Counter.RETRIED, Counter.dead("max_failures")})
+_PASSED = frozenset({Counter.ACKED, Counter.REQUEUED, Counter.dead("rejected")})
+
+
+class FlowReports:
+    """Makes the ops that go beside the settlements of one queue."""
+
+    def __init__(self, steps: ConsumerSteps, rule: Breaker | None) -> None:
+        self._steps = steps
+        self._rule = rule
+        self._holds: deque[float] = deque()
+        self.hold = self._holds.append  #: hold the queue for so many seconds, with the next settlement; any thread
+        steps.limits.reports = rule is not None
+
+    def beside(self, acks: Sequence[bytes], moves: list[Move]) -> list[ops.Op[Any]]:
+        """Return the ops that go with these outcomes. The probe of a breaker goes back uncharged if it has failed."""
+        reports: list[ops.Op[Any]] = []
+        while self._holds:
+            reports.append(ops.hold(self._steps.keys, self._holds.popleft()))
+        if self._rule is not None:
+            failed = sum(move.counter in _FAILED for move in moves)
+            passed = len(acks) + sum(move.counter in _PASSED for move in moves)
+            if passed or failed:
+                op = ops.breaker(self._steps.keys, self._rule, passed, failed, self._end_probe(acks, moves))
+                read = op.read
+                reports.append(msgspec.structs.replace(op, read=lambda reply: self._log(*read(reply))))
+        return reports
+
+    def _end_probe(self, acks: Sequence[bytes], moves: list[Move]) -> str:
+        """Return how the probe ended, "" if it is not among these outcomes."""
+        probe = self._steps.limits.probe
+        if probe is None:
+            return ""
+        if probe in acks:
+            self._steps.limits.probe = None
+            return "passed"
+        for place, move in enumerate(moves):
+            if move.element == probe:
+                self._steps.limits.probe = None
+                if move.counter in _FAILED:
+                    moves[place] = _put_last(self._steps.held[probe])
+                    return "failed"
+                return "passed" if move.counter in _PASSED else ""
+        return ""
+
+    def _log(self, before: str, now: str) -> None:
+        if before == now:
+            return
+        queue = self._steps.keys.queue
+        if now == "closed":
+            log.info("breaker_closed queue=%s: the probe passed, messages are given out again", queue)
+        elif before == "half_open":
+            log.warning("breaker_open queue=%s: the probe failed, and went back uncharged", queue)
+        else:
+            log.warning("breaker_open queue=%s: too many runs failed; it gives out nothing until a probe passes", queue)
+
+
+def _put_last(message: Message) -> Move:
+    """Return the move behind all other messages, uncharged: if this one fails by itself, the next probe is another."""
+    return Move(message.element, Destination.HEAD, Counter.RELEASED, message.id, message.again())
