@@ -20,6 +20,12 @@ NOW = (
         worst("reliq_queue_paused"),
         bad=1,
     ),
+    Number(
+        "Breaker",
+        "1 while the circuit breaker is open, 0.5 while one message is tried. `reliq breaker QUEUE close` ends it.",
+        worst("reliq_queue_breaker_open"),
+        bad=0.5,
+    ),
 )
 FLOW = (
     Lines(

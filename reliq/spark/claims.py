@@ -12,6 +12,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.settings import MAX_BATCH
 from reliq.ops import Move, Settled, Steps
+from reliq.protocol.limits import Limits
 from reliq.protocol.outcomes import expired, undecodable
 
 _ROOM = 2**40  #: bytes; no limit, because the tasks read the bodies later, a few megabytes at a time
@@ -45,7 +46,7 @@ class Claims:
         while held < most:
             wanted = min(MAX_BATCH, most - held)
             try:
-                answer: ops.Claimed = yield ops.claim(self.keys, consumer, self.lease, wanted, _ROOM)
+                answer = yield from self._take(consumer, wanted)
             except OutcomeUnknown:  # the answer was lost: count what has arrived
                 held = yield ops.held_count(self.keys, consumer)
                 continue
@@ -53,6 +54,12 @@ class Claims:
             if len(answer.elements) < wanted:
                 break
         return held
+
+    def _take(self, consumer: str, wanted: int) -> Steps[ops.Claimed]:
+        answer: ops.Claimed = yield ops.claim(self.keys, consumer, self.lease, wanted, _ROOM)
+        if answer.status == "limited":
+            answer = yield from Limits(self.keys).claim(consumer, self.lease, wanted, _ROOM)
+        return answer
 
     def _bury(self, consumer: str, answer: ops.Claimed) -> Steps[int]:
         """Bury undecodable and expired messages, as in any consumer; return how many."""

@@ -157,3 +157,22 @@ def test_hostile_bodies_come_back_as_data(call, orders):
     orders.send("<script>alert(1)</script>")
     (message,) = call("POST", "/leases", {}).json()["messages"]
     assert message["body"] == "<script>alert(1)</script>"
+
+
+def test_a_breaker_is_opened_and_closed_over_http(service, orders):
+    orders.send("x")
+    path = f"/v1/queues/{orders.name}"
+    assert service.put(f"{path}/breaker", json={"state": "open", "seconds": 60}).json()["breaker"] == "open"
+    assert service.get(path).json()["limited_by"] == "breaker"
+    assert service.post(f"{path}/leases", json={"limit": 1}).json()["messages"] == []
+    assert service.put(f"{path}/breaker", json={"state": "closed"}).json()["breaker"] == "closed"
+    assert len(service.post(f"{path}/leases", json={"limit": 1}).json()["messages"]) == 1
+
+
+@pytest.mark.parametrize("wrong", [{"rate": "100/parsec"}, {"rate": 5}, {"burst": 0}, {"concurrency": -1}])
+def test_a_wrong_limit_over_http_changes_nothing(service, orders, wrong):
+    before = orders.config()
+    answer = service.patch(f"/v1/queues/{orders.name}", json=wrong)
+    assert answer.status_code == 422
+    assert next(iter(wrong)) in answer.text
+    assert orders.config() == before

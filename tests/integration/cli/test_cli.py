@@ -260,3 +260,16 @@ def test_a_worker_whose_module_subscribes_waits_for_redis(tmp_path):
             assert away.publish("order.created", "x")
             eventually(lambda: away.queue("q").stats().counters.get("acked") == 1)
             away.close()
+
+
+def test_limits_and_breaker_from_the_command_line(url):
+    run("send", "q", "x", url=url)
+    done = run("config", "q", "rate=10/s", "burst=5", "concurrency=20", url=url)
+    assert {"rate             10/s", "burst            5", "concurrency      20"} <= set(done.stdout.splitlines())
+    done = run("config", "q", "rate=10/parsec", url=url)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "rate is '10/parsec': write a number, a slash, and one of s m h d" in done.stderr
+    assert "is open for 1h" in run("breaker", "q", "open", url=url).stdout
+    assert "limited by breaker" in run("stats", "q", url=url).stdout
+    assert "it was open" in run("breaker", "q", "close", url=url).stdout
+    assert "it was closed already" in run("breaker", "q", "close", url=url).stdout

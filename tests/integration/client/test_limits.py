@@ -1,0 +1,104 @@
+"""The limits of a queue as settings: what is accepted, what is refused and why, and what the statistics say."""
+
+import pytest
+
+from reliq.errors import InvalidSetting
+from reliq.model.keys import QueueKeys
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"rate": 0}, "rate is 0: write a number, a slash"),
+        ({"rate": "0/s"}, "rate is '0/s': it must be from 1/d"),
+        ({"rate": "-5/s"}, "rate is '-5/s': write a number, a slash"),
+        ({"rate": "100/parsec"}, "rate is '100/parsec': write a number, a slash"),
+        ({"rate": "100"}, 'such as "100/s"'),
+        ({"rate": "2000000/s"}, "it must be from 1/d to 1000000/s"),
+        ({"rate": "nan/s"}, "rate is 'nan/s'"),
+        ({"burst": 0}, "burst is 0"),
+        ({"burst": 1.5}, "burst is 1.5"),
+        ({"concurrency": 0}, "concurrency is 0"),
+        ({"concurrency": -3}, "concurrency is -3"),
+        ({"concurrency": True}, "concurrency is True"),
+    ],
+)
+def test_a_wrong_limit_is_refused_with_its_value_and_nothing_is_changed(queue, wrong, text):
+    queue.configure(rate="5/s", burst=2, concurrency=3)
+    before = queue.config()
+    with pytest.raises(InvalidSetting) as error:
+        queue.configure(**wrong)
+    assert text in str(error.value)
+    assert queue.config() == before
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("100/s", "100/s"), (" 0.5 / s ", "0.5/s"), ("1/d", "1/d"), ("30/m", "30/m")]
+)
+def test_rates_as_they_are_written(queue, given, kept):
+    assert queue.configure(rate=given).rate == kept
+    assert queue.configure(rate=None).rate is None
+
+
+def test_the_statistics_say_what_limits_the_queue(queue):
+    queue.send_many(range(5))
+    assert (queue.stats().limited_by, queue.stats().breaker) == ("", "closed")
+    queue.configure(concurrency=2)
+    with queue.consumer() as consumer:
+        assert len(consumer.claim(5)) == 2
+        assert queue.stats().limited_by == "concurrency"
+        queue.configure(rate="1/h", concurrency=None)
+        consumer.claim(5)
+        assert queue.stats().limited_by == "rate"
+        queue.open_breaker("1h")
+        assert (queue.stats().limited_by, queue.stats().breaker) == ("breaker", "open")
+        assert consumer.claim(5) == []
+    assert queue.close_breaker() is True
+    assert queue.close_breaker() is False
+    assert queue.stats().counters["breaker_opened"] == 1
+
+
+@pytest.mark.parametrize("duration", [0, -1, "soon"])
+def test_a_breaker_is_not_opened_for_no_time(queue, duration):
+    with pytest.raises(InvalidSetting, match="duration is"):
+        queue.open_breaker(duration)
+    assert queue.stats().breaker == "closed"
+
+
+def test_the_limits_hold_for_consumers_by_hand(queue, client):
+    queue.send_many(range(5))
+    queue.configure(rate="1/h", burst=2)
+    with queue.consumer() as one, queue.consumer() as other:
+        first = one.claim(1)
+        assert len(other.claim(5)) == 1
+        assert one.claim(5, wait=0.05) == []
+        one.release(*first)  # not given out again before the rate allows it
+        assert other.claim(5) == []
+
+
+def test_the_limits_hold_for_the_visits_of_a_cycle(queue):
+    queue.cycle.add("ann", "bob", "cid")
+    queue.configure(rate="1/h", burst=2)
+    with queue.consumer() as consumer:
+        assert len(consumer.claim(10)) == 2
+        assert consumer.claim(10) == []
+
+
+def test_a_queue_without_limits_has_no_key_for_them(queue, client):
+    queue.send("x")
+    with queue.consumer() as consumer:
+        consumer.ack(*consumer.claim(1))
+    keys = QueueKeys("q")
+    assert client.exists(keys.flow, keys.freed) == 0
+
+
+def test_what_another_program_has_written_stops_no_other_queue(queue, client):
+    """A rate that is none is an error of this queue, before anything is taken."""
+    queue.send("x")
+    client.hset(QueueKeys("q").config, mapping={"rate": "many", "limited": 1})
+    with queue.consumer() as consumer, pytest.raises(Exception, match="unexpected error"):
+        consumer.claim(1)
+    assert queue.config().rate == "many"
+    queue.configure(rate=None)
+    with queue.consumer() as consumer:
+        assert len(consumer.claim(1)) == 1
