@@ -12,6 +12,7 @@ from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
 from reliq.client.prepared import Prepared
 from reliq.client.queue import Queue
+from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
 from reliq.errors import (
     DurabilityUnavailable,
@@ -39,8 +40,10 @@ from reliq.model.keywords import ConfigChanges, DeadLetterFilters
 from reliq.model.message import Message
 from reliq.model.outgoing import BatchOptions, MessageOptions, NewMessage, PublishOptions
 from reliq.model.policy import Again, Dead, Retry
+from reliq.model.schedule import ScheduleOptions
 from reliq.protocol.delayed import DelayedPage
 from reliq.protocol.queue import Config, Stats
+from reliq.protocol.schedules import Schedule
 from reliq.protocol.topics import Binding, TopicStats
 
 __all__ = [
@@ -50,6 +53,7 @@ __all__ = [
     "DurabilityUnavailable", "Failure", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting",
     "JobClosed", "LeaseLost", "Message", "MessageOptions", "NewMessage", "OutcomeUnknown", "Prepared", "PreparedClosed",
     "PublishOptions", "Queue",
-    "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Stats", "TimeLimitExceeded",
+    "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions",
+    "Schedules", "Stats", "TimeLimitExceeded",
     "TopicStats", "Topics", "Unroutable", "__version__", "breaker", "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

@@ -31,6 +31,7 @@ from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import TOGETHER, Survey, pages
 from reliq_monitor.reclaim import Holders, Reclaimed, deaths, holders_by_process, note_company, take_back
 from reliq_monitor.retention import forget_producers, forget_streams, trim_dead_letters
+from reliq_monitor.schedules import Schedules
 from reliq_monitor.staged import finish_staged
 
 log = logging.getLogger("reliq.monitor")
@@ -93,6 +94,7 @@ class Monitor:
         self._clock = ClockWatch(boot_time)
         self._attempts = Attempts(self._node_of, store.sharded)
         self._instances = BroadcastCleanup()
+        self._schedules = Schedules(self._attempts, measurements)
         self._client_list_refused = False
         self._names: list[str] = []
         self._survey = Survey(self._attempts, at_once=1 if store.sharded else TOGETHER)
@@ -146,6 +148,13 @@ class Monitor:
             log.info("prepared asked=%d died=%d", asked, died)
         return asked, died
 
+    def send_ticks(self) -> int:
+        """Send the due ticks of schedules, and prepare the next ones; return how many messages were sent."""
+        self._know_queues()
+        (scheduled,) = self._run(self._survey.having_each("scan", (lambda keys: keys.ticks,), self._survey.queues))
+        self._schedules.found_in(scheduled)
+        return self._run(self._schedules.turn(self._survey))
+
     def tidy(self) -> bool:
         """Trim dead letters as the queues' policies say, and forget producers that fell silent.
 
@@ -176,7 +185,9 @@ class Monitor:
         self._liveness.connections(clients, self._connection.connected_at, self._connection.reconnected)
         yield from self._note_start()
         self._looked, gone, looked = Scan(), {}, []
-        watched = yield from self._survey.having("scan", lambda keys: keys.consumers, self._survey.queues)
+        kinds = (lambda keys: keys.consumers, lambda keys: keys.ticks)
+        watched, scheduled = yield from self._survey.having_each("scan", kinds, self._survey.queues)
+        self._schedules.found_in(scheduled)
         for page in pages(watched):
             for keys, (now, leases) in (yield from self._attempts.together("scan", page, read_leases)):
                 self._looked.consumers += len(leases)
@@ -310,6 +321,7 @@ class Monitor:
         leading = self._run(lead)
         if not leading:
             self._liveness.forget()
+            self._schedules.forget()
             self._gone = {}
         new, self.leading = leading and not self.leading, leading
         # A new leader has no earlier observations: the second look, which decides, comes soon.
@@ -351,12 +363,13 @@ class Monitor:
                 self.ask_undecided()
         if not self.leading:
             return self._interval
+        self._run(self._schedules.turn(self._survey))
         if self._gone:
             self._reclaim(_RECLAIM_A_TURN)
         if time.monotonic() >= self._next_tidy:
             more = self.tidy()
             self._next_tidy = time.monotonic() + (0.0 if more else _RETENTION_EVERY)
-        pause = self._promote_pause()
+        pause = min(self._promote_pause(), self._schedules.pause)
         return 0.0 if self._gone or self._next_tidy <= time.monotonic() else pause
 
     def _promote_pause(self) -> float:
@@ -373,26 +386,3 @@ class Monitor:
     def _tick(self) -> float:
         """Return the seconds between two looks at delayed messages."""
         return _PROMOTE_EVERY + _PROMOTE_PER_QUEUE * len(self._names)
-
-
-class MonitorThread(threading.Thread):
-    """A monitor inside another process, such as a worker."""
-
-    def __init__(
-        self,
-        store: Store,
-        scan_interval: float = settings.SCAN_INTERVAL,
-        measurements: Measurements | None = None,
-        reconnect_grace: settings.Duration = settings.RECONNECT_GRACE,
-    ) -> None:
-        super().__init__(name="reliq-monitor", daemon=True)
-        self.monitor = Monitor(store, scan_interval, measurements, reconnect_grace)
-        self._stopping = threading.Event()
-
-    def run(self) -> None:
-        self.monitor.run(self._stopping)
-
-    def stop(self) -> None:
-        """Stop the monitor and wait for its end."""
-        self._stopping.set()
-        self.join(timeout=10)

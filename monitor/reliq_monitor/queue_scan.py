@@ -45,6 +45,29 @@ class Survey:
         self.attempts.nothing_to_do(duty, (home for home, there in found if not there))
         return [home for home, there in found if there]
 
+    def having_each(
+        self, duty: str, keys: Sequence[Callable[[Home], str]], homes: Sequence[Home]
+    ) -> Steps[list[list[Home]]]:
+        """Return for each kind of key those of `homes` for which it exists, by as many calls as for one kind."""
+
+        def names_of(group: Sequence[Home]) -> list[str]:
+            return [key(one) for key in keys for one in group]
+
+        def ask(some: Sequence[Home]) -> Steps[list[list[bool]]]:
+            groups = self.groups(some)
+            answers = yield [ops.existing(names_of(group)) for group in groups]
+            found: list[list[bool]] = []
+            for group, places in zip(groups, answers, strict=True):
+                there = set(places)
+                found += [
+                    [1 + at + kind * len(group) in there for kind in range(len(keys))] for at in range(len(group))
+                ]
+            return found
+
+        found = yield from self.attempts.together(duty, homes, ask, "exists")
+        self.attempts.nothing_to_do(duty, (home for home, there in found if not any(there)))
+        return [[home for home, there in found if there[kind]] for kind in range(len(keys))]
+
     def groups(self, homes: Sequence[T]) -> list[Sequence[T]]:
         """Group `homes` by what one call may ask about."""
         return [homes[start : start + self.at_once] for start in range(0, len(homes), self.at_once)]

@@ -5,6 +5,7 @@ from typing import Self, Unpack
 
 from reliq import ops
 from reliq.aio.queue import Queue
+from reliq.aio.schedules import Schedules
 from reliq.aio.topics import Topics
 from reliq.model import settings
 from reliq.model.keys import check_name, instance_of
@@ -41,6 +42,7 @@ class Reliq(Application):
         self._topics.sharded = self.store.sharded
         self._queues: dict[str, Queue] = {}
         self.topics = Topics(self.store, self._topics)
+        self.schedules = Schedules(self.store, self._schedules)
 
     def queue(self, name: str, *, of_broadcast: bool = False) -> Queue:
         """Return the queue of this name; it exists from its first message on. Raises InvalidName.

@@ -1,16 +1,17 @@
 -- stats: the state of a queue at one instant. A script, because a full Redis refuses even reads inside a MULTI.
 --
--- KEYS  1-11 places  12 delayed  13 dead  14 prepared  15 flow  16.. processing lists
+-- KEYS  1-11 places  12 delayed  13 dead  14 prepared  15 flow  16 ticks  17.. processing lists
 -- ARGV  none
 -- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
 --         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
 --         one, without most of its body, ms for which the first delayed message has been due, the limit that gives out nothing now
---         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, counter, value ...}
+--         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, schedules with a next tick, ms at which
+--         the first of these ticks is due, counter, value ...}
 -- uses: now, element, bodies, rounds, place, glimpse, flow
 local q, flow = places(1), KEYS[15]
 redis.call('HLEN', flow) -- a wrong type is refused
 local processing = 0
-for at = 16, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+for at = 17, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
 local now, overdue, next_ones, bytes = now_ms(), 0, {}, 0
@@ -39,6 +40,8 @@ if policy[1] then
   local _, reason = within_limits(1, bucket, tonumber(policy[4]), processing, state, exact_now_ms())
   limited_by = reason
 end
+local scheduled, next_tick = redis.call('ZCARD', KEYS[16]), '0'
+if scheduled > 0 then next_tick = redis.call('ZRANGE', KEYS[16], 0, 0, 'WITHSCORES')[2] end
 forget_read(bytes)
 return {
   now,
@@ -56,5 +59,7 @@ return {
   overdue,
   limited_by,
   breaker,
+  scheduled,
+  next_tick,
   unpack(redis.call('HGETALL', q.counters)),
 }

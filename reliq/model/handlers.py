@@ -14,6 +14,7 @@ from reliq.model.keys import check_name, instance_queue
 from reliq.model.message import Message
 from reliq.model.policy import Errors, Policy, error_classes
 from reliq.model.routing import check_pattern
+from reliq.model.schedule import Definition
 from reliq.model.settings import Duration, seconds
 
 HandlerFunction = Callable[[Message], Any]
@@ -61,6 +62,7 @@ class Handlers:
         self._by_queue: dict[str, Handler] = {}
         self.broadcasts: list[Broadcast] = []
         self.dead_hooks: list[tuple[str | None, DeadHook]] = []
+        self.schedules: list[Definition] = []
         self.checks: dict[str, HandlerFunction] = {}  #: by queue: the function that decides about prepared messages
 
     def add(
@@ -112,6 +114,21 @@ class Handlers:
         name = re.sub(r"[^A-Za-z0-9]+", "-", _name(function)).strip("-")[-60:].strip("-")
         name = f"{name or 'broadcast'}.{len(self.broadcasts) + 1}"
         self.broadcasts.append(Broadcast(name, check_pattern(pattern), function, limit, _is_async(function)))
+
+    def queue_of(self, function: HandlerFunction, queue: str | None) -> str:
+        """Return the queue that a function handles; without one, `queue` or the function's own name."""
+        handled = next((handler.queue for handler in self if handler.function is function), None)
+        if handled is not None and queue not in (None, handled):
+            raise InvalidHandler(f"{_name(function)} handles queue {handled!r}, and its schedule is for {queue!r}")
+        return handled or check_name(queue or getattr(function, "__name__", repr(function)))
+
+    def add_schedule(self, definition: Definition, function: HandlerFunction) -> None:
+        """Register a schedule for a function, as the handler of its queue if it is none yet."""
+        if any(one.name == definition.name for one in self.schedules):
+            raise InvalidHandler(f"two schedules have the name {definition.name!r}: give one of them another name=")
+        if all(handler.function is not function for handler in self):
+            self.add(definition.queue, function, retry=None, retry_on=BaseException, dead_on=(), time_limit=None)
+        self.schedules.append(definition)
 
     def add_check(self, queue: str, function: HandlerFunction) -> None:
         """Register the check-back of a queue; raises InvalidHandler for a second one and for a non-function."""

@@ -12,6 +12,7 @@ from reliq.errors import InvalidName
 
 QUEUES = "reliq:queues"  #: set: the names of all queues
 API_KEYS = "reliq:api:keys"  #: hash: id of an API key -> its permissions and a hash of its secret
+SCHEDULES = "reliq:schedules"  #: hash: name of a schedule -> the queue that has it; a hint
 TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
 ALLOWANCE = "reliq:api:allowance:"  #: prefix of an API key's id; string: when its allowance is full again
 CLOCK = "reliq:monitor:clock"  #: hash: at, by: the latest jump of the Redis server's clock that a monitor noticed, ms
@@ -75,7 +76,7 @@ class QueueKeys(JobKeys):
     __slots__ = (
         "active", "bodies", "config", "consumers", "counters", "cycle", "dead", "delayed", "flow", "freed", "high",
         "index", "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "rounds",
-        "trying", "waiting",
+        "runs", "schedule_states", "schedules", "ticks", "trying", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -107,6 +108,10 @@ class QueueKeys(JobKeys):
         self.questions = (
             prefix + "questions"
         )  #: zset: ids of prepared messages that a check-back is to decide, by the ms of the request
+        self.schedules = prefix + "schedules"  #: hash: name of a schedule -> its definition, JSON
+        self.schedule_states = prefix + "schedule_states"  #: hash: name -> its next tick and its counts, JSON
+        self.ticks = prefix + "ticks"  #: zset: names of schedules, by the ms at which a monitor sends their next tick
+        self.runs = prefix + "runs"  #: hash: name -> ms of its latest run, and what was sent, JSON
         #: What scripts call `places`: the keys of ready messages, and those that decide which one is next.
         self.places = (
             self.messages, self.high, self.low, self.waiting, self.active, self.cycle, self.next_round, self.rounds,

@@ -50,6 +50,12 @@ RECOVERY = Family(
     ("queue",),
     (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 15, 17, 20, 30, 60, 300),
 )
+LATENESS = Family(
+    "reliq_schedule_lateness_seconds",
+    "From the time of a schedule's tick, with its jitter, until its message was ready. One observation a run.",
+    ("queue",),
+    (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
+)
 HTTP = Family(
     "reliq_http_request_seconds",
     "Duration of HTTP requests, long polls included.",
@@ -182,6 +188,10 @@ class Measurements:
     def recovered(self, queue: str, seconds: float, messages: int) -> None:
         """Note that `messages` came back `seconds` after their consumer vanished."""
         self.add(RECOVERY, (queue,), [max(0.0, seconds)] * messages)
+
+    def late(self, queue: str, seconds: list[float]) -> None:
+        """Note how late the ticks of a queue's schedules were sent."""
+        self.add(LATENESS, (queue,), seconds)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note an answered HTTP request; `route` is the template of its path, never the path itself."""

@@ -53,6 +53,9 @@ _COUNTERS = {
     Counter.COMMITTED: ("reliq_messages_committed", "Prepared messages that entered the queue."),
     Counter.WITHDRAWN: (
         "reliq_messages_withdrawn", "Prepared messages that never entered: rolled back, or a duplicate then."),
+    Counter.SCHEDULED: ("reliq_schedule_fired", "Messages that schedules have sent."),
+    Counter.TICKS_MISSED: (
+        "reliq_schedule_ticks_missed", "Ticks of schedules for which no message was sent, by their catch-up policy."),
     Counter.PURGED: ("reliq_messages_purged", "Ready and delayed messages removed by an operator."),
     Counter.PURGED_DEAD: ("reliq_dead_letters_purged", "Dead letters removed by an operator."),
     Counter.TRIMMED: ("reliq_dead_letters_trimmed", "Dead letters removed by the queue's retention policy."),
@@ -74,6 +77,12 @@ _GAUGES: dict[str, tuple[str, Callable[[QueueSnapshot], float]]] = {
     "reliq_queue_overdue_seconds": (
         "Since the first delayed message was due; more than a second means that no monitor works.",
         lambda one: one.overdue),
+    "reliq_queue_schedules": ("Schedules with a next tick.", lambda one: one.schedules),
+    "reliq_schedule_next_tick_timestamp_seconds": (
+        "When the first schedule of the queue is due; 0 without one.", lambda one: one.next_tick),
+    "reliq_schedule_overdue_seconds": (
+        "Since the first schedule of the queue was due; more than a second means that no monitor works.",
+        lambda one: one.tick_overdue),
     "reliq_queue_consumers": ("Consumers that may hold messages.", lambda one: one.consumers),
     "reliq_queue_paused": ("1 while the queue is paused.", lambda one: one.paused),
     "reliq_queue_breaker_open": (

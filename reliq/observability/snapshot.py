@@ -31,6 +31,9 @@ class QueueSnapshot(Stats):
     high: int = 0  #: ready messages with high priority
     low: int = 0  #: ready messages with low priority
     members: int = 0  #: members of the cycle
+    schedules: int = 0  #: with a next tick
+    next_tick: float = 0.0  #: seconds since the epoch at which the first of these is due; 0.0 without one
+    tick_overdue: float = 0.0  #: seconds since it was due; 0.0 if none is due
     exact: bool = True  #: whether the lists of all consumers were read at the same instant
 
     @property
@@ -155,5 +158,8 @@ def _reading(
         high=counts.high,
         low=counts.low,
         members=counts.members,
+        schedules=counts.schedules,
+        next_tick=counts.next_tick / 1000,
+        tick_overdue=max(0.0, counts.now - counts.next_tick) / 1000 if counts.schedules else 0.0,
         exact=set(known) >= {*before, *after},
     )

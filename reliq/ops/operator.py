@@ -43,7 +43,8 @@ def purge(keys: QueueKeys, limit: int) -> Op[int]:
 class Counts:
     """The counts of a queue at one instant. `following`: for each priority, the element that is taken next, with a
     part of its body at most. `overdue`: ms for which the first delayed message has been due. `limited_by`: the limit
-    that gives out nothing at this moment, or "".
+    that gives out nothing at this moment, or "". `schedules`: those with a next tick; `next_tick`: ms at which the
+    first one is due.
     """
 
     now: int
@@ -61,20 +62,23 @@ class Counts:
     overdue: float
     limited_by: str
     breaker: str
+    schedules: int
+    next_tick: float
     counters: dict[str, int]
 
 
 def stats(keys: QueueKeys, consumers: Iterable[str]) -> Op[Counts]:
     """Read the counts of a queue, including the messages that these consumers hold."""
-    names = [*keys.places, keys.delayed, keys.dead, keys.prepared, keys.flow, *map(keys.processing, consumers)]
+    queue_keys = (*keys.places, keys.delayed, keys.dead, keys.prepared, keys.flow, keys.ticks)
+    names = [*queue_keys, *map(keys.processing, consumers)]
     return scripted("stats", names, (), _read_counts)
 
 
 def _read_counts(reply: list[Any]) -> Counts:
     now, ready, waiting, delayed, dead, processing, prepared, paused, *more = reply
-    high, low, members, following, overdue, limited_by, breaker, *rest = more
+    high, low, members, following, overdue, limited_by, breaker, schedules, next_tick, *rest = more
     counters = {name.decode(): int(count) for name, count in sorted(zip(rest[::2], rest[1::2], strict=True))}
     return Counts(
         now, ready, waiting, delayed, dead, processing, prepared, bool(paused), high, low, members, following,
-        float(overdue), limited_by.decode(), breaker.decode(), counters,
+        float(overdue), limited_by.decode(), breaker.decode(), schedules, float(next_tick), counters,
     )  # fmt: skip

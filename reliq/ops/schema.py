@@ -81,6 +81,8 @@ class Counter:
     PURGED_DEAD: Final = "purged_dead"
     TRIMMED: Final = "trimmed"
     BREAKER_OPENED: Final = "breaker_opened"
+    SCHEDULED: Final = "scheduled"  #: messages that schedules have sent
+    TICKS_MISSED: Final = "ticks_missed"  #: ticks of schedules for which nothing was sent
 
     @staticmethod
     def dead(reason: str) -> str:

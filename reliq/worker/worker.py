@@ -29,6 +29,7 @@ from reliq.worker.once import guarded
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.runner import Runner
+from reliq.worker.schedules import DefinedSchedules
 from reliq.worker.watchdog import Watchdog
 
 log = logging.getLogger("reliq.worker")
@@ -79,6 +80,7 @@ class Worker:
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
         self._check_backs = CheckBacks(store, handlers.checks)
+        self._schedules = DefinedSchedules(store, handlers.schedules)
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
@@ -106,6 +108,7 @@ class Worker:
         if self._stops:
             return 0
         self._broadcasts.keep()
+        self._schedules.store()
         self._heartbeat.start()
         self._watchdog.start()
         self._check_backs.start()
@@ -117,6 +120,7 @@ class Worker:
             self._wake.wait(self._broadcasts.every)
             self._wake.clear()
             self._broadcasts.keep()
+            self._schedules.store()
         return self._shut_down()
 
     def stop(self) -> None:

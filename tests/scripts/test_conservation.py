@@ -4,8 +4,10 @@ Two queues of one database; ids are sent twice; another program's keys appear in
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -17,11 +19,13 @@ from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
+from reliq.model.schedule import Definition, State
 from reliq.observability.snapshot import GONE
 from reliq.ops import Destination, Entry, Member, Move, Revival
 from reliq.protocol.outcomes import failure_now, released, retried
 from reliq.transport.store import Store
 from reliq_monitor.reclaim import take_back
+from reliq_monitor.schedules import prepared
 
 QUEUES = (QueueKeys("q"), QueueKeys("r"))
 CONSUMERS = ("v", "w")
@@ -149,6 +153,36 @@ class Queues(RuleBasedStateMachine):
         if self.attempt(ops.publish(QUEUES, message.id, message.element(0), 0.0, "", 0)) and key:
             for keys in QUEUES:
                 self.sent[keys.queue, key].append(message.body)
+
+    @rule(
+        keys=queues, name=st.sampled_from(["s", "t"]), key=st.sampled_from([*ORDER_KEYS, None]),
+        catch_up=st.sampled_from(["latest", "all", "none"]), behind=st.integers(0, 3),
+    )  # fmt: skip
+    def tick(self, keys, name, key, catch_up, behind):
+        """A schedule is due, and two monitors send its tick: as many messages as one of them says, none twice."""
+        if {keys.schedules, keys.schedule_states, keys.ticks, keys.runs} & self.foreign:
+            return
+        self.number += 1
+        now = self.run(ops.server_time())
+        definition = Definition(name, keys.queue, "60s", f"b{self.number:04}".encode(), key=key, catch_up=catch_up)
+        (raw,) = self.run(ops.command("HMGET", keys.schedule_states, name))
+        state = State.at(definition, now - 60_000 * behind)
+        self.run(ops.schedule_put(keys, [ops.Written(name, raw or b"", state, definition)]))
+        stored = ops.Stored(definition, state, msgspec.json.encode(state))
+        tick = prepared(keys, stored, now)
+        assert tick is not None
+        # Each message has a body of its own, by which the invariants tell it from the others.
+        fires = [replace(tick.fire, messages=self.messages_of(name, key, len(tick.fire.messages))) for _ in range(2)]
+        outcomes = [self.attempt(ops.fire(keys, [fire])) for fire in fires]
+        for fire, outcome in zip(fires, outcomes, strict=True):
+            if outcome is not None and outcome[1] == [ops.Firing.SENT] and key:
+                bodies = [Message.decode(keys.queue, element).body for element, _ in fire.messages]
+                self.sent[keys.queue, key] += bodies
+        sent = [outcome[1] for outcome in outcomes if outcome is not None]
+        assert sent in ([], [[ops.Firing.SENT], [ops.Firing.CHANGED]])
+
+    def messages_of(self, name, key, count):
+        return [(self.new(key, identity=f"{name}@{self.number}").element(0), b"") for _ in range(count)]
 
     @rule(keys=queues, member=st.sampled_from(MEMBERS))
     def enter(self, keys, member):

@@ -12,10 +12,12 @@ from reliq.errors import RedisUnsuitable
 from reliq.model.breaker import Breaker
 from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
+from reliq.model.schedule import Definition, State
 from reliq.ops import Destination, Entry, Move, Return, Revival, Staged
 from reliq.ops.chunks import chunks_of
 from reliq.transport.store import Store
 from tests.scripts.test_cycle import member
+from tests.scripts.test_schedules import due_tick
 from tests.support.state import HOUR, KEYS, World, element, elements, keyed
 
 DAY = 86_400.0
@@ -82,6 +84,10 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage_apart": lambda: ops.stage_apart("open", NEXT_PART, 0, [b"chunk"], 60.0),
     "stage_clear": lambda: ops.stage_clear(KEYS, "done", "r", 60.0, [PART]),
     "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
+    "fire": lambda: ops.fire(KEYS, [due_tick()]),
+    "schedule_put": lambda: ops.schedule_put(KEYS, [ops.Written("s", b"", State("r", 1, 1), None)]),
+    "schedule_remove": lambda: ops.schedule_remove(KEYS, ["tick"]),
+    "ticks": lambda: ops.ticks([KEYS], 3.0, 10, 10, [0]),
     "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),
@@ -126,6 +132,8 @@ def a_queue_with_everything(world: World) -> None:
         world.run(ops.stage_open(KEYS, job, "r", DAY))
     world.run(ops.stage(KEYS, "j", "r", DAY, PART, 0, [chunk.head + chunk.frames]))
     world.run(ops.stage_abort(KEYS, "done", "r"))
+    world.run(ops.schedule_put(KEYS, [ops.Written("tick", b"", State("r", 1, 1), Definition("tick", "q", "1s"))]))
+    world.redis.hset(KEYS.runs, "tick", "1 {}")
     world.redis.sadd(KEYS.consumers, "gone")  # without a lease
     world.redis.lpush(KEYS.processing("gone"), keyed("y", "l"))
 

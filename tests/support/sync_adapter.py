@@ -29,7 +29,7 @@ class Blocking:
     def _wrapped(self, value: Any) -> Any:
         if inspect.iscoroutine(value):
             return self._wrapped(self._runner.run(value))
-        faces = (aio.Queue, aio.DeadLetters, aio.Consumer, aio.Topics, aio.Cycle, Prepared, Delayed)
+        faces = (aio.Queue, aio.DeadLetters, aio.Consumer, aio.Topics, aio.Cycle, aio.Schedules, Prepared, Delayed)
         if isinstance(value, faces):
             return Blocking(value, self._runner)
         if callable(value):

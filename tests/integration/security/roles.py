@@ -45,6 +45,13 @@ def producer(url: str, admin: reliq.Reliq) -> None:
         app.publish("nothing.bound", 1)
         queue.cycle.add("ann", "bob")
         queue.cycle.remove("ann")
+        app.schedules.add("s", "1h", "q", LARGE)
+        app.schedules.add("s", "* * * * *", "moved")
+        app.schedules.pause("s")
+        app.schedules.resume("s")
+        app.schedules.run("s")
+        app.schedules.list()
+        app.schedules.remove("s")
         for limited in (app.queue("limited"), app.queue("wide")):
             limited.send(LARGE)
             limited.send("later", delay="1h")
@@ -79,6 +86,7 @@ def worker(url: str, admin: reliq.Reliq) -> None:
                 raise reliq.Retry("too many", delay="0.1s", scope="queue")
 
         app.handler("round")(lambda message: reliq.Again(delay=1))
+        app.every("0 0 1 1 *")(handle)
         app.broadcast("config.#")(lambda message: done.append("heard"))
         app.check("q")(lambda message: True)
         admin.queue("q").send_many(["fine", LARGE, "fails", "dies"])
@@ -93,6 +101,7 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         with monitoring(admin.url), working(app, threads=2):
             eventually(lambda: {"fine", "large", "async", "a", "b", "asked", "few 1"} <= set(done))
             eventually(lambda: admin.publish("config.new", 1) and "heard" in done)
+            eventually(admin.schedules.list)
         with working(app):
             admin.queue("q").send("inline")
             eventually(lambda: "inlin" in done)
@@ -151,6 +160,9 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
     admin.queue("q").prepare("undecided", timeout="1s", checks=1)
     admin.queue("lost").send_many(["x", "x", LARGE])
     admin.queue("lost").send_many(["x"] * 2, key="k")
+    admin.schedules.add("large", "1s", "ticks", LARGE)
+    admin.schedules.add("in-order", "1s", "ticks", key="k", priority="high")
+    admin.queue("ticks").configure(max_length=10_000, max_bytes=100_000_000)
     abandon(admin, "lost")
     with admin.queue("q").consumer() as dying:
         admin.queue("q").send_many(["dead", LARGE, LARGE])
@@ -161,6 +173,7 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
         eventually(lambda: thread.monitor.leading)
         eventually(lambda: admin.queue("lost").stats().counters.get("reclaimed") == 4)
         eventually(lambda: not admin.queue("q").stats().prepared)
+        eventually(lambda: all(one.fired > 1 for one in admin.schedules.list()))
         cut(admin, "monitor")
         admin.queue("q").send("due after the cut", delay=0.01)
         eventually(lambda: not admin.queue("q").stats().delayed)

@@ -57,6 +57,18 @@ def test_a_thousand_idle_queues_are_asked_about_a_hundred_a_call(monitor, server
     assert sum(calls.values()) <= 100
 
 
+def test_schedules_of_one_queue_ask_nothing_about_the_others(app, monitor, server):
+    app.schedules.add("s", "1h", "queue-7")
+    monitor.scan()
+    server.config_resetstat()
+    monitor.scan()
+    calls = asked(server)
+    assert calls["evalsha"] <= QUEUES / 100 + 2  # as without schedules: consumers and ticks are one question
+    server.config_resetstat()
+    monitor._run(monitor._schedules.turn(monitor._survey))
+    assert asked(server)["evalsha"] == 1
+
+
 def test_the_few_that_hold_something_abandoned_get_it_back(app, monitor):
     for queue in BUSY:
         abandoned(app, queue)

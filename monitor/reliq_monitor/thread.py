@@ -1,0 +1,31 @@
+"""A monitor inside another process, such as a worker."""
+
+import threading
+
+from reliq.model import settings
+from reliq.observability.histograms import Measurements
+from reliq.transport.store import Store
+from reliq_monitor.monitor import Monitor
+
+
+class MonitorThread(threading.Thread):
+    """A monitor that runs in a thread until `stop`."""
+
+    def __init__(
+        self,
+        store: Store,
+        scan_interval: float = settings.SCAN_INTERVAL,
+        measurements: Measurements | None = None,
+        reconnect_grace: settings.Duration = settings.RECONNECT_GRACE,
+    ) -> None:
+        super().__init__(name="reliq-monitor", daemon=True)
+        self.monitor = Monitor(store, scan_interval, measurements, reconnect_grace)
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        self.monitor.run(self._stopping)
+
+    def stop(self) -> None:
+        """Stop the monitor and wait for its end."""
+        self._stopping.set()
+        self.join(timeout=10)

@@ -1,0 +1,142 @@
+"""The definition of a schedule: what is refused, what is caught up, how much later jitter makes a tick."""
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
+from reliq.model.recurrence import milliseconds_of, text_of
+from reliq.model.schedule import MOST_CAUGHT_UP, ON_TIME, Definition, ScheduleOptions, define, ticks_now
+
+MINUTE = 60_000
+
+
+def made(when="1m", name="s", queue="q", body="x", max_body=1024, **options: Any):
+    return define(name, when, queue, body, cast("ScheduleOptions", options), max_body)
+
+
+def at(text):
+    return milliseconds_of(datetime.fromisoformat(text))
+
+
+def test_a_definition_is_plain_values():
+    found = made(
+        "*/5  * * * *", body={"a": 1}, tz="Europe/Berlin", headers={"h": "v"}, key="k", priority="high", ttl="1h"
+    )
+    assert found == Definition(
+        "s", "q", "*/5 * * * *", b'{"a":1}', "Europe/Berlin", headers={"h": "v"}, key="k", priority="high", ttl=3600.0
+    )
+    assert made("1.5m").when == "90s"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "why"),
+    [
+        ({"name": ""}, InvalidName, "schedule name ''"),
+        ({"name": "a b"}, InvalidName, "'a b'"),
+        ({"name": "x" * 101}, InvalidName, "schedule name"),
+        ({"name": "-x"}, InvalidName, "'-x'"),
+        ({"name": None}, InvalidName, "None"),
+        ({"queue": "a}b"}, InvalidName, "'a}b'"),
+        ({"tz": "Mars/Olympus"}, InvalidSetting, "'Mars/Olympus'"),
+        ({"tz": "Mars/Olympus", "when": "30s"}, InvalidSetting, "'Mars/Olympus'"),
+        ({"when": "0 0 31 2 *"}, InvalidSetting, "'0 0 31 2 \\*' never fires"),
+        ({"when": "0s"}, InvalidSetting, "'0s'"),
+        (
+            {"start": "2027-01-02", "end": "2027-01-01"},
+            InvalidSetting,
+            "2027-01-01T00:00:00Z, is before its start, 2027-01-02",
+        ),
+        ({"start": "tomorrow"}, InvalidSetting, "'tomorrow'"),
+        ({"end": 5}, InvalidSetting, "end is 5"),
+        (
+            {"when": "0 0 1 1 *", "start": "2027-02-01", "end": "2027-03-01"},
+            InvalidSetting,
+            "'s' never fires: '0 0 1 1 \\*' has no tick",
+        ),
+        ({"jitter": "2m"}, InvalidSetting, "jitter is '2m'"),
+        ({"jitter": "-1s"}, InvalidSetting, "'-1s'"),
+        ({"when": "* * * * *", "jitter": "2d"}, InvalidSetting, "'2d'"),
+        ({"catch_up": "some"}, InvalidSetting, "'some'.*latest, all, none"),
+        ({"catch_up_limit": 0}, InvalidSetting, "catch_up_limit is 0"),
+        ({"catch_up_limit": MOST_CAUGHT_UP + 1}, InvalidSetting, "catch_up_limit"),
+        ({"body": "x" * 1025}, InvalidMessage, "1,025 bytes"),
+        ({"body": object()}, InvalidMessage, "type object"),
+        ({"priority": "urgent"}, InvalidMessage, "'urgent'"),
+        ({"key": ""}, InvalidMessage, "key is ''"),
+        ({"ttl": 0}, InvalidMessage, "ttl is 0"),
+        ({"delay": 5}, TypeError, "'delay'"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_named(options, error, why):
+    with pytest.raises(error, match=why):
+        made(**options)
+
+
+def test_start_and_end_bound_the_ticks():
+    found = made("1h", start="2027-01-01T10:30", end="2027-01-01T12:30+00:00")
+    assert [text_of(tick) for tick in found.ticks(0, 9)] == [
+        "2027-01-01T10:30:00Z", "2027-01-01T11:30:00Z", "2027-01-01T12:30:00Z",
+    ]  # fmt: skip
+    berlin = made("0 * * * *", tz="Europe/Berlin", start="2027-01-01T10:30")
+    assert [text_of(tick) for tick in berlin.ticks(0, 1)] == ["2027-01-01T10:00:00Z"]
+    aware = made("1h", start=datetime(2027, 1, 1, tzinfo=UTC))
+    assert aware.next_tick(0) == at("2027-01-01T00:00Z")
+
+
+def test_jitter_is_the_same_in_every_process_and_spreads_the_schedules():
+    ticks = range(0, 100 * MINUTE, MINUTE)
+    one, again, other = made(jitter="30s"), made(jitter="30s"), made(jitter="30s", name="t")
+    late = [one.due(tick) - tick for tick in ticks]
+    assert late == [again.due(tick) - tick for tick in ticks]
+    assert late != [other.due(tick) - tick for tick in ticks]
+    assert min(late) >= 0
+    assert max(late) < 30_000
+    assert len(set(late)) > 90
+
+
+def test_the_id_names_the_tick():
+    assert made().message_id(at("2026-11-21T10:00Z")) == "s@2026-11-21T10:00:00Z"
+    assert made().message_id(at("2026-11-21T10:00:00.250Z")) == "s@2026-11-21T10:00:00.250Z"
+    longest = made(name="x" * 100)
+    assert longest.message(longest.message_id(1)).id.endswith(".001Z")
+
+
+def caught_up(now, **options):
+    """What is sent at `now` for a schedule of every minute whose next tick is that of minute 1."""
+    ticks = ticks_now(made(**options), MINUTE, now)
+    return [tick // MINUTE for tick in ticks.send], ticks.missed, ticks.following and ticks.following / MINUTE
+
+
+def test_one_tick_that_is_due_is_sent_whatever_the_policy():
+    for policy in ("latest", "all", "none"):
+        assert caught_up(MINUTE + 5, catch_up=policy) == ([1], 0, 2)
+
+
+def test_after_an_hour_the_policy_decides():
+    now = 60 * MINUTE + 30_000
+    assert caught_up(now) == ([60], 59, 61)
+    assert caught_up(now, catch_up="all") == ([*range(1, 61)], 0, 61)
+    assert caught_up(now, catch_up="all", catch_up_limit=5) == ([56, 57, 58, 59, 60], 55, 61)
+    assert caught_up(now, catch_up="none") == ([], 60, 61)
+    assert caught_up(60 * MINUTE + ON_TIME, catch_up="none") == ([60], 59, 61)
+
+
+def test_after_a_year_the_latest_ticks_count():
+    year = 365 * 24 * 60
+    for when in ("1m", "* * * * *"):
+        assert caught_up(year * MINUTE + 7, when=when) == ([year], MOST_CAUGHT_UP - 1, year + 1)
+        sent, missed, following = caught_up(year * MINUTE, when=when, catch_up="all", catch_up_limit=2)
+        assert (sent, missed, following) == ([year - 1, year], MOST_CAUGHT_UP - 2, year + 1)
+
+
+def test_ticks_after_the_end_are_not_caught_up():
+    assert caught_up(60 * MINUTE, end="1970-01-01T00:03", start="1970-01-01T00:01") == ([3], 2, None)
+
+
+def test_a_tick_whose_jitter_is_not_over_is_not_caught_up():
+    found = made(jitter="59s")
+    now = found.due(5 * MINUTE) - 1
+    assert ticks_now(found, MINUTE, now).send == [4 * MINUTE]
+    assert ticks_now(found, MINUTE, now + 1).send == [5 * MINUTE]
