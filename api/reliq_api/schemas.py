@@ -19,6 +19,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+DeathReason = Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided", "invalid"]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Seconds = Annotated[float, Field(ge=0, le=core.MAX_DELAY_SECONDS, allow_inf_nan=False, examples=[30])]
 Period = Seconds | Annotated[str, Field(pattern=DURATION, examples=["5m"])]
@@ -321,7 +322,7 @@ class Filter(Request):
     """A selection of dead letters; all given conditions must hold."""
 
     ids: list[MessageId] | None = Field(None, min_length=1, max_length=core.MAX_BATCH)
-    reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided"] | None = None
+    reason: DeathReason | None = None
     error_class: str | None = Field(None, max_length=200, description="Of the last error, with or without its module.")
     older_than: Period | None = Field(None, description="Dead for longer.")
     newer_than: Period | None = Field(None, description="Dead for less.")

@@ -1,36 +1,76 @@
 -- commit_roll: move the first chunk of a committed part into the queue. Safe to repeat and to run concurrently.
--- For chunks with delayed messages, and when memory is full; other chunks use a MULTI (ops.roll), in half the time.
+-- For chunks that a script must place, and when memory is full; other chunks use a MULTI (ops.roll), in half the time.
 --
--- KEYS  1 staged  2 messages  3 delayed  4 counters  5 index
--- Returns {n moved, n chunks left}
--- A chunk is a RESP array of elements or, if one of them is delayed, a RESP map of delay in ms to element.
--- Removes before it adds. Uses LTRIM because LPOP would copy the chunk into its reply.
--- uses: now, element, index
-local staged, messages, delayed, counters, index = unpack(KEYS)
+-- KEYS  1 staged  2-12 places  13 delayed  14 dead  15 index  16.. dedup keys of the chunk's messages, in their order
+-- Returns {n moved, n chunks left}; or {-1, n chunks left}: the dedup keys are not those of the first chunk, nothing moved
+-- A chunk is a RESP array of elements; a RESP map of place to element; or, marked by '=', an array of references and bodies.
+-- A place is the delay in ms; after it, for a message with a dedup key: window in ms, SHA-256 of the key, digest of the
+-- body; or it is 'dead': an invalid row. Removes before it adds. Uses LTRIM because LPOP would copy the chunk into its reply.
+-- uses: now, element, bodies, index, rounds, place
+local staged, delayed, dead, index = KEYS[1], unpack(KEYS, 13, 15)
+local q = places(2)
 local chunk = redis.call('LINDEX', staged, 0)
 if not chunk then return {0, 0} end
 
-local kind, count, at = string.match(chunk, '^([*%%])(%d+)\r\n()')
+local kind, count, at = string.match(chunk, '^([*%%=])(%d+)\r\n()')
 local function next_string()
   local length, start = string.match(chunk, '^%$(%d+)\r\n()', at)
   at = start + length + 2
   return string.sub(chunk, start, start + length - 1)
 end
 
-count = tonumber(count)
-local now = now_ms()
-local ready, later = {}, {}
-for _ = 1, count do -- undecodable chunks and wrong types are refused here, before the first write
-  local due = kind == '%' and tonumber(next_string()) or 0
+-- Read the whole chunk: undecodable chunks and wrong types are refused here, before the first write.
+local strings, entries, duplicates, first_ids, dedup, conflicts = {}, {}, {}, {}, 15, 0
+for _ = 1, count do
+  local place = kind == '%' and next_string() or '0'
   local element = next_string()
-  if due > 0 then later[#later + 1] = {now + due, element} else ready[#ready + 1] = element end
+  local entry = {element = element, dies = place == 'dead'}
+  local delay, window, sha, digest = string.match(place, '^(%d+) ?(%d*) ?(%x*) ?(%x*)$')
+  entry.delay = tonumber(delay or 0)
+  local first
+  if sha and sha ~= '' then
+    dedup = dedup + 1
+    entry.key, entry.window, entry.value = KEYS[dedup], window, id_of(element) .. ' ' .. digest
+    if string.sub(entry.key or '', -#sha) ~= sha then return {-1, redis.call('LLEN', staged)} end
+    first = first_ids[sha] or redis.call('GET', entry.key)
+    first_ids[sha] = first or entry.value
+  end
+  if not first then
+    entries[#entries + 1] = entry
+  else
+    duplicates[#duplicates + 1] = element
+    local of_first = string.match(first, '^%S+ (.+)$')
+    if of_first and of_first ~= digest then conflicts = conflicts + 1 end
+  end
+  strings[#strings + 1] = element
 end
-redis.call('LLEN', messages)
 redis.call('ZCARD', delayed)
-redis.call('HLEN', counters)
+redis.call('ZCARD', dead)
 redis.call('HLEN', index)
+
 redis.call('LTRIM', staged, 1, -1)
-for _, item in ipairs(later) do index_add(delayed, index, item[1], id_of(item[2]), item[2]) end
-if #ready > 0 then redis.call('LPUSH', messages, unpack(ready)) end
-redis.call('HINCRBY', counters, 'enqueued', count)
-return {count, redis.call('LLEN', staged)}
+if kind == '=' then
+  for from = 1, #strings, 1000 do
+    redis.call('HSET', q.bodies, unpack(strings, from, math.min(from + 999, #strings)))
+  end
+  return {0, redis.call('LLEN', staged)}
+end
+delete_bodies(q.bodies, duplicates)
+local now = now_ms()
+for _, entry in ipairs(entries) do
+  if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
+  if entry.dies then
+    index_add(dead, index, now, id_of(entry.element), entry.element)
+    redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
+    redis.call('HINCRBY', q.counters, 'dead:invalid', 1)
+  elseif entry.delay > 0 then
+    index_add(delayed, index, now + entry.delay, id_of(entry.element), entry.element)
+  elseif kind == '%' then
+    enter(q, entry.element)
+  end
+end
+if kind == '*' then redis.call('LPUSH', q.messages, unpack(strings)) end
+if #entries > 0 then redis.call('HINCRBY', q.counters, 'enqueued', #entries) end
+if #duplicates > 0 then redis.call('HINCRBY', q.counters, 'deduplicated', #duplicates) end
+if conflicts > 0 then redis.call('HINCRBY', q.counters, 'dedup_conflicts', conflicts) end
+return {tonumber(count), redis.call('LLEN', staged)}

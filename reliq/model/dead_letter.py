@@ -7,7 +7,7 @@ from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.model.settings import MAX_TIME_MS
 
 _APART_START = b"\x9a\x02"  # of an element whose body is apart
-REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided")
+REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided", "invalid")
 
 
 class DeadLetter(ListedMessage):

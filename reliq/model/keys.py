@@ -67,6 +67,11 @@ class JobKeys:
         return f"{self._prefix}parts:{job}"
 
 
+def dedup_digest(key: str) -> str:
+    """Return the digest that stands for a deduplication key in the name of its Redis key."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 SEVERAL = JobKeys("@several")  #: for jobs that write to several queues; not a valid queue name
 
 
@@ -155,7 +160,11 @@ class QueueKeys(JobKeys):
 
         The deduplication key is hashed: a user's text never becomes part of a Redis key.
         """
-        return f"{self._prefix}dedup:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        return self.dedup_of(dedup_digest(key))
+
+    def dedup_of(self, digest: str) -> str:
+        """Return the same for the digest of a deduplication key."""
+        return f"{self._prefix}dedup:{digest}"
 
     def done(self, identity: str) -> str:
         """Return the key that marks an id or header value as handled once; string; expires with the window."""

@@ -1,11 +1,16 @@
 """Chunks: the messages that a job stages as one piece and that one step makes visible.
 
-A chunk is the encoded arguments of an LPUSH, a RESP array of elements, so that rolling a job forward passes on bytes
-without parsing them. A chunk of delayed messages is a RESP map of delay (ms) and element.
+A chunk is the encoded arguments of a command, so that rolling a job forward passes on bytes without parsing them:
+
+- `*`: a RESP array of elements, for LPUSH
+- `=`: an array of references and bodies, for HSET; the elements that name these bodies are in a later chunk of the part
+- `%`: a RESP map of place and element, for the script commit_roll: messages with a delay, an ordering key, a priority
+  or a deduplication key, and rows that become dead letters
 """
 
 import bisect
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,8 +18,11 @@ from reliq.ops import Packed
 
 LARGEST = 384 * 1024  #: bytes of a chunk of more than one message; Redis serves no other client while it moves a chunk
 MOST_MESSAGES = 2000  #: messages in a chunk
+MOST_PLACED = 500  #: of those that a script places, one by one
+DEAD_PLACE = b"dead"  #: the place of a row that cannot be sent
 
-_DELAYED = b"%"
+_ELEMENTS, _BODIES, _PLACED = b"*", b"=", b"%"
+_DIGESTS = re.compile(rb"^[0-9]+ [0-9]+ ([0-9a-f]{64}) [0-9a-f]*\Z")
 
 
 class Chunk(NamedTuple):
@@ -38,9 +46,24 @@ def framed(part: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(part), part)
 
 
-def chunk(messages: int, frames: bytes | memoryview, delayed: bool = False) -> Chunk:
-    """Return a chunk of framed elements or, with `delayed`, of delays and elements in turn."""
-    return Chunk(b"%b%d\r\n" % (_DELAYED if delayed else b"*", messages), frames, messages)
+def chunk(messages: int, frames: bytes | memoryview) -> Chunk:
+    """Return a chunk of framed elements."""
+    return Chunk(b"*%d\r\n" % messages, frames, messages)
+
+
+def placed_chunk(messages: int, frames: bytes | memoryview) -> Chunk:
+    """Return a chunk of framed places and elements in turn."""
+    return Chunk(b"%%%d\r\n" % messages, frames, messages)
+
+
+def bodies_chunk(bodies: int, frames: bytes | memoryview) -> Chunk:
+    """Return a chunk of framed references and bodies in turn."""
+    return Chunk(b"=%d\r\n" % (2 * bodies), frames, 0)
+
+
+def place(delay: int, window: int = 0, dedup: str = "", digest: str = "") -> bytes:
+    """Return the place of a message: where commit_roll puts it. `delay`, `window`: ms; `dedup`: digest of the key."""
+    return (f"{delay} {window} {dedup} {digest}" if dedup else str(delay)).encode()
 
 
 def chunks_of(elements: Sequence[bytes]) -> Iterator[Chunk]:
@@ -50,22 +73,46 @@ def chunks_of(elements: Sequence[bytes]) -> Iterator[Chunk]:
         yield chunk(end - start, b"".join(frames[start:end]))
 
 
-def cuts(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+def cuts(offsets: Sequence[int], most: int = MOST_MESSAGES) -> Iterator[tuple[int, int]]:
     """Yield the ranges of messages that make one chunk each; only a single message may exceed the largest size.
 
-    `offsets`: where each message starts, and at last where all of them end.
+    `offsets`: where each message starts, and at last where all of them end. `most`: messages of a chunk.
     """
     start, last = 0, len(offsets) - 1
     while start < last:
         fits = bisect.bisect_right(offsets, offsets[start] + LARGEST, start, last + 1) - 1
-        end = min(max(fits, start + 1), start + MOST_MESSAGES)
+        end = min(max(fits, start + 1), start + most)
         yield start, end
         start = end
 
 
 def elements_of(chunk: bytes) -> Packed | None:
-    """Return the elements as arguments; None for a chunk of delayed messages, which only a script can move."""
-    if chunk.startswith(_DELAYED):
-        return None
+    """Return the elements as arguments of LPUSH; None for another kind of chunk."""
+    return _arguments(chunk) if chunk.startswith(_ELEMENTS) else None
+
+
+def bodies_of(chunk: bytes) -> Packed | None:
+    """Return the references and bodies as arguments of HSET; None for another kind of chunk."""
+    return _arguments(chunk) if chunk.startswith(_BODIES) else None
+
+
+def _arguments(chunk: bytes) -> Packed:
     end = chunk.index(b"\r\n")
     return Packed(int(chunk[1:end]), (memoryview(chunk)[end + 2 :],))
+
+
+def dedup_digests(chunk: bytes) -> list[str]:
+    """Return the digests of the deduplication keys of the messages that a script places."""
+    return [found[1].decode() for text in _places(chunk) if (found := _DIGESTS.match(text))]
+
+
+def _places(chunk: bytes) -> Iterator[bytes]:
+    if not chunk.startswith(_PLACED):
+        return
+    at, number = chunk.index(b"\r\n") + 2, 0
+    while at < len(chunk):
+        end = chunk.index(b"\r\n", at)
+        start, at = end + 2, end + 4 + int(chunk[at + 1 : end])
+        if number % 2 == 0:
+            yield chunk[start : at - 2]
+        number += 1

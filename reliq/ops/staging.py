@@ -156,7 +156,8 @@ def commit(
 def first_chunk(job: str, staged: Staged) -> Watch:
     """Watch and read the first chunk of a part for `roll`, and refuse keys of a wrong type before `roll` writes."""
     key, keys = staged.key(job), staged.keys
-    return Watch((key,), (Op(("LINDEX", key, 0)), Op(("LLEN", keys.messages)), Op(("HLEN", keys.counters))))
+    types = (("LLEN", keys.messages), ("HLEN", keys.counters), ("HLEN", keys.bodies))
+    return Watch((key,), (Op(("LINDEX", key, 0)), *map(Op, types)))
 
 
 def roll(job: str, staged: Staged, elements: Packed) -> Transaction:
@@ -171,11 +172,17 @@ def roll(job: str, staged: Staged, elements: Packed) -> Transaction:
     )
 
 
-def commit_roll(job: str, staged: Staged) -> Op[tuple[int, int]]:
-    """Move the first chunk with a script: for delayed messages, and when memory is full.
+def roll_bodies(job: str, staged: Staged, bodies: Packed) -> Transaction:
+    """Move the first chunk, with these references and bodies, to the bodies of the queue. Their elements follow."""
+    return Transaction((Op(("LTRIM", staged.key(job), 1, -1)), Op(("HSET", staged.keys.bodies, bodies))))
 
-    The reply is how many messages moved, and how many chunks are left.
+
+def commit_roll(job: str, staged: Staged, dedup: Sequence[str] = ()) -> Op[tuple[int, int]]:
+    """Move the first chunk with a script: messages that have to be placed, and any chunk when memory is full.
+
+    `dedup`: the digests of the deduplication keys of the chunk, as `chunks.read` has found them. The reply is how many
+    messages moved, and how many chunks are left; -1 moved: these are the keys of another chunk, nothing was done.
     """
     keys = staged.keys
-    names = (staged.key(job), keys.messages, keys.delayed, keys.counters, keys.index)
+    names = (staged.key(job), *keys.places, keys.delayed, keys.dead, keys.index, *map(keys.dedup_of, dedup))
     return scripted("commit_roll", names, (), tuple)

@@ -21,7 +21,7 @@ from reliq import ops
 from reliq.errors import InvalidName, JobClosed, OutcomeUnknown, QueueFull
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops import JobState, Packed, Staged, Steps, Transaction
-from reliq.ops.chunks import Chunk, elements_of
+from reliq.ops.chunks import Chunk, bodies_of, dedup_digests, elements_of
 from reliq.protocol.progress import Progress, unwatched
 
 TIME_LIMIT = 24 * 3600.0  #: seconds without a write after which an open job is aborted
@@ -206,11 +206,11 @@ def outcome(home: JobKeys, job: str) -> Steps[int | None]:
     return record.messages if record.committed else None
 
 
-def roll_parts(job: Job, parts: Iterable[Part]) -> Steps[None]:
+def roll_parts(job: Job, parts: Iterable[Part], progress: Progress = unwatched) -> Steps[None]:
     """Move these parts of a committed job into their queues; for a leader that moves others at the same time."""
     for part in parts:
-        while (yield from _roll(job, part.staged)):
-            pass
+        while (moved := (yield from _roll(job, part.staged))) is not None:
+            progress(moved)
 
 
 def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:
@@ -223,7 +223,7 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
         return 0
     moved = steps = 0
     for part in _decode_manifest(manifest):
-        while messages := (yield from _roll(job, part.staged)):
+        while (messages := (yield from _roll(job, part.staged))) is not None:
             moved += messages
             progress(moved)
             steps += 1
@@ -233,26 +233,36 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
     return moved
 
 
-def _roll(job: Job, staged: Staged) -> Steps[int]:
-    """Make the first chunk of a part visible; return how many messages it had, 0 if there is no chunk left."""
+def _roll(job: Job, staged: Staged) -> Steps[int | None]:
+    """Make the first chunk of a part visible; return how many messages it had, None if there is no chunk left."""
     while True:
         first, *_ = yield ops.first_chunk(job.name, staged)
-        elements = elements_of(first) if first else None
-        if elements is None:
+        if first is None:
             yield Transaction(())
-            return 0 if first is None else (yield from _roll_by_script(job, staged))
+            return None
+        elements, bodies = elements_of(first), bodies_of(first)
         try:
-            if (yield ops.roll(job.name, staged, elements)) is not None:
-                return elements.count
+            if elements is not None:
+                if (yield ops.roll(job.name, staged, elements)) is not None:
+                    return elements.count
+            elif bodies is not None:
+                if (yield ops.roll_bodies(job.name, staged, bodies)) is not None:
+                    return 0
+            else:
+                yield Transaction(())
+                if (moved := (yield from _roll_by_script(job, staged, first))) is not None:
+                    return moved
         except OutcomeUnknown:
             continue  # read the first chunk again
         except QueueFull:
-            return (yield from _roll_by_script(job, staged))
+            if (moved := (yield from _roll_by_script(job, staged, first))) is not None:
+                return moved
 
 
-def _roll_by_script(job: Job, staged: Staged) -> Steps[int]:
-    messages, _ = yield ops.commit_roll(job.name, staged)
-    return int(messages)
+def _roll_by_script(job: Job, staged: Staged, first: bytes) -> Steps[int | None]:
+    """Let the script move the first chunk; None if another client has moved the one that was read."""
+    messages, _ = yield ops.commit_roll(job.name, staged, dedup_digests(first))
+    return None if messages < 0 else int(messages)
 
 
 def abort(job: Job, overdue: bool = False) -> Steps[bool]:

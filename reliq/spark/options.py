@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from reliq.errors import InvalidSetting
 from reliq.model import settings
@@ -13,6 +13,7 @@ from reliq.protocol import staging
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.runtime.tracing import is_traceparent
 from reliq.runtime.url import dereferenced, is_reference
+from reliq.spark.rules import Invalid, KeyAs, Rules
 from reliq.transport.store import Store
 
 State = Literal["ready", "delayed", "dead"]
@@ -24,7 +25,10 @@ ROWS_PER_PARTITION = 50_000
 STREAM_ROWS_PER_PARTITION = 5_000
 
 _COMMON = ("connection", "url", "queue", "allowEviction")
-_WRITE = (*_COMMON, "job", "timeLimit", "maxBody", "mandatory", "traceparent", "tracestate")
+_WRITE = (
+    *_COMMON, "job", "timeLimit", "maxBody", "mandatory", "body", "columns", "keyAs", "dedupWindow", "invalid",
+    "deadQueue", "traceparent", "tracestate",
+)  # fmt: skip
 _READ = (*_COMMON, "state", "numPartitions")
 _STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
 _REFERENCES = "write env:RELIQ_URL, file:/run/secrets/redis or conf:spark.reliq.secret.url"
@@ -48,9 +52,10 @@ class WriteOptions:
     queue: str | None
     job: str | None
     time_limit: float
-    max_body: int
     mandatory: bool
-    trace: Mapping[str, str] = field(default_factory=dict)  #: tracing headers of all rows: the span of this job
+    body: str | None  #: "row", "value", or None: `value` if there is such a column
+    columns: tuple[str, ...] | None  #: the columns that are options of the message; None: all with the name of one
+    rules: Rules
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,33 @@ class Given:
             staging.check_job(job)
         time_limit = self._duration("timeLimit", staging.TIME_LIMIT, 60.0)
         queue = self._keys().queue if "queue" in self._options else None
-        max_body = body_limit(self._options.get("maxbody"), "option maxBody")
-        mandatory = self._flag("mandatory") or False
-        return WriteOptions(self._connection(), queue, job, time_limit, max_body, mandatory, self._trace())
+        return WriteOptions(
+            self._connection(),
+            queue,
+            job,
+            time_limit,
+            self._flag("mandatory") or False,
+            self._one_of("body", ("value", "row")),
+            self._names("columns"),
+            self._rules(queue),
+        )
+
+    def _rules(self, queue: str | None) -> Rules:
+        invalid = self._one_of("invalid", ("fail", "skip", "dead")) or "fail"
+        dead_queue = self._options.get("deadqueue", queue)
+        if invalid == "dead" and dead_queue is None:
+            raise InvalidSetting(
+                "option invalid is dead: name the queue whose dead letters the invalid rows become: "
+                '.option("deadQueue", "orders")'
+            )
+        return Rules(
+            max_body=body_limit(self._options.get("maxbody"), "option maxBody"),
+            invalid=cast("Invalid", invalid),
+            dead_queue=check_name(dead_queue) if invalid == "dead" else "",
+            key_as=cast("KeyAs", self._one_of("keyAs", ("order", "header")) or "both"),
+            window=self._duration("dedupWindow", 600.0, 0.001),
+            trace=self._trace(),
+        )
 
     def read(self) -> ReadOptions:
         self._check(_READ)
@@ -153,6 +182,16 @@ class Given:
         if text.lower() not in ("true", "false"):
             raise InvalidSetting(f"option {name} is {text!r}: it is true or false")
         return text.lower() == "true"
+
+    def _one_of(self, name: str, known: tuple[str, ...]) -> str | None:
+        text = self._options.get(name.lower())
+        if text is not None and text not in known:
+            raise InvalidSetting(f"option {name} is {text!r}: it is {', '.join(known[:-1])} or {known[-1]}")
+        return text
+
+    def _names(self, name: str) -> tuple[str, ...] | None:
+        text = self._options.get(name.lower())
+        return None if text is None else tuple(one.strip() for one in text.split(",") if one.strip())
 
     def _whole(self, name: str, largest: int) -> int | None:
         text = self._options.get(name.lower())

@@ -1,6 +1,7 @@
-"""Rows of a DataFrame as chunks: the schema checked on the driver, Arrow batches encoded on the executors."""
+"""Rows of a DataFrame as chunks: Arrow batches are checked and encoded on the executors."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -9,179 +10,280 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, Unroutable
-from reliq.model.element import Extra, check_id
-from reliq.model.outgoing import check_headers, too_large
-from reliq.model.settings import MAX_DELAY_SECONDS
-from reliq.ops.chunks import Chunk
+from reliq.errors import InvalidMessage, InvalidName, Unroutable
+from reliq.model import settings
+from reliq.model.element import Extra, Failure, check_id, first_element, first_element_apart
+from reliq.model.outgoing import check_headers, check_key, reference_to, too_large
+from reliq.ops.chunks import DEAD_PLACE, Chunk, bodies_chunk, framed, placed_chunk
 from reliq.spark import encoding
-from reliq.spark.columns import READ_ONLY
+from reliq.spark.as_json import row_texts, texts_of
+from reliq.spark.encoding import BYTES
+from reliq.spark.layout import Layout
+from reliq.spark.names import names_of, not_text
+from reliq.spark.places import places_of
+from reliq.spark.refused import Problem, Refused, Tally
+from reliq.spark.rules import Rules
 from reliq.spark.targets import Targets
 
-_TEXT = (spark.StringType, spark.CharType, spark.VarcharType)
-_WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
-_WANTED = {
-    "value": ("string or binary: write a struct with to_json(struct(...))", (*_TEXT, spark.BinaryType)),
-    "id": ("string", _TEXT),
-    "key": ("string or binary", (*_TEXT, spark.BinaryType)),
-    "headers": ("map<string,string> or array<struct<key:string,value:binary>>", (spark.MapType, spark.ArrayType)),
-    "delay_ms": ("a whole number of milliseconds", _WHOLE),
-    "queue": ("string", _TEXT),
-    "topic": ("string", _TEXT),
-}
+Columns = dict[str, pa.Array]
+
 _IDS = r"^[\x21-\x7e]{1,128}$"  #: as in reliq.model.element.check_id
+_MAX_MS = round(settings.MAX_DELAY_SECONDS * 1000)
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
-def check_schema(schema: spark.StructType) -> None:
-    """Raise InvalidSetting, naming the column, for an invalid schema. Columns of the reader only are ignored."""
-    if "value" not in schema.names:
-        raise InvalidSetting("there is no column `value`, the body: make it with to_json(struct(*)) AS value")
-    for column in schema.fields:
-        if column.name in READ_ONLY and column.name != "queue":
-            continue
-        if column.name not in _WANTED:
-            known = ", ".join(_WANTED)
-            raise InvalidSetting(
-                f"column `{column.name}` is not one of {known}: drop it, rename it, or put it into value"
-            )
-        wanted, kinds = _WANTED[column.name]
-        if not isinstance(column.dataType, kinds) or not _holds_texts(column.dataType):
-            kind = column.dataType.simpleString()
-            raise InvalidSetting(f"column `{column.name}` is {kind}; it must be {wanted}")
-
-
-def _holds_texts(kind: spark.DataType) -> bool:
-    """Whether headers, the only nested column, map names to texts."""
-    if isinstance(kind, spark.MapType):
-        return isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)
-    if isinstance(kind, spark.ArrayType):
-        pair = kind.elementType
-        return isinstance(pair, spark.StructType) and pair.names == ["key", "value"]
-    return True
 
 
 class Rows:
     """Encodes the rows of one partition. Ids are `<prefix>-<row>` unless there is an `id` column."""
 
-    def __init__(
-        self, prefix: str, partition: int, max_body: int, targets: Targets, trace: Mapping[str, str] = {}
-    ) -> None:
+    def __init__(self, prefix: str, partition: int, layout: Layout, rules: Rules, targets: Targets) -> None:
         self._prefix = f"{prefix}-"
         self._partition = partition
-        self._max_body = max_body
+        self._layout = layout
+        self._rules = rules
         self._targets = targets
-        self._trace = trace  #: default headers of all rows
         self._row = 0  #: the first row of the next batch, counted in the partition
         self.unroutable = 0  #: rows with a topic that no queue is bound to
+        self.tally = Tally()  #: rows that cannot be sent, if they do not fail the job
 
     def chunks(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Iterator[Chunk]]]:
         """Yield queues, each with its chunks. All rows of the batch are checked before the first result.
 
-        Raises InvalidMessage, naming the column and the row, for a null, a body or headers that are too large.
+        Raises InvalidMessage, naming the column and the row, for a row that cannot be sent, unless `invalid` says
+        otherwise.
         """
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        frames = self._frames(columns, batch.num_rows)
-        delays = self._delays(columns.get("delay_ms"))
-        if delays is not None:
-            frames = encoding.delayed(delays, frames)
-        for queue, rows in self._routed(columns):
-            yield queue, encoding.chunks(frames if rows is None else frames.take(rows), delays is not None)
+        refused = Refused(self._rules.invalid == "fail", self._where)
+        given = dict(zip(batch.schema.names, batch.columns, strict=True))
+        fields = self._fields(given, batch.num_rows, refused)
+        queues = self._queues(fields.get("target"), refused)
+        problems = refused.problems
+        if problems and self._rules.invalid == "dead":
+            yield self._rules.dead_queue, self._dead(fields, problems)
+        for problem in problems.values():
+            self.tally.add(problem)
+        good = refused.good(batch.num_rows)
+        if good is not None:
+            fields = {name: column.filter(good) for name, column in fields.items()}
+        if len(fields["body"]):
+            encoded = self._encoded(fields)
+            for queue, rows in self._routed(fields.get("target"), queues):
+                yield queue, (encoded if rows is None else encoded.take(rows)).chunks()
         self._row += batch.num_rows
 
-    def _frames(self, columns: dict[str, pa.Array], count: int) -> pa.Array:
-        bodies = self._bodies(columns["value"])
-        ids = self._ids(columns.get("id"), count)
-        headers, extras = self._headers(columns, count), self._extras(columns.get("topic"))
-        return encoding.frames(ids, bodies, headers, extras)
+    def _fields(self, given: Columns, count: int, refused: Refused) -> Columns:
+        """Return the columns in the form in which they are encoded; what a refused row has there does not matter."""
+        fields = {
+            "number": encoding.numbers(self._row, count),
+            "body": self._bodies(given, refused),
+            "id": self._ids(self._option(given, "id"), refused),
+            "key": self._keys(self._option(given, "key"), refused),
+            "headers": self._headers(self._option(given, "headers"), self._option(given, "key"), count, refused),
+            "priority": self._priorities(self._option(given, "priority"), refused),
+            "delay": self._times("delay_ms", 0, self._option(given, "delay_ms"), refused),
+            "ttl": self._times("ttl_ms", 1, self._option(given, "ttl_ms"), refused),
+            "dedup": self._dedup_keys(self._option(given, "dedup_key"), refused),
+            "target": given[self._targets.column] if self._targets.column else None,
+        }
+        return {name: column for name, column in fields.items() if column is not None}
 
-    def _bodies(self, column: pa.Array) -> pa.Array:
-        self._refuse_nulls("value", column)
-        bodies = encoding.as_bytes(column)
-        largest = pc.max(pc.binary_length(bodies)).as_py() or 0
-        if largest > self._max_body:
-            row = pc.index(pc.binary_length(bodies), largest).as_py()
-            raise self._wrong("value", row, too_large(largest, self._max_body, "maxBody"))
+    def _option(self, given: Columns, name: str) -> pa.Array | None:
+        return given[name] if name in self._layout.options else None
+
+    def _bodies(self, given: Columns, refused: Refused) -> pa.Array:
+        if self._layout.whole_row:
+            kinds = [one.dataType for one in self._layout.schema.fields]
+            bodies = row_texts(self._layout.schema.names, list(given.values()), kinds).cast(BYTES)
+        else:
+            self._refuse_nulls("value", given["value"], refused)
+            bodies = self._values(given["value"])
+        sizes = pc.binary_length(bodies)
+        limit, column = self._rules.max_body, "row" if self._layout.whole_row else "value"
+        if (pc.max(sizes).as_py() or 0) > limit:
+            large = pc.greater(sizes, limit)
+            refused.each(column, large, "is too large", lambda row: too_large(sizes[row].as_py(), limit, "maxBody"))
         return bodies
 
-    def _ids(self, column: pa.Array | None, count: int) -> list[pa.Array | bytes]:
+    def _values(self, column: pa.Array) -> pa.Array:
+        kind = self._layout.kind("value")
+        if isinstance(kind, (spark.StringType, spark.CharType, spark.VarcharType, spark.BinaryType)):
+            return encoding.as_bytes(column)
+        return texts_of(column, kind).cast(BYTES)
+
+    def _ids(self, column: pa.Array | None, refused: Refused) -> pa.Array | None:
         if column is None:
-            return [self._prefix.encode(), encoding.numbers(self._row, count)]
-        self._refuse_nulls("id", column)
-        row = pc.index(pc.match_substring_regex(column, _IDS), False).as_py()
-        if row >= 0:
-            try:
-                check_id(column[row].as_py())
-            except InvalidName as error:
-                raise self._wrong("id", row, str(error)) from None
-        return [encoding.as_bytes(column)]
+            return None
+        self._refuse_nulls("id", column, refused)
+        ids = names_of(column)
+        fit = pc.match_substring_regex(ids, _IDS)
+        if pc.all(fit).as_py() is False:
+            refused.each("id", pc.invert(fit), "is invalid", lambda row: _error_of(check_id, ids[row].as_py()))
+        return ids
 
-    def _headers(self, columns: dict[str, pa.Array], count: int) -> pa.Array | bytes | None:
-        if "headers" not in columns and "key" not in columns:
-            return _encode(self._trace) if self._trace else None
-        given = columns["headers"].to_pylist() if "headers" in columns else [None] * count
-        keys = columns["key"].to_pylist() if "key" in columns else [None] * count
-        rows = enumerate(zip(given, keys, strict=True))
-        return pa.array([_encode(self._one_headers(row, some, key)) for row, (some, key) in rows], encoding.BYTES)
+    def _keys(self, column: pa.Array | None, refused: Refused) -> pa.Array | None:
+        """Return the ordering keys; None if no row has one."""
+        if column is None or self._rules.key_as == "header":
+            return None
+        return self._texts("key", column, settings.MAX_KEY_BYTES, refused)
 
-    def _one_headers(self, row: int, given: list[Any] | None, key: str | bytes | None) -> dict[str, str]:
+    def _dedup_keys(self, column: pa.Array | None, refused: Refused) -> pa.Array | None:
+        return None if column is None else self._texts("dedup_key", column, self._rules.max_body, refused)
+
+    def _texts(self, name: str, column: pa.Array, longest: int, refused: Refused) -> pa.Array | None:
+        if column.null_count == len(column):
+            return None
+        texts = names_of(column)
+        refused.each(name, not_text(texts), "is no text", lambda row: f"{texts[row].as_py()!r} is not UTF-8")
+        sizes = pc.binary_length(texts)
+        unfit = pc.or_(pc.equal(sizes, 0), pc.greater(sizes, longest))
+        refused.each(name, unfit, "is invalid", lambda row: _error_of(check_key, texts[row].as_py(), name))
+        return texts
+
+    def _headers(self, column: pa.Array | None, keys: pa.Array | None, count: int, refused: Refused) -> pa.Array | None:
+        """Return the encoded headers; None if no row has any of its own."""
+        if keys is not None and self._rules.key_as == "order":
+            keys = None
+        if column is None and keys is None:
+            return None
+        given = column.to_pylist() if column is not None else [None] * count
+        names = names_of(keys).to_pylist() if keys is not None else [None] * count
+        rows = enumerate(zip(given, names, strict=True))
+        return pa.array([self._one_headers(row, some, key, refused) for row, (some, key) in rows], BYTES)
+
+    def _one_headers(self, row: int, given: list[Any] | None, key: bytes | None, refused: Refused) -> bytes:
         try:
             pairs = [(one["key"], one["value"]) if isinstance(one, dict) else one for one in given or ()]
-            headers = {**self._trace, **{name: _text(value) for name, value in pairs}}
+            headers = {**self._rules.trace, **{name: _text(value) for name, value in pairs}}
             if key is not None:
                 headers["key"] = _text(key)
-            return check_headers(headers)
+            return _encode(check_headers(headers))
         except (InvalidMessage, UnicodeDecodeError) as error:
-            raise self._wrong("key" if key is not None and not given else "headers", row, str(error)) from None
+            refused.one("key" if key is not None and not given else "headers", row, "are invalid", str(error))
+            return _encode({})
 
-    def _delays(self, column: pa.Array | None) -> pa.Array | None:
-        """Return the delays; None if no row has one."""
+    def _priorities(self, column: pa.Array | None, refused: Refused) -> pa.Array | None:
         if column is None:
             return None
-        delays = pc.fill_null(column.cast(pa.int64()), 0)
-        longest = round(MAX_DELAY_SECONDS * 1000)
-        wrong = pc.index(pc.or_(pc.less(delays, 0), pc.greater(delays, longest)), True).as_py()
-        if wrong >= 0:
-            raise self._wrong("delay_ms", wrong, f"is {delays[wrong]}: it must be from 0 to {longest}")
-        return delays if pc.any(pc.greater(delays, 0)).as_py() else None
+        known = pa.array(["high", "normal", "low"], column.type)
+        wrong = pc.and_(column.is_valid(), pc.invert(pc.is_in(column, known)))
+        refused.each(
+            "priority", wrong, "is invalid", lambda row: f"is {column[row].as_py()!r}: it is high, normal or low"
+        )
+        return column
 
-    def _extras(self, topics: pa.Array | None) -> pa.Array | None:
-        """Return the part of the elements with the routing key."""
-        if topics is None:
+    def _times(self, name: str, least: int, column: pa.Array | None, refused: Refused) -> pa.Array | None:
+        """Return ms; None if no row has any."""
+        if column is None or column.null_count == len(column):
             return None
-        self._refuse_nulls("topic", topics)
-        distinct = topics.dictionary_encode()
-        extras = [_encode(Extra(routing_key=topic)) for topic in distinct.dictionary.to_pylist()]
-        return pa.array(extras, encoding.BYTES).take(distinct.indices)
+        times = column.cast(pa.int64())
+        wrong = pc.or_(pc.less(times, least), pc.greater(times, _MAX_MS))
+        refused.each(name, wrong, "is invalid", lambda row: f"is {times[row]}: it must be from {least} to {_MAX_MS}")
+        return times
 
-    def _routed(self, columns: dict[str, pa.Array]) -> list[tuple[str, np.ndarray | None]]:
-        """Return the queues, each with the rows that go there; None = all rows."""
+    def _queues(self, column: pa.Array | None, refused: Refused) -> dict[str, tuple[str, ...]]:
+        """Return the queues for each value of the column that routes the rows."""
+        queues: dict[str, tuple[str, ...]] = {}
+        if column is None:
+            return queues
         name = self._targets.column
-        if not name:
+        self._refuse_nulls(name, column, refused)
+        for value in column.drop_null().unique().to_pylist():
+            try:
+                queues[value] = self._targets.of(value)
+            except (InvalidName, Unroutable) as error:
+                reason, what = "is unbound" if isinstance(error, Unroutable) else "is invalid", str(error)
+                refused.each(name, pc.equal(column, value), reason, lambda _, what=what: what)  # type: ignore[misc]
+        return queues
+
+    def _encoded(self, fields: Columns) -> "_Encoded":
+        bodies, count = fields["body"], len(fields["body"])
+        sizes = pc.binary_length(bodies).to_numpy()
+        apart = sizes > settings.INLINE_BODY_BYTES if sizes.max() > settings.INLINE_BODY_BYTES else None
+        references = None if apart is None else encoding.references(sizes, apart)
+        ids = [fields["id"]] if "id" in fields else [self._prefix.encode(), fields["number"]]
+        expires = pc.add(fields["ttl"], encoding.now_ms()) if "ttl" in fields else None
+        topics = fields["target"].cast(BYTES) if self._targets.column == "topic" else None
+        extras = encoding.extras(expires, topics, fields.get("key"), fields.get("priority"), references)
+        headers = fields.get("headers", _encode(self._rules.trace) if self._rules.trace else None)
+        inline = bodies if apart is None else pc.if_else(pa.array(apart), pa.scalar(b"", BYTES), bodies)
+        frames = encoding.frames(ids, inline, headers, extras, apart)
+        places = places_of(fields, count, self._rules.window)
+        return _Encoded(frames, places, references, bodies)
+
+    def _routed(
+        self, column: pa.Array | None, queues: dict[str, tuple[str, ...]]
+    ) -> list[tuple[str, np.ndarray | None]]:
+        """Return the queues, each with the rows that go there; None = all rows."""
+        if column is None:
             return [(self._targets.queue, None)]
-        self._refuse_nulls(name, columns[name])
-        distinct = columns[name].dictionary_encode()
+        distinct = column.dictionary_encode()
         values = distinct.indices.to_numpy()
         takers: dict[str, list[int]] = {}
         for number, value in enumerate(distinct.dictionary.to_pylist()):
-            try:
-                queues = self._targets.of(value)
-            except (InvalidName, Unroutable) as error:
-                raise self._wrong(name, int(np.argmax(values == number)), str(error)) from None
-            for queue in queues:
+            for queue in queues[value]:
                 takers.setdefault(queue, []).append(number)
-            if not queues:
+            if not queues[value]:
                 self.unroutable += int(np.count_nonzero(values == number))
         return [(queue, np.flatnonzero(np.isin(values, numbers))) for queue, numbers in takers.items()]
 
-    def _refuse_nulls(self, name: str, column: pa.Array) -> None:
-        if column.null_count:
-            row = pc.index(column.is_null(), True).as_py()
-            raise self._wrong(name, row, "is null")
+    def _dead(self, fields: Columns, problems: Mapping[int, Problem]) -> Iterator[Chunk]:
+        """Yield the refused rows as dead letters, each with what its body would be, as far as it has room."""
+        now = encoding.now_ms()
+        for row, problem in problems.items():
+            body = (fields["body"][row].as_py() or b"")[: self._rules.max_body]
+            identity = self._prefix + fields["number"][row].as_py().decode()
+            if "id" in fields and problem.column != "id":
+                identity = fields["id"][row].as_py().decode()
+            reference = reference_to(body)
+            failure = Failure(now, "spark", "InvalidRow", problem.sentence)
+            extra = Extra(reason="invalid", errors=(failure,), apart=reference)
+            headers = dict(self._rules.trace)
+            if reference:
+                yield bodies_chunk(1, framed(reference) + framed(body))
+                element = first_element_apart(identity, now, headers, extra)
+            else:
+                element = first_element(identity, now, headers, body, extra)
+            yield placed_chunk(1, framed(DEAD_PLACE) + framed(element))
 
-    def _wrong(self, name: str, row: int, what: str) -> InvalidMessage:
-        return InvalidMessage(f"column `{name}` in row {self._row + row} of partition {self._partition}: {what}")
+    def _refuse_nulls(self, name: str, column: pa.Array, refused: Refused) -> None:
+        if column.null_count:
+            refused.each(name, column.is_null(), "is null", lambda _: "is null")
+
+    def _where(self, column: str, row: int) -> str:
+        which = "the whole row" if column == "row" else f"column `{column}`"
+        return f"{which} in row {self._row + row} of partition {self._partition}"
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """Encoded rows. `places`: None if no row has to be placed; `references`: None if all bodies are in elements."""
+
+    frames: pa.Array
+    places: pa.Array | None
+    references: pa.Array | None
+    bodies: pa.Array
+
+    def take(self, rows: np.ndarray) -> "_Encoded":
+        places = None if self.places is None else self.places.take(rows)
+        if self.references is None:
+            return _Encoded(self.frames.take(rows), places, None, self.bodies)
+        return _Encoded(self.frames.take(rows), places, self.references.take(rows), self.bodies.take(rows))
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the bodies that are stored apart before their elements: a message that is visible has its body."""
+        if self.references is not None:
+            apart = self.references.is_valid()
+            yield from encoding.body_chunks(encoding.stored(self.references.filter(apart), self.bodies.filter(apart)))
+        frames = self.frames if self.places is None else encoding.placed(self.places, self.frames)
+        yield from encoding.chunks(frames, self.places is not None)
+
+
+def _error_of(check: Any, value: bytes, *what: Sequence[str]) -> str:
+    """Return why the check refuses this value."""
+    try:
+        check(value.decode(errors="replace"), *what)
+    except (InvalidName, InvalidMessage) as error:
+        return str(error)
+    return f"{value!r} is invalid"
 
 
 def _text(value: str | bytes | None) -> str:

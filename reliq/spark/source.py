@@ -55,9 +55,10 @@ class ReliqDataSource(DataSource):
         return ReliqReader(self._given.read())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from reliq.spark.writer import ReliqWriter
+        from reliq.spark.writer import ReliqWriter, one_sentence
 
-        return ReliqWriter(self._given.write(), schema, overwrite)
+        with one_sentence():
+            return ReliqWriter(self._given.write(), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2, the read limit is unknown
@@ -70,5 +71,7 @@ class ReliqDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
         from reliq.spark.stream_writer import ReliqStreamWriter
+        from reliq.spark.writer import one_sentence
 
-        return ReliqStreamWriter(self._given.write(), schema, overwrite)
+        with one_sentence():
+            return ReliqStreamWriter(self._given.write(), schema, overwrite)

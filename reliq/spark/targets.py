@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from pyspark.sql.types import StructType
-
 from reliq.errors import InvalidSetting, Unroutable
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_name
 from reliq.model.routing import Routes, check_routing_key
@@ -36,9 +34,11 @@ class Targets:
         return queues or ((self.alternate,) if self.alternate else ())
 
 
-def column_of(schema: StructType, queue: str | None, mandatory: bool) -> str:
-    """Return the name of the column that decides, or an empty text; raises InvalidSetting."""
-    names = set(schema.names)
+def column_of(names: frozenset[str], queue: str | None, mandatory: bool) -> str:
+    """Return the name of the column that decides, or an empty text; raises InvalidSetting.
+
+    `names`: the columns that are options of the message.
+    """
     if queue is not None and "topic" in names:
         raise InvalidSetting("column `topic` routes the rows to queues, option queue names one: leave one of them out")
     if queue is None and names >= {"topic", "queue"}:

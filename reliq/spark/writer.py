@@ -1,9 +1,11 @@
 """The batch writer: each task attempt stages its own parts, the driver's commit makes the approved ones visible."""
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -11,11 +13,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from reliq import ops
-from reliq.errors import InvalidSetting, ReliqError
+from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
 from reliq.protocol import staging
 from reliq.protocol.staging import Job, Part, PartWriter
+from reliq.spark.layout import Layout, layout_of
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
-from reliq.spark.rows import Rows, check_schema
+from reliq.spark.refused import Tally
+from reliq.spark.rows import Rows
+from reliq.spark.rules import Rules
 from reliq.spark.targets import Targets, column_of, targets
 from reliq.transport.store import Store
 
@@ -23,36 +28,59 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _ROLLERS = 2
+_ABOUT_INVALID = 'Leave such rows out, or choose option("invalid", "skip") or option("invalid", "dead")'
 
 log = logging.getLogger("reliq.spark")
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """The parts that one task attempt has staged, with the job; `unroutable`: rows that matched no binding."""
+    """The parts that one task attempt has staged, with the job.
+
+    `unroutable`: rows that matched no binding. `tally`: rows that could not be sent. `failure`: why the task gave up;
+    it is reported here, because Spark shows the error of a task below a dozen lines of traceback, after four attempts.
+    """
 
     job: str
     run: str
     parts: tuple[Part, ...] = ()
     unroutable: int = 0
+    tally: Tally = field(default_factory=Tally)
     stream: str = ""
+    failure: str = ""
 
 
-def check_write(options: WriteOptions, schema: StructType, overwrite: bool) -> str:
-    """Check a write on the driver; return the column that routes the rows, if any. Raises InvalidSetting."""
+def check_write(options: WriteOptions, schema: StructType, overwrite: bool) -> tuple[Layout, str]:
+    """Check a write on the driver; return its layout, and the column that routes the rows if there is one.
+
+    Raises InvalidSetting.
+    """
     if overwrite:
         raise InvalidSetting("mode overwrite would remove what is in the queue: use append, or purge the queue before")
-    check_schema(schema)
-    return column_of(schema, options.queue, options.mandatory)
+    layout = layout_of(schema, options.body, options.columns, options.queue)
+    column = column_of(layout.options, options.queue, options.mandatory)
+    if "key" in layout.options and options.rules.key_as == "both":
+        log.warning(
+            "column key is the ordering key of a message now, and in this version its header `key` too: choose "
+            'option("keyAs", "order") or, for the header alone, option("keyAs", "header")'
+        )
+    return layout, column
 
 
 def stage_rows(
-    options: WriteOptions, where: Targets, job: Job, prefix: str, batches: Iterator["RecordBatch"], stream: str = ""
+    options: WriteOptions,
+    layout: Layout,
+    where: Targets,
+    job: Job,
+    prefix: str,
+    batches: Iterator["RecordBatch"],
+    stream: str = "",
 ) -> Staged:
     """Stage the rows of this task; the id of a row is made of `prefix` and its number."""
     partition = task().partitionId()
-    rows = Rows(f"{prefix}-{partition}", partition, options.max_body, where, options.trace)
+    rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where)
     writers: dict[str, PartWriter] = {}
+    failure = ""
     store = options.connection.store()
     try:
         for batch in batches:
@@ -60,9 +88,35 @@ def stage_rows(
                 if queue not in writers:
                     writers[queue] = PartWriter(job, queue, str(partition))
                 store.run(writers[queue].add(chunks))
+    except InvalidMessage as error:
+        failure = f"{error}. {_ABOUT_INVALID}"
+        store.run(staging.abort(job))  # the other tasks need not go on
+    except JobClosed as error:
+        failure = str(error)
     finally:
         store.close()
-    return Staged(job.name, job.run, tuple(writer.part for writer in writers.values()), rows.unroutable, stream)
+    parts = tuple(writer.part for writer in writers.values())
+    return Staged(job.name, job.run, parts, rows.unroutable, rows.tally, stream, failure)
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Show an error of reliq without its traceback: the sentence is what the user can use.
+
+    This Python worker of Spark ends with the error, so the setting concerns no other error.
+    """
+    try:
+        yield
+    except ReliqError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+def raise_failure(every: Sequence[Staged]) -> None:
+    """Raise why a task gave up: the row that cannot be sent, rather than that the job was closed for it."""
+    failures = sorted((one.failure for one in every if one.failure), key=lambda text: _ABOUT_INVALID not in text)
+    if failures:
+        raise (InvalidMessage if _ABOUT_INVALID in failures[0] else JobClosed)(failures[0])
 
 
 def task() -> TaskContext:
@@ -73,14 +127,14 @@ def task() -> TaskContext:
     return context
 
 
-def commit(store: Store, job: Job, every: Sequence[Staged], stream: str = "", epoch: int = 0) -> None:
+def commit(store: Store, job: Job, every: Sequence[Staged], rules: Rules, stream: str = "", epoch: int = 0) -> None:
     """Commit and roll forward. If rolling fails, the job is committed nevertheless: the monitor continues."""
     parts = [part for staged in every for part in staged.parts]
     answer = store.run(staging.commit(job, parts, stream, epoch))
     if answer == "repeated":
         return
     if answer == "committed":
-        count_unroutable(store, job, every)
+        count_left_out(store, job, every, rules)
     try:
         with ThreadPoolExecutor(_ROLLERS) as rollers:
             list(rollers.map(lambda some: store.run(staging.roll_parts(job, some)), _shares(parts)))
@@ -89,12 +143,17 @@ def commit(store: Store, job: Job, every: Sequence[Staged], stream: str = "", ep
         log.warning("job %s is committed, a monitor will make the rest of it visible: %s", job.name, error)
 
 
-def count_unroutable(store: Store, job: Job, every: Sequence[Staged]) -> None:
-    """Log and count the rows that matched no binding."""
-    unroutable = sum(staged.unroutable for staged in every)
+def count_left_out(store: Store, job: Job, every: Sequence[Staged], rules: Rules) -> None:
+    """Log the rows that were not enqueued, and count those that matched no binding."""
+    unroutable, tally = sum(staged.unroutable for staged in every), Tally()
+    for staged in every:
+        tally.merge(staged.tally)
     if unroutable:
         log.warning("job %s: no queue is bound to the topic of %d rows; they went nowhere", job.name, unroutable)
         store.call(ops.count_unroutable(unroutable))
+    if tally.reasons:
+        where = f"are dead letters of queue {rules.dead_queue}" if rules.invalid == "dead" else "were skipped"
+        log.warning("job %s: invalid rows %s: %s", job.name, where, tally)
 
 
 def _shares(parts: Sequence[Part]) -> list[Sequence[Part]]:
@@ -106,42 +165,36 @@ class ReliqWriter(DataSourceArrowWriter):
     """The writer: created on the driver, where it opens, commits or aborts the job; copied to every task."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        column = check_write(options, schema, overwrite)
+        self._layout, column = check_write(options, schema, overwrite)
         self._options = options
-        store = options.connection.store()
-        try:
+        with closing(options.connection.store()) as store:
             self._targets = store.run(targets(options.queue, column, options.mandatory))
             self._job = _job_of(options, self._targets)
             self._write = store.run(staging.open_job(self._job))
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
                 log.warning("job %s was committed before: nothing is written again", self._job.name)
-        finally:
-            store.close()
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
         job = self._job
         if not self._write:
             return Staged(job.name, job.run)
-        return stage_rows(self._options, self._targets, job, job.name, iterator)
+        with one_sentence():
+            return stage_rows(self._options, self._layout, self._targets, job, job.name, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if not self._write:
             return
-        store = self._options.connection.store()
-        try:
-            commit(store, self._job, [message for message in messages if isinstance(message, Staged)])
-        finally:
-            store.close()
+        staged = [message for message in messages if isinstance(message, Staged)]
+        with one_sentence(), closing(self._options.connection.store()) as store:
+            raise_failure(staged)
+            commit(store, self._job, staged, self._options.rules)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if not self._write:
             return
-        store = self._options.connection.store()
-        try:
+        with one_sentence(), closing(self._options.connection.store()) as store:
             store.run(staging.abort(self._job))
-        finally:
-            store.close()
 
 
 def _job_of(options: WriteOptions, where: Targets) -> Job:

@@ -4,23 +4,30 @@ import pytest
 
 from reliq import ops
 from reliq.errors import ReliqError
+from reliq.model.element import Extra, first_element_apart, new_reference
+from reliq.model.keys import dedup_digest
 from reliq.ops import Staged
-from reliq.ops.chunks import chunk, chunks_of, framed
+from reliq.ops.chunks import DEAD_PLACE, bodies_chunk, chunks_of, dedup_digests, framed, place, placed_chunk
 from tests.scripts.test_stage import DAY, KEYS, clear, keys_of, stage
-from tests.support.state import element, elements, name_of
+from tests.support.state import element, elements, keyed, name_of
 
 
 def commit(world, run="r1", stream="", epoch=0):
     return world.run(ops.commit(KEYS, "j", run, b"manifest", 3, 60, stream, epoch))
 
 
-def roll(world, part="p"):
-    return world.run(ops.commit_roll("j", Staged(KEYS, part)))
+def roll(world, part="p", dedup=()):
+    return world.run(ops.commit_roll("j", Staged(KEYS, part), dedup))
 
 
 def chunk_of(*names) -> bytes:
     (one,) = chunks_of(elements(*names))
     return data_of(one)
+
+
+def placed(*messages) -> bytes:
+    """A chunk of pairs of place and element."""
+    return data_of(placed_chunk(len(messages), b"".join(framed(part) for pair in messages for part in pair)))
 
 
 def data_of(chunk) -> bytes:
@@ -94,13 +101,73 @@ def test_a_roll_moves_one_chunk_first_staged_first_taken(world):
 
 
 def test_a_delayed_message_is_filed_with_its_due_time_and_can_be_cancelled(world):
-    frames = b"".join(map(framed, (b"0", element("a"), b"60000", element("b"))))
-    stage(world, 0, (data_of(chunk(2, frames, delayed=True)),))
+    stage(world, 0, (placed((place(0), element("a")), (place(60_000), element("b"))),))
     assert roll(world) == (2, 0)
     assert names(world) == "a"
     ((later, due),) = world.redis.zrange(KEYS.delayed, 0, -1, withscores=True)
     assert (name_of(later), world.now + 60_000 <= due < world.now + 70_000) == ("b", True)
     assert world.run(ops.cancel(KEYS, "b"))
+
+
+def test_messages_of_one_key_become_ready_one_after_the_other(world):
+    stage(world, 0, (placed(*((place(0), keyed(name, "k")) for name in "abc")),))
+    assert roll(world) == (3, 0)
+    assert names(world) == "a"
+    assert world.redis.zcard(KEYS.waiting) == 2
+    assert len(world.redis.hgetall(KEYS.active)) == 1
+
+
+def test_a_deduplication_key_lets_the_first_message_in_and_counts_the_others(world):
+    once = dedup_digest("once")
+    first, other = (
+        placed((place(0, 60_000, once, digest), element(name))) for name, digest in (("a", "1"), ("b", "2"))
+    )
+    again = placed((place(0, 60_000, once, "1"), element("c")))
+    stage(world, 0, (first, other, again))
+    assert [roll(world, dedup=dedup_digests(one)) for one in (first, other, again)] == [(1, 2), (1, 1), (1, 0)]
+    assert names(world) == "a"
+    assert 0 < world.redis.pttl(KEYS.dedup("once")) <= 60_000
+    counters = world.redis.hgetall(KEYS.counters)
+    assert counters == {b"enqueued": b"1", b"deduplicated": b"2", b"dedup_conflicts": b"1"}
+
+
+def test_two_messages_of_one_chunk_with_one_deduplication_key(world):
+    once = dedup_digest("once")
+    both = placed(*((place(0, 60_000, once, "1"), element(name)) for name in "ab"))
+    stage(world, 0, (both,))
+    assert roll(world, dedup=dedup_digests(both)) == (2, 0)
+    assert names(world) == "a"
+
+
+def test_deduplication_keys_of_another_chunk_move_nothing(world):
+    chunk = placed((place(0, 60_000, dedup_digest("once"), "1"), element("a")))
+    stage(world, 0, (chunk,))
+    before = keys_of(world)
+    assert roll(world) == (-1, 1)
+    assert roll(world, dedup=[dedup_digest("other")]) == (-1, 1)
+    assert keys_of(world) == before
+
+
+def test_a_duplicate_leaves_no_body_behind(world):
+    reference, once = new_reference(2000), dedup_digest("once")
+    world.redis.set(KEYS.dedup("once"), "first 1")
+    duplicate = first_element_apart("a", 1, {}, Extra(apart=reference))
+    bodies = data_of(bodies_chunk(1, framed(reference) + framed(bytes(2000))))
+    chunk = placed((place(0, 60_000, once, "1"), duplicate))
+    stage(world, 0, (bodies, chunk))
+    assert roll(world) == (0, 1)
+    assert world.redis.hkeys(KEYS.bodies) == [reference]
+    assert roll(world, dedup=dedup_digests(chunk)) == (1, 0)
+    assert world.redis.hlen(KEYS.bodies) == 0
+
+
+def test_a_row_that_cannot_be_sent_becomes_a_dead_letter(world):
+    stage(world, 0, (placed((DEAD_PLACE, element("a"))),))
+    assert roll(world) == (1, 0)
+    ((letter, died),) = world.redis.zrange(KEYS.dead, 0, -1, withscores=True)
+    assert (name_of(letter), world.now <= died < world.now + 10_000) == ("a", True)
+    counters = world.redis.hgetall(KEYS.counters)
+    assert counters == {b"enqueued": b"1", b"dead_lettered": b"1", b"dead:invalid": b"1"}
 
 
 def test_a_chunk_that_does_not_decode_stays_where_it_is(world):

@@ -1,7 +1,7 @@
 """Dead letters: list, show, redrive, purge."""
 
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 from pydantic import Field
@@ -31,7 +31,7 @@ async def list_dead(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
     after: Annotated[str | None, Query(max_length=64, description="`next` of the page before.")] = None,
-    reason: Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided"] | None = None,
+    reason: schemas.DeathReason | None = None,
     error_class: Annotated[str | None, Query(max_length=200)] = None,
 ) -> schemas.DeadLetterPage:
     found = await existing(request, queue)

@@ -62,6 +62,7 @@ def test_all_columns(spark, orders):
     write(df)
     (message,) = claimed(orders)
     assert (message.id, message.body, message.headers) == ("a", b"\x00\xff", {"trace": "1", "key": "eu"})
+    assert message.key == "eu"
     assert orders.stats().delayed == 1
     assert orders.cancel("b")
 
@@ -94,10 +95,11 @@ def test_an_empty_dataframe_writes_nothing(spark, orders, app):
 @pytest.mark.parametrize(
     ("select", "sentence"),
     [
-        ("id AS number", "no column `value`"),
-        ("id AS value", "column `value` is bigint; it must be string or binary"),
-        ("'x' AS value; id AS colour", "column `colour` is not one of value, id, key"),
-        ("'x' AS value; id", "column `id` is bigint; it must be string"),
+        ("timestamp'2026-11-21' AS value", r"column `value` is timestamp, .* cast\(value AS string\)"),
+        ("'x' AS value; id AS colour", r"column `colour` is not one of value, id, key.*whole row the body"),
+        ("'x' AS value; array(id) AS id", r"column `id` is array<bigint>; .*: cast\(`id` AS string\)"),
+        ("id; 3 AS priority", r"column `priority` is int; it must be string: high, .*option..columns., .id.."),
+        ("interval 1 day AS waits", r"column `waits` is interval day, .*: cast\(`waits` AS string\)"),
         ("'x' AS value; 'soon' AS delay_ms", "column `delay_ms` is string"),
         ("'x' AS value; map('a', 1) AS headers", "column `headers` is map<string,int>"),
         ("'x' AS value; 'order.created' AS topic", "column `topic` routes the rows to queues, option queue names one"),
@@ -119,6 +121,11 @@ def test_a_wrong_schema_is_refused_on_the_driver_by_column(spark, orders, app, s
         ({"maxBody": "many"}, "option maxBody is 'many'"),
         ({"maxBody": "65MiB"}, "option maxBody is '65MiB': it must be from 1 byte to 64 MiB"),
         ({"timeLimit": "1s"}, "option timeLimit"),
+        ({"body": "json"}, "option body is 'json': it is value or row"),
+        ({"columns": "colour"}, "option columns names 'colour': it lists some of id, key"),
+        ({"columns": "key"}, "option columns names `key`; the columns are value"),
+        ({"invalid": "drop"}, "option invalid is 'drop': it is fail, skip or dead"),
+        ({"keyAs": "both"}, "option keyAs is 'both': it is order or header"),
         ({"url": "redis://127.0.0.1:1/0"}, "127.0.0.1:1.* cannot be reached"),
     ],
 )
@@ -151,6 +158,9 @@ def test_a_bad_row_aborts_the_job_and_leaves_nothing(spark, orders, app, value, 
     with pytest.raises(PySparkException, match=sentence) as error:
         write(df, **extra)
     assert "xxxxx" not in str(error.value)
+    first_line = str(error.value).partition("\n")[0]
+    assert "row 200 of partition 1" in first_line
+    assert 'or choose option("invalid", "skip")' in first_line
     assert orders.stats().ready == 0
     assert keys_left(app) == set()
 

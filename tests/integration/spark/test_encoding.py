@@ -1,17 +1,22 @@
 """Elements that are made by columns are those that reliq.message makes and reads."""
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from reliq.errors import InvalidMessage, InvalidName
 from reliq.model.keys import instance_queue, new_owner
 from reliq.model.message import Message
-from reliq.ops.chunks import LARGEST, MOST_MESSAGES, Chunk, chunks_of, cuts, elements_of
+from reliq.ops.chunks import LARGEST, MOST_MESSAGES, Chunk, bodies_of, chunks_of, cuts, elements_of
 from reliq.ops.request import Packed
+from reliq.spark.layout import layout_of
 from reliq.spark.options import Given
 from reliq.spark.rows import Rows
+from reliq.spark.rules import Rules
 from reliq.spark.targets import Targets
 
 
@@ -27,19 +32,41 @@ def packed_in(chunk: Chunk) -> Packed:
 
 def messages_of(chunk: Chunk) -> list[Message]:
     packed = packed_in(chunk)
-    found, rest = [], b"".join(packed.pieces)
-    while rest:
-        length, _, rest = rest[1:].partition(b"\r\n")
-        found.append(Message.decode("q", rest[: int(length)]))
-        rest = rest[int(length) + 2 :]
+    found = [Message.decode("q", element) for element in strings_of(b"".join(packed.pieces))]
     assert len(found) == packed.count
     return found
 
 
-def rows_of(columns: dict, **options) -> list[Message]:
+def strings_of(rest: bytes) -> Iterator[bytes]:
+    while rest:
+        length, _, rest = rest[1:].partition(b"\r\n")
+        yield rest[: int(length)]
+        rest = rest[int(length) + 2 :]
+
+
+def encoder(batch: pa.RecordBatch, max_body: int = 1_000_000) -> Rows:
+    layout = layout_of(from_arrow_schema(batch.schema), None, None, "q")
+    return Rows("job-0", 0, layout, Rules(max_body), Targets("q"))
+
+
+def rows_of(columns: dict) -> list[Message]:
+    """The messages of the rows, with their bodies wherever they are."""
     batch = pa.RecordBatch.from_pydict(columns)
-    rows = Rows("job-0", 0, 1_000_000, Targets("q"), **options)
-    return [message for _, chunks in rows.chunks(batch) for one in chunks for message in messages_of(one)]
+    found: list[Message] = []
+    apart: dict[bytes, bytes] = {}
+    for _, chunks in encoder(batch).chunks(batch):
+        for one in chunks:
+            bodies = bodies_of(data_of(one))
+            if bodies is None:
+                found += messages_of(one)
+            else:
+                strings = list(strings_of(b"".join(bodies.pieces)))
+                apart |= dict(zip(strings[::2], strings[1::2], strict=True))
+    for message in found:
+        if message.reference:
+            message.with_body(apart.pop(message.reference))
+    assert not apart
+    return found
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,30 +77,38 @@ def test_any_body_and_any_id_come_out_as_they_went_in(rows):
     assert all((one.deliveries, one.failures, one.redelivered) == (0, 0, False) for one in found)
 
 
+def test_small_and_large_bodies_of_one_batch_keep_their_rows():
+    bodies = [bytes([65 + number]) * size for number, size in enumerate((10, 1024, 1025, 0, 70_000, 1))]
+    found = rows_of({"value": bodies})
+    assert [message.body for message in found] == bodies
+    assert [bool(message.reference) for message in found] == [False, False, True, False, True, False]
+    assert max(len(message.element) for message in found if message.reference) < 200
+
+
 def test_no_two_elements_are_equal():
     found = rows_of({"value": ["x"] * 1000, "id": ["same"] * 1000})
     assert len({message.element for message in found}) == 1000
 
 
 def test_an_element_never_ends_with_a_body_that_reads_as_a_key():
-    body = b"\xa5group\xb0" + b"0" * 16
-    (message,) = rows_of({"value": [body]})
-    assert (message.body, message.group, message.element[:1], message.element[-1:]) == (body, "", b"\x9a", b"\xc0")
+    for bytes_after in (15, 16):
+        body = b"\xa5group\xb0" + b"0" * bytes_after
+        (message,) = rows_of({"value": [body]})
+        assert (message.body, message.group, message.element[:1]) == (body, "", b"\x99")
 
 
 def test_a_slice_of_a_batch_is_encoded_alone():
     whole = pa.RecordBatch.from_pydict({"value": [f"{number}" for number in range(10)]})
-    rows = Rows("job-0", 0, 100, Targets("q"))
-    ((_, chunks),) = rows.chunks(whole.slice(3, 4))
+    ((_, chunks),) = encoder(whole).chunks(whole.slice(3, 4))
     (chunk,) = chunks
     assert [message.body for message in messages_of(chunk)] == [b"3", b"4", b"5", b"6"]
 
 
 def test_rows_are_numbered_across_batches():
-    rows = Rows("job-0", 0, 100, Targets("q"))
-    found = []
+    batch, found = pa.RecordBatch.from_pydict({"value": ["x"] * 6}), []
+    rows = encoder(batch)
     for _ in range(2):
-        for _, chunks in rows.chunks(pa.RecordBatch.from_pydict({"value": ["x"] * 6})):
+        for _, chunks in rows.chunks(batch):
             found += [message.id for chunk in chunks for message in messages_of(chunk)]
     assert found == [f"job-0-{number}" for number in range(12)]
 
@@ -86,13 +121,24 @@ def test_rows_are_numbered_across_batches():
         ({"value": ["x", "y"], "id": ["a", "b\n"]}, "column `id` in row 1 of partition 0"),
         ({"value": ["x", "y"], "id": ["a", "é"]}, "column `id` in row 1 of partition 0"),
         ({"value": ["x", "y"], "delay_ms": [None, -1]}, "column `delay_ms` in row 1 of partition 0: is -1"),
-        ({"value": ["x", "y"], "key": [b"a", b"\xff"]}, "column `key` in row 1 of partition 0"),
+        ({"value": ["x", "y"], "key": [b"a", b"\xff"]}, "column `key` in row 1 of partition 0: b'.xff' is not UTF-8"),
+        ({"value": ["x", "y"], "key": ["a", ""]}, "column `key` in row 1 of partition 0: key is ''"),
+        ({"value": ["x", "y"], "key": ["a", "k" * 513]}, "column `key` in row 1 of partition 0: key is 'kkk"),
+        (
+            {"value": ["x", "y"], "priority": ["low", "urgent"]},
+            "column `priority` in row 1 of partition 0: is 'urgent'",
+        ),
+        (
+            {"value": ["x", "y"], "ttl_ms": [1, 0]},
+            "column `ttl_ms` in row 1 of partition 0: is 0: it must be from 1 to",
+        ),
+        ({"value": ["x", "y"], "dedup_key": ["a", ""]}, "column `dedup_key` in row 1 of partition 0"),
     ],
 )
 def test_one_bad_row_and_no_row_of_its_batch_is_answered(columns, sentence):
-    rows = Rows("job-0", 0, 1_000_000, Targets("q"))
+    batch = pa.RecordBatch.from_pydict(columns)
     with pytest.raises(InvalidMessage, match=sentence):
-        next(iter(rows.chunks(pa.RecordBatch.from_pydict(columns))))
+        next(iter(encoder(batch).chunks(batch)))
 
 
 @given(st.lists(st.integers(0, LARGEST // 2), max_size=40))

@@ -135,7 +135,7 @@ def test_dead_letters_become_files(submitted, session, orders, url, tmp_path, ca
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--select", "SELECT order FROM input"], "there is no column `value`"),
+        (["--select", "SELECT order AS priority FROM input"], "column `priority` is bigint; it must be string"),
         (["--select", "SELECT nothing FROM input"], "nothing"),
         (["--option", "header"], "write NAME=VALUE"),
         (["--job", "a b"], "job name 'a b'"),

@@ -1,0 +1,141 @@
+"""Columns as JSON texts, by the rules of Spark's to_json, for whole Arrow arrays at once.
+
+Fields of a struct that are null are left out; elements of arrays and values of maps are written as null. Timestamps
+have milliseconds and the session's time zone, decimals keep their scale, bytes are Base64.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as spark
+
+from reliq.errors import InvalidSetting
+
+_TEXT = pa.string()
+_TEXTS = (spark.StringType, spark.CharType, spark.VarcharType)
+_PLAIN = (spark.BooleanType, spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType, spark.DecimalType)
+_FLOATS = (spark.FloatType, spark.DoubleType)
+_QUOTED = (*_TEXTS, spark.BinaryType, spark.DateType, spark.TimestampType, spark.TimestampNTZType)
+_LEAVES = (*_PLAIN, *_FLOATS, *_QUOTED, spark.VariantType, spark.NullType)
+_TO_BE_ESCAPED = r'[\x00-\x1f"\\]'
+_NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+
+
+def check_kind(name: str, kind: spark.DataType) -> None:
+    """Raise InvalidSetting, naming the column, for a type that has no JSON form."""
+    match kind:
+        case spark.StructType():
+            for field in kind.fields:
+                check_kind(f"{name}.{field.name}", field.dataType)
+        case spark.ArrayType():
+            check_kind(f"{name}[]", kind.elementType)
+        case spark.MapType():
+            check_kind(f"{name}{{}}", kind.valueType)
+            if not isinstance(kind.keyType, (*_TEXTS, *_PLAIN, spark.NullType)):
+                raise InvalidSetting(
+                    f"column `{name}` has keys of type {kind.keyType.simpleString()}: cast the keys to string"
+                )
+        case _ if not isinstance(kind, _LEAVES):
+            text = kind.simpleString()
+            raise InvalidSetting(f"column `{name}` is {text}, which has no JSON form: cast(`{name}` AS string)")
+
+
+def row_texts(names: Sequence[str], columns: Sequence[pa.Array], kinds: Sequence[spark.DataType]) -> pa.Array:
+    """Return each row as a JSON object; columns that are null are left out."""
+    # Not null_handling="skip": PyArrow then leaves out the rows in which all pieces are null.
+    fields = [
+        pc.fill_null(_concatenated(f",{json.dumps(name, ensure_ascii=False)}:", texts_of(column, kind)), "")
+        for name, column, kind in zip(names, columns, kinds, strict=True)
+    ]
+    return _concatenated("{", pc.utf8_ltrim(_concatenated(*fields), ","), "}")
+
+
+def texts_of(values: pa.Array, kind: spark.DataType) -> pa.Array:
+    """Return the JSON text of each value; null for a null."""
+    match kind:
+        case spark.StructType():
+            if not kind.fields:
+                return _where_valid(values, pa.array(["{}"] * len(values), _TEXT))
+            kinds = [field.dataType for field in kind.fields]
+            return _where_valid(values, row_texts(kind.names, values.flatten(), kinds))
+        case spark.ArrayType():
+            inside = pc.fill_null(texts_of(_between(values, values.values), kind.elementType), "null")
+            return _lists(values, inside, "[", "]")
+        case spark.MapType():
+            keys, items = _between(values, values.keys), _between(values, values.items)
+            of_items = pc.fill_null(texts_of(items, kind.valueType), "null")
+            return _lists(values, _concatenated(_quoted(keys.cast(_TEXT)), ":", of_items), "{", "}")
+        case spark.VariantType():
+            return _variants(values)
+        case spark.TimestampType() | spark.TimestampNTZType():
+            return _concatenated('"', _times(values), '"')
+        case spark.BinaryType():
+            return _each(values, lambda one: f'"{base64.b64encode(one).decode()}"')
+        case spark.DateType():
+            return _concatenated('"', values.cast(_TEXT), '"')
+        case spark.NullType():
+            return pa.nulls(len(values), _TEXT)
+        case _ if isinstance(kind, _FLOATS):
+            return _floats(values)
+        case _ if isinstance(kind, _TEXTS):
+            return _quoted(values.cast(_TEXT))
+        case _:
+            return values.cast(_TEXT)
+
+
+def _times(values: pa.Array) -> pa.Array:
+    zone = values.type.tz
+    floored = pc.floor_temporal(values, unit="millisecond").cast(pa.timestamp("ms", zone))
+    if zone is None:
+        return pc.strftime(floored, format="%Y-%m-%dT%H:%M:%S").cast(_TEXT)
+    texts = pc.strftime(floored, format="%Y-%m-%dT%H:%M:%S%Ez").cast(_TEXT)
+    return pc.replace_substring_regex(texts, r"\+00:00$", "Z")
+
+
+def _floats(values: pa.Array) -> pa.Array:
+    texts = values.cast(_TEXT)
+    texts = pc.if_else(pc.match_substring_regex(texts, r"^-?[0-9]+$"), _concatenated(texts, ".0"), texts)
+    if pc.all(pc.is_finite(values)).as_py() is False:
+        return _each(texts, lambda one: _NOT_FINITE.get(one) or one)
+    return texts
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    if pc.any(pc.match_substring_regex(texts, _TO_BE_ESCAPED)).as_py():
+        return _each(texts, lambda one: json.dumps(one, ensure_ascii=False))
+    return _concatenated('"', texts, '"')
+
+
+def _variants(values: pa.Array) -> pa.Array:
+    value, metadata = (values.field(name).to_pylist() for name in ("value", "metadata"))
+    rows = zip(values.is_valid().to_pylist(), value, metadata, strict=True)
+    return pa.array([spark.VariantVal(one, names).toJson() if valid else None for valid, one, names in rows], _TEXT)
+
+
+def _between(lists: pa.Array, children: pa.Array) -> pa.Array:
+    """Return the children that a slice of lists refers to."""
+    first, last = lists.offsets[0].as_py(), lists.offsets[-1].as_py()
+    return children.slice(first, last - first)
+
+
+def _lists(lists: pa.Array, inside: pa.Array, start: str, end: str) -> pa.Array:
+    """Join the texts of the elements of each list."""
+    offsets = pc.subtract(lists.offsets, lists.offsets[0])
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, inside), ",")
+    return _where_valid(lists, _concatenated(start, joined, end))
+
+
+def _where_valid(values: pa.Array, texts: pa.Array) -> pa.Array:
+    return pc.if_else(values.is_valid(), texts, pa.scalar(None, _TEXT)) if values.null_count else texts
+
+
+def _each(values: pa.Array, text: Callable[[Any], str]) -> pa.Array:
+    return pa.array([None if one is None else text(one) for one in values.to_pylist()], _TEXT)
+
+
+def _concatenated(*pieces: pa.Array | str) -> pa.Array:
+    return pc.binary_join_element_wise(*pieces, "")

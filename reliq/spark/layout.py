@@ -1,0 +1,111 @@
+"""The layout of a write, decided on the driver: which columns are the body, and which are options of the message."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import types as spark
+
+from reliq.errors import InvalidSetting
+from reliq.spark.as_json import check_kind
+from reliq.spark.columns import READ_ONLY
+
+Kinds = tuple[type[spark.DataType], ...]
+
+_TEXT: Kinds = (spark.StringType, spark.CharType, spark.VarcharType)
+_WHOLE: Kinds = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
+_TIMES: Kinds = (spark.DateType, spark.TimestampType, spark.TimestampNTZType)
+_NAMES: Kinds = (*_TEXT, *_WHOLE, spark.DecimalType, *_TIMES)
+_A_NAME = "a text, a whole number, a decimal, a date or a timestamp"
+#: the columns that are options of the message, with what they must be
+OPTIONS: dict[str, tuple[str, Kinds]] = {
+    "id": (_A_NAME, _NAMES),
+    "key": (f"{_A_NAME}, or binary", (*_NAMES, spark.BinaryType)),
+    "headers": ("map<string,string> or array<struct<key:string,value:binary>>", (spark.MapType, spark.ArrayType)),
+    "priority": ("string: high, normal or low", _TEXT),
+    "delay_ms": ("a whole number of milliseconds", _WHOLE),
+    "ttl_ms": ("a whole number of milliseconds", _WHOLE),
+    "dedup_key": (_A_NAME, _NAMES),
+    "queue": ("string", _TEXT),
+    "topic": ("string", _TEXT),
+}
+_AS_ROW = '.option("body", "row") makes the whole row the body'
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a write. `whole_row`: the body is the row as JSON, else it is the column `value`."""
+
+    schema: spark.StructType
+    whole_row: bool
+    options: frozenset[str]  #: the columns that are options of the message
+
+    def kind(self, column: str) -> spark.DataType:
+        kind: spark.DataType = self.schema[column].dataType
+        return kind
+
+
+def layout_of(schema: spark.StructType, body: str | None, columns: tuple[str, ...] | None, queue: str | None) -> Layout:
+    """Return the layout; raises InvalidSetting, naming the column, for columns that cannot be sent.
+
+    `body`: "row", "value", or None: "value" if there is such a column. `columns`: the columns that are options of the
+    message; by default all that have the name of one. `queue`: the queue of all rows.
+    """
+    whole_row = body == "row" or (body is None and "value" not in schema.names)
+    if not whole_row and "value" not in schema.names:
+        raise InvalidSetting(f"there is no column `value`, the body: make one, or {_AS_ROW}")
+    if not schema.fields:
+        raise InvalidSetting("the DataFrame has no columns: a message needs a column `value`, or any other")
+    options = _options(schema, columns)
+    if whole_row and queue is not None and columns is None:
+        options -= {"queue", "topic"}  # data, as the queue is known
+    for field in schema.fields:
+        if field.name in options:
+            _check_option(field, whole_row)
+        if whole_row:
+            check_kind(field.name, field.dataType)
+        elif field.name == "value":
+            _check_value(field.dataType)
+        elif field.name not in options and field.name not in READ_ONLY:
+            raise InvalidSetting(
+                f"column `{field.name}` is not one of value, {', '.join(OPTIONS)}: drop it or rename it; {_AS_ROW}"
+            )
+    return Layout(schema, whole_row, options)
+
+
+def _options(schema: spark.StructType, columns: tuple[str, ...] | None) -> frozenset[str]:
+    if columns is None:
+        return frozenset(OPTIONS) & frozenset(schema.names)
+    for name in columns:
+        if name not in OPTIONS:
+            raise InvalidSetting(f"option columns names {name!r}: it lists some of {', '.join(OPTIONS)}")
+        if name not in schema.names:
+            raise InvalidSetting(f"option columns names `{name}`; the columns are {', '.join(schema.names)}")
+    return frozenset(columns)
+
+
+def _check_option(field: spark.StructField, whole_row: bool) -> None:
+    wanted, kinds = OPTIONS[field.name]
+    if isinstance(field.dataType, kinds) and _holds_texts(field.dataType):
+        return
+    kind = field.dataType.simpleString()
+    how = f": cast(`{field.name}` AS string)" if spark.DecimalType in kinds else ""
+    data = '; if it is not an option of the message, list those that are: .option("columns", "id")' if whole_row else ""
+    raise InvalidSetting(f"column `{field.name}` is {kind}; it must be {wanted}{how}{data}")
+
+
+def _check_value(kind: spark.DataType) -> None:
+    if isinstance(kind, _TIMES):
+        raise InvalidSetting(
+            f"column `value` is {kind.simpleString()}, which has no one form as a body: cast(value AS string), or "
+            "to_json(struct(value))"
+        )
+    check_kind("value", kind)
+
+
+def _holds_texts(kind: spark.DataType) -> bool:
+    """Whether headers, the only nested column, map names to texts."""
+    if isinstance(kind, spark.MapType):
+        return isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)
+    if isinstance(kind, spark.ArrayType):
+        pair = kind.elementType
+        return isinstance(pair, spark.StructType) and pair.names == ["key", "value"]
+    return True

@@ -1,0 +1,38 @@
+"""Columns of many types as the texts that ids and keys are."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reliq.spark.encoding import BYTES, as_bytes
+
+
+def names_of(column: pa.Array) -> pa.Array:
+    """Return the UTF-8 text of each value: numbers as decimals, timestamps as 2026-11-21T08:00:00.000000Z."""
+    if pa.types.is_timestamp(column.type):
+        return _instants(column).cast(BYTES)
+    if pa.types.is_date(column.type) or pa.types.is_decimal(column.type):
+        return column.cast(pa.large_string()).cast(BYTES)
+    return as_bytes(column)
+
+
+def not_text(names: pa.Array) -> pa.Array:
+    """Whether the bytes of a value are no valid UTF-8."""
+    try:
+        names.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return pa.array([one is not None and not _decodes(one) for one in names.to_pylist()])
+    return pa.array([False] * len(names))
+
+
+def _decodes(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _instants(column: pa.Array) -> pa.Array:
+    if column.type.tz is None:
+        return pc.strftime(column.cast(pa.timestamp("us")), format="%Y-%m-%dT%H:%M:%S")
+    return pc.strftime(column.cast(pa.timestamp("us", "UTC")), format="%Y-%m-%dT%H:%M:%SZ")
