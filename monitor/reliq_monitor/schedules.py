@@ -31,7 +31,8 @@ AHEAD = 3.0  #: seconds before its time at which a tick is prepared
 _LOOK_EVERY = 0.1  #: seconds; a schedule that was changed since it was prepared is sent so much later at most
 _NAMES = 20_000  #: schedules of a queue whose names are read at once
 _PAGE = 200  #: schedules that are read at once: other duties have their turn in between
-_SENT_AT_ONCE = 1000  #: schedules in one round trip
+_SENT_AT_ONCE = 10_000  #: schedules in a round trip: Redis runs the first calls while others are sent
+_OVERDUE = 1000  #: schedules that are caught up at once
 _FIRES = 250  #: schedules in one call
 _MESSAGES = 1000  #: messages in one call
 _STALE = 1000  #: ms; a tick that is later is read again, and sent by the schedule's catch-up policy
@@ -71,7 +72,9 @@ def prepared(keys: QueueKeys, stored: Stored, now: int) -> Prepared | None:
     )  # fmt: skip
     identity = definition.message_id(latest) if messages else ""
     run = Run(latest, definition.due(latest), identity, len(messages), ticks.missed)
-    return Prepared(keys, stored, Fire(definition.name, stored.raw_state, following, state.wakes, run, messages))
+    fire = Fire(definition.name, stored.raw_state, following, state.wakes, run, messages)
+    fire.packed  # noqa: B018  encoded now, not at the time of the tick
+    return Prepared(keys, stored, fire)
 
 
 class Schedules:
@@ -87,8 +90,8 @@ class Schedules:
         """Forget what was prepared: another monitor leads."""
         self._queues: list[QueueKeys] = []
         self._unread: deque[Named] = deque()  #: schedules whose next tick is to be prepared
-        self._prepared: dict[tuple[str, str], Prepared] = {}  #: by queue and name
-        self._order: list[tuple[int, str, str]] = []  #: heap of due, queue and name; some are prepared no longer
+        self._prepared: dict[tuple[int, str], list[Prepared]] = {}  #: by due, in ms, and queue
+        self._order: list[tuple[int, str]] = []  #: a heap of the keys of `_prepared`
         self._looked_until: dict[str, int] = {}  #: by queue: ms; schedules that are due earlier were found
         self._next_look = 0.0  #: by time.monotonic()
 
@@ -148,7 +151,7 @@ class Schedules:
             overdue += [(keys, name) for name, _ in seen.due]
         if len(overdue) >= _PAGE:
             self._next_look = 0.0
-        return overdue[:_SENT_AT_ONCE]
+        return overdue[:_OVERDUE]
 
     def _read(self, names: Sequence[Named]) -> Steps[list[Prepared]]:
         """Read schedules and prepare their ticks."""
@@ -179,19 +182,19 @@ class Schedules:
     # --- send ---
 
     def _keep(self, one: Prepared) -> None:
-        queue, name = one.keys.queue, one.fire.name
-        self._prepared[queue, name] = one
-        heapq.heappush(self._order, (one.fire.due, queue, name))
+        at = one.fire.due, one.keys.queue
+        if at not in self._prepared:
+            self._prepared[at] = []
+            heapq.heappush(self._order, at)
+        self._prepared[at].append(one)
 
     def _take_due(self) -> list[Prepared]:
         """Take prepared ticks that are due, without those that are too late: they are read again."""
         now, due = self._now(), list[Prepared]()
         while self._order and self._order[0][0] <= now and len(due) < _SENT_AT_ONCE:
-            at, queue, name = heapq.heappop(self._order)
-            one = self._prepared.get((queue, name))
-            if one is not None and one.fire.due == at:
-                del self._prepared[queue, name]
-                due += [one] if now - at <= _STALE else []
+            at = heapq.heappop(self._order)
+            some = self._prepared.pop(at)
+            due += some if now - at[0] <= _STALE else []
         return due
 
     def _send(self, due: Sequence[Prepared]) -> Steps[int]:

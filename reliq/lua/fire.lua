@@ -8,76 +8,79 @@
 --         -1 = it is not due yet, -2 = the queue is full: it is tried again after a second}
 -- Refuses what would exceed the limits of the queue, as `enqueue` does.
 -- uses: now, element, bodies, rounds, place, room
+local EXPECTED, STATE, NEXT_DUE, DUE, RUN, MISSED, COUNT, MESSAGES = 1, 2, 3, 4, 5, 6, 7, 8 -- behind the name
+local SENT, CHANGED, EARLY, FULL = 1, 0, -1, -2
 local FULL_PAUSE = 1000 -- ms
 local q, delayed, ticks, states, runs = places(1), unpack(KEYS, 12, 15)
-redis.call('ZCARD', ticks) -- wrong types are refused here, before the first write
+redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
+redis.call('ZCARD', ticks)
 redis.call('HLEN', states)
 redis.call('HLEN', runs)
 local now = now_ms()
 
-local schedules, names, at = {}, {}, 1
+local names, starts, at = {}, {}, 1 -- no table for each schedule: there may be thousands at one instant
 while at <= #ARGV do
-  local name, expected, state, next_due, due, run, missed, n = unpack(ARGV, at, at + 7)
-  local one = {
-    name = name, expected = expected, state = state, next_due = next_due, due = tonumber(due), run = run,
-    missed = tonumber(missed), first = at + 8, last = at + 7 + 2 * n,
-  }
-  schedules[#schedules + 1], names[#names + 1] = one, name
-  at = one.last + 1
+  names[#names + 1], starts[#starts + 1] = ARGV[at], at
+  at = at + MESSAGES + 2 * ARGV[at + COUNT]
 end
 
 -- Decide about all of them before the first write.
-local found, seen = redis.call('HMGET', states, unpack(names)), {}
-for place, one in ipairs(schedules) do
-  one.code = (seen[one.name] or found[place] ~= one.expected) and 0 or one.due > now and -1 or 1
-  seen[one.name] = true
+local found, seen, codes = redis.call('HMGET', states, unpack(names)), {}, {}
+for place, start in ipairs(starts) do
+  local name = names[place]
+  codes[place] = (seen[name] or found[place] ~= ARGV[start + EXPECTED]) and CHANGED
+    or tonumber(ARGV[start + DUE]) > now and EARLY or SENT
+  seen[name] = true
 end
 
-local function size_in(unit, one)
-  if unit == 'messages' then return (one.last - one.first + 1) / 2 end
+local function size_in(unit, start)
+  local count = tonumber(ARGV[start + COUNT])
+  if unit == 'messages' then return count end
   local bytes = 0
-  for at = one.first, one.last, 2 do bytes = bytes + size_of(ARGV[at]) end
+  for at = start + MESSAGES, start + MESSAGES + 2 * (count - 1), 2 do bytes = bytes + size_of(ARGV[at]) end
   return bytes
 end
 
 local function to_send(unit)
   local sum = 0
-  for _, one in ipairs(schedules) do sum = sum + (one.code == 1 and size_in(unit, one) or 0) end
+  for place, start in ipairs(starts) do sum = sum + (codes[place] == SENT and size_in(unit, start) or 0) end
   return sum
 end
 
 for _ = 1, 2 do -- a queue may have two limits
   local messages = to_send('messages')
+  if messages == 0 then break end
   local used, most, unit = refused(q, delayed, messages, function() return to_send('bytes') end)
-  if messages == 0 or not used then break end
+  if not used then break end
   local room = most - used
-  for _, one in ipairs(schedules) do -- the first ones are sent, the others wait for room
-    local size = one.code == 1 and size_in(unit, one) or 0
-    if size > room then one.code = -2 else room = room - size end
+  for place, start in ipairs(starts) do -- the first ones are sent, the others wait for room
+    local size = codes[place] == SENT and size_in(unit, start) or 0
+    if size > room then codes[place] = FULL else room = room - size end
   end
 end
-local messages = to_send('messages')
 
-local answer, plain, new_states, new_runs, new_ticks, missed = {now}, {}, {}, {}, {}, 0
+local plain, new_states, new_runs, new_ticks, messages, missed, rejected = {}, {}, {}, {}, 0, 0, 0
+local at_now, later = string.format('%.0f ', now), string.format('%.0f', now + FULL_PAUSE)
 local function add(list, key, value)
-  list[#list + 1] = key
-  list[#list + 1] = value
+  local length = #list
+  list[length + 1], list[length + 2] = key, value
 end
-for _, one in ipairs(schedules) do
-  answer[#answer + 1] = one.code
-  if one.code == 1 then
-    missed = missed + one.missed
-    add(new_states, one.name, one.state)
-    add(new_runs, one.name, string.format('%.0f ', now) .. one.run)
-    if one.next_due == '' then redis.call('ZREM', ticks, one.name) else add(new_ticks, one.next_due, one.name) end
-    for at = one.first, one.last, 2 do
+for place, start in ipairs(starts) do
+  local name, count = names[place], tonumber(ARGV[start + COUNT])
+  if codes[place] == SENT then
+    messages, missed = messages + count, missed + ARGV[start + MISSED]
+    add(new_states, name, ARGV[start + STATE])
+    add(new_runs, name, at_now .. ARGV[start + RUN])
+    local next_due = ARGV[start + NEXT_DUE]
+    if next_due == '' then redis.call('ZREM', ticks, name) else add(new_ticks, next_due, name) end
+    for at = start + MESSAGES, start + MESSAGES + 2 * (count - 1), 2 do
       local element, body = ARGV[at], ARGV[at + 1]
       if body ~= '' then redis.call('HSET', q.bodies, body_of(element), body) end
       if group_of(element) or priority_of(element) then enter(q, element) else plain[#plain + 1] = element end
     end
-  elseif one.code == -2 then
-    add(new_ticks, string.format('%.0f', now + FULL_PAUSE), one.name)
-    redis.call('HINCRBY', q.counters, 'rejected', size_in('messages', one))
+  elseif codes[place] == FULL then
+    add(new_ticks, later, name)
+    rejected = rejected + count
   end
 end
 if #new_ticks > 0 then redis.call('ZADD', ticks, unpack(new_ticks)) end
@@ -93,4 +96,5 @@ if messages > 0 then
   redis.call('HINCRBY', q.counters, 'scheduled', messages)
 end
 if missed > 0 then redis.call('HINCRBY', q.counters, 'ticks_missed', missed) end
-return answer
+if rejected > 0 then redis.call('HINCRBY', q.counters, 'rejected', rejected) end
+return {now, unpack(codes)}

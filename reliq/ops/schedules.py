@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from reliq.model.keys import SCHEDULES, QueueKeys
 from reliq.model.schedule import Definition, Run, State
-from reliq.ops.request import Argument, Op, milliseconds, optional_text, scripted
+from reliq.ops.request import Argument, Op, Packed, milliseconds, optional_text, scripted
 
 encode = msgspec.json.encode
 
@@ -23,7 +24,7 @@ class Firing(IntEnum):
     FULL = -2  #: the queue is; it is tried again after a second
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fire:
     """A schedule with the messages of its due ticks, as elements with those bodies that are apart, and what follows."""
 
@@ -34,16 +35,16 @@ class Fire:
     run: Run
     messages: Sequence[tuple[bytes, bytes]]
 
-    @property
-    def arguments(self) -> list[Argument]:
-        following = "" if self.state.wakes is None else self.state.wakes
-        sent: list[Argument] = [
-            self.name, self.expected, encode(self.state), following, self.due, encode(self.run), self.run.missed,
-            len(self.messages),
+    @cached_property
+    def packed(self) -> Packed:
+        """The arguments of the script, encoded: at the time of the tick they are only sent."""
+        following = b"" if self.state.wakes is None else b"%d" % self.state.wakes
+        messages = [part for message in self.messages for part in message]
+        parts = [
+            self.name.encode(), self.expected, encode(self.state), following, b"%d" % self.due, encode(self.run),
+            b"%d" % self.run.missed, b"%d" % len(self.messages), *messages,
         ]  # fmt: skip
-        for element, body in self.messages:
-            sent += (element, body)
-        return sent
+        return Packed(len(parts), (b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]),))
 
 
 def fire(keys: QueueKeys, fires: Sequence[Fire]) -> Op[tuple[int, list[Firing]]]:
@@ -52,8 +53,9 @@ def fire(keys: QueueKeys, fires: Sequence[Fire]) -> Op[tuple[int, list[Firing]]]
     Repeatable: a state that was replaced is not replaced again.
     """
     names = (*keys.places, keys.delayed, keys.ticks, keys.schedule_states, keys.runs)
-    arguments = [part for one in fires for part in one.arguments]
-    return scripted("fire", names, arguments, lambda reply: (reply[0], [Firing(code) for code in reply[1:]]))
+    every = [one.packed for one in fires]
+    packed = Packed(sum(one.count for one in every), (b"".join([piece for one in every for piece in one.pieces]),))
+    return scripted("fire", names, (packed,), lambda reply: (reply[0], [Firing(code) for code in reply[1:]]))
 
 
 @dataclass(frozen=True, slots=True)
