@@ -61,6 +61,15 @@ class Schedules:
         """Send the message of a schedule now, beside its ticks, and return the id. Raises as `Queue.send`."""
         return await self._store.run(self._steps.run(name))
 
+    async def fate(self, name: str) -> str:
+        """Return where the message of the latest run is: ready, processing, delayed, dead, gone or unknown.
+
+        "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a long list. Empty before
+        the first run, and if nothing was sent for the latest ticks.
+        """
+        schedule = await self._store.run(self._steps.get(name))
+        return (await self._store.run(self._steps.fates([schedule])))[name]
+
     async def preview(self, name: str, count: int = 10) -> Sequence[datetime]:
         """Return the next ticks, at most `count`, in the time zone of the schedule; none while it is paused."""
         return await self._store.run(self._steps.preview(name, count))

@@ -1,6 +1,6 @@
 """Ops for schedules: read and write them, find those that are due, send their messages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -137,6 +137,15 @@ def _read_run(found: bytes | None) -> Run | None:
         return None
     at, _, run = found.partition(b" ")
     return msgspec.structs.replace(_run(run), at=int(at))
+
+
+FATES = ("ready", "processing", "delayed", "dead", "gone", "unknown")
+
+
+def fates(keys: QueueKeys, identities: Sequence[str], consumers: Iterable[str], most: int) -> Op[list[str]]:
+    """Read where messages are, one of FATES for each id; of each list, the `most` newest messages are read."""
+    names = [*keys.places, keys.delayed, keys.dead, keys.index, *map(keys.processing, consumers)]
+    return scripted("fates", names, (most, *identities), lambda reply: [one.decode() for one in reply])
 
 
 def note_run(keys: QueueKeys, name: str, run: Run) -> Op[int]:

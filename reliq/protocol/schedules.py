@@ -26,6 +26,7 @@ from reliq.protocol.queue import QueueSteps
 _TRIES = 20  #: of a change, while monitors send ticks of the same schedule
 _PAGE = 500  #: schedules in one call
 _MOST_PREVIEWED = 1000
+_MOST_READ = 1000  #: messages of each list, to find one
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,19 @@ class ScheduleSteps:
             for start in range(0, len(names), _PAGE):
                 found += yield from _read(keys, names[start : start + _PAGE])
         return sorted(found, key=lambda one: one.name)
+
+    def fates(self, schedules: Sequence[Schedule]) -> Steps[dict[str, str]]:
+        """Return for each schedule, by name, where the message of its latest run is: one of FATES, "" without one.
+
+        "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a long list.
+        """
+        fates = {one.name: "" for one in schedules}
+        latest = {one.name: one.last_id for one in schedules}
+        for keys, names in _by_queue({one.name: one.queue for one in schedules if one.last_id}):
+            ids = [latest[name] for name in names]
+            consumers = yield ops.members(keys.consumers)
+            fates |= zip(names, (yield ops.fates(keys, ids, consumers, _MOST_READ)), strict=True)
+        return fates
 
     def preview(self, name: str, count: int = 10) -> Steps[Sequence[datetime]]:
         """Return the next ticks of a schedule, at most `count`, in its time zone; none while it is paused."""

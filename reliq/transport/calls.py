@@ -76,7 +76,7 @@ _READS = frozenset({
 })  # fmt: skip
 
 
-_READING_SCRIPTS = frozenset({"announce", "browse", "due", "existing", "find", "stats", "ticks", "upcoming"})
+_READING_SCRIPTS = frozenset({"announce", "browse", "due", "existing", "fates", "find", "stats", "ticks", "upcoming"})
 
 
 def _ops(request: Request) -> tuple[Op[Any], ...]:

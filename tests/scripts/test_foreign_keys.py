@@ -84,6 +84,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage_apart": lambda: ops.stage_apart("open", NEXT_PART, 0, [b"chunk"], 60.0),
     "stage_clear": lambda: ops.stage_clear(KEYS, "done", "r", 60.0, [PART]),
     "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
+    "fates": lambda: ops.fates(KEYS, ["d", "x", "none"], ["w"], 10),
     "fire": lambda: ops.fire(KEYS, [due_tick("z")]),
     "schedule_put": lambda: ops.schedule_put(KEYS, [ops.Written("s", b"", State("r", 1, 1), None)]),
     "schedule_remove": lambda: ops.schedule_remove(KEYS, ["tick"]),

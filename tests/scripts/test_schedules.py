@@ -1,4 +1,4 @@
-"""fire, schedule_put, schedule_remove, ticks: a tick becomes one message, whoever sends it and however often."""
+"""fire, schedule_put, schedule_remove, ticks, fates: a tick becomes one message, whoever sends it and however often."""
 
 import msgspec
 import pytest
@@ -205,6 +205,23 @@ def test_ticks_that_are_due_and_those_that_will_be(world):
     assert seen.soon == [("s-d", world.now + 30_000), ("s-c", world.now + 60_000)]
     _, (seen,) = world.run(ops.ticks([KEYS], 300.0, 1, 10, [world.now + 30_000]))
     assert ([name for name, _ in seen.due], [name for name, _ in seen.soon]) == (["s-b"], ["s-c"])
+
+
+def test_the_fate_of_a_message_is_where_it_is(world):
+    world.given(
+        messages="a", processing={"w": "b"}, delayed={"c": 60_000}, dead={"d": 0}, leases={"w": 60_000},
+    )  # fmt: skip
+    world.run(ops.enqueue(KEYS, [], [ops.Entry(name, keyed(name, "k"), 0.0, None, 0.0) for name in ("e", "f")]))
+    before = world.state()
+    assert world.run(ops.fates(KEYS, [*"abcdef", "gone"], ["w"], 10)) == [
+        "ready", "processing", "delayed", "dead", "ready", "ready", "gone",
+    ]  # fmt: skip
+    assert world.state() == before
+
+
+def test_the_fate_is_unknown_beyond_what_is_read(world):
+    world.given(messages="a b c")
+    assert world.run(ops.fates(KEYS, ["a", "c", "gone"], [], 2)) == ["ready", "unknown", "unknown"]
 
 
 def test_without_schedules_there_are_no_ticks(world):

@@ -51,7 +51,7 @@ def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
     except (msgspec.DecodeError, RecursionError) as error:
         raise Problem("invalid_json", f"the body is not JSON: {error}") from None
     headers = entry.headers
-    if kind := _lost_kind(bytes(memoryview(entry.body)[:1]), body):
+    if kind := lost_kind(bytes(memoryview(entry.body)[:1]), body):
         headers = {"content-type": kind, **(headers or {})}
     if inherited:
         headers = {**inherited, **(headers or {})}
@@ -77,7 +77,7 @@ def _body(entry: Entry) -> bytes:
     return json_value(raw)
 
 
-def _lost_kind(first: bytes, body: bytes) -> str:
+def lost_kind(first: bytes, body: bytes) -> str:
     """Return the content type for a JSON value with ambiguous bytes, by its first byte; mostly empty."""
     if first == b'"':
         return "text/plain; charset=utf-8" if body[:1] in (b"{", b"[") else ""

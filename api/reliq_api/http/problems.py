@@ -47,6 +47,7 @@ CODES = {
     "cross_site": Kind(403, "Started by another web site"),
     "not_found": Kind(404, "There is nothing here"),
     "queue_not_found": Kind(404, "There is no such queue"),
+    "schedule_not_found": Kind(404, "There is no such schedule"),
     "dead_letter_not_found": Kind(404, "There is no such dead letter"),
     "method_not_allowed": Kind(405, "Not with this method"),
     "request_timeout": Kind(408, "The request did not come in time"),

@@ -132,6 +132,27 @@ def test_run_sends_one_beside_the_ticks(app, client):
         app.schedules.run("s")
 
 
+def test_the_fate_of_the_latest_run(app):
+    app.schedules.add("s", "0 0 1 1 *", "q", "x")
+    assert app.schedules.fate("s") == ""
+    app.schedules.run("s")
+    assert app.schedules.fate("s") == "ready"
+    with app.queue("q").consumer() as consumer:
+        (message,) = consumer.claim()
+        assert app.schedules.fate("s") == "processing"
+        consumer.retry(message, delay=60)
+        assert app.schedules.fate("s") == "delayed"
+    app.schedules.run("s")
+    with app.queue("q").consumer() as consumer:
+        for message in consumer.claim(limit=2):
+            consumer.dead(message, "no")
+        assert app.schedules.fate("s") == "dead"
+        app.schedules.run("s")
+        (message,) = consumer.claim()
+        consumer.ack(message)
+        assert app.schedules.fate("s") == "gone"
+
+
 def test_preview_shows_the_next_ticks_in_the_time_zone(app):
     app.schedules.add("s", "30 2 * * *", "q", tz="Europe/Berlin", start="2030-03-30T00:00")
     found = app.schedules.preview("s", 3)
@@ -171,7 +192,7 @@ def test_what_is_wrong_is_refused_and_changes_nothing(app, client, arguments, op
     assert {key for key in client.keys("reliq:*") if b"clock" not in key} == set(before)
 
 
-@pytest.mark.parametrize("verb", ["get", "pause", "resume", "run", "preview"])
+@pytest.mark.parametrize("verb", ["get", "pause", "resume", "run", "preview", "fate"])
 def test_a_schedule_that_is_not_there_is_named(app, verb):
     with pytest.raises(InvalidName, match="no schedule 'nothing'"):
         getattr(app.schedules, verb)("nothing")

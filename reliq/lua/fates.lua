@@ -1,0 +1,36 @@
+-- fates: where the messages with some ids are, as far as a bounded read shows it.
+--
+-- KEYS  1-11 places  12 delayed  13 dead  14 index  15.. processing lists
+-- ARGV  1 most messages to read of each list, the newest ones  2.. ids
+-- Returns for each id 'dead', 'delayed', 'processing', 'ready'; 'gone' = it is not in the queue; 'unknown' = a list is longer than
+--         what was read of it
+-- uses: now, element, bodies, rounds, place
+local q, delayed, dead, index, most = places(1), KEYS[12], KEYS[13], KEYS[14], tonumber(ARGV[1])
+local wanted, complete = {}, true
+for at = 2, #ARGV do wanted[ARGV[at]] = false end
+
+local function note(element, fate)
+  local id = id_of(element)
+  if wanted[id] == false then wanted[id] = fate end
+end
+
+local function read(list, fate)
+  for _, element in ipairs(redis.call('LRANGE', list, 0, most - 1)) do note(element, fate) end
+  if redis.call('LLEN', list) > most then complete = false end
+end
+
+for at = 15, #KEYS do read(KEYS[at], 'processing') end
+for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do read(list, 'ready') end
+for _, member in ipairs(redis.call('ZRANGE', q.waiting, 0, most - 1)) do note(string.sub(member, 33), 'ready') end
+if redis.call('ZCARD', q.waiting) > most then complete = false end
+
+local answer = {}
+for at = 2, #ARGV do
+  local id = ARGV[at]
+  local score = not wanted[id] and redis.call('HGET', index, id) -- a hint: what it says is verified
+  for fate, zset in pairs(score and {delayed = delayed, dead = dead} or {}) do
+    for _, element in ipairs(redis.call('ZRANGEBYSCORE', zset, score, score, 'LIMIT', 0, most)) do note(element, fate) end
+  end
+  answer[#answer + 1] = wanted[id] or (complete and 'gone' or 'unknown')
+end
+return answer
