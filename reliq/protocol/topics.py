@@ -94,6 +94,14 @@ class TopicSteps:
                 self._pool.give_back(session)
         return dict.fromkeys(queues, message.id)
 
+    def publish_now(self, routing_key: str, message: NewMessage) -> Steps[dict[str, str]]:
+        """Publish by the bindings that Redis has at this moment; without a matching one nothing happens."""
+        check_routing_key(routing_key)
+        self._looked_at = float("-inf")
+        if not (yield from self._reached(routing_key)):
+            return {}
+        return (yield from self.publish(routing_key, message))
+
     def _publish(
         self,
         routing_key: str,

@@ -42,6 +42,10 @@ class ClusterConnection(Connection):
                 return merged(request, parts, [self._at(parts[0].node).finish(parts[0].request, begun)])
             return merged(request, parts, self._run(answers_to(parts, self._store)))
 
+    def interrupt(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.interrupt()
+
     @contextmanager
     def _learning(self) -> Iterator[None]:
         """Update the state after a call; after a failure another node may serve the slots."""

@@ -1,6 +1,9 @@
 """One connection to Redis, for threads."""
 
+import contextlib
+import socket
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -62,6 +65,7 @@ class Connection:
         self._identity: Identity | None = None  #: of the latest connection, even if it is lost
         self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster: asks the node a key moves to
         self._owed: deque[PendingReply] = deque()  #: pending replies, in the order of sending
+        _connections.add(self)
 
     @property
     def reconnected(self) -> bool:
@@ -254,6 +258,19 @@ class Connection:
             return True
         return False
 
+    def interrupt(self) -> None:
+        """Make a call that another thread waits for fail with ConnectionLost. Thread-safe."""
+        sock = getattr(self._raw, "_sock", None)  # redis-py's disconnect is for the thread that uses the connection
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def leave_to_parent(self) -> None:
+        """Close this process's copy of the socket in a forked child; the parent's connection goes on."""
+        raw, self._raw = self._raw, None
+        if raw is not None:
+            raw.disconnect()  # redis-py does not shut down the socket of another process
+
     def _forget(self) -> None:
         """Forget the pending replies of a lost connection."""
         for owed in self._owed:
@@ -265,3 +282,17 @@ class Connection:
         if self._raw is not None:
             self._raw.disconnect()
             self._raw = None
+
+
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """Close a forked child's copies of its parent's sockets: they would keep the connections of a killed parent open,
+    and a monitor would take it for alive.
+    """
+    for connection in list(_connections):
+        connection.leave_to_parent()
+
+
+forks.in_every_child(_leave_to_parent)

@@ -152,6 +152,10 @@ class Exchange:
         """Close the connection."""
         self._connection.close()
 
+    def interrupt(self) -> None:
+        """Make `wait` fail at once; called by another thread."""
+        self._connection.interrupt()
+
     # --- the watchdog's thread ---
 
     @contextlib.contextmanager

@@ -1,0 +1,82 @@
+"""Celery on reliq: `configure(app, "reliq+redis://localhost:6379/0")`.
+
+The URL alone suffices to use reliq (`reliq.contrib.kombu`). `configure` also sets what Celery needs to lose no task:
+late acks, redelivery of tasks whose process was killed, and dead letters with tracebacks for tasks that fail for good.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from typing import Any
+
+from celery import Celery, signals
+from celery.worker.request import Request as _Request
+
+import reliq.contrib.kombu as _registers_the_transport  # noqa: F401
+
+_PLAIN = "celery.worker.request:Request"
+_OURS = "reliq.contrib.celery:Request"
+_PR_SET_PDEATHSIG = 1
+
+
+def configure(app: Celery, url: str | None = None, *, dead_letters: bool = True, **transport_options: Any) -> None:
+    """Set an app's broker, and what makes its tasks survive a kill of any process.
+
+    `url`: the broker; None leaves `broker_url`. `dead_letters`: tasks that fail for good become dead letters, with
+    their traceback; otherwise only their result says so, as usual in Celery. `transport_options` are those of
+    `reliq.contrib.kombu.options.Options`, for example lease="30s". What is set here may be changed afterwards, for
+    single tasks too: acks_late, reject_on_worker_lost, acks_on_failure.
+    """
+    settings: dict[str, Any] = {
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "task_acks_on_failure": not dead_letters,
+        "broker_connection_retry_on_startup": True,
+    }
+    if url is not None:
+        settings["broker_url"] = url
+    app.conf.update(settings)
+    app.conf.broker_transport_options = {**(app.conf.broker_transport_options or {}), **transport_options}
+    signals.worker_init.connect(_prepare_worker, dispatch_uid="reliq.prepare_worker", weak=False)
+
+
+class Request(_Request):
+    """Celery's request, which tells the transport why a task is rejected."""
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
+        error = exc_info.exception
+        error = getattr(error, "exc", error)  # of an ExceptionWithTraceback
+        self._note(type(error).__name__, str(exc_info.traceback or error))
+        return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        if not soft:
+            self._note("TimeLimitExceeded", f"the task took more than {timeout} seconds")
+        super().on_timeout(soft, timeout)
+
+    def _note(self, error_class: str, text: str) -> None:
+        self.message.failure = error_class, text
+
+
+def _prepare_worker(sender: Any, **_: Any) -> None:
+    """Use our requests for all tasks of a worker that have Celery's own."""
+    for task in sender.app.tasks.values():
+        if task.Request == _PLAIN:
+            type(task).Request = _OURS
+    signals.worker_process_init.connect(_end_with(os.getpid()), dispatch_uid="reliq.end_with_parent", weak=False)
+
+
+def _end_with(worker: int) -> Any:
+    """Return a signal handler that makes a pool process end with the worker that forked it.
+
+    The tasks of a killed worker run again elsewhere within seconds; what is left of its pool must not run them, too.
+    """
+
+    def end_with_parent(**_: Any) -> None:
+        if sys.platform == "linux" and os.getppid() == worker:
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    return end_with_parent

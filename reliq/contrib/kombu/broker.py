@@ -1,0 +1,200 @@
+"""The broker of a process: one application of reliq for each URL, shared by the connections of kombu."""
+
+import threading
+import time
+from collections import defaultdict
+from typing import Any
+
+from reliq import NewMessage, forks, ops
+from reliq.contrib.kombu.names import lasting_queue, passing_queue
+from reliq.contrib.kombu.options import Options
+from reliq.model import settings
+from reliq.model.keys import QueueKeys
+from reliq.protocol.application import body_limit, eviction_allowed
+from reliq.protocol.producer import ProducerPool
+from reliq.protocol.queue import QueueSteps
+from reliq.protocol.topics import TopicSteps
+from reliq.transport.store import Store
+
+_MOST_BEHIND = 100_000  #: messages in a queue that goes with its consumer; it receives no further ones
+_DEAD_KEPT = 100  #: dead letters of such a queue
+_NAMES_KNOWN = 10_000
+_UNKNOWN_FOR = 1.0  #: seconds for which a queue that is not passing is taken for a lasting one
+
+
+class Broker:
+    """Queues and bindings under the names that kombu gives them, and a monitor while messages are consumed."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self._allow_eviction = eviction_allowed(options.allow_eviction)
+        self.store = Store(url, allow_eviction=self._allow_eviction)
+        self._url = url
+        self._options = options
+        self._pool = ProducerPool()
+        self._queues: dict[str, QueueSteps] = {}
+        self._max_body = body_limit(options.max_body)
+        self._topics = TopicSteps(self._queue, self._pool, self._max_body)
+        self._topics.sharded = self.store.sharded
+        self._names: dict[str, tuple[str, float]] = {}  #: kombu's name -> reliq's, and until when it is known
+        self._passing: dict[str, set[str]] = defaultdict(set)  #: queue -> its bindings, of queues that go
+        self._prioritised: set[tuple[str, str]] = set()  #: exchanges, and queues of the exchange without a name
+        self._lock = threading.Lock()
+        self._users = 0
+        self._consumers = 0
+        self._monitor: Any = None
+
+    def ping(self) -> None:
+        """Raise RedisUnavailable or RedisUnsuitable if messages cannot be sent now."""
+        self.store.call(ops.ping(), timeout=0)
+
+    # --- queues ---
+
+    def declare(self, name: str, passing: bool, prioritised: bool) -> None:
+        """Make a queue known. `passing`: it goes with its last consumer."""
+        queue = passing_queue(name) if passing else lasting_queue(name)
+        if prioritised:
+            self._prioritised.add(("", name))
+        self._remember(name, queue, float("inf"))
+        if passing:
+            self._passing[queue] |= set()
+            self.keep(queue)
+        else:
+            self.store.call(ops.announce(queue))
+
+    def keep(self, queue: str) -> None:
+        """Register a passing queue and its bindings, also when a monitor has dropped them; nothing for others."""
+        if queue not in self._passing:
+            return
+        bindings = [f"{queue} {one}" for one in self._passing[queue]]
+        bound = [ops.bind("bind", bindings)] if bindings else []
+        kept = ops.keep_for_broadcasts(QueueKeys(queue), _MOST_BEHIND, _DEAD_KEPT)
+        self.store.call([kept, ops.announce(queue), *bound])
+
+    def name_of(self, name: str) -> str:
+        """Return reliq's name of a queue that may have been declared in another process."""
+        known, until = self._names.get(name, ("", 0.0))
+        if time.monotonic() < until:
+            return known
+        passing = passing_queue(name)
+        found = self.store.call(ops.is_for_broadcasts(QueueKeys(passing)))
+        self._remember(name, passing if found else lasting_queue(name), time.monotonic() + _UNKNOWN_FOR)
+        return self._names[name][0]
+
+    def _queue(self, queue: str) -> QueueSteps:
+        steps = self._queues.get(queue)
+        if steps is None:
+            if len(self._queues) > _NAMES_KNOWN:
+                self._queues.clear()
+            steps = self._queues[queue] = QueueSteps(queue, self._pool, self._max_body)
+        return steps
+
+    def _remember(self, name: str, queue: str, until: float) -> None:
+        if len(self._names) > _NAMES_KNOWN:
+            self._names.clear()
+        self._names[name] = queue, until
+
+    def is_prioritised(self, exchange: str, routing_key: str) -> bool:
+        """Whether this process declared the queue, or one bound to the exchange, with a `max_priority`."""
+        return (exchange, "") in self._prioritised if exchange else ("", routing_key) in self._prioritised
+
+    def exists(self, name: str) -> bool:
+        return bool(self.store.call(ops.is_queue(self.name_of(name))))
+
+    def ready(self, name: str) -> int:
+        """Return how many messages wait in a queue."""
+        return self.store.run(self._queue(self.name_of(name)).stats()).ready
+
+    def consumers(self, name: str) -> int:
+        return len(self.store.call(ops.members(QueueKeys(self.name_of(name)).consumers)))
+
+    def most_deliveries(self, queue: str) -> int:
+        """Return how many deliveries a message of a queue may have, under reliq's name, before it is a dead letter."""
+        return self.store.call(ops.max_deliveries(QueueKeys(queue))) or settings.MAX_DELIVERIES
+
+    def purge(self, name: str) -> int:
+        return self.store.run(self._queue(self.name_of(name)).purge())
+
+    def delete(self, name: str) -> None:
+        """Delete a queue with its messages and its bindings."""
+        queue = self.name_of(name)
+        bindings = [one for one in self.store.call(ops.topics()) if one.startswith(queue + " ")]
+        if bindings:
+            self.store.call(ops.bind("unbind", bindings))
+        self.store.call(ops.drop_queue(QueueKeys(queue)))
+        self._names.pop(name, None)
+        self._passing.pop(queue, None)
+
+    # --- bindings and messages ---
+
+    def bind(self, name: str, exchange: str, pattern: str) -> None:
+        queue = self.name_of(name)
+        if ("", name) in self._prioritised:
+            self._prioritised.add((exchange, ""))
+        if queue in self._passing:
+            self._passing[queue].add(pattern)
+        self.store.call(ops.bind("bind", [f"{queue} {pattern}"]))
+
+    def unbind(self, name: str, pattern: str) -> None:
+        queue = self.name_of(name)
+        self._passing.get(queue, set()).discard(pattern)
+        self.store.call(ops.bind("unbind", [f"{queue} {pattern}"]))
+
+    def send(self, name: str, message: NewMessage) -> None:
+        queue = self._queue(self.name_of(name))
+        self.store.run(queue.send_many([queue.prepared(message, {})]))
+
+    def publish(self, routing_key: str, message: NewMessage) -> None:
+        """Send to every queue whose bindings match now, in one atomic step."""
+        self.store.run(self._topics.publish_now(routing_key, self._topics.prepared(message, {})))
+
+    # --- the life of its parts ---
+
+    def opened(self) -> None:
+        with self._lock:
+            self._users += 1
+
+    def closed(self) -> None:
+        """Close the idle connections with the last connection of kombu."""
+        with self._lock:
+            self._users -= 1
+            if self._users > 0:
+                return
+        self.store.close()
+
+    def consuming(self) -> None:
+        """Run a monitor from the first consumer on, unless the options say that others do."""
+        with self._lock:
+            self._consumers += 1
+            if self._consumers == 1 and self._options.monitor:
+                from reliq_monitor import MonitorThread
+
+                self._monitor = MonitorThread(
+                    Store(self._url, allow_eviction=self._allow_eviction),
+                    reconnect_grace=self._options.grace(self._url),
+                )
+                self._monitor.start()
+
+    def consumed(self) -> None:
+        """Note the end of a consumer."""
+        with self._lock:
+            self._consumers -= 1
+            monitor = self._monitor if self._consumers == 0 else None
+            if monitor is not None:
+                self._monitor = None
+        if monitor is not None:
+            monitor.stop()
+
+
+_brokers: dict[tuple[str, Options], Broker] = {}
+_mark = forks.mark()
+_lock = threading.Lock()
+
+
+def broker_of(url: str, options: Options) -> Broker:
+    """Return this process's broker for a URL; a forked child makes its own."""
+    global _mark
+    with _lock:
+        if _mark != forks.mark():
+            _brokers.clear()
+            _mark = forks.mark()
+        return _brokers.setdefault((url, options), Broker(url, options))

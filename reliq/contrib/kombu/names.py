@@ -1,0 +1,58 @@
+"""The names of kombu's queues, exchanges and routing keys in reliq."""
+
+import hashlib
+import re
+from urllib.parse import quote
+
+from reliq.model.keys import instance_of, is_name
+
+_LEGIBLE = 90  #: characters of a kombu name that are kept where the name itself cannot be used
+_FOREIGN = re.compile(r"[^A-Za-z0-9._@-]")
+_SAFE = "!$&'()+,/:;=?@[]~"  #: characters that need no escape in a word of a routing key
+
+
+def lasting_queue(name: str) -> str:
+    """Return reliq's name of a kombu queue: the same, or one with a digest if reliq does not allow that name."""
+    allowed = is_name(name) and instance_of(name) is None
+    return name if allowed else f"{_legible(name)}@kombu.{_digest(name)}"
+
+
+def passing_queue(name: str) -> str:
+    """Return the name of a queue that is to go with its last consumer: the monitor drops queues with such names."""
+    return f"{_legible(name)}@broadcast.k{_digest(name)}"
+
+
+def routing_key(exchange: str, key: str) -> str:
+    """Return the routing key of a message that is published to an exchange."""
+    return ".".join(["kombu", _word(exchange), *map(_word, _words(key))])
+
+
+def pattern(exchange: str, kind: str, key: str) -> str:
+    """Return the pattern of a binding to an exchange of this kind: direct, topic or fanout.
+
+    So a publisher needs no knowledge of the kind, and one atomic step reaches all queues.
+    """
+    if kind == "fanout":
+        return f"kombu.{_word(exchange)}.#"
+    if kind != "topic":
+        return routing_key(exchange, key)
+    words = (word if word in ("*", "#") else _word(word) for word in _words(key))
+    return ".".join(["kombu", _word(exchange), *words])
+
+
+def _words(key: str) -> list[str]:
+    return key.split(".") if key else []
+
+
+def _word(text: str) -> str:
+    """Escape what has a meaning in routing keys, or is not allowed there."""
+    return quote(text, safe=_SAFE).replace(".", "%2E")
+
+
+def _legible(name: str) -> str:
+    text = _FOREIGN.sub("_", name)[:_LEGIBLE]
+    return text if is_name(text) else f"q{text}"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:20]

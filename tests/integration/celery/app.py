@@ -1,0 +1,59 @@
+"""A Celery application whose worker runs in a process of its own."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import celery
+
+from reliq.contrib.celery import configure
+
+app = celery.Celery("tests.integration.celery.app", backend=os.environ.get("TEST_BACKEND"))
+configure(app, os.environ.get("TEST_BROKER"))
+app.conf.result_expires = 600
+app.conf.beat_schedule_filename = os.environ.get("TEST_BEAT", "beat")
+
+
+@app.task(shared=False)
+def add(x: int, y: int) -> int:
+    return x + y
+
+
+@app.task(shared=False)
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task(shared=False)
+def sleep(seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()
+
+
+@app.task(shared=False)
+def fail() -> None:
+    raise KeyError("no such order")
+
+
+@app.task(shared=False, bind=True, max_retries=2, default_retry_delay=0.1)
+def stubborn(self: Any) -> int:
+    if self.request.retries < 2:
+        raise self.retry()
+    return int(self.request.retries)
+
+
+@app.task(shared=False)
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(shared=False)
+def note(path: str, text: str, seconds: float = 0.0) -> None:
+    """Write a line, take a while, and write another."""
+    with Path(path).open("a") as file:
+        file.write(f"begin {text}\n")
+    time.sleep(seconds)
+    with Path(path).open("a") as file:
+        file.write(f"end {text}\n")
