@@ -57,6 +57,9 @@ class NewMessage(Request):
     key: str | None = Field(
         None, min_length=1, max_length=core.MAX_KEY_BYTES, description="Messages with one key go one by one, in order."
     )
+    limit_key: str | None = Field(
+        None, min_length=1, max_length=core.MAX_KEY_BYTES, description="Shares the limits of this key, e.g. a tenant."
+    )
     priority: Literal["high", "normal", "low"] | None = Field(None, description="Default: normal.")
 
 
@@ -199,6 +202,10 @@ class QueueConfig(BaseModel):
     rate: str | None
     burst: int | None
     concurrency: int | None
+    key_rate: str | None
+    key_concurrency: int | None
+    fair: bool
+    weights: dict[str, int]
 
 
 class ConfigChanges(Request):
@@ -223,6 +230,10 @@ class ConfigChanges(Request):
     )
     burst: Whole | None = Field(None, ge=1, le=1_000_000, description="Of these, how many at once.")
     concurrency: Whole | None = Field(None, ge=1, le=1_000_000, description="Messages in processing at once.")
+    key_rate: str | None = Field(None, max_length=32, description="Messages of one key given out.", examples=["5/s"])
+    key_concurrency: Whole | None = Field(None, ge=1, le=1000, description="Messages of one limit key at once.")
+    fair: bool | None = Field(None, description="Take one message of each limit key after another.")
+    weights: dict[str, Whole] | None = Field(None, description="By limit key: how many in its turn.", max_length=1000)
 
 
 class QueueStats(BaseModel):

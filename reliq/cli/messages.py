@@ -25,6 +25,7 @@ def add_to(commands: Any) -> None:
         "--dedup-key", metavar="KEY", help="within 10 minutes, only the first message with this key counts"
     )
     one.add_argument("--key", help="messages with one key are handled in order, one at a time")
+    one.add_argument("--limit-key", metavar="KEY", help="share the limits and the fair share of this key: a tenant")
     one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
     max_body(one)
     header(one, "a header")
@@ -62,7 +63,7 @@ def send(options: argparse.Namespace) -> int:
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     identity = queue.send(
         body, id=options.id, delay=options.delay, headers=headers, dedup_key=options.dedup_key, ttl=options.ttl,
-        key=options.key, priority=options.priority,
+        key=options.key, limit_key=options.limit_key, priority=options.priority,
     )  # fmt: skip
     print(json.dumps({"id": identity}) if options.json else identity)
     return 0
@@ -76,8 +77,9 @@ def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[s
     try:
         for lines in read_batches(body_limit_of(options)):
             ids = queue.send_many(
-                lines, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key, priority=options.priority
-            )
+                lines, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key,
+                limit_key=options.limit_key, priority=options.priority,
+            )  # fmt: skip
             if options.json:
                 print(", " if sent else "", json.dumps(ids)[1:-1], sep="", end="")
             sent += len(ids)

@@ -3,6 +3,6 @@
 -- KEYS  1-11 places
 -- ARGV  1 element
 -- Returns 1. Does nothing for a message that does not hold its key.
--- uses: now, element, bodies, rounds, place
+-- uses: now, element, bodies, rounds, lanes, place
 release_key(places(1), ARGV[1])
 return 1

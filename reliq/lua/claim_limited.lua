@@ -1,6 +1,7 @@
 -- claim_limited: claim as `claim` does, and only what the limits of the queue allow at this moment.
 --
--- KEYS  1-11 places  12 processing  13 lease  14 consumers  15 flow  16 freed  17.. processing lists of the consumers in ARGV
+-- KEYS  1-11 places  12 processing  13 lease  14 consumers  15 flow  16 freed  17 delayed  18 index  19 buckets  20.. processing lists
+--       of the consumers in ARGV
 -- ARGV  1 lease ms  2 n  3 room, as for claim  4 consumer  5 '1' = it tells `breaker` how its messages end
 --       6.. all consumers of the queue, as far as the caller knows; read only where `concurrency` is limited
 -- Returns {'ok' | 'limited' | 'paused' | 'lost', now, reason, wait ms, element ...}: 'ok' = the queue has no limits any
@@ -8,8 +9,9 @@
 --         one message by which an open breaker is tried. wait: when to ask again; 0 = when there are messages or,
 --         for 'concurrency', when `freed` has an entry.
 --         {'consumers', now, consumer ...}: the caller did not know all of them; nothing was done
--- uses: now, element, bodies, rounds, renew, place, take, flow
-local q, processing, lease, consumers, flow, freed = places(1), unpack(KEYS, 12, 16)
+-- A message whose key has no token is delayed until it has one, and keeps its slot: others of its key wait in their line.
+-- uses: now, element, bodies, index, rounds, renew, lanes, place, take, flow
+local q, processing, lease, consumers, flow, freed, delayed, index, buckets = places(1), unpack(KEYS, 12, 19)
 local lease_ms, limit, room, consumer, reports = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
 local now = exact_now_ms()
 local now_whole = math.floor(now)
@@ -17,8 +19,12 @@ redis.call('LLEN', processing) -- wrong types are refused here, before the first
 redis.call('STRLEN', lease)
 redis.call('HLEN', flow)
 redis.call('LLEN', freed)
+redis.call('ZCARD', delayed)
+redis.call('HLEN', index)
+redis.call('ZCARD', buckets)
 
-local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round', 'rate', 'burst', 'concurrency')
+local policy = redis.call(
+  'HMGET', q.config, 'paused', 'prioritised', 'round', 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency')
 local bucket = bucket_of(policy[4], policy[5])
 local concurrency = tonumber(policy[6])
 local in_use = 0
@@ -26,7 +32,7 @@ if concurrency then
   local known = {}
   for at = 6, #ARGV do
     known[ARGV[at]] = true
-    in_use = in_use + redis.call('LLEN', KEYS[at + 11])
+    in_use = in_use + redis.call('LLEN', KEYS[at + 14])
   end
   local members = redis.call('SMEMBERS', consumers)
   for _, member in ipairs(members) do
@@ -50,7 +56,48 @@ if state[2] and tonumber(state[3]) <= now and not reports then -- nothing would 
   state[2] = false
 end
 local held, breaker = state[1], state[2]
-if not (bucket or concurrency or held or breaker) then
+
+-- The bucket of a key is known as that of the queue is, and forgotten when it is full. A key that is held has one that is
+-- full later.
+local key_bucket, by_key = bucket_of(policy[7]), policy[7] or policy[8] or policy[9]
+local full = redis.call('ZRANGEBYSCORE', buckets, '-inf', now, 'LIMIT', 0, 1000)
+if #full > 0 then redis.call('ZREM', buckets, unpack(full)) end
+local known_buckets = redis.call('ZCARD', buckets) > 0
+
+local function rest(due)
+  return function(element)
+    if is_member(q, element) then leave_round(q, group_of(element)) end
+    index_add(delayed, index, math.ceil(due), id_of(element), element)
+  end
+end
+
+-- Nil for a message that its key lets through; else the function that puts it elsewhere.
+local function admits(element)
+  local group = group_of(element)
+  if not group then return nil end
+  local laned, most, until_claim = is_laned(element), nil, nil
+  if laned then
+    most, until_claim = slots_of(q, group)
+    if most and not has_slot(q, group, id_of(element)) and not take_slot(q, group, id_of(element)) then
+      return function() join_line(q, group, element) end
+    end
+  end
+  local full_at = known_buckets and tonumber(redis.call('ZSCORE', buckets, group) or nil)
+  if full_at and full_at > now then
+    if not key_bucket then return rest(full_at) end
+    if tokens_in(key_bucket, full_at, now) < 1 then
+      return rest(now + ms_until_tokens(key_bucket, full_at, now, 1))
+    end
+  end
+  if key_bucket then
+    redis.call('ZADD', buckets, string.format('%.6f', spent(key_bucket, full_at or nil, now, 1)), group)
+    known_buckets = true
+  end
+  if until_claim then release_slot(q, element) end
+  return nil
+end
+
+if not (bucket or concurrency or held or breaker or by_key or known_buckets) then
   redis.call('HDEL', q.config, 'limited')
   return {'ok', now_whole, '', 0, unpack(take(q, processing, limit, room, policy))}
 end
@@ -58,7 +105,7 @@ end
 local allowed, reason, wait = within_limits(limit, bucket, concurrency, in_use, state, now)
 if breaker and allowed > 0 then allowed, reason = 1, 'probe' end
 
-local taken = take(q, processing, allowed, room, policy)
+local taken = take(q, processing, allowed, room, policy, (by_key or known_buckets) and admits)
 if #taken > 0 and bucket then
   local full_at = spent(bucket, tonumber(state[4]), now, #taken)
   redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at))

@@ -4,7 +4,7 @@
 -- KEYS  1-11 places  12 delayed  13 index
 -- ARGV  groups
 -- Returns 1 or 0 per member: whether it was in the cycle
--- uses: now, element, bodies, index, rounds, place
+-- uses: now, element, bodies, index, rounds, lanes, place
 local q, delayed, index = places(1), KEYS[12], KEYS[13]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)

@@ -7,7 +7,7 @@
 --         messages with options, as -1 - position if the first message had another body, and the id of the first
 --         message; or {'full', now, length, max_length, unit}: nothing was enqueued
 -- Refuses a full queue. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, bodies, index, rounds, place, room, producers
+-- uses: now, element, bodies, index, rounds, lanes, place, room, producers
 local q, delayed, index, producers = places(1), unpack(KEYS, 12, 14)
 local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_option = 4 + plain

@@ -3,7 +3,7 @@
 -- KEYS  1-11 places  12 delayed  13 index
 -- ARGV  1 most messages to promote
 -- Returns {n promoted, ms until the next is due or -1}
--- uses: now, element, bodies, rounds, place
+-- uses: now, element, bodies, rounds, lanes, place
 local q, delayed, index = places(1), KEYS[12], KEYS[13]
 local now = now_ms()
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write

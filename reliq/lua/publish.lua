@@ -5,7 +5,7 @@
 -- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, position of the full queue, unit}: nothing was
 --         enqueued
 -- Refuses when one queue is full, unless the config of that queue has `overflow drop`: it is skipped and counts a rejection.
--- uses: now, element, bodies, index, rounds, place, room, producers
+-- uses: now, element, bodies, index, rounds, lanes, place, room, producers
 local QUEUE = 13 -- keys each
 local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local producer, sequence = ARGV[1], tonumber(ARGV[2])

@@ -3,7 +3,7 @@
 -- KEYS  1-11 places  12 delayed  13 index
 -- ARGV  1 most messages to delete
 -- Returns the number deleted; 0 = the queue is empty
--- uses: now, element, bodies, rounds, place
+-- uses: now, element, bodies, rounds, lanes, place
 local q, delayed, index = places(1), KEYS[12], KEYS[13]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)

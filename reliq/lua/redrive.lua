@@ -3,7 +3,7 @@
 -- KEYS  1-11 places  12 dead  13 index
 -- ARGV  for each letter: element, id, member of the cycle ('' = none), new element
 -- Returns one number per letter: 1 = redriven, 0 = it did not exist, or its member is in the cycle with another message
--- uses: now, element, bodies, rounds, place
+-- uses: now, element, bodies, rounds, lanes, place
 local q, dead, index = places(1), KEYS[12], KEYS[13]
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0

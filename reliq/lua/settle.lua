@@ -18,7 +18,7 @@
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
--- uses: now, element, bodies, index, rounds, renew, place, take
+-- uses: now, element, bodies, index, rounds, renew, lanes, place, take
 local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 12, 16)
 local lease_ms, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local row, first_name, last_name, row_uncounted = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -127,6 +127,7 @@ for at = MOVES, #ARGV, MOVE_FIELDS do
       redis.call('RPUSH', q.messages, again)
     elseif destination == 'delayed' then
       if q.keyed and is_member(q, element) then leave_round(q, group_of(element)) end
+      if q.keyed and is_laned(element) then release_slot(q, element) end
       index_add(delayed, index, now + delay, id, again)
     elseif destination == 'dead' then
       index_add(dead, index, now, id, again)

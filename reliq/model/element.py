@@ -30,6 +30,7 @@ INLINE, APART = 1, 2
 #: bytes more, the reference 12. The scripts read them there (reliq/lua/shared/element.lua).
 ELEMENT_TAIL = {
     "cycle": b"\xa5cycle\xc3",
+    "lane": b"\xa4lane\xc3",
     "high": b"\xa8priority\xa4high",
     "low": b"\xa8priority\xa3low",
     "group": b"\xa5group\xb0",
@@ -57,9 +58,11 @@ class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
     reason: str = ""  #: why the message is a dead letter
     errors: tuple[Failure, ...] = ()
     key: _Key = ""  #: messages with one key are handled in order, one at a time
+    limit_key: _Key = ""  #: messages with one limit key share the limits of a key
     cycle: bool = False  #: whether the message's key is a member of the queue's cycle
+    lane: bool = False  #: whether `group` is the digest of the limit key; then the message has no other key
     priority: _Priority = ""
-    group: _Group = ""  #: digest of the key
+    group: _Group = ""  #: digest of the key or, with `lane`, of the limit key
     apart: _Reference = b""  #: where the body is, if it is not in the element
 
 

@@ -79,9 +79,9 @@ class QueueKeys(JobKeys):
     """The keys of one queue."""
 
     __slots__ = (
-        "active", "bodies", "config", "consumers", "counters", "cycle", "dead", "delayed", "flow", "freed", "high",
-        "index", "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "rounds",
-        "runs", "schedule_states", "schedules", "ticks", "trying", "waiting",
+        "active", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead", "delayed", "flow", "freed",
+        "high", "index", "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue",
+        "rounds", "runs", "schedule_states", "schedules", "ticks", "trying", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -105,6 +105,7 @@ class QueueKeys(JobKeys):
         self.counters = prefix + "counters"  #: hash
         self.config = prefix + "config"  #: hash: the queue's policy
         self.flow = prefix + "flow"  #: hash: the state of the queue's limits and of its circuit breaker
+        self.buckets = prefix + "buckets"  #: zset: groups by the ms at which the bucket of their key is full again
         self.freed = prefix + "freed"  #: list: an entry while another message may be in processing within `concurrency`
         self.producers = prefix + "producers"  #: hash: producer -> its last sequence number, and when
         self.prepared = (

@@ -28,7 +28,8 @@ class ConfigChanges(TypedDict, total=False):
     Redis' memory, likewise. `max_deliveries`: consumers that may vanish with a message before it is a dead letter.
     `dead_max_age`, `dead_max_count`: how long and how many dead letters are kept. `durability`: default of sends.
     `rate`: how many messages are given out, such as "100/s"; `burst`: how many of them at once. `concurrency`: how many
-    are in processing at once, over all consumers.
+    are in processing at once, over all consumers. `key_rate`, `key_concurrency`: the same for the messages of one limit
+    key. `fair`: one message of each limit key after another; `weights`: how many of a key are taken in its turn.
     """
 
     max_length: int | None
@@ -40,6 +41,10 @@ class ConfigChanges(TypedDict, total=False):
     rate: str | None
     burst: int | None
     concurrency: int | None
+    key_rate: str | None
+    key_concurrency: int | None
+    fair: bool | None
+    weights: Mapping[str, int] | None
 
 
 def check_names(given: Mapping[str, object], declared: type, what: str) -> None:

@@ -136,6 +136,12 @@ class Message:
         return (self._envelope.extra or NO_EXTRA).routing_key
 
     @property
+    def limit_key(self) -> str:
+        """The key whose limits this message shares: that of the send or, by default, the ordering key."""
+        extra = self._envelope.extra or NO_EXTRA
+        return extra.limit_key or extra.key
+
+    @property
     def key(self) -> str:
         """The ordering key: messages with the same key are handled one at a time, in the order they were sent."""
         return (self._envelope.extra or NO_EXTRA).key

@@ -34,13 +34,16 @@ class BatchOptions(TypedDict, total=False):
     `delay`: how long a message stays invisible. `ttl`: how long after sending it may still be started; later it becomes
     a dead letter with reason `expired`. `key`: messages of a queue with the same key are handled one at a time and in
     order (a delayed one joins the order when it is due); a failing message holds back only its own key. `priority`:
-    "high", "normal" or "low"; with messages of all three, 16 : 4 : 1 are taken.
+    "high", "normal" or "low"; with messages of all three, 16 : 4 : 1 are taken. `limit_key`: the key whose limits and
+    fair share of the queue the messages have (`configure(key_rate=, key_concurrency=, fair=)`), such as a tenant; a
+    message with an ordering `key` shares those of that key.
     """
 
     delay: settings.Duration
     headers: Mapping[str, str] | None
     ttl: settings.Duration | None
     key: str | None
+    limit_key: str | None
     priority: str
 
 
@@ -80,6 +83,7 @@ class NewMessage:
     delay = 0.0  #: seconds
     ttl: float | None = None  #: seconds
     key = ""
+    limit_key = ""
     priority = "normal"
     dedup_key: str | None = None
     window = 600.0  #: seconds
@@ -98,6 +102,7 @@ class NewMessage:
         window: settings.Duration = "10m",
         ttl: settings.Duration | None = None,
         key: str | None = None,
+        limit_key: str | None = None,
         priority: str = "normal",
     ) -> None:
         """Check and encode the message at once, so that the call that enqueues it has nothing left to refuse.
@@ -119,6 +124,13 @@ class NewMessage:
             raise InvalidMessage(str(error)) from None
         if key is not None:
             self.key = check_key(key)
+        if limit_key is not None:
+            self.limit_key = check_key(limit_key, "limit_key")
+            if self.key and self.key != self.limit_key:
+                raise InvalidMessage(
+                    f"key is {cut(repr(key), 80)} and limit_key {cut(repr(limit_key), 80)}: give one of them; "
+                    "a message with an ordering key has the limits of that key"
+                )
         if priority != "normal":
             self.priority = _check_priority(priority)
         if dedup_key is not None:
@@ -138,7 +150,7 @@ class NewMessage:
     @property
     def placed(self) -> bool:
         """Whether the message may go elsewhere than to the head of the ready messages: then a script decides."""
-        return bool(self.delay or self.key or self.dedup_key is not None) or self.priority != "normal"
+        return bool(self.delay or self.key or self.limit_key or self.dedup_key is not None) or self.priority != "normal"
 
     @property
     def digest(self) -> str:
@@ -152,14 +164,17 @@ class NewMessage:
         """
         forks.mark()
         extra = None
-        if reference or self.ttl is not None or routing_key or self.key or self.priority != "normal":
+        lane = bool(self.limit_key and not self.key)
+        if reference or self.ttl is not None or routing_key or self.key or lane or self.priority != "normal":
             extra = Extra(
                 expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
                 routing_key=routing_key,
                 key=self.key,
+                limit_key=self.limit_key if lane else "",
                 cycle=self.in_cycle,
+                lane=lane,
                 priority="" if self.priority == "normal" else self.priority,
-                group=group_of(self.key),
+                group=group_of(self.key or self.limit_key),
                 apart=reference,
             )
         if reference and extra is not None:

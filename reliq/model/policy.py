@@ -14,7 +14,8 @@ class Retry(Exception):
     """Raise it to fail on purpose: the message is tried again after `delay` or, without one, as its policy says.
 
     It counts as a failure, so the policy's limit still applies. `scope="queue"`: no worker gets a message of the queue
-    before `delay` is over, as when a service answers 429 with a time. That is no failure of the other messages.
+    before `delay` is over, as when a service answers 429 with a time; `scope="key"`: the same for the messages with the
+    limit key of this one. That is no failure of the other messages.
     """
 
     def __init__(
@@ -22,14 +23,16 @@ class Retry(Exception):
         message: str = "retry was asked for",
         *,
         delay: Duration | None = None,
-        scope: Literal["message", "queue"] = "message",
+        scope: Literal["message", "key", "queue"] = "message",
     ) -> None:
         super().__init__(message)
         self.delay = None if delay is None else seconds(delay, "Retry(delay=)")
-        if scope not in ("message", "queue"):
-            raise InvalidSetting(f'Retry(scope=) is {scope!r}: "message" or "queue"')
-        if scope == "queue" and not self.delay:
-            raise InvalidSetting('Retry(scope="queue") needs a delay: for so long the queue gives out nothing')
+        if scope not in ("message", "key", "queue"):
+            raise InvalidSetting(f'Retry(scope=) is {scope!r}: "message", "key" or "queue"')
+        if scope != "message" and not self.delay:
+            raise InvalidSetting(
+                f'Retry(scope="{scope}") needs a delay: for so long nothing of the {scope} is given out'
+            )
         self.scope = scope
 
 

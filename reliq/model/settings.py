@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 
 from reliq.errors import InvalidSetting
@@ -112,6 +113,34 @@ def rate(value: object, what: str) -> str:
     if not 1 / 86_400 <= number / _UNITS[unit] <= 1_000_000:
         raise InvalidSetting(f"{what} is {value!r}: it must be from 1/d to 1000000/s")
     return f"{match[1]}/{unit}"
+
+
+def yes_or_no(value: object, what: str) -> bool:
+    """Read a bool, or one of the texts true and false; raises InvalidSetting naming `what`."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise InvalidSetting(f"{what} is {value!r}: it must be true or false")
+
+
+def weights(value: object, what: str) -> dict[str, int]:
+    """Read weights by key: a mapping, or a text such as "gold:4,free:1"; each is a whole number from 1 to 100.
+
+    Raises InvalidSetting naming `what`.
+    """
+    if isinstance(value, str):
+        pairs = [one.rpartition(":") for one in value.split(",")]
+        value = {name.strip(): int(weight) if weight.strip().isdigit() else weight for name, _, weight in pairs}
+    if not isinstance(value, Mapping) or len(value) > 1000:
+        raise InvalidSetting(
+            f'{what} is {value!r}: give at most 1000 weights by key, such as {{"gold": 4}} or "gold:4"'
+        )
+    for name, weight in value.items():
+        if not isinstance(name, str) or not 0 < len(name.encode("utf-8", "replace")) <= MAX_KEY_BYTES:
+            raise InvalidSetting(f"{what} has the key {name!r}: a text of 1 to {MAX_KEY_BYTES} bytes of UTF-8")
+        whole(weight, f"the weight of {name!r}", 1, 100)
+    return dict(value)
 
 
 def retries(value: object) -> int | None:

@@ -35,6 +35,7 @@ def claim_limited(
     """
     names = (
         *keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers, keys.flow, keys.freed,
+        keys.delayed, keys.index, keys.buckets,
         *map(keys.processing, others),
     )  # fmt: skip
     arguments: tuple[Argument, ...] = (milliseconds(lease), limit, room, consumer, int(reports), *others)
@@ -98,3 +99,8 @@ def switch_breaker(keys: QueueKeys, open_for: float) -> Op[str]:
 def hold(keys: QueueKeys, seconds: float) -> Op[int]:
     """Give out no message of the queue for so many seconds; the reply is the ms at which that ends."""
     return scripted("hold", (keys.config, keys.flow), (milliseconds(seconds),))
+
+
+def hold_key(keys: QueueKeys, group: str, seconds: float) -> Op[int]:
+    """Give out no message of one key for so many seconds; the reply is the ms at which that ends."""
+    return scripted("hold_key", (keys.config, keys.buckets), (group, milliseconds(seconds)))

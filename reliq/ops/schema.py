@@ -23,6 +23,11 @@ class Config:
     RATE: Final = "rate"  #: such as 100/s: messages given out
     BURST: Final = "burst"  #: messages that the rate lets through at once
     CONCURRENCY: Final = "concurrency"  #: messages in processing at once
+    KEY_RATE: Final = "key_rate"  #: such as 5/s: messages of one key given out
+    KEY_CONCURRENCY: Final = "key_concurrency"  #: messages of one limit key ready or in processing at once
+    FAIR: Final = "fair"  #: present: one message of each limit key after another
+    WEIGHTS: Final = "weights"  #: JSON: limit key -> how many of its messages are taken in its turn
+    WEIGHT_DIGESTS: Final = "weight_digests"  #: the same for scripts: digest=weight, with blanks between
     LIMITED: Final = "limited"  #: present while claims have to ask for limits (claim_limited)
     PRIORITISED: Final = "prioritised"  #: present once a message had a priority
     ROUND: Final = "round"  #: the number of the cycle's current round
@@ -33,11 +38,12 @@ class Config:
 SETTINGS: Final = (
     Config.MAX_LENGTH, Config.MAX_BYTES, Config.MAX_DELIVERIES, Config.DEAD_MAX_AGE, Config.DEAD_MAX_COUNT,
     Config.DURABILITY, Config.RATE, Config.BURST, Config.CONCURRENCY,
+    Config.KEY_RATE, Config.KEY_CONCURRENCY, Config.FAIR, Config.WEIGHTS,
 )  # fmt: skip
 
 
 #: Settings that decide when messages are given out.
-LIMITS: Final = frozenset({Config.RATE, Config.CONCURRENCY})
+LIMITS: Final = frozenset({Config.RATE, Config.CONCURRENCY, Config.KEY_RATE, Config.KEY_CONCURRENCY, Config.FAIR})
 
 
 class Flow:

@@ -21,7 +21,14 @@ from reliq.model.outgoing import (
 from reliq.ops import StoredBody
 from reliq.runtime import tracing
 
-_NO_OPTIONS: BatchOptions = {"delay": 0, "headers": None, "ttl": None, "key": None, "priority": "normal"}
+_NO_OPTIONS: BatchOptions = {
+    "delay": 0,
+    "headers": None,
+    "ttl": None,
+    "key": None,
+    "limit_key": None,
+    "priority": "normal",
+}
 
 
 _CALL_BYTES = 16 * 1024 * 1024  #: of bodies in one call

@@ -121,7 +121,7 @@ class ConsumerSteps:
     ) -> Steps[tuple[str, list[Message]]]:
         """Settle, and claim up to `limit` next messages in the same step.
 
-        `beside`: other ops for the same round trip, if something is settled. Answers the codes (`Settled`, one a
+        `beside`: other ops for the same round trip. Answers the codes (`Settled`, one a
         message, acks first) and the messages claimed. After an error nothing is forgotten: the same call may be
         repeated, and messages that had been taken come with the next claim.
         """
@@ -130,7 +130,7 @@ class ConsumerSteps:
             yield from self._be_ready()
         limit_now = 0 if self._arrived or self.limits.resting else limit
         codes = ""
-        if acks or moves:
+        if acks or moves or beside:
             codes = yield from self._settle(acks, moves, limit_now, beside)
         elif limit_now and (room := self._held.room()):
             yield from self._claim(limit_now, room)

@@ -1,6 +1,7 @@
 """The steps of a queue: send, statistics, policy, pause, purge."""
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 from reliq import ops
 from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull, ReliqError
 from reliq.model import settings
-from reliq.model.element import Undecodable, check_id
+from reliq.model.element import Undecodable, check_id, group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.keywords import ConfigChanges
 from reliq.model.message import Message
@@ -65,6 +66,10 @@ class Config:
     rate: str | None = None  #: such as "100/s": how many messages are given out, by the server's clock
     burst: int | None = None  #: how many the rate lets through at once; None: those of a tenth of a second
     concurrency: int | None = None  #: how many messages are in processing at once, over all consumers
+    key_rate: str | None = None  #: such as "5/s": how many messages of one key are given out
+    key_concurrency: int | None = None  #: how many messages of one limit key are ready or in processing at once
+    fair: bool = False  #: whether one message of each limit key is taken after another
+    weights: dict[str, int] = field(default_factory=dict)  #: limit key -> how many of its messages in its turn
 
 
 class QueueSteps:
@@ -204,6 +209,13 @@ class QueueSteps:
             yield ops.bytes_used(self.keys.messages)
         to_set = {name: _checked_config(name, value) for name, value in changes.items() if value is not None}
         to_reset = [name for name, value in changes.items() if value is None]
+        if to_set.get(Field.FAIR) == 0:
+            del to_set[Field.FAIR]
+            to_reset.append(Field.FAIR)
+        if Field.WEIGHTS in to_set:
+            to_set[Field.WEIGHT_DIGESTS] = _weight_digests(to_set[Field.WEIGHTS])
+        if Field.WEIGHTS in to_reset:
+            to_reset.append(Field.WEIGHT_DIGESTS)
         yield [ops.announce(self.keys.queue), *ops.configure(self.keys, to_set, to_reset)]
         return (yield from self.config())
 
@@ -261,7 +273,22 @@ def _read_config(values: Mapping[str, str]) -> Config:
         rate=values.get(Field.RATE),
         burst=number(Field.BURST, int),
         concurrency=number(Field.CONCURRENCY, int),
+        key_rate=values.get(Field.KEY_RATE),
+        key_concurrency=number(Field.KEY_CONCURRENCY, int),
+        fair=Field.FAIR in values,
+        weights=_read_weights(values.get(Field.WEIGHTS)),
     )
+
+
+def _read_weights(text: str | None) -> dict[str, int]:
+    try:
+        return settings.weights(json.loads(text), Field.WEIGHTS) if text else {}
+    except ValueError:  # written by another program; InvalidSetting is one too
+        raise InvalidSetting(f"the queue's weights in Redis are {text!r}: set them again, or reset them") from None
+
+
+def _weight_digests(weights: Any) -> str:
+    return " ".join(f"{group_of(key)}={weight}" for key, weight in json.loads(weights).items())
 
 
 def _check_setting(name: str) -> None:
@@ -280,9 +307,15 @@ def _checked_config(name: str, value: Any) -> int | float | str:
             return whole(value, name, 1, 10_000)
         case Field.DEAD_MAX_AGE:
             return settings.seconds(value, name, shortest=1.0)
-        case Field.RATE:
+        case Field.RATE | Field.KEY_RATE:
             return settings.rate(value, name)
         case Field.BURST | Field.CONCURRENCY:
             return whole(value, name, 1, 1_000_000)
+        case Field.KEY_CONCURRENCY:
+            return whole(value, name, 1, 1000)
+        case Field.FAIR:
+            return int(settings.yes_or_no(value, name))
+        case Field.WEIGHTS:
+            return json.dumps(settings.weights(value, name))
         case _:
             return durability(value).name

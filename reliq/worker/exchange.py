@@ -196,9 +196,9 @@ class Exchange:
         waiting = [released(message) for message in drained(self.unstarted) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
-        if not acks and not moves:
-            return
         beside = self._reports.beside(acks, moves)  # first: it may change a move
+        if not (acks or moves or beside):
+            return
         request = [self.steps.settle_op(acks, moves), *beside]
         with self._kept(acks, moves):
             answer, *_ = self._store.call(request, connection or self._connection, timeout=0)

@@ -27,15 +27,19 @@ class FlowReports:
     def __init__(self, steps: ConsumerSteps, rule: Breaker | None) -> None:
         self._steps = steps
         self._rule = rule
-        self._holds: deque[float] = deque()
-        self.hold = self._holds.append  #: hold the queue for so many seconds, with the next settlement; any thread
+        self._holds: deque[tuple[float, str | None]] = deque()
+        self.hold = self._holds.append  #: hold the queue (None) or a group, with the next settlement; any thread
         steps.limits.reports = rule is not None
 
     def beside(self, acks: Sequence[bytes], moves: list[Move]) -> list[ops.Op[Any]]:
         """Return the ops that go with these outcomes. The probe of a breaker goes back uncharged if it has failed."""
         reports: list[ops.Op[Any]] = []
         while self._holds:
-            reports.append(ops.hold(self._steps.keys, self._holds.popleft()))
+            seconds, group = self._holds.popleft()
+            if group is None:
+                reports.append(ops.hold(self._steps.keys, seconds))
+            elif group:  # else the message has no key
+                reports.append(ops.hold_key(self._steps.keys, group, seconds))
         if self._rule is not None:
             failed = sum(move.counter in _FAILED for move in moves)
             passed = len(acks) + sum(move.counter in _PASSED for move in moves)

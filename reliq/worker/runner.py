@@ -102,8 +102,8 @@ class Runner:
         return run
 
     def _after_error(self, message: Message, error: BaseException) -> Move:
-        if isinstance(error, Retry) and error.scope == "queue" and error.delay:
-            self._exchange.hold(error.delay)
+        if isinstance(error, Retry) and error.scope != "message" and error.delay:
+            self._exchange.hold((error.delay, message.group if error.scope == "key" else None))
         return after_error(self.handler, message, error, self._owner)
 
     def _end(self, message: Message, move: Move | None) -> None:

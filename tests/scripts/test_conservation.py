@@ -10,7 +10,14 @@ from typing import Any
 import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
@@ -31,6 +38,12 @@ QUEUES = (QueueKeys("q"), QueueKeys("r"))
 CONSUMERS = ("v", "w")
 ORDER_KEYS = ("k", "l")
 MEMBERS = ("ann", "bob", "k")
+LIMIT_KEYS = ("s", "t")
+LIMITS: tuple[dict[str, str | int], ...] = (
+    {}, {"fair": 1}, {"fair": 1, "weight_digests": f"{group_of('s')}=2"}, {"key_concurrency": 1},
+    {"key_concurrency": 2}, {"key_rate": "1/h"}, {"rate": "1/h", "burst": 9}, {"concurrency": 3},
+    {"fair": 1, "key_rate": "1/h", "concurrency": 4},
+)  # fmt: skip
 ASIDE = "aside:"  #: prefix of a key moved aside for another program's key
 
 queues = st.sampled_from(QUEUES)
@@ -135,6 +148,36 @@ class Queues(RuleBasedStateMachine):
     def send(self, keys, key, priority, delay):
         self.enqueue(keys, self.new(key, priority), delay)
 
+    @rule(keys=queues, key=st.sampled_from(LIMIT_KEYS), delay=st.sampled_from([0, 60]))
+    def send_with_limit_key(self, keys, key, delay):
+        self.number += 1
+        message = NewMessage(f"b{self.number:04}", id=f"m{self.number:04}", limit_key=key)
+        self.attempt(ops.enqueue(keys, [], [Entry(message.id, message.element(0), delay, None, 0.0)]))
+
+    @rule(keys=queues, limits=st.sampled_from(LIMITS))
+    def limit(self, keys, limits):
+        if keys.config in self.foreign:
+            return
+        every = {name for one in LIMITS for name in one}
+        self.run(ops.command("HDEL", keys.config, *every))
+        self.run(ops.command("HSET", keys.config, "limited", 1, *(part for pair in limits.items() for part in pair)))
+
+    @initialize(limits=st.sampled_from(LIMITS), key=st.sampled_from(LIMIT_KEYS), messages=st.integers(0, 4))
+    def begin_with_limits(self, limits, key, messages):
+        for keys in QUEUES[:1] if limits else ():
+            self.limit(keys, limits)
+            for _ in range(messages):
+                self.send_with_limit_key(keys, key, 0)
+            self.claim(keys, CONSUMERS[0], 2)
+
+    @rule(keys=queues, key=st.sampled_from([*LIMIT_KEYS, *ORDER_KEYS, None]))
+    def hold(self, keys, key):
+        self.attempt(ops.hold_key(keys, group_of(key), 60.0) if key else ops.hold(keys, 60.0))
+
+    @rule(keys=queues)
+    def hold_no_longer(self, keys):
+        self.run(ops.command("DEL", keys.flow, keys.buckets))
+
     @precondition(lambda self: self.again)
     @rule(data=st.data(), keys=queues)
     def send_an_id_twice(self, data, keys):
@@ -197,7 +240,12 @@ class Queues(RuleBasedStateMachine):
 
     @rule(keys=queues, consumer=consumers, limit=st.integers(0, 5))
     def claim(self, keys, consumer, limit):
-        if answer := self.attempt(ops.claim(keys, consumer, 1000.0, limit)):
+        answer = self.attempt(ops.claim(keys, consumer, 1000.0, limit))
+        if answer and answer.status == "limited":
+            answer = self.attempt(
+                ops.claim_limited(keys, consumer, 1000.0, limit, 2**40, reports=False, others=CONSUMERS)
+            )
+        if answer:
             self.note(keys, answer.elements)
 
     @rule(keys=queues, consumer=consumers)
@@ -329,12 +377,28 @@ class Queues(RuleBasedStateMachine):
     @invariant()
     def who_waits_waits_for_somebody(self):
         for keys in QUEUES:
-            active = self.run(ops.read_hash(self.where(keys.active)))
+            active = {
+                group: identity
+                for group, identity in self.run(ops.read_hash(self.where(keys.active))).items()
+                if " " not in group and "#" not in group
+            }
             out = self.ready(keys) + self.held(keys)
             holders = {(message.group, message.id) for message in out + self.elements(keys, keys.delayed)}
             assert set(active.items()) <= holders
             assert {(message.group, message.id) for message in out if message.key} <= set(active.items())
-            assert {message.group for message in self.elements(keys, keys.waiting)} <= set(active)
+            assert {one.group for one in self.elements(keys, keys.waiting) if one.key} <= set(active)
+
+    @invariant()
+    def slots_are_those_of_messages(self):
+        """Each slot belongs to a message that is ready, in processing or rests, and whoever waits waits for a slot."""
+        for keys in QUEUES:
+            active = self.run(ops.read_hash(self.where(keys.active)))
+            slots = {tuple(field.split(" ")) for field in active if " " in field}
+            out = self.ready(keys) + self.held(keys) + self.elements(keys, keys.delayed)
+            assert slots <= {(message.group, message.id) for message in out}
+            counted = {field[1:]: int(count) for field, count in active.items() if field.startswith("#")}
+            assert counted == Counter(group for group, _ in slots)
+            assert {one.group for one in self.elements(keys, keys.waiting) if not one.key} <= set(counted)
 
     @invariant()
     def one_message_of_a_key_at_a_time(self):

@@ -17,7 +17,7 @@ local found = {}
 for at, element in ipairs(ARGV) do
   found[at] = {
     id_of(element), group_of(element) or '', priority_of(element) or 'normal', is_cyclic(element) and 1 or 0,
-    body_of(element) or '', size_of(element),
+    is_laned(element) and 1 or 0, body_of(element) or '', size_of(element),
   }
 end
 return found
@@ -26,8 +26,9 @@ return found
 
 #: Bytes that read as a key, a priority, a member of a cycle.
 GROUP = b"\xa5group\xb0" + group_of("other").encode()
-TAILS = [GROUP, b"\xa8priority\xa4high", b"\xa8priority\xa3low", b"\xa5cycle\xc3"]
+TAILS = [GROUP, b"\xa8priority\xa4high", b"\xa8priority\xa3low", b"\xa5cycle\xc3", b"\xa4lane\xc3"]
 LOOKALIKES = [b"", *TAILS, b"".join(TAILS[1:2] + TAILS[:1]), TAILS[3] + TAILS[0], TAILS[3] + TAILS[2] + TAILS[0]]
+LOOKALIKES += [TAILS[4] + TAILS[0], TAILS[4] + TAILS[2] + TAILS[0]]
 
 texts = st.one_of(st.text(max_size=20), st.sampled_from([one.decode("latin-1") for one in LOOKALIKES]))
 bodies = st.builds(lambda head, tail: head + tail, st.binary(max_size=40), st.sampled_from(LOOKALIKES))
@@ -37,13 +38,16 @@ failures = st.builds(Failure, at=st.just(1), worker=texts, error_class=texts, te
 @st.composite
 def extras(draw):
     key = draw(st.one_of(st.just(""), texts))
+    lane = bool(key) and draw(st.booleans())
     return Extra(
         expires_at=draw(st.sampled_from([0, 1_700_000_000_000])),
         routing_key=draw(texts),
         reason=draw(texts),
         errors=tuple(draw(st.lists(failures, max_size=2))),
-        key=key,
-        cycle=bool(key) and draw(st.booleans()),
+        key="" if lane else key,
+        limit_key=key if lane else "",
+        cycle=bool(key) and not lane and draw(st.booleans()),
+        lane=lane,
         priority=draw(st.sampled_from(["", "high", "low"])),
         group=group_of(key),
     )
@@ -84,7 +88,8 @@ def test_scripts_and_readers_find_the_same(world, found):
     messages = [Message.decode("q", one) for one in found]
     expected = [
         [
-            one.id.encode(), one.group.encode(), one.priority.encode(), int(one.in_cycle), one.reference,
+            one.id.encode(), one.group.encode(), one.priority.encode(), int(one.in_cycle),
+            int(bool(one.extra and one.extra.lane)), one.reference,
             len(one.element) + (one.size if one.reference else 0),
         ]
         for one in messages
@@ -95,12 +100,13 @@ def test_scripts_and_readers_find_the_same(world, found):
 def test_scripts_read_the_vectors_of_the_wire_format_page(world):
     vectors = [one for one in VECTORS if one["message"]]
     found = world.run(Op(("EVAL", READ, 0, *(bytes.fromhex(one["hex"]) for one in vectors))))
-    for vector, (identity, group, priority, cyclic, reference, size) in zip(vectors, found, strict=True):
+    for vector, (identity, group, priority, cyclic, laned, reference, size) in zip(vectors, found, strict=True):
         message = vector["message"]
         assert identity.decode() == message["id"]
         assert group.decode() == message.get("group", "")
         assert priority.decode() == message.get("priority", "normal")
         assert bool(cyclic) == message.get("in_cycle", False)
+        assert bool(laned) == ("limit_key" in message)
         assert reference.hex() == message.get("reference", "")
         assert size == len(bytes.fromhex(vector["hex"])) + message.get("size", 0)
 
@@ -108,4 +114,4 @@ def test_scripts_read_the_vectors_of_the_wire_format_page(world):
 def test_a_body_at_the_end_of_an_element_says_nothing(world):
     """Nine fields, as a foreign producer may write them, and every lookalike as the body."""
     found = [msgspec.msgpack.encode((1, "a", 1, 0, 0, False, 0, {}, body)) for body in LOOKALIKES]
-    assert world.run(Op(("EVAL", READ, 0, *found))) == [[b"a", b"", b"normal", 0, b"", len(one)] for one in found]
+    assert world.run(Op(("EVAL", READ, 0, *found))) == [[b"a", b"", b"normal", 0, 0, b"", len(one)] for one in found]

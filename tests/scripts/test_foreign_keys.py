@@ -53,6 +53,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "cancel": lambda: ops.cancel(KEYS, "d"),
     "breaker": lambda: ops.breaker(KEYS, Breaker(minimum=1), 0, 5, ""),
     "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, others=["w", "gone", "idle"]),
+    "hold_key": lambda: ops.hold_key(KEYS, group_of("k"), 1.0),
     "hold": lambda: ops.hold(KEYS, 1.0),
     "switch_breaker": lambda: ops.switch_breaker(KEYS, 60.0),
     "claim": lambda: ops.claim(KEYS, "w", 15.0, 3),

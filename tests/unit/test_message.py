@@ -144,7 +144,9 @@ def test_the_tail_of_an_element_is_what_msgspec_writes_and_the_scripts_read():
     )  # fmt: skip
     assert element.endswith(tail)
     assert encode_envelope(Extra(priority="low")).endswith(ELEMENT_TAIL["low"])
-    assert [field.name for field in msgspec.structs.fields(Extra)][-4:] == ["cycle", "priority", "group", "apart"]
+    assert encode_envelope(Extra(lane=True, priority="low")).endswith(ELEMENT_TAIL["lane"] + ELEMENT_TAIL["low"])
+    names = [field.name for field in msgspec.structs.fields(Extra)]
+    assert names[-5:] == ["cycle", "lane", "priority", "group", "apart"]
     for name, marker in ELEMENT_TAIL.items():
         written = "".join(chr(byte) if chr(byte).isalpha() and byte < 128 else f"\\{byte}" for byte in marker)
         assert f"{name} = '{written}'" in lua

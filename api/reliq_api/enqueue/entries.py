@@ -28,6 +28,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ttl: Duration = None
     id: str | None = None
     key: str | None = None
+    limit_key: str | None = None
     priority: str | None = None
 
 
@@ -64,6 +65,7 @@ def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
         window=600.0 if entry.window is None else entry.window,
         ttl=entry.ttl,
         key=entry.key,
+        limit_key=entry.limit_key,
         priority=entry.priority or "normal",
     )
 

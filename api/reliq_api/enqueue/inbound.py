@@ -28,7 +28,8 @@ DURABILITY = header(
 _TRACESTATE_LARGEST = 512
 _AROUND = 64 * 1024  #: bytes for all that surrounds a body in JSON
 _OPTIONS = {"reliq-id": "id", "reliq-delay": "delay", "reliq-ttl": "ttl", "reliq-dedup-key": "dedup_key",
-            "reliq-window": "window", "reliq-key": "key", "reliq-priority": "priority"}  # fmt: skip
+            "reliq-window": "window", "reliq-key": "key", "reliq-limit-key": "limit_key",
+            "reliq-priority": "priority"}  # fmt: skip
 _HEADER = "reliq-header-"
 
 

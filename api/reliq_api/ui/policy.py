@@ -30,6 +30,10 @@ FIELDS = (
     Field("rate", "Messages given out, such as 100/s", "no limit", number=False),
     Field("burst", "Of these, how many at once", "those of a tenth of a second"),
     Field("concurrency", "Messages in processing at once", "no limit"),
+    Field("key_rate", "Messages of one key given out, such as 5/s", "no limit", number=False),
+    Field("key_concurrency", "Messages of one limit key at once", "no limit"),
+    Field("fair", "One message of each limit key after another: true or false", "false", number=False),
+    Field("weights", "Weights of limit keys, such as gold:4,silver:2", "1 for each", number=False),
     Field("durability", "A send is answered when it is in memory, fsync or replicas=1", "memory", number=False),
 )
 
@@ -42,6 +46,10 @@ def written(config: Config) -> dict[str, str]:
 
 
 def _text(name: str, value: Any) -> str:
+    if name == "weights":
+        return ",".join(f"{key}:{weight}" for key, weight in value.items())
+    if name == "fair":
+        return "true"
     if name != "dead_max_age":
         return str(value)
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):

@@ -6,7 +6,7 @@ local BODY_REFERENCE = 12 -- bytes: the field of `bodies`, which ends with the s
 local GROUP = 16 -- bytes
 -- How these fields begin, in the order in which they end an element; each may be absent. The priority also has its value.
 local TAIL = {
-  cycle = '\165cycle\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',
+  cycle = '\165cycle\195', lane = '\164lane\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',
   apart = '\165apart\196\12',
 }
 
@@ -62,4 +62,11 @@ local function is_cyclic(element)
   if not group_of(element) then return false end
   local _, last = priority_of(element)
   return string.sub(element, last - #TAIL.cycle + 1, last) == TAIL.cycle
+end
+
+-- Whether the message has a limit key: its group is the digest of that key, and not of an ordering key.
+local function is_laned(element)
+  if not group_of(element) then return false end
+  local _, last = priority_of(element)
+  return string.sub(element, last - #TAIL.lane + 1, last) == TAIL.lane
 end

@@ -1,5 +1,7 @@
 -- The limits of a queue: how much the rate allows at a moment, and the state of the circuit breaker, in the hash `flow`.
 
+-- A bucket may also be that of a key: then `buckets` has the moment, by the digest of the key.
+
 local UNITS = {s = 1000, m = 60000, h = 3600000, d = 86400000}
 local FEWEST = 10 -- ms: a rate of more than a message in this time gives several at once, so that nobody asks for each
 

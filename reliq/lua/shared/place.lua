@@ -1,5 +1,5 @@
 -- Choose the list for a ready message by priority, key and cycle membership. Requires `element`, `bodies`
--- and `rounds`.
+-- and `rounds` and `lanes`.
 
 -- Fail before the first write if a key that a departing message may touch has a foreign type. Most queues have neither
 -- keys nor priorities: one EXISTS replaces eight reads there. Sets `q.keyed`: some message holds an ordering key, and
@@ -43,32 +43,67 @@ local function make_ready(q, element)
   redis.call('HSET', q.config, 'prioritised', 1)
 end
 
--- Add a new message: ready if it has no key or its key is free; otherwise after the messages that wait for the key, also
--- when a message with the same id holds it. One zset has the waiting messages of all keys, ordered by member: group, turn,
--- element.
-local function enter(q, element)
-  local group = group_of(element)
-  if not group or redis.call('HSETNX', q.active, group, id_of(element)) == 1 then return make_ready(q, element) end
+-- The line of a key: one zset has the waiting messages of all keys, ordered by member: group, turn, element.
+local function join_line(q, group, element)
   local turn = redis.call('HINCRBY', q.counters, 'ordered', 1)
   redis.call('ZADD', q.waiting, 0, group .. string.format('%016.0f', turn) .. element)
+end
+
+-- Take the first message out of a line; nil if none waits.
+local function next_in_line(q, group)
+  local first = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
+  if not first then return nil end
+  redis.call('ZREM', q.waiting, first)
+  return string.sub(first, 33)
+end
+
+-- Add a new message: ready if it has no key or its key is free; otherwise after the messages that wait for the key, also
+-- when a message with the same id holds it.
+local function enter(q, element)
+  local group = group_of(element)
+  if not group then return make_ready(q, element) end
+  local free
+  if is_laned(element) then
+    free = take_slot(q, group, id_of(element))
+  else
+    free = redis.call('HSETNX', q.active, group, id_of(element)) == 1
+  end
+  if free then return make_ready(q, element) end
+  join_line(q, group, element)
 end
 
 -- Add a returning message: ready if it still holds its key.
 local function place(q, element)
   local group = group_of(element)
-  if group and redis.call('HGET', q.active, group) == id_of(element) then return make_ready(q, element) end
+  if group and not is_laned(element) and redis.call('HGET', q.active, group) == id_of(element)
+      or group and has_slot(q, group, id_of(element)) then
+    return make_ready(q, element)
+  end
   enter(q, element)
 end
 
 -- Give the key to the message that has waited longest for it, and make that message ready. Returns false if none waits.
 local function pass_on(q, group)
-  local first = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
-  if not first then return false end
-  local element = string.sub(first, 33)
-  redis.call('ZREM', q.waiting, first)
+  local element = next_in_line(q, group)
+  if not element then return false end
   redis.call('HSET', q.active, group, id_of(element))
   make_ready(q, element)
   return true
+end
+
+-- Release the slot of a message with a limit key, if it has one: the next ones of its line become ready.
+local function release_slot(q, element)
+  local group = group_of(element)
+  local held = give_up_slot(q, group, id_of(element))
+  if not held then return end
+  local most = slots_of(q, group) or LINE_STEP -- the queue has no such limits any more: its lines end
+  while held < most do
+    local following = next_in_line(q, group)
+    if not following then break end
+    held = held + keep_slot(q, group, id_of(following))
+    make_ready(q, following)
+  end
+  note_slots(q, group, held)
 end
 
 -- Remove the member of a cycle whose message has left the queue.
@@ -83,6 +118,7 @@ end
 local function release_key(q, element)
   local group = group_of(element)
   if not group then return end
+  if is_laned(element) then return release_slot(q, element) end
   leave_cycle(q, element)
   if redis.call('HGET', q.active, group) == id_of(element) and not pass_on(q, group) then
     redis.call('HDEL', q.active, group)

@@ -1,6 +1,8 @@
 -- Move messages into a processing list. RPOPLPUSH is the older name of LMOVE ... RIGHT LEFT, and takes 17 bytes less of the
 -- append-only file and of the way to a replica for each message. Requires `element`.
 
+local LOOKS = 1000 -- messages that one claim puts elsewhere because of the limits of their keys
+
 -- Take 16 high, 4 normal and 1 low of every 21 while there are messages of each; the others fill the share of an empty list.
 -- `move(list, most)` moves messages and returns how many.
 local function move_by_priority(q, limit, move)
@@ -25,16 +27,25 @@ end
 
 -- Move up to `limit` messages from the tail of the ready lists to the head of `processing`, until they have `room` bytes:
 -- the last one may have more than what is left of it. `policy` has the fields paused, prioritised and round of config.
-local function take(q, processing, limit, room, policy)
+-- `admits(element)`, if given, looks at each message: for one that must not be taken now it returns a function that puts
+-- it elsewhere, after it was taken out of `processing`. It looks at a bounded number of them.
+local function take(q, processing, limit, room, policy, admits)
   local prioritised, cyclic = policy[2], policy[3]
-  local taken = {}
+  local taken, looks = {}, limit + LOOKS
   local function move(list, most)
     local moved = 0
-    while moved < most and room > 0 do
+    while moved < most and room > 0 and looks > 0 do
       local element = redis.call('RPOPLPUSH', list, processing)
       if not element then break end
-      moved, room = moved + 1, room - size_of(element)
-      taken[#taken + 1] = element
+      local put_elsewhere = admits and admits(element)
+      if put_elsewhere then
+        redis.call('LPOP', processing)
+        put_elsewhere(element)
+        looks = looks - 1
+      else
+        moved, room = moved + 1, room - size_of(element)
+        taken[#taken + 1] = element
+      end
     end
     return moved
   end

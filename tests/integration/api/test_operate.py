@@ -38,6 +38,7 @@ def test_the_numbers_of_a_queue_and_its_policy(call, service, orders):
     assert answer["config"] == {
         "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": None,
         "dead_max_count": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
+        "key_rate": None, "key_concurrency": None, "fair": False, "weights": {},
     }  # fmt: skip
     (listed,) = service.get("/v1/queues").json()["queues"]
     assert listed == {name: value for name, value in answer.items() if name != "config"} | {
@@ -55,6 +56,7 @@ def test_the_policy_is_changed_field_by_field(call, orders):
     assert call("PATCH", body={"max_length": None}).json() == {
         "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": 60,
         "dead_max_count": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
+        "key_rate": None, "key_concurrency": None, "fair": False, "weights": {},
     }  # fmt: skip
     assert orders.config().dead_max_age == 60
 
@@ -169,7 +171,10 @@ def test_a_breaker_is_opened_and_closed_over_http(service, orders):
     assert len(service.post(f"{path}/leases", json={"limit": 1}).json()["messages"]) == 1
 
 
-@pytest.mark.parametrize("wrong", [{"rate": "100/parsec"}, {"rate": 5}, {"burst": 0}, {"concurrency": -1}])
+@pytest.mark.parametrize("wrong", [
+        {"rate": "100/parsec"}, {"rate": 5}, {"burst": 0}, {"concurrency": -1}, {"key_rate": "0/s"},
+        {"key_concurrency": 0}, {"fair": "often"}, {"weights": {"a": 0}},
+    ])  # fmt: skip
 def test_a_wrong_limit_over_http_changes_nothing(service, orders, wrong):
     before = orders.config()
     answer = service.patch(f"/v1/queues/{orders.name}", json=wrong)

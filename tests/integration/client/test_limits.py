@@ -2,7 +2,7 @@
 
 import pytest
 
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.keys import QueueKeys
 
 
@@ -21,6 +21,15 @@ from reliq.model.keys import QueueKeys
         ({"concurrency": 0}, "concurrency is 0"),
         ({"concurrency": -3}, "concurrency is -3"),
         ({"concurrency": True}, "concurrency is True"),
+        ({"key_rate": "5"}, "key_rate is '5': write a number, a slash"),
+        ({"key_concurrency": 0}, "key_concurrency is 0"),
+        ({"fair": 1}, "fair is 1: it must be true or false"),
+        ({"weights": {"gold": 0}}, "the weight of 'gold' is 0"),
+        ({"weights": {"gold": -1}}, "the weight of 'gold' is -1"),
+        ({"weights": {"gold": 2.5}}, "the weight of 'gold' is 2.5"),
+        ({"weights": {"": 2}}, "weights has the key ''"),
+        ({"weights": "gold"}, "weights has the key ''"),
+        ({"weights": 4}, "weights is 4: give at most 1000 weights"),
     ],
 )
 def test_a_wrong_limit_is_refused_with_its_value_and_nothing_is_changed(queue, wrong, text):
@@ -102,3 +111,50 @@ def test_what_another_program_has_written_stops_no_other_queue(queue, client):
     queue.configure(rate=None)
     with queue.consumer() as consumer:
         assert len(consumer.claim(1)) == 1
+
+
+def test_fairness_and_weights_as_they_are_set_and_read(queue, client):
+    config = queue.configure(fair=True, weights={"gold": 4, "größe": 2}, key_rate="5/s", key_concurrency=3)
+    assert (config.fair, config.weights, config.key_rate, config.key_concurrency) == (
+        True, {"gold": 4, "größe": 2}, "5/s", 3,
+    )  # fmt: skip
+    assert queue.configure(weights="gold:2, free:1").weights == {"gold": 2, "free": 1}
+    config = queue.configure(fair=False, weights=None, key_rate=None, key_concurrency=None)
+    assert (config.fair, config.weights) == (False, {})
+    assert {name.decode() for name in client.hkeys(QueueKeys("q").config)} == {"version", "limited"}
+
+
+def test_a_message_has_one_key(queue):
+    with pytest.raises(InvalidMessage, match=r"key is 'a' and limit_key 'b': give one of them"):
+        queue.send("x", key="a", limit_key="b")
+    with pytest.raises(InvalidMessage, match="limit_key is ''"):
+        queue.send("x", limit_key="")
+    queue.send("x", key="a", limit_key="a")
+    queue.send_many(["y"], limit_key="b")
+    with queue.consumer() as consumer:
+        assert [(one.key, one.limit_key) for one in consumer.claim(5)] == [("a", "a"), ("", "b")]
+
+
+def test_a_tenant_with_many_messages_does_not_delay_the_others(queue):
+    queue.configure(fair=True)
+    queue.send_many(range(500), limit_key="large")
+    for tenant in ("a", "b"):
+        queue.send_many(range(5), limit_key=tenant)
+    with queue.consumer() as consumer:
+        first = [message.limit_key for message in consumer.claim(15)]
+    assert [first.count(tenant) for tenant in ("a", "b")] == [5, 5]
+
+
+def test_the_keys_of_a_prepared_a_published_and_a_delayed_message_count(face, client):
+    app = face()
+    queue = app.queue("q")
+    queue.configure(key_concurrency=1)
+    app.subscribe("q", "order.*")
+    app.publish("order.created", 1, limit_key="t")
+    queue.prepare(2, limit_key="t").commit()
+    queue.send(3, limit_key="u")
+    with queue.consumer() as consumer:
+        held = consumer.claim(10)
+        assert [message.limit_key for message in held] == ["t", "u"]
+        consumer.ack(*held)
+        assert [message.json() for message in consumer.claim(10)] == [2]

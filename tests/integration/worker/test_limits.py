@@ -137,11 +137,49 @@ def test_retry_of_scope_queue_holds_the_others_and_charges_them_nothing(app, kin
     assert sorted((body, failures) for body, _, failures in others) == [(b"first", 1), (b"second", 0), (b"third", 0)]
 
 
+def test_retry_of_scope_key_holds_the_messages_of_that_key_only(app, kind):
+    queue, started = app.queue("q"), []
+
+    def handle(message):
+        started.append((message.limit_key, time.monotonic()))
+        if len(started) == 1:
+            raise reliq.Retry("too many requests", delay=1, scope="key")
+
+    bind(app, kind, handle)
+    queue.send("first", limit_key="tenant")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: queue.stats().delayed == 1)
+        queue.send_many(range(3), limit_key="tenant")
+        queue.send_many(range(3), limit_key="other")
+        eventually(lambda: len(started) == 7)
+        eventually(lambda: settled(app))
+    (_, failed_at), *others = started
+    assert all(at - failed_at >= 0.99 for key, at in others if key == "tenant")
+    assert [key for key, _ in others][:3] == ["other"] * 3
+
+
+def test_the_rate_of_a_key_holds_over_several_workers_and_delays_no_other_key(app, kind):
+    queue, handled = app.queue("q"), []
+    queue.configure(key_rate="20/s")
+    bind(app, kind, lambda message: handled.append((message.limit_key, time.monotonic())))
+    queue.send_many(range(20), limit_key="slow")
+    for number in range(40):
+        queue.send(number, limit_key=f"tenant-{number}")
+    with working_as(kind, app, monitor=True), working_as(kind, app):
+        eventually(lambda: len(handled) == 60)
+        eventually(lambda: settled(app))
+    slow = [at for key, at in handled if key == "slow"]
+    others = [at for key, at in handled if key != "slow"]
+    assert slow[-1] - slow[0] >= (20 - 2 - 1) / 20 - 0.05
+    assert max(others) < slow[10]
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
         ({"scope": "world", "delay": 1}, "Retry\\(scope=\\) is 'world'"),
         ({"scope": "queue"}, "needs a delay"),
+        ({"scope": "key"}, "needs a delay"),
         ({"scope": "queue", "delay": 0}, "needs a delay"),
     ],
 )

@@ -1,0 +1,49 @@
+-- Limit keys: a message with one is ready if its key has a free slot; the others of the key wait in its line, as those of an
+-- ordering key do. A slot is the field "group id" of `active`, and "#group" counts those of a key.
+--
+-- With `key_concurrency` a key has so many slots, and a message keeps its slot until it is done: so many are ready or in
+-- processing. Otherwise it gives the slot up when it is claimed, and the next one of its key is taken after one of each
+-- other key; a key has as many slots as its weight.
+
+local LINE_STEP = 1000 -- messages of a line that become ready in one call
+
+-- How many slots a key has; nil: the queue has no limits for keys, and so no slots. Second, whether a claim gives them up.
+local function slots_of(q, group)
+  local policy = redis.call('HMGET', q.config, 'key_concurrency', 'fair', 'key_rate', 'weight_digests')
+  if policy[1] then return tonumber(policy[1]), false end
+  if not (policy[2] or policy[3]) then return nil, false end
+  return tonumber(policy[4] and string.match(policy[4], group .. '=(%d+)') or 1), true
+end
+
+local function note_slots(q, group, held)
+  if held > 0 then
+    redis.call('HSET', q.active, '#' .. group, held)
+  else
+    redis.call('HDEL', q.active, '#' .. group)
+  end
+end
+
+local function has_slot(q, group, id)
+  return redis.call('HEXISTS', q.active, group .. ' ' .. id) == 1
+end
+
+-- Give a slot to a message; 1, or 0 if a message with the same id has it.
+local function keep_slot(q, group, id)
+  return redis.call('HSETNX', q.active, group .. ' ' .. id, 1)
+end
+
+-- Whether a new message may be ready: it gets a slot, or the queue has none.
+local function take_slot(q, group, id)
+  local most = slots_of(q, group)
+  if not most then return true end
+  local held = tonumber(redis.call('HGET', q.active, '#' .. group) or 0)
+  if held >= most or keep_slot(q, group, id) == 0 then return false end
+  note_slots(q, group, held + 1)
+  return true
+end
+
+-- Give up the slot of a message; returns how many its key still has, or nil if the message had none.
+local function give_up_slot(q, group, id)
+  if redis.call('HDEL', q.active, group .. ' ' .. id) == 0 then return nil end
+  return tonumber(redis.call('HGET', q.active, '#' .. group) or 1) - 1
+end
