@@ -139,7 +139,7 @@ def weights(value: object, what: str) -> dict[str, int]:
     for name, weight in value.items():
         if not isinstance(name, str) or not 0 < len(name.encode("utf-8", "replace")) <= MAX_KEY_BYTES:
             raise InvalidSetting(f"{what} has the key {name!r}: a text of 1 to {MAX_KEY_BYTES} bytes of UTF-8")
-        whole(weight, f"the weight of {name!r}", 1, 100)
+        whole(weight, f"{what}[{name!r}]", 1, 100)
     return dict(value)
 
 

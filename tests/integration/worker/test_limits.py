@@ -151,7 +151,7 @@ def test_retry_of_scope_key_holds_the_messages_of_that_key_only(app, kind):
         eventually(lambda: queue.stats().delayed == 1)
         queue.send_many(range(3), limit_key="tenant")
         queue.send_many(range(3), limit_key="other")
-        eventually(lambda: len(started) == 7)
+        eventually(lambda: len(started) == 8)
         eventually(lambda: settled(app))
     (_, failed_at), *others = started
     assert all(at - failed_at >= 0.99 for key, at in others if key == "tenant")
