@@ -1,9 +1,10 @@
 """Rates of the Spark sink and source beside the usual way, in one run on one machine.
 
-    python bench/spark.py [--rows 2000000] [--rounds 3]
+    python bench/spark.py [--rows 2000000] [--rounds 3] [--only write 4KiB ...]
 
 The usual way is foreachPartition with a redis-py pipeline of 1,000 LPUSHes. Both write the same cached rows of 200
-bytes of JSON from local[2] to a Redis on the same machine, in turns. Two rounds of each warm up and do not count.
+bytes, 4 KiB and 64 KiB of JSON from local[2] to a Redis on the same machine, in turns. Two rounds of each warm up and
+do not count.
 Beside the rate: microseconds of CPU a row, by who spends them.
 """
 
@@ -20,6 +21,7 @@ os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 
 import psutil
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import reliq
 from reliq import ops
@@ -75,7 +77,7 @@ class Contestant:
 
     def report(self) -> None:
         rounds = ", ".join(f"{self._rows / one:,.0f}" for one in self._seconds[WARM_UPS:])
-        print(f"{self.name:14}{self.rate:>10,.0f} rows/s  ({rounds})")
+        print(f"{self.name:22}{self.rate:>10,.0f} rows/s  ({rounds})")
         for who in WHO:
             spent = median([cpu[who] for cpu in self._cpu[WARM_UPS:]])
             print(f"    {who:12}{spent / self._rows * 1e6:>8.2f} us of CPU a row")
@@ -123,10 +125,10 @@ def commit_of_many(url: str, rows: int) -> None:
     print(f"  longest single command in Redis (SLOWLOG): {longest:.1f} ms")
 
 
-def write_in_turns(df: DataFrame, server: EmbeddedRedis, rows: int, rounds: int) -> None:
+def write_in_turns(df: DataFrame, server: EmbeddedRedis, what: str, rows: int, rounds: int) -> None:
     app = reliq.Reliq(server.url)
-    ours = Contestant("write", rows, lambda: sink(df, "sink"))
-    usual = Contestant("usual way", rows, lambda: usual_way(df, server.port))
+    ours = Contestant(f"write {what}", rows, lambda: sink(df, "sink"))
+    usual = Contestant(f"usual way {what}", rows, lambda: usual_way(df, server.port))
     for _ in range(WARM_UPS + rounds):
         ours.round()
         assert app.queue("sink").stats().ready == rows
@@ -136,7 +138,110 @@ def write_in_turns(df: DataFrame, server: EmbeddedRedis, rows: int, rounds: int)
         app.store.call(ops.command("FLUSHALL"))
     ours.report()
     usual.report()
-    print(f"ratio         {ours.rate / usual.rate:>10.1f}")
+    print(f"  ratio {ours.rate / usual.rate:.2f}")
+
+
+class NoopWriter(DataSourceArrowWriter):
+    """Reads the rows and forgets them: what PySpark needs for a task, whatever the sink does."""
+
+    def write(self, iterator):
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class Noop(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "python_noop"
+
+    def writer(self, schema, overwrite) -> NoopWriter:
+        return NoopWriter()
+
+
+def small_partitions(spark: SparkSession, server: EmbeddedRedis, partitions: int, rounds: int) -> None:
+    """Partitions of 500 rows each, beside a Python sink that does nothing and Spark's own noop sink."""
+    rows = partitions * 500
+    df = messages(spark, rows, partitions, 170)
+    spark.dataSource.register(Noop)
+    app = reliq.Reliq(server.url)
+    ours = Contestant(f"{partitions:,} partitions", rows, lambda: sink(df, "sink"))
+    python = Contestant("  Python noop", rows, lambda: df.write.format("python_noop").mode("append").save())
+    jvm = Contestant("  Spark's noop", rows, lambda: df.write.format("noop").mode("overwrite").save())
+    for _ in range(WARM_UPS + rounds):
+        ours.round()
+        app.store.call(ops.command("FLUSHALL"))
+        python.round()
+        jvm.round()
+    for one in (ours, python, jvm):
+        one.report()
+    print(f"  time: {python.rate / ours.rate:.2f} of the Python noop's")
+
+
+def many_queues(spark: SparkSession, server: EmbeddedRedis, rows: int, rounds: int) -> None:
+    df = messages(spark, rows, PARTITIONS, 170).selectExpr("value", "concat('q', id % 200) AS queue").cache()
+    one, app = df.select("value"), reliq.Reliq(server.url)
+    several = Contestant("200 queues", rows, lambda: df.write.format("reliq").mode("append").save())
+    single = Contestant("  one queue", rows, lambda: sink(one, "sink"))
+    for _ in range(WARM_UPS + rounds):
+        several.round()
+        assert len(app.queues()) == 200
+        app.store.call(ops.command("FLUSHALL"))
+        single.round()
+        app.store.call(ops.command("FLUSHALL"))
+    several.report()
+    single.report()
+    df.unpersist()
+
+
+def memory_of_a_job(spark: SparkSession, server: EmbeddedRedis, rows: int, size: int) -> None:
+    """Watch Redis while a job is written: its memory, its longest command, and the sends into another queue."""
+    df, app = messages(spark, rows, PARTITIONS, size), reliq.Reliq(server.url)
+    before = send_times(app, 2.0)
+    app.store.call(ops.command("SLOWLOG", "RESET"))
+    app.store.call(ops.command("CONFIG", "SET", "slowlog-log-slower-than", 1000))
+    base, seen, over = used_memory(app), [0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.02):
+            seen.append(used_memory(app))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    during: list[float] = []
+    sender = threading.Thread(target=lambda: during.extend(send_times(reliq.Reliq(server.url), 1e9, over)))
+    sender.start()
+    sink(df, "sink")
+    over.set()
+    watcher.join()
+    sender.join()
+    needed, slow = used_memory(app) - base, app.store.call(ops.command("SLOWLOG", "GET", 1000))
+    longest = max((entry[2] for entry in slow), default=0) / 1000
+    peak = (max(seen) - base) / needed
+    print(f"{rows:,} rows of {size} bytes: Redis needs {needed / 1e6:,.0f} MB, meanwhile {peak:.2f} times as much")
+    print(f"  longest command in Redis: {longest:.1f} ms")
+    print(f"  p99 of a send into another queue: {p99(before):.2f} ms before, {p99(during):.2f} ms meanwhile")
+    app.store.call(ops.command("FLUSHALL"))
+
+
+def used_memory(app: reliq.Reliq) -> int:
+    found = app.store.call(ops.command("INFO", "memory")).split(b"used_memory:")[1]
+    return int(found.split(b"\r")[0])
+
+
+def send_times(app: reliq.Reliq, seconds: float, over: threading.Event | None = None) -> list[float]:
+    """Return how long each send into another queue took, in ms."""
+    found, until = [], time.perf_counter() + seconds
+    while time.perf_counter() < until and not (over and over.is_set()):
+        started = time.perf_counter()
+        app.queue("other").send(b"x")
+        found.append((time.perf_counter() - started) * 1000)
+        time.sleep(0.002)
+    return found
+
+
+def p99(times: list[float]) -> float:
+    return sorted(times)[int(len(times) * 0.99)]
 
 
 def read_ready(spark: SparkSession, df: DataFrame, rows: int, rounds: int) -> None:
@@ -148,10 +253,20 @@ def read_ready(spark: SparkSession, df: DataFrame, rows: int, rounds: int) -> No
     reader.report()
 
 
+def messages(spark: SparkSession, rows: int, partitions: int, size: int) -> DataFrame:
+    note = f"to_json(struct(id AS order, repeat('x', {size}) AS note)) AS value"
+    return spark.range(0, rows, 1, partitions).selectExpr("id", note)
+
+
+PARTS = ("write", "read", "4KiB", "64KiB", "partitions", "queues", "memory", "commit")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--partitions", type=int, default=2_000, help="of 500 rows each")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     options = parser.parse_args()
     rows, rounds = options.rows, options.rounds
     spark = (
@@ -161,15 +276,28 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     with EmbeddedRedis(settings=["--appendonly", "no"]) as server:
         register(spark, server.url)
-        df = spark.range(0, rows, 1, PARTITIONS).selectExpr(
-            "to_json(struct(id AS order, repeat('x', 170) AS note)) AS value"
-        )
-        df = df.cache()
-        print(f"{df.count():,} rows of {len(df.head(1)[0].value)} bytes, {PARTITIONS} partitions, local[2]")
-        write_in_turns(df, server, rows, rounds)
-        read_ready(spark, df, rows, rounds)
-        Store(server.url).call(ops.command("FLUSHALL"))
-        commit_of_many(server.url, 1_000_000)
+        sizes = {"write": (rows, 170), "4KiB": (rows // 20, 4070), "64KiB": (rows // 200, 65_510)}
+        for part, (count, size) in sizes.items():
+            if part not in options.only and not (part == "write" and "read" in options.only):
+                continue
+            df = messages(spark, count, PARTITIONS, size).select("value").cache()
+            length = len(df.head(1)[0].value)
+            print(f"{df.count():,} rows of {length:,} bytes, {PARTITIONS} partitions, local[2]")
+            if part in options.only:
+                write_in_turns(df, server, f"{length:,} B", count, rounds)
+            if part == "write" and "read" in options.only:
+                read_ready(spark, df, rows, rounds)
+                Store(server.url).call(ops.command("FLUSHALL"))
+            df.unpersist()
+        if "partitions" in options.only:
+            small_partitions(spark, server, options.partitions, rounds)
+        if "queues" in options.only:
+            many_queues(spark, server, rows // 4, rounds)
+        if "memory" in options.only:
+            memory_of_a_job(spark, server, rows * 2, 170)
+            memory_of_a_job(spark, server, rows // 20, 4070)
+        if "commit" in options.only:
+            commit_of_many(server.url, 1_000_000)
     spark.stop()
 
 

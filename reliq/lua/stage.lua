@@ -1,29 +1,34 @@
--- stage: accept the chunks that this transaction has just appended to one part of a job, or remove them again.
--- They stay invisible until the job commits. Begins the job if it is new.
+-- stage: accept the chunks that this transaction has just appended to one part of a job, and the bodies that it has just
+-- stored; or remove them again. They stay invisible until the job commits. Begins the job if it is new.
 --
--- KEYS  1 job  2 jobs  3 parts  4 staged
+-- KEYS  1 job  2 jobs  3 parts  4 staged  5 bodies
 -- ARGV  1 the job's name  2 run  3 time limit ms, renewed  4 part
 --       5 n chunks that the writer had appended before  6 n chunks just now
+--       7.. references of the bodies; their elements are in a chunk of this part, of this call or an earlier one
 -- Returns 'ok', also for a call that was carried out before; 'closed': the job is decided, or belongs to another run;
 --         'torn': the part does not hold the chunks that its writer appended
 -- Follows the RPUSH in a MULTI, because hashing the chunks as arguments of Lua would take longer than everything else.
 -- uses: now
-local job, jobs, parts, staged = unpack(KEYS)
+local job, jobs, parts, staged, bodies = unpack(KEYS)
 local before, chunks = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local function taken_back(answer)
   redis.call('LTRIM', staged, 0, -1 - chunks)
+  for from = 7, #ARGV, 1000 do redis.pcall('HDEL', bodies, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
   return answer
 end
 
-for _, look in ipairs({{'HLEN', job}, {'ZCARD', jobs}, {'SCARD', parts}}) do
+for _, look in ipairs({{'HLEN', job}, {'ZCARD', jobs}, {'SCARD', parts}, {'HLEN', bodies}}) do
   local found = redis.pcall(unpack(look))
   if type(found) == 'table' then return taken_back(found) end -- an error: a wrong type
 end
 local state, run = unpack(redis.call('HMGET', job, 'state', 'run'))
 local length = redis.call('LLEN', staged)
 if state and (state ~= 'open' or run ~= ARGV[2]) then return taken_back('closed') end
-if state and length == before + 2 * chunks then return taken_back('ok') end
+if state and chunks > 0 and length == before + 2 * chunks then
+  redis.call('LTRIM', staged, 0, -1 - chunks)
+  return 'ok'
+end
 if length ~= before + chunks or (before > 0 and not state) then return taken_back('torn') end
 redis.call('HSET', job, 'state', 'open', 'run', ARGV[2])
 redis.call('ZADD', jobs, now_ms() + ARGV[3], ARGV[1])

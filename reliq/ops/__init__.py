@@ -223,6 +223,7 @@ from reliq.ops.staging import (
     stage_keep,
     stage_open,
     staged_chunks,
+    unstage,
 )
 
 __all__ = [
@@ -420,6 +421,7 @@ __all__ = [
     "type_of",
     "unindex_schedules",
     "unroutable",
+    "unstage",
     "up_to",
     "upcoming",
     "wait_for_messages",

@@ -33,6 +33,14 @@ class Chunk(NamedTuple):
     messages: int
 
     @property
+    def has_bodies(self) -> bool:
+        return self.head.startswith(_BODIES)
+
+    def arguments(self) -> Packed:
+        """Return the strings of the chunk as arguments of a command."""
+        return Packed(int(self.head[1:-2]), (self.frames,))
+
+    @property
     def size(self) -> int:
         return len(self.head) + len(self.frames)
 
@@ -101,18 +109,24 @@ def _arguments(chunk: bytes) -> Packed:
     return Packed(int(chunk[1:end]), (memoryview(chunk)[end + 2 :],))
 
 
+def references_of(bodies: Chunk) -> list[bytes]:
+    """Return the references in a chunk of bodies."""
+    return [bytes(one) for one in itertools.islice(_strings(bodies.frames, 0), 0, None, 2)]
+
+
 def dedup_digests(chunk: bytes) -> list[str]:
     """Return the digests of the deduplication keys of the messages that a script places."""
-    return [found[1].decode() for text in _places(chunk) if (found := _DIGESTS.match(text))]
-
-
-def _places(chunk: bytes) -> Iterator[bytes]:
     if not chunk.startswith(_PLACED):
-        return
-    at, number = chunk.index(b"\r\n") + 2, 0
-    while at < len(chunk):
-        end = chunk.index(b"\r\n", at)
-        start, at = end + 2, end + 4 + int(chunk[at + 1 : end])
-        if number % 2 == 0:
-            yield chunk[start : at - 2]
-        number += 1
+        return []
+    places = itertools.islice(_strings(chunk, chunk.index(b"\r\n") + 2), 0, None, 2)
+    return [found[1].decode() for text in places if (found := _DIGESTS.match(text))]
+
+
+def _strings(frames: bytes | memoryview, at: int) -> Iterator[bytes | memoryview]:
+    """Yield the bulk strings from `at` on, without looking at their bytes."""
+    while at < len(frames):
+        head = bytes(frames[at + 1 : at + 12])
+        digits = head.index(b"\r\n")
+        start = at + digits + 3
+        at = start + int(head[:digits]) + 2
+        yield frames[start : at - 2]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops.browse import as_names, first_names, up_to
@@ -89,17 +90,34 @@ class Staged:
 
 
 def stage(
-    home: JobKeys, job: str, run: str, limit: float, staged: Staged, before: int, chunks: Sequence[Argument]
+    home: JobKeys,
+    job: str,
+    run: str,
+    limit: float,
+    staged: Staged,
+    before: int,
+    chunks: Sequence[Argument],
+    bodies: Sequence[Packed] = (),
+    references: Sequence[bytes] = (),
 ) -> Transaction:
     """Add chunks to a part. By `before`, the number of chunks so far, the script recognizes a repeated call.
 
-    The chunks are not arguments of the script: Lua would hash every byte of them.
+    `bodies`: references and bodies to be stored with the queue's; their elements are in these chunks or earlier ones.
+    The chunks and bodies are not arguments of the script: Lua would hash every byte of them. The script's reply is the
+    last one.
     """
-    key = staged.key(job)
-    names = (home.job(job), home.jobs, home.parts(job), key)
-    arguments = (job, run, milliseconds(limit), str(staged), before, len(chunks))
+    key, bodies_key = staged.key(job), staged.keys.bodies
+    names = (home.job(job), home.jobs, home.parts(job), key, bodies_key)
+    arguments: list[Argument] = [job, run, milliseconds(limit), str(staged), before, len(chunks), *references]
     script = Op(("EVAL", script_named("stage").source, len(names), *names, *arguments), as_text)
-    return Transaction((Op(("RPUSH", key, *chunks)), script))
+    store: list[Op[Any]] = [Op(("HSET", bodies_key, *bodies))] if bodies else []
+    append: list[Op[Any]] = [Op(("RPUSH", key, *chunks))] if chunks else []
+    return Transaction((*append, *store, script))
+
+
+def unstage(job: str, staged: Staged, chunks: int) -> Op[int]:
+    """Delete up to `chunks` chunks of a part, with the bodies of their messages; the reply is how many are left."""
+    return scripted("unstage", (staged.key(job), staged.keys.bodies), (chunks,))
 
 
 def stage_enlist(home: JobKeys, job: str, run: str, limit: float, staged: Staged) -> Op[str]:

@@ -20,8 +20,8 @@ import msgspec
 from reliq import ops
 from reliq.errors import InvalidName, JobClosed, OutcomeUnknown, QueueFull
 from reliq.model.keys import JobKeys, QueueKeys
-from reliq.ops import JobState, Packed, Staged, Steps, Transaction
-from reliq.ops.chunks import Chunk, bodies_of, dedup_digests, elements_of
+from reliq.ops import JobState, Staged, Steps, Transaction
+from reliq.ops.chunks import Chunk, bodies_of, dedup_digests, elements_of, references_of
 from reliq.protocol.progress import Progress, unwatched
 
 TIME_LIMIT = 24 * 3600.0  #: seconds without a write after which an open job is aborted
@@ -30,6 +30,7 @@ REMEMBERED = 3600.0  #: seconds a decided job is remembered for late writers and
 _CALL_BYTES = 4 * 1024 * 1024
 _PARTS_PER_TRIP = 200
 _JOBS_PER_TRIP = 10
+_CHUNKS_PER_TRIP = 8  #: that are deleted with their bodies: Redis copies each of them once
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}")
 
@@ -86,28 +87,46 @@ class PartWriter:
 
     def add(self, chunks: Iterable[Chunk]) -> Steps[None]:
         """Stage further chunks of the part; raises JobClosed, and QueueFull if Redis is full."""
-        for some in _calls(chunks):
+        apart = self.part.staged.apart(self._job.home)
+        for some in _calls(chunks if apart else _bodies_last(chunks)):
             if not self.part.chunks:
                 yield ops.announce(self.part.queue)
-            answer = yield from self._stage([chunk.packed() for chunk in some])
+            staged, bodies = some, []
+            if not apart:
+                staged, bodies = [one for one in some if not one.has_bodies], [one for one in some if one.has_bodies]
+            answer = yield from self._stage(staged, bodies)
             if answer != "ok":
                 raise _closed(self._job, answer)
-            part, messages = self.part, sum(chunk.messages for chunk in some)
-            self.part = Part(part.queue, part.name, part.chunks + len(some), part.messages + messages)
+            part, messages = self.part, sum(chunk.messages for chunk in staged)
+            self.part = Part(part.queue, part.name, part.chunks + len(staged), part.messages + messages)
 
-    def _stage(self, chunks: Sequence[Packed]) -> Steps[str]:
-        job, part = self._job, self.part
-        request = ops.stage(job.home, job.name, job.run, job.time_limit, part.staged, part.chunks, chunks)
+    def _stage(self, chunks: Sequence[Chunk], bodies: Sequence[Chunk]) -> Steps[str]:
+        """Append chunks, and store bodies with those of the queue.
+
+        A part on another node than its job's record may outlive the job, unknown to it, and expires: its bodies are
+        chunks of its own.
+        """
+        job, part, packed = self._job, self.part, [chunk.packed() for chunk in chunks]
         if part.staged.apart(job.home):
             enlisted = yield ops.stage_enlist(job.home, job.name, job.run, job.time_limit, part.staged)
             if enlisted != "ok":
                 return str(enlisted)
-            request = ops.stage_apart(job.name, part.staged, part.chunks, chunks, job.time_limit + ORPHANED)
+            request = ops.stage_apart(job.name, part.staged, part.chunks, packed, job.time_limit + ORPHANED)
+        else:
+            values = [chunk.arguments() for chunk in bodies]
+            references = [one for chunk in bodies for one in references_of(chunk)]
+            run = (job.home, job.name, job.run, job.time_limit)
+            request = ops.stage(*run, part.staged, part.chunks, packed, values, references)
         try:
-            _, answer = yield request
+            *_, answer = yield request
         except OutcomeUnknown:  # the script recognizes a repeated call
-            _, answer = yield request
+            *_, answer = yield request
         return str(answer)
+
+
+def _bodies_last(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Put elements before their bodies: a body that is stored can always be found by an element of the part."""
+    return sorted(chunks, key=lambda chunk: chunk.has_bodies)
 
 
 def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
@@ -175,7 +194,7 @@ def _check_room(job: Job, queue: str, parts: Sequence[Part]) -> Steps[None]:
     if most_bytes is None:
         return
     used = yield from _memory((keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed))
-    used += yield from _memory_of_bodies(keys, sum(lengths))
+    used += yield from _memory_of_bodies(keys, sum(lengths) + messages)
     if used + (yield from _memory([part.staged.key(job.name) for part in parts])) > most_bytes:
         raise _full(job, queue, f"{used} of at most {most_bytes} bytes", messages)
 
@@ -298,7 +317,21 @@ def _clear(job: Job) -> Steps[None]:
         parts = [Staged.of(name) for name in names]
         if apart := [part for part in parts if part.apart(job.home)]:
             yield [ops.stage_drop(job.name, part) for part in apart]
+        yield from _unstage(job, [part for part in parts if not part.apart(job.home)])
         left = yield ops.stage_clear(job.home, job.name, job.run, job.remembered, parts)
+
+
+def _unstage(job: Job, parts: Sequence[Staged]) -> Steps[None]:
+    """Delete the chunks of parts that were not approved, and the bodies that were stored for them."""
+    if not parts:
+        return
+    stored, *lengths = yield [
+        ops.hash_size(parts[0].keys.bodies),
+        *(ops.staged_chunks(job.name, part) for part in parts),
+    ]
+    for part, length in zip(parts, lengths, strict=True):
+        while stored and length:
+            length = yield ops.unstage(job.name, part, _CHUNKS_PER_TRIP)
 
 
 def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) -> Steps[int]:

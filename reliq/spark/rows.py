@@ -271,8 +271,11 @@ class _Encoded:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the bodies that are stored apart before their elements: a message that is visible has its body."""
         if self.references is not None:
-            apart = self.references.is_valid()
-            yield from encoding.body_chunks(encoding.stored(self.references.filter(apart), self.bodies.filter(apart)))
+            references, bodies = self.references, self.bodies
+            if references.null_count:
+                apart = references.is_valid()
+                references, bodies = references.filter(apart), bodies.filter(apart)
+            yield from encoding.body_chunks(encoding.stored(references, bodies))
         frames = self.frames if self.places is None else encoding.placed(self.places, self.frames)
         yield from encoding.chunks(frames, self.places is not None)
 

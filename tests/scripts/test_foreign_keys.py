@@ -39,7 +39,7 @@ def reclaim() -> ops.Op:
 
 
 def stage() -> ops.Transaction:
-    return ops.stage(KEYS, "open", "r", DAY, NEXT_PART, 0, [b"chunk"])
+    return ops.stage(KEYS, "open", "r", DAY, NEXT_PART, 0, [b"chunk"], references=[b"reference"])
 
 
 #: One call of each script, which uses every key that it is given.
@@ -90,6 +90,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "schedule_put": lambda: ops.schedule_put(KEYS, [ops.Written("s", b"", State("r", 1, 1), None)]),
     "schedule_remove": lambda: ops.schedule_remove(KEYS, ["tick"]),
     "ticks": lambda: ops.ticks([KEYS], 3.0, 10, 10, [0]),
+    "unstage": lambda: ops.unstage("j", PART, 1),
     "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),

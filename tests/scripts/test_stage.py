@@ -6,8 +6,10 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
+from reliq.model.element import Extra, first_element_apart, new_reference
 from reliq.model.keys import SEVERAL, QueueKeys
-from reliq.ops import Staged
+from reliq.ops import Packed, Staged
+from reliq.ops.chunks import chunks_of, framed
 
 KEYS = QueueKeys("q")
 DAY = 86_400.0
@@ -66,6 +68,40 @@ def test_a_part_that_is_not_as_long_as_its_writer_knows_is_torn(world):
     world.redis.flushall()
     assert stage(world, before=1) == "torn"
     assert keys_of(world) == {}
+
+
+def stage_with_body(world, before, chunks, reference):
+    body = Packed(2, (framed(reference) + framed(b"body"),))
+    *_, answer = world.run(ops.stage(KEYS, "j", "r1", DAY, Staged(KEYS, "p"), before, chunks, [body], [reference]))
+    return answer
+
+
+def test_bodies_are_stored_with_a_part_and_deleted_with_it(world):
+    elements = [first_element_apart(name, 1, {}, Extra(apart=new_reference(4))) for name in "abc"]
+    for before, one in enumerate(elements):
+        (chunk,) = chunks_of([one])
+        assert stage_with_body(world, before, [chunk.head + chunk.frames], one[-12:]) == "ok"
+    assert stage_with_body(world, 3, [], elements[0][-12:]) == "ok"
+    assert world.redis.hlen(KEYS.bodies) == 3
+    assert world.run(ops.unstage("j", Staged(KEYS, "p"), 2)) == 1
+    assert world.redis.hkeys(KEYS.bodies) == [elements[2][-12:]]
+    assert [world.run(ops.unstage("j", Staged(KEYS, "p"), 2)) for _ in range(2)] == [0, 0]
+    assert world.redis.hlen(KEYS.bodies) == 0
+
+
+@pytest.mark.parametrize("chunks", [[], [b"x"]])
+def test_bodies_that_come_when_the_job_is_closed_are_deleted(world, chunks):
+    stage(world)
+    world.run(ops.stage_abort(KEYS, "j", "r1"))
+    before = keys_of(world)
+    assert stage_with_body(world, 1, chunks, b"r" * 12) == "closed"
+    assert keys_of(world) == before
+
+
+def test_bodies_of_a_torn_part_are_deleted(world):
+    stage(world)
+    assert stage_with_body(world, 5, [b"x"], b"r" * 12) == "torn"
+    assert world.redis.hlen(KEYS.bodies) == 0
 
 
 def test_writing_renews_the_time_limit(world):

@@ -22,7 +22,7 @@ SCRIPTS = {
     "producer": "push arrive enqueue publish prepare decide announce cycle_add cycle_remove",
     "worker": "register heartbeat mark_tried claim settle forget decide announce bind",
     "monitor": "promote due existing reclaim_when_full discard ask advance_within forget stats "
-    "announce finish commit_roll stage_abort stage_clear browse",
+    "announce finish commit_roll stage_abort stage_clear unstage browse",
     "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find",
     "api": "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive "
     "discard stats existing allow finish browse find upcoming",

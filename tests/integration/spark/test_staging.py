@@ -6,10 +6,10 @@ import pytest
 
 import reliq
 from reliq import ops
-from reliq.model.element import first_element
+from reliq.model.element import Extra, first_element, first_element_apart, new_reference
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import Steps
-from reliq.ops.chunks import chunks_of
+from reliq.ops.chunks import Chunk, bodies_chunk, chunks_of, framed
 from reliq.protocol.staging import Job, Part, PartWriter, abort, commit, open_job, roll_forward, roll_parts
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
@@ -207,7 +207,7 @@ class Leader:
         return whole_commit(self.job, self.parts)
 
 
-STEPS_OF_A_COMMIT = 29
+STEPS_OF_A_COMMIT = 30
 
 
 @pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT))
@@ -227,7 +227,7 @@ def test_a_leader_killed_at_any_step_of_its_commit(store, orders, url, steps):
     assert staged_keys(store) == []
 
 
-STEPS_OF_A_COMMIT_OF_SEVERAL = STEPS_OF_A_COMMIT + 2
+STEPS_OF_A_COMMIT_OF_SEVERAL = STEPS_OF_A_COMMIT + 1
 
 
 @pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT_OF_SEVERAL))
@@ -277,6 +277,78 @@ def test_a_job_of_several_queues_is_refused_whole_when_one_of_them_is_full(store
         store.run(leader.commit())
     store.run(abort(leader.job))
     assert (visible(app.queue("orders")), visible(app.queue("bills"))) == ([], [])
+
+
+def large_rows(*names: str) -> list[Chunk]:
+    """Chunks of messages with bodies of 5,000 bytes, as the Spark writer makes them: bodies first."""
+    references = [new_reference(5000) for _ in names]
+    bodies = [
+        framed(part) for name, one in zip(names, references, strict=True) for part in (one, name.ljust(5000).encode())
+    ]
+    rows = [first_element_apart(name, 1, {}, Extra(apart=one)) for name, one in zip(names, references, strict=True)]
+    return [bodies_chunk(len(names), b"".join(bodies)), *chunks_of(rows)]
+
+
+def bodies_stored(store: Store) -> int:
+    return store.call(ops.hash_size(KEYS.bodies))
+
+
+@pytest.mark.parametrize("home", [KEYS, SEVERAL])
+@pytest.mark.parametrize("steps", range(20))
+def test_large_bodies_of_a_leader_killed_at_any_step(store, orders, url, home, steps):
+    """Its twin's bodies, and all bodies of a job that is not committed, are deleted with their messages."""
+    job = Job(home)
+    writer, twin = PartWriter(job, "orders", "0"), PartWriter(job, "orders", "0")
+    for one in (writer, twin):
+        store.run(one.add(large_rows("a", "b")))
+        store.run(one.add(large_rows("c")))
+    assert bodies_stored(store) == (6 if home is KEYS else 0)
+    drive(store, whole_commit(job, [writer.part]), steps)
+    decided = store.call(ops.command("HGET", home.job(job.name), "state")) != b"open"
+    Monitor(Store(url)).finish_staged()
+    if not decided:
+        assert store.run(abort(job))
+    assert bodies_stored(store) == (3 if decided else 0)
+    with orders.consumer() as consumer:
+        found = consumer.claim(10)
+        assert [message.body[:2] for message in found] == ([b"a ", b"b ", b"c "] if decided else [])
+        consumer.ack(*found)
+    assert (bodies_stored(store), staged_keys(store)) == (0, [])
+
+
+def test_a_late_twin_leaves_no_body_behind(store):
+    job = Job(KEYS)
+    late = PartWriter(job, "orders", "0")
+    store.run(late.add(large_rows("a")))
+    assert store.run(abort(job))
+    with pytest.raises(reliq.JobClosed):
+        store.run(late.add(large_rows("b")))
+    assert (bodies_stored(store), staged_keys(store)) == (0, [])
+
+
+def test_bodies_of_more_than_one_call_are_stored_with_their_messages(store, orders):
+    job = Job(KEYS)
+    writer = PartWriter(job, "orders", "0")
+    names = [f"m{number}" for number in range(3000)]  # 15 MB
+    store.run(writer.add(chunk for start in range(0, 3000, 50) for chunk in large_rows(*names[start : start + 50])))
+    store.run(whole_commit(job, [writer.part]))
+    assert bodies_stored(store) == orders.stats().ready == 3000
+    assert sorted(visible(orders)) == sorted(names[:1000])
+
+
+def test_a_job_of_large_bodies_counts_them_against_max_bytes(store, orders):
+    orders.configure(max_bytes=1 << 20)
+    job, small = Job(KEYS), Job(KEYS)
+    writer = PartWriter(job, "orders", "0")
+    store.run(writer.add(large_rows(*(f"m{number}" for number in range(250)))))
+    with pytest.raises(reliq.QueueFull, match="of at most 1048576 bytes"):
+        store.run(commit(job, [writer.part]))
+    store.run(abort(job))
+    assert bodies_stored(store) == 0
+    other = PartWriter(small, "orders", "0")
+    store.run(other.add(large_rows(*(f"m{number}" for number in range(100)))))
+    store.run(whole_commit(small, [other.part]))
+    assert orders.stats().ready == 100
 
 
 def test_two_rollers_of_one_part_move_it_once_and_in_order(store, orders, url):
@@ -330,7 +402,7 @@ def test_a_monitor_that_overtakes_a_living_leader_at_any_step(store, orders, url
     assert staged_keys(store) == []
 
 
-@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("steps", range(6))
 def test_an_abort_killed_at_any_step(store, orders, url, steps):
     leader = Leader(store)
     drive(store, abort(leader.job), steps)
