@@ -16,13 +16,12 @@ from typing import TypeVar
 import msgspec
 
 from reliq import ops
-from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.schedule import Run, State, Ticks, ticks_now
 from reliq.observability.histograms import Measurements
 from reliq.ops import Fire, Firing, Steps, Stored, StoredBody
 from reliq.protocol.batch import encoded
-from reliq.protocol.schedules import unreadable
+from reliq.protocol.schedules import read_one
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.queue_scan import Survey
 
@@ -165,7 +164,7 @@ class Schedules:
         for keys, found in (yield from self._attempts.together(DUTY, list(by_queue), ask, "read")):
             for name, definition, state in zip(by_queue[keys], *found, strict=True):
                 try:
-                    stored = ops.read_stored(definition, state)
+                    stored = read_one(name, definition, state)
                     one = None if stored is None else prepared(keys, stored, int(self._now()))
                 except Exception as error:  # noqa: BLE001  what is stored may be anything; it must not stop the others
                     steps = self._put_off(keys, name, error)
@@ -177,7 +176,7 @@ class Schedules:
     def _put_off(self, keys: QueueKeys, name: str, error: Exception) -> Steps[None]:
         """Leave a schedule that cannot be prepared for a while, and fail."""
         yield ops.postpone(keys, name, int(self._now()) + _UNREADABLE_PAUSE)
-        raise error if isinstance(error, ReliqError) else unreadable(name, error)
+        raise error
 
     # --- send ---
 

@@ -41,9 +41,14 @@ class Schedules:
         """Return a schedule with its next tick and its latest run; raises InvalidName if there is none."""
         return await self._store.run(self._steps.get(name))
 
-    async def list(self, queue: str | None = None) -> list[Schedule]:
-        """Return all schedules, or those of one queue, sorted by name."""
+    async def list(self, queue: str | None = None) -> Sequence[Schedule]:
+        """Return all schedules that can be read, or those of one queue, sorted by name."""
         return await self._store.run(self._steps.list(queue))
+
+    async def unreadable(self) -> dict[str, str]:
+        """Return for each schedule that reliq did not write, or cannot read on this machine, why."""
+        _, unreadable = await self._store.run(self._steps.readable())
+        return unreadable
 
     async def remove(self, name: str) -> bool:
         """Remove a schedule, and return whether there was one; messages that it has sent stay."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from datetime import datetime
 from typing import Any
 
@@ -57,7 +58,10 @@ def add_to(commands: Any) -> None:
 
 
 def show_all(options: argparse.Namespace) -> int:
-    found = app_of(options).schedules.list(options.queue)
+    schedules = app_of(options).schedules
+    found = schedules.list(options.queue)
+    for why in schedules.unreadable().values():
+        print(f"reliq: {why}", file=sys.stderr)
     if options.json:
         print(json.dumps([one.summary() for one in found]))
         return 0

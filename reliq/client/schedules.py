@@ -42,9 +42,14 @@ class Schedules:
         """Return a schedule with its next tick and its latest run; raises InvalidName if there is none."""
         return self._store.run(self._steps.get(name))
 
-    def list(self, queue: str | None = None) -> list[Schedule]:
-        """Return all schedules, or those of one queue, sorted by name."""
+    def list(self, queue: str | None = None) -> Sequence[Schedule]:
+        """Return all schedules that can be read, or those of one queue, sorted by name."""
         return self._store.run(self._steps.list(queue))
+
+    def unreadable(self) -> dict[str, str]:
+        """Return for each schedule that reliq did not write, or cannot read on this machine, why."""
+        _, unreadable = self._store.run(self._steps.readable())
+        return unreadable
 
     def remove(self, name: str) -> bool:
         """Remove a schedule, and return whether there was one; messages that it has sent stay."""

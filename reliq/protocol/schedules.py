@@ -4,7 +4,7 @@ A schedule lies in the hash slot of its queue, so that a tick and its message ar
 another slot, tells which queue has a name. It is a hint: what is listed there is verified.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -187,19 +187,32 @@ class ScheduleSteps:
     def get(self, name: str) -> Steps[Schedule]:
         """Return a schedule; raises InvalidName if there is none."""
         keys = yield from self._home(name)
-        found = yield from _read(keys, [name])
+        (definition,), (state,), (run,) = yield [*ops.stored_schedules(keys, [name]), ops.latest_runs(keys, [name])]
+        found = _schedule(name, definition, state, run)
         if not found:
             raise no_schedule(name)
         return found[0]
 
-    def list(self, queue: str | None = None) -> Steps[list[Schedule]]:
-        """Return all schedules, or those of one queue, sorted by name."""
+    def list(self, queue: str | None = None) -> Steps[Sequence[Schedule]]:
+        """Return all schedules that can be read, or those of one queue, sorted by name."""
+        found, _ = yield from self.readable(queue)
+        return found
+
+    def readable(self, queue: str | None = None) -> Steps[tuple[Sequence[Schedule], dict[str, str]]]:
+        """Return all schedules, sorted by name, and for each that cannot be read why: it must not hide the others."""
         index = yield ops.schedule_names()
         found: list[Schedule] = []
+        unreadable: dict[str, str] = {}
         for keys, names in _by_queue({name: of for name, of in index.items() if queue in (None, of)}):
             for start in range(0, len(names), _PAGE):
-                found += yield from _read(keys, names[start : start + _PAGE])
-        return sorted(found, key=lambda one: one.name)
+                page = names[start : start + _PAGE]
+                raw = yield [*ops.stored_schedules(keys, page), ops.latest_runs(keys, page)]
+                for name, definition, state, run in zip(page, *raw, strict=True):
+                    try:
+                        found.extend(_schedule(name, definition, state, run))
+                    except InvalidSetting as error:
+                        unreadable[name] = str(error)
+        return sorted(found, key=lambda one: one.name), unreadable
 
     def fates(self, schedules: Sequence[Schedule]) -> Steps[dict[str, str]]:
         """Return for each schedule, by name, where the message of its latest run is: one of FATES, "" without one.
@@ -281,27 +294,26 @@ def read_stored(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored
     definitions, states = yield ops.stored_schedules(keys, names)
     found: dict[str, Stored] = {}
     for name, definition, state in zip(names, definitions, states, strict=True):
-        try:
-            one = ops.read_stored(definition, state)
-        except (ValueError, msgspec.MsgspecError) as error:
-            raise unreadable(name, error) from None
-        if one is not None:
+        if (one := read_one(name, definition, state)) is not None:
             found[name] = one
     return found
 
 
-def unreadable(name: str, error: Exception) -> InvalidSetting:
-    return InvalidSetting(
-        f"schedule {name!r} in Redis cannot be read ({type(error).__name__}): remove it with "
-        f"`reliq schedule remove {name}`, and add it again"
-    )
+def read_one(name: str, definition: bytes | None, state: bytes | None) -> Stored | None:
+    """Return a schedule, None if there is none; raises InvalidSetting for one that reliq did not write."""
+    try:
+        return ops.read_stored(definition, state)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise InvalidSetting(
+            f"schedule {name!r} in Redis cannot be read ({type(error).__name__}): remove it with "
+            f"`reliq schedule remove {name}`, and add it again"
+        ) from None
 
 
-def _read(keys: QueueKeys, names: Sequence[str]) -> Steps[list[Schedule]]:
-    stored = yield from read_stored(keys, names)
-    runs = yield ops.latest_runs(keys, names)
-    pairs: Iterable[tuple[str, Run | None]] = zip(names, runs, strict=True)
-    return [Schedule.of(stored[name], run) for name, run in pairs if name in stored]
+def _schedule(name: str, definition: bytes | None, state: bytes | None, run: Run | None) -> Sequence[Schedule]:
+    """Return the schedule, nothing if there is none; raises InvalidSetting for one that reliq did not write."""
+    stored = read_one(name, definition, state)
+    return [] if stored is None else [Schedule.of(stored, run)]
 
 
 def _by_queue(queues: dict[str, str]) -> list[tuple[QueueKeys, list[str]]]:

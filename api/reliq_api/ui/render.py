@@ -117,6 +117,10 @@ NOTICES = {
     "bound_before": "The queue was bound to this pattern before.",
     "unbound": "The binding is gone. What the queue has got, it keeps.",
     "unbound_before": "There was no such binding.",
+    "schedule-paused": "The schedule is paused: it sends nothing.",
+    "schedule-resumed": "The schedule goes on with its next tick.",
+    "schedule-run": "Its message is sent, beside its ticks.",
+    "schedule-removed": "The schedule is removed. What it has sent stays.",
     "purged": "Removed for good: {count}.",
     "deleted": "Dead letters removed for good: {count}.",
 }

@@ -200,13 +200,19 @@ def test_a_schedule_that_is_not_there_is_named(app, verb):
         getattr(app.schedules, verb)("")
 
 
-def test_an_unreadable_schedule_is_named_and_can_be_removed(app, client):
-    app.schedules.add("s", "1h", "q")
-    client.hset(KEYS.schedules, "s", "no JSON")
-    with pytest.raises(InvalidSetting, match="schedule 's' in Redis cannot be read"):
-        app.schedules.list()
+@pytest.mark.parametrize("key", [KEYS.schedules, KEYS.schedule_states])
+def test_an_unreadable_schedule_is_named_and_can_be_removed(app, client, key):
+    for name in ("s", "t"):
+        app.schedules.add(name, "1h", "q")
+    client.hset(key, "s", "no JSON")
+    assert [one.name for one in app.schedules.list()] == ["t"]
+    (why,) = app.schedules.unreadable().values()
+    assert "schedule 's' in Redis cannot be read" in why
+    for call in (app.schedules.get, app.schedules.pause, app.schedules.run):
+        with pytest.raises(InvalidSetting, match="schedule 's' in Redis cannot be read"):
+            call("s")
     assert app.schedules.remove("s") is True
-    assert app.schedules.list() == []
+    assert app.schedules.unreadable() == {}
 
 
 def test_the_index_is_only_a_hint(app, client):

@@ -78,6 +78,9 @@ class Shop:
         app = self.app
         app.queue("invoices@eu").configure(max_length=50_000, dead_max_age="30d")
         app.queue("invoices@eu").pause()
+        app.schedules.add("daily-report", "0 7 * * MON-FRI", "emails@welcome", {"kind": "daily"}, tz="Europe/Berlin")
+        app.schedules.add("poll", "30s", "images.resize", jitter="5s")
+        app.schedules.run("daily-report")
         app.subscribe("orders", "order.#")
         app.subscribe("emails@welcome", "order.created.*", "user.created")
         app.subscribe("invoices@eu", "order.paid.eu")

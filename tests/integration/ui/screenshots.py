@@ -56,6 +56,8 @@ def pages(letter: str, job: str) -> dict[str, str]:
         "purge": "/queues/payments/purge",
         "policy": "/queues/invoices@eu/policy",
         "topics": "/topics?key=order.created.eu",
+        "schedules": "/schedules",
+        "schedule": "/schedules/daily-report",
     }
 
 

@@ -203,6 +203,11 @@ def paths(app) -> list[str]:
     app.subscribe("invoices", "#")
     of_queues = ["/", "/?q=none", "/queues/orders", "/queues/invoices", "/queues/orders/purge", "/queues/orders/policy"]
     of_queues += ["/topics", "/topics?key=order.created.eu"]
+    app.schedules.add("daily-report@eu", "0 7 * * MON-FRI", "orders", "x", tz="Europe/Berlin", jitter="1m")
+    app.schedules.run("daily-report@eu")
+    app.schedules.add("paused", "30s", "orders")
+    app.schedules.pause("paused")
+    of_queues += ["/schedules", "/schedules/daily-report@eu", "/schedules/paused"]
     return [*of_queues, *(dead + one for one in of_dead)]
 
 
