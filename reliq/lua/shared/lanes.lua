@@ -9,7 +9,8 @@ local LINE_STEP = 1000 -- messages of a line that become ready in one call
 
 -- How many slots a key has; nil: the queue has no limits for keys, and so no slots. Second, whether a claim gives them up.
 local function slots_of(q, group)
-  local policy = redis.call('HMGET', q.config, 'key_concurrency', 'fair', 'key_rate', 'weight_digests')
+  local policy = q.key_policy or redis.call('HMGET', q.config, 'key_concurrency', 'fair', 'key_rate', 'weight_digests')
+  q.key_policy = policy
   if policy[1] then return tonumber(policy[1]), false end
   if not (policy[2] or policy[3]) then return nil, false end
   return tonumber(policy[4] and string.match(policy[4], group .. '=(%d+)') or 1), true
