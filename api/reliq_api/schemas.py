@@ -354,6 +354,7 @@ class ScheduleRequest(Request):
     headers: dict[str, str] | None = Field(None, description="Of each message, at most 16 KiB.")
     ttl: Period | None = Field(None, description="How long a message may still be started.")
     key: str | None = Field(None, min_length=1, max_length=core.MAX_KEY_BYTES, description="As of a message.")
+    limit_key: str | None = Field(None, min_length=1, max_length=core.MAX_KEY_BYTES, description="As of a message.")
     priority: Literal["high", "normal", "low"] = "normal"
 
 

@@ -39,6 +39,7 @@ def add_to(commands: Any) -> None:
         "--catch-up-limit", type=int, default=100, metavar="N", help="for all: at most so many (default: 100)"
     )
     one.add_argument("--key", help="messages with one key are handled in order, one at a time")
+    one.add_argument("--limit-key", metavar="KEY", help="the key whose limits the messages have, such as a tenant")
     one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
     one.add_argument("--ttl", metavar="TIME", help="a dead letter (expired) if it is not started within this time")
     max_body(one)
@@ -76,7 +77,8 @@ def add(options: argparse.Namespace) -> int:
     more: ScheduleOptions = {
         "tz": options.tz, "start": options.start, "end": options.end, "jitter": options.jitter,
         "catch_up": options.catch_up, "catch_up_limit": options.catch_up_limit, "key": options.key,
-        "priority": options.priority, "ttl": options.ttl, "headers": dict(pair(one) for one in options.header),
+        "limit_key": options.limit_key, "priority": options.priority, "ttl": options.ttl,
+        "headers": dict(pair(one) for one in options.header),
     }  # fmt: skip
     added = app_of(options).schedules.add(options.name, options.when, options.queue, body, **more)
     return say(options, f"next tick: {_next(added)}", **added.summary())

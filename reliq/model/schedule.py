@@ -40,7 +40,7 @@ class ScheduleOptions(TypedDict, total=False):
     or ISO 8601, in `tz` unless it names a zone; an interval is counted from its start. `jitter`: each tick is sent up
     to so much later, by a time that its name and tick determine. `catch_up`: what is sent for ticks that were missed
     because no monitor ran or the queue was full: the "latest" (default), "all" (the latest `catch_up_limit`, 100), or
-    "none". `headers`, `key`, `priority`, `ttl`: of the messages, as in `Queue.send`.
+    "none". `headers`, `key`, `limit_key`, `priority`, `ttl`: of the messages, as in `Queue.send`.
     """
 
     tz: str
@@ -51,6 +51,7 @@ class ScheduleOptions(TypedDict, total=False):
     catch_up_limit: int
     headers: Mapping[str, str] | None
     key: str | None
+    limit_key: str | None
     priority: str
     ttl: Duration | None
 
@@ -70,6 +71,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     catch_up_limit: int = 100
     headers: dict[str, str] = NO_HEADERS
     key: str | None = None
+    limit_key: str | None = None
     priority: str = "normal"
     ttl: float | None = None  #: seconds
 
@@ -112,8 +114,9 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def message(self, identity: str) -> NewMessage:
         return NewMessage(
-            self.body, id=identity, headers=self.headers, key=self.key, priority=self.priority, ttl=self.ttl
-        )
+            self.body, id=identity, headers=self.headers, key=self.key, limit_key=self.limit_key,
+            priority=self.priority, ttl=self.ttl,
+        )  # fmt: skip
 
     def message_id(self, tick: int) -> str:
         """Return the id of a tick's message: a tick is sent once, and its message can be found."""
@@ -209,8 +212,8 @@ def define(name: str, when: Duration, queue: str, body: Body, options: ScheduleO
         raise InvalidSetting(f"the end of schedule {name!r}, {text_of(end)}, is before its start, {text_of(start)}")
     found = recurrence(when, zone, start or 0)
     message = NewMessage(
-        body, headers=options.get("headers"), key=options.get("key"), priority=options.get("priority", "normal"),
-        ttl=options.get("ttl"),
+        body, headers=options.get("headers"), key=options.get("key"), limit_key=options.get("limit_key"),
+        priority=options.get("priority", "normal"), ttl=options.get("ttl"),
     )  # fmt: skip
     if len(message.body) > max_body:
         raise InvalidMessage(
@@ -229,6 +232,7 @@ def define(name: str, when: Duration, queue: str, body: Body, options: ScheduleO
         catch_up_limit=whole(options.get("catch_up_limit", 100), "catch_up_limit", 1, MOST_CAUGHT_UP),
         headers=message.headers,
         key=message.key or None,
+        limit_key=message.limit_key or None,
         priority=message.priority,
         ttl=message.ttl,
     )

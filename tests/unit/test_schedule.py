@@ -65,6 +65,7 @@ def test_a_definition_is_plain_values():
         ({"body": object()}, InvalidMessage, "type object"),
         ({"priority": "urgent"}, InvalidMessage, "'urgent'"),
         ({"key": ""}, InvalidMessage, "key is ''"),
+        ({"key": "a", "limit_key": "b"}, InvalidMessage, "limit_key 'b'"),
         ({"ttl": 0}, InvalidMessage, "ttl is 0"),
         ({"delay": 5}, TypeError, "'delay'"),
     ],

@@ -20,7 +20,7 @@ router = call_router("schedules")
 
 _READ = failures("invalid_name", "schedule_not_found")
 _CHANGE = failures("invalid_name", "invalid_json", "body_too_large", "schedule_not_found")
-_OPTIONS = ("tz", "start", "end", "jitter", "catch_up", "catch_up_limit", "ttl", "key", "priority")
+_OPTIONS = ("tz", "start", "end", "jitter", "catch_up", "catch_up_limit", "ttl", "key", "limit_key", "priority")
 
 
 @router.get(

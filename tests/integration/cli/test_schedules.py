@@ -41,11 +41,17 @@ def test_all_options_reach_the_definition(run, app):
     run(
         "schedule", "add", "s", "1h", "q", "x", "--start", "2030-01-01", "--end", "2031-01-01", "--jitter", "5m",
         "--catch-up", "all", "--catch-up-limit", "7", "--key", "k", "--priority", "high", "--ttl", "2h",
-        "--header", "a=b",
+        "--header", "a=b", "--limit-key", "k",
     )  # fmt: skip
     found = app.schedules.get("s").definition
     assert (found.jitter, found.catch_up, found.catch_up_limit) == (300_000, "all", 7)
-    assert (found.key, found.priority, found.ttl, found.headers) == ("k", "high", 7200.0, {"a": "b"})
+    assert (found.limit_key, found.key, found.priority, found.ttl, found.headers) == (
+        "k",
+        "k",
+        "high",
+        7200.0,
+        {"a": "b"},
+    )
     assert found.start is not None
     assert found.end is not None
 
