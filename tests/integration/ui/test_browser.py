@@ -104,6 +104,25 @@ def test_a_queue_is_paused_resumed_and_purged(app, look):
     expect(page.get_by_text("Removed for good")).to_have_count(0)
 
 
+def test_a_breaker_is_opened_and_closed_and_limits_are_seen(app, look):
+    queue = app.queue("orders")
+    queue.send_many([1, 2])
+    queue.configure(rate="10/s", burst=20, concurrency=3, fair=True, key_rate="5/s")
+    page = look("/queues/orders")
+    policy = page.get_by_role("region", name="Policy")
+    expect(policy).to_contain_text("10/s, 20 at once")
+    expect(policy).to_contain_text("5/s, in turn with the others")
+    page.get_by_role("button", name="Open breaker").click()
+    expect(page.locator("h1")).to_contain_text("breaker open")
+    assert queue.stats().breaker == "open"
+    page.goto(page.url.partition("/queues/")[0] + "/")
+    expect(page.get_by_role("row", name="orders")).to_contain_text("breaker open")
+    page = look("/queues/orders")
+    page.get_by_role("button", name="Close breaker").click()
+    expect(page.get_by_role("button", name="Open breaker")).to_be_visible()
+    assert queue.stats().breaker == "closed"
+
+
 # --- hostile content -------------------------------------------------------------------------------------------------
 
 ATTACKS = (
