@@ -8,7 +8,7 @@ comma := ,
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test coverage test-slow demo bench bench-full screenshots clean
+.PHONY: help setup check fix test coverage test-slow test-celery demo bench bench-full screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -48,6 +48,10 @@ coverage: $(READY) ## The same with coverage, of child processes too; printed, n
 
 test-slow: $(READY) ## The long volumes
 	$(BIN)/pytest -m slow
+
+# The suites come from the package registry, pinned by hash, into .data/sdists.
+test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq (an hour)
+	$(BIN)/pytest tests/integration/celery -rR --timeout 5400
 
 $(DEMO): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,0 +1,93 @@
+"""The integration suites of kombu and Celery pass on reliq: what passes on Celery's Redis transport passes here."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reliq.embedded import EmbeddedRedis
+from tests.integration.celery.suites import CACHE, CELERY, KOMBU, Outcome, run
+
+#: What passes on Celery's Redis transport, or is skipped there, and does not pass here.
+DIFFERENT = {
+    "test_scheduled": "lists tasks in the worker's memory; an ETA waits in Redis. It passes with eta_in_worker=True",
+    "test_chord_header_id_duplicated_on_rabbitmq_msg_duplication": "for RabbitMQ only: skipped by the name redis://",
+}
+FILES = (
+    "test_tasks", "test_canvas", "test_group_chains", "test_inspect", "test_worker", "test_serialization",
+    "test_loader", "test_upgrade", "test_redis_backend", "test_beat",
+)  # fmt: skip
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
+    """A Redis of its own: the suites leave messages behind."""
+    with EmbeddedRedis() as server:
+        yield server.url
+
+
+def failed(outcomes: list[Outcome]) -> list[str]:
+    return sorted(one.test for one in outcomes if one.result == "failed")
+
+
+def test_the_suite_of_kombu(redis_url: str) -> None:
+    tests = str(Path(__file__).with_name("kombu_suite.py"))
+    outcomes = run(KOMBU.suite(), f"reliq+{redis_url}", [tests], timeout=150)
+    assert failed(outcomes) == []
+    assert sum(one.result == "passed" for one in outcomes) == 30
+
+
+def test_a_part_of_the_suite_of_celery(redis_url: str) -> None:
+    arguments = [
+        "t/integration/test_inspect.py", "t/integration/test_group_chains.py",
+        "-k", "test_ping or test_stats or group_chains",
+    ]  # fmt: skip
+    outcomes = run(CELERY.suite(), f"reliq+{redis_url.replace('/0', '/1')}", arguments, timeout=150)
+    assert failed(outcomes) == []
+    assert sum(one.result == "passed" for one in outcomes) >= 5
+
+
+def test_scheduled_tasks_in_the_memory_of_the_worker(redis_url: str) -> None:
+    options = {"broker_transport_options": {"eta_in_worker": True}}
+    arguments = ["t/integration/test_inspect.py", "-k", "test_scheduled"]
+    outcomes = run(CELERY.suite(), f"reliq+{redis_url.replace('/0', '/1')}", arguments, 100, options)
+    assert [one.result for one in outcomes] == ["passed"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+def test_the_suite_of_celery(redis_url: str) -> None:
+    """All of it, half an hour; what fails is tried again, and must fail on Celery's Redis transport, too."""
+    suite, reliq, redis = CELERY.suite(), f"reliq+{redis_url.replace('/0', '/1')}", redis_url.replace("/0", "/2")
+    outcomes = run(suite, reliq, [f"t/integration/{name}.py" for name in FILES], timeout=3000)
+    first = failed(outcomes)
+    again = _only(run(suite, reliq, _selection(first), timeout=1500), first) if first else []
+    on_redis = _only(run(suite, redis, _selection(again), timeout=1500), again) if again else []
+    report = _report(outcomes, first, again, on_redis)
+    (CACHE.parent / "celery-suite.md").write_text(report)
+    print(report)
+    worse = [one for one in again if one not in on_redis and not any(name in one for name in DIFFERENT)]
+    assert worse == []
+
+
+def _selection(tests: list[str]) -> list[str]:
+    names = sorted({one.rpartition("::")[2].partition("[")[0] for one in tests})
+    return [*(f"t/integration/{name}.py" for name in FILES), "-k", " or ".join(names)]
+
+
+def _only(outcomes: list[Outcome], tests: list[str]) -> list[str]:
+    return [one for one in failed(outcomes) if one in tests]
+
+
+def _report(outcomes: list[Outcome], first: list[str], again: list[str], on_redis: list[str]) -> str:
+    count = {name: sum(one.result == name for one in outcomes) for name in ("passed", "skipped", "failed")}
+    lines = [f"Celery {CELERY.version}: {count['passed']} passed, {count['skipped']} skipped, {count['failed']} failed"]
+    lines += [f"- skipped: {one.test}: {one.reason}" for one in outcomes if one.result == "skipped"]
+    lines += [f"- failed once, passed when it was tried again: {one}" for one in first if one not in again]
+    lines += [f"- fails, also on the Redis transport: {one}" for one in again if one in on_redis]
+    lines += [f"- fails here only: {one}: {_reason(one)}" for one in again if one not in on_redis]
+    return "\n".join(lines) + "\n"
+
+
+def _reason(test: str) -> str:
+    return next((reason for name, reason in DIFFERENT.items() if name in test), "must not be")
