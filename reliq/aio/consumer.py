@@ -22,7 +22,9 @@ from reliq.transport.aiostore import AioStore
 
 
 class Consumer:
-    """Claims and settles by hand; see reliq.Consumer. One task at a time; a task renews the lease."""
+    """Claims and settles by hand; see reliq.Consumer. One task claims at a time; others may settle. A task renews the
+    lease.
+    """
 
     def __init__(self, store: AioStore, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:
         self.lease = checked_lease(lease)
@@ -134,11 +136,21 @@ class Consumer:
         if not messages:
             return
         acks, moves = settleable(self._steps, messages, move)
-        async with self._lock:
-            codes, _ = await self._store.run(self._steps.settle(acks, moves), self._connection)
+        if self._lock.locked():
+            codes = await self._settle_beside(acks, moves)
+        else:
+            async with self._lock:
+                codes, _ = await self._store.run(self._steps.settle(acks, moves), self._connection)
         lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
             raise lease_lost(self._steps.keys.queue, lost, len(messages))
+
+    async def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
+        """Settle while another task waits in `claim`, which holds its connection for up to a second."""
+        async with self._beat_lock:
+            answer: ops.Claimed = await self._store.call(self._steps.settle_op(acks, moves), self._beats)
+        self._steps.note_settled([*acks, *(move.element for move in moves)])
+        return answer.codes
 
     async def _beat(self) -> None:
         while True:

@@ -1,5 +1,6 @@
 """A Celery application whose worker runs in a process of its own."""
 
+import json
 import os
 import signal
 import time
@@ -11,7 +12,7 @@ import celery
 from reliq.contrib.celery import configure
 
 app = celery.Celery("tests.integration.celery.app", backend=os.environ.get("TEST_BACKEND"))
-configure(app, os.environ.get("TEST_BROKER"))
+configure(app, os.environ.get("TEST_BROKER"), **json.loads(os.environ.get("TEST_OPTIONS", "{}")))
 app.conf.result_expires = 600
 app.conf.beat_schedule_filename = os.environ.get("TEST_BEAT", "beat")
 

@@ -1,0 +1,154 @@
+"""Taskiq's broker: results, retries with Taskiq's own middleware, delays, acks beside a waiting claim, kills."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from taskiq import InMemoryBroker, SmartRetryMiddleware
+from taskiq.api import run_receiver_task
+
+import reliq
+from reliq.contrib.taskiq import ReliqBroker
+from tests.support.workers import ROOT, eventually
+
+
+@contextlib.asynccontextmanager
+async def receiving(broker: ReliqBroker) -> AsyncIterator[None]:
+    """A worker of this broker in the tasks of this event loop."""
+    broker.is_worker_process = True
+    await broker.startup()
+    receiver = asyncio.create_task(run_receiver_task(broker))
+    try:
+        yield
+    finally:
+        receiver.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await receiver
+        await broker.shutdown()
+
+
+def made(url: str, **options: Any) -> ReliqBroker:
+    return ReliqBroker(url, **options).with_result_backend(InMemoryBroker().result_backend)
+
+
+async def until(condition: Any, timeout: float = 20) -> Any:
+    async with asyncio.timeout(timeout):
+        while True:
+            if found := await asyncio.to_thread(condition):
+                return found
+            await asyncio.sleep(0.01)
+
+
+def test_tasks_run_and_are_acked_after_their_result_is_saved(app: reliq.Reliq, url: str) -> None:
+    async def story() -> None:
+        broker = made(url)
+
+        @broker.task
+        async def double(number: int) -> int:
+            return 2 * number
+
+        async with receiving(broker):
+            tasks = [await double.kiq(number) for number in range(50)]
+            results = [await task.wait_result(timeout=20) for task in tasks]
+            assert [one.return_value for one in results] == [2 * number for number in range(50)]
+            await until(lambda: app.queue("taskiq").stats().counters.get("acked") == 50)
+        assert (app.queue("taskiq").stats().processing, app.queue("taskiq").stats().consumers) == (0, 0)
+
+    asyncio.run(story())
+
+
+def test_an_ack_does_not_wait_for_a_claim_that_waits(app: reliq.Reliq, url: str) -> None:
+    async def story() -> None:
+        broker = made(url)
+
+        @broker.task
+        async def slow() -> None:
+            await asyncio.sleep(0.3)
+
+        async with receiving(broker):
+            times = []
+            for _ in range(3):
+                acked = app.queue("taskiq").stats().counters.get("acked", 0)
+                await (await slow.kiq()).wait_result(timeout=20)
+                begun = time.monotonic()
+                await until(lambda acked=acked: app.queue("taskiq").stats().counters.get("acked", 0) > acked)
+                times.append(time.monotonic() - begun)
+            assert min(times) < 0.2
+
+    asyncio.run(story())
+
+
+def test_retries_of_taskiq_wait_among_the_delayed_messages(app: reliq.Reliq, url: str) -> None:
+    async def story() -> None:
+        broker = made(url).with_middlewares(SmartRetryMiddleware(default_delay=0.3))
+        runs: list[float] = []
+
+        @broker.task(retry_on_error=True, max_retries=3)
+        async def flaky() -> str:
+            runs.append(time.monotonic())
+            if len(runs) < 3:
+                raise ValueError("not yet")
+            return "done"
+
+        async with receiving(broker):
+            task = await flaky.kiq()
+            await until(lambda: len(runs) == 1)
+            await until(lambda: app.queue("taskiq").stats().delayed == 1)
+            await until(lambda: len(runs) == 3)
+            await until(lambda: app.queue("taskiq").stats().processing == 0)
+            assert runs[1] - runs[0] > 0.25
+            assert (await task.get_result()).return_value == "done"
+
+    asyncio.run(story())
+
+
+def test_labels_delay_and_expire(app: reliq.Reliq, url: str) -> None:
+    async def story() -> None:
+        broker = made(url)
+
+        @broker.task
+        async def nothing() -> None: ...
+
+        await broker.startup()
+        await nothing.kicker().with_labels(delay=60).kiq()
+        await nothing.kicker().with_labels(ttl=0.001, priority="high").kiq()
+        await broker.shutdown()
+
+    asyncio.run(story())
+    assert (app.queue("taskiq").stats().delayed, app.queue("taskiq").stats().ready) == (1, 1)
+    with app.queue("taskiq").consumer() as consumer:
+        eventually(lambda: not consumer.claim() and app.queue("taskiq").stats().dead == 1)
+
+
+def test_a_killed_worker_gives_its_task_to_another(app: reliq.Reliq, url: str, tmp_path: Path) -> None:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "api"), str(ROOT / "monitor")])
+    environment = {**os.environ, "PYTHONPATH": path, "RELIQ_URL": url}
+    work = (
+        "import asyncio; from taskiq.api import run_receiver_task\n"
+        "from tests.integration.frameworks.taskiq_app import broker\n"
+        "asyncio.run(run_receiver_task(broker, run_startup=True))"
+    )
+    notes = tmp_path / "notes"
+    kick = (
+        "import asyncio; from tests.integration.frameworks.taskiq_app import broker, note\n"
+        f"asyncio.run(note.kiq({str(notes)!r}, 'task', 3.0))"
+    )
+    workers = [subprocess.Popen([sys.executable, "-c", work], env=environment, cwd=ROOT) for _ in range(2)]
+    try:
+        subprocess.run([sys.executable, "-c", kick], env=environment, cwd=ROOT, check=True)
+        eventually(lambda: notes.exists() and notes.read_text(), timeout=30)
+        workers[0].kill()
+        workers[0].wait()
+        eventually(lambda: "end task" in notes.read_text(), timeout=30)
+        eventually(lambda: app.queue("taskiq").stats().counters.get("acked") == 1)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    assert app.queue("taskiq").stats().ready == 0
