@@ -14,6 +14,8 @@ from tests.support.workers import ROOT
     [
         (["pubsub.py"], "redriven 1, dead 0, welcomed 3 of 3", ["failed", "failed", "failed", "dead"]),
         (["polling.py", "1"], "rounds; 2000 accounts", []),
+        (["fastapi_orders.py"], "shipping {'order': 2}", []),
+        (["django_shop/demo.py"], "shipped 3\norder 2 was rolled back", []),
     ],
 )
 def test_an_example(example, last, logged, tmp_path):

@@ -1,0 +1,58 @@
+"""Django's tasks on reliq: `python examples/django_shop/demo.py`. Starts a Redis and a worker of its own.
+
+Needs `pip install 'reliq-queue[django,embedded]'`.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from reliq.embedded import EmbeddedRedis
+
+HERE = Path(__file__).resolve().parent
+
+
+def orders() -> None:
+    """Place orders in transactions, one of which is rolled back."""
+    from django.db import transaction
+    from shop import ship
+
+    for number in range(1, 4):
+        with transaction.atomic():
+            ship.enqueue(number)
+            if number == 2:
+                transaction.set_rollback(True)
+
+
+def main() -> None:
+    with EmbeddedRedis() as server, tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        log.touch()
+        paths = [str(HERE), *sys.path]
+        os.environ |= {
+            "RELIQ_URL": server.url, "DJANGO_SETTINGS_MODULE": "settings", "SHOP_LOG": str(log),
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        }  # fmt: skip
+        sys.path.insert(0, str(HERE))
+        import django
+
+        django.setup()
+        orders()
+        command = [sys.executable, "-m", "reliq", "worker", "reliq.contrib.django.worker:app", "--quiet"]
+        worker = subprocess.Popen(command)
+        try:
+            until = time.monotonic() + 30
+            while log.read_text().count("\n") < 2 and time.monotonic() < until:
+                time.sleep(0.05)
+        finally:
+            worker.terminate()
+            worker.wait(timeout=30)
+        print(log.read_text(), end="")
+        print("order 2 was rolled back")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Django's task framework: part of Django 6, before that the backport `django-tasks`."""
+
+try:
+    from django.tasks import task_backends
+    from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.base import Task, TaskContext, TaskResult, TaskResultStatus
+    from django.tasks.signals import task_enqueued, task_finished, task_started
+except ImportError:
+    from django_tasks import task_backends
+    from django_tasks.backends.base import BaseTaskBackend
+    from django_tasks.base import Task, TaskContext, TaskResult, TaskResultStatus
+    from django_tasks.signals import task_enqueued, task_finished, task_started
+
+__all__ = [
+    "BaseTaskBackend", "Task", "TaskContext", "TaskResult", "TaskResultStatus", "task_backends", "task_enqueued",
+    "task_finished", "task_started",
+]  # fmt: skip

@@ -1,0 +1,57 @@
+"""A client of reliq for FastAPI: one per application, opened and closed with it.
+
+from reliq.contrib.fastapi import Client, lifespan
+
+app = FastAPI(lifespan=lifespan("redis://localhost:6379/0"))
+
+@app.post("/orders")
+async def order(body: dict, client: Client) -> str:
+return await client.queue("orders").send(body)
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI
+from starlette.requests import HTTPConnection
+
+from reliq.aio import Reliq
+from reliq.errors import InvalidSetting
+
+Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
+
+
+def lifespan(url: str | None = None, *, within: Lifespan | None = None, **options: Any) -> Lifespan:
+    """Return a lifespan for FastAPI that keeps a client of reliq.
+
+    `url` and `options` are those of reliq.aio.Reliq. `within`: a lifespan of your own, which runs inside and may use
+    `client_of(app)`.
+    """
+
+    @contextlib.asynccontextmanager
+    async def alive(app: FastAPI) -> AsyncIterator[None]:
+        async with Reliq(url, **options) as client:
+            app.state.reliq = client
+            if within is None:
+                yield
+            else:
+                async with within(app):
+                    yield
+
+    return alive
+
+
+def client_of(app: Any) -> Reliq:
+    """Return the client of a running application; raises InvalidSetting if it has none."""
+    client = getattr(app.state, "reliq", None)
+    if not isinstance(client, Reliq):
+        raise InvalidSetting("the application has no client of reliq: make it with FastAPI(lifespan=lifespan(url))")
+    return client
+
+
+def _client(connection: HTTPConnection) -> Reliq:
+    return client_of(connection.app)
+
+
+Client = Annotated[Reliq, Depends(_client)]

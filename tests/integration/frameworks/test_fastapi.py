@@ -1,0 +1,67 @@
+"""FastAPI's dependency: one client for each application, open as long as it runs."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+import reliq
+from reliq.contrib.fastapi import Client, client_of, lifespan
+from reliq.errors import InvalidSetting
+
+
+def ordering(app: FastAPI) -> FastAPI:
+    @app.post("/orders")
+    async def order(body: dict[str, Any], client: Client) -> str:
+        return await client.queue("orders").send(body)
+
+    return app
+
+
+def calling(app: FastAPI, story: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> Any:
+    """Run a story with an HTTP client, while the application is running."""
+
+    async def run() -> Any:
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://x") as http,
+        ):
+            return await story(http)
+
+    return asyncio.run(run())
+
+
+def test_a_route_sends_with_the_client_of_its_application(app: reliq.Reliq, url: str) -> None:
+    async def story(http: httpx.AsyncClient) -> list[str]:
+        return [(await http.post("/orders", json={"order": number})).json() for number in range(3)]
+
+    ids = calling(ordering(FastAPI(lifespan=lifespan(url))), story)
+    with app.queue("orders").consumer() as consumer:
+        assert [(one.id, one.json()) for one in consumer.claim(limit=5)] == [
+            (identity, {"order": number}) for number, identity in enumerate(ids)
+        ]
+
+
+def test_a_lifespan_of_ones_own_runs_inside(app: reliq.Reliq, url: str) -> None:
+    @contextlib.asynccontextmanager
+    async def mine(fastapi: FastAPI) -> AsyncIterator[None]:
+        await client_of(fastapi).queue("starts").send("started")
+        yield
+
+    async def story(http: httpx.AsyncClient) -> None:
+        assert app.queue("starts").stats().ready == 1
+
+    calling(FastAPI(lifespan=lifespan(url, within=mine)), story)
+
+
+def test_an_application_without_the_lifespan_is_told_so() -> None:
+    async def story(http: httpx.AsyncClient) -> None:
+        with pytest.raises(InvalidSetting, match="no client of reliq"):
+            await http.post("/orders", json={})
+
+    calling(ordering(FastAPI()), story)
