@@ -287,6 +287,8 @@ class Channel(virtual.Channel):
         if self.closed:
             return
         self.closed = True
+        if self.connection.is_parents:
+            return
         connection = self.connection
         for tag in list(self._subscriptions):
             self.basic_cancel(tag)

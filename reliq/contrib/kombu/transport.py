@@ -7,6 +7,7 @@ from typing import Any
 from kombu.transport import virtual
 
 import reliq
+from reliq import forks
 from reliq.contrib.kombu.broker import Broker, broker_of
 from reliq.contrib.kombu.channel import Channel
 from reliq.contrib.kombu.consuming import Holder, Inbox, Settler
@@ -39,6 +40,7 @@ class Transport(virtual.Transport):
         self._holders: list[Holder] = []
         self._held: dict[tuple[Any, str, bool], tuple[Holder, Exchange]] = {}  #: by channel, queue, basic_get or not
         self._settler: Settler | None = None
+        self._mark = forks.mark()
         self._loop: Any = None
         self._open = False
 
@@ -53,8 +55,15 @@ class Transport(virtual.Transport):
             self.broker.opened()
         return super().establish_connection()
 
+    @property
+    def is_parents(self) -> bool:
+        """Whether this is a forked child, and the connection that of the process that forked it."""
+        return self._mark != forks.mark()
+
     def close_connection(self, connection: Any) -> None:
-        """Close the channels; unsettled messages go back."""
+        """Close the channels; unsettled messages go back, unless they are those of the parent process."""
+        if self.is_parents:
+            return
         super().close_connection(connection)
         if self._settler is not None:
             self._settler.stop()

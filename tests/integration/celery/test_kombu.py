@@ -306,6 +306,21 @@ def test_a_consumer_outlives_an_outage_of_redis(broker: str, connection: kombu.C
     assert received == ["before", "after"]
 
 
+def test_a_forked_child_closes_nothing_of_its_parent(app: reliq.Reliq, connection: kombu.Connection) -> None:
+    received = Received(connection, "orders", ack=False, prefetch_count=1)
+    with received.consumer:
+        publish(connection, "orders", "held")
+        received.drain_open(1)
+        if (pid := os.fork()) == 0:
+            received.consumer.channel.close()
+            connection.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert app.queue("orders").stats().processing == 1
+        received.messages[0].ack()
+        eventually(lambda: app.queue("orders").stats().counters.get("acked") == 1)
+
+
 HOLDER = """
 import os, sys, time, kombu, reliq.contrib.kombu
 connection = kombu.Connection(sys.argv[1])
