@@ -338,7 +338,7 @@ with kombu.Consumer(connection, [kombu.Queue("orders")], callbacks=[hold], prefe
 
 
 @pytest.mark.parametrize("children", ["none", "fork"])
-def test_a_killed_process_loses_its_message_to_another_within_two_seconds(broker: str, children: str) -> None:
+def test_a_killed_process_loses_its_message_to_another_long_before_its_lease_ends(broker: str, children: str) -> None:
     """Also where a child of it lives on, which inherited its sockets."""
     with kombu.Connection(broker) as connection, kombu.Consumer(connection, [kombu.Queue("runs the monitor")]):
         publish(connection, "orders", "work")
@@ -353,7 +353,7 @@ def test_a_killed_process_loses_its_message_to_another_within_two_seconds(broker
             received = Received(connection, "orders")
             with received.consumer:
                 received.drain_open(1)
-            assert time.monotonic() - begun < 3
+            assert time.monotonic() - begun < 8
             assert received.messages[0].delivery_info["redelivered"] is True
         finally:
             child.wait()
