@@ -50,8 +50,8 @@ test-slow: $(READY) ## The long volumes
 	$(BIN)/pytest -m slow
 
 # The suites come from the package registry, pinned by hash, into .data/sdists.
-test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq (an hour)
-	$(BIN)/pytest tests/integration/celery -rR --timeout 5400
+test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (an hour)
+	$(BIN)/pytest tests/integration/celery tests/integration/frameworks -rR --timeout 5400
 
 $(DEMO): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
