@@ -52,6 +52,14 @@ class NewMessage(Request):
         None, min_length=1, description="Within `window`, only the first message with this key is enqueued."
     )
     window: Period | None = Field(None, description="How long `dedup_key` is remembered; default 10 minutes.")
+    replace: bool = Field(
+        default=False,
+        description="It replaces the message with this `dedup_key` that waits; `window` has no meaning then.",
+    )
+    debounce: Period | None = Field(None, description="With `replace`: delay it while no newer one comes.")
+    at_most: Period | None = Field(
+        None, description="With `debounce`: how long after the first one the newest is due in any case."
+    )
     ttl: Period | None = Field(None, description="How long it may still be started; later it becomes a dead letter.")
     id: MessageId | None = Field(None, description="Default: a new UUIDv7.")
     key: str | None = Field(

@@ -24,6 +24,9 @@ def add_to(commands: Any) -> None:
     one.add_argument(
         "--dedup-key", metavar="KEY", help="within 10 minutes, only the first message with this key counts"
     )
+    one.add_argument("--replace", action="store_true", help="replace the message with this key that waits, instead")
+    one.add_argument("--debounce", metavar="TIME", help="with --replace: delay it while no newer one comes, e.g. 5s")
+    one.add_argument("--at-most", metavar="TIME", help="with --debounce: longest delay after the first one, e.g. 1m")
     one.add_argument("--key", help="messages with one key are handled in order, one at a time")
     one.add_argument("--limit-key", metavar="KEY", help="share the limits and the fair share of this key: a tenant")
     one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
@@ -59,11 +62,14 @@ def send(options: argparse.Namespace) -> int:
     if options.lines:
         if options.body is not None:
             raise reliq.InvalidSetting("give either a body or --lines, which reads standard input")
+        if options.replace or options.debounce or options.at_most:
+            raise reliq.InvalidSetting("--replace is for one message: with --lines each line would replace the others")
         return _send_lines(options, queue, headers)
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     identity = queue.send(
         body, id=options.id, delay=options.delay, headers=headers, dedup_key=options.dedup_key, ttl=options.ttl,
-        key=options.key, limit_key=options.limit_key, priority=options.priority,
+        key=options.key, limit_key=options.limit_key, priority=options.priority, replace=options.replace,
+        debounce=options.debounce, at_most=options.at_most,
     )  # fmt: skip
     print(json.dumps({"id": identity}) if options.json else identity)
     return 0

@@ -74,7 +74,7 @@ end
 -- Nil for a message that its key lets through; else the function that puts it elsewhere.
 local function admits(element)
   local group = group_of(element)
-  if not group then return nil end
+  if not group or is_latest(group) then return nil end -- a dedup key has no limits
   local laned, most, until_claim = is_laned(element), nil, nil
   if laned then
     most, until_claim = slots_of(q, group)

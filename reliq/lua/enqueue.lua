@@ -1,13 +1,16 @@
 -- enqueue: add new messages to the queue, all of the call or none of it.
 --
--- KEYS  1-11 places  12 delayed  13 index  14 producers  15.. dedup keys, in the order of their entries
+-- KEYS  1-11 places  12 delayed  13 index  14 producers  15.. for each entry with a dedup key: that key, or its `burst` if it
+--       is to replace the one that waits
 -- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
---       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body
+--       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body;
+--       or, with -1 as window, a message that is to replace the one that waits: id, element, debounce ms, -1, ms after
+--       the first of its burst at which it is due at the latest ('' = no limit)
 -- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: each duplicate by its position among the
 --         messages with options, as -1 - position if the first message had another body, and the id of the first
 --         message; or {'full', now, length, max_length, unit}: nothing was enqueued
 -- Refuses a full queue. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, bodies, index, rounds, lanes, place, room, producers
+-- uses: now, element, bodies, index, rounds, lanes, place, latest, room, producers
 local q, delayed, index, producers = places(1), unpack(KEYS, 12, 14)
 local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_option = 4 + plain
@@ -16,7 +19,7 @@ local repeated = carried_out(producers, producer, sequence)
 
 -- Separate new messages from duplicates, of an earlier call or of another message of this call.
 local answer, fresh, old, seen, dedup = {}, {}, {}, {}, 14
-local position, conflicts = 0, 0
+local position, conflicts, replacing = 0, 0, 0
 for at = first_option, #ARGV, 5 do
   local entry = {id = ARGV[at], element = ARGV[at + 1], delay = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3])}
   local first, digest = false, ''
@@ -27,6 +30,11 @@ for at = first_option, #ARGV, 5 do
     local value = seen[entry.key] or redis.call('GET', entry.key)
     seen[entry.key] = value or entry.value
     if value then first, digest = string.match(value, '^(%S+) ?(.*)$') end
+  elseif entry.window < 0 then
+    dedup = dedup + 1
+    entry.burst, entry.group = KEYS[dedup], group_of(entry.element)
+    entry.debounce, entry.at_most = entry.delay, tonumber(ARGV[at + 4]) or math.huge
+    if finds_older(q, delayed, index, entry) then replacing = replacing + 1 end
   end
   if not first then
     fresh[#fresh + 1] = entry
@@ -45,7 +53,7 @@ if repeated then
 end
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 delete_bodies(q.bodies, old)
-local length, most, unit = refused(q, delayed, plain + #fresh, function()
+local length, most, unit = refused(q, delayed, plain + #fresh - replacing, function()
   local size = 0
   for at = 4, first_option - 1 do size = size + size_of(ARGV[at]) end
   for _, entry in ipairs(fresh) do size = size + size_of(entry.element) end
@@ -63,7 +71,9 @@ for from = 4, first_option - 1, 1000 do
 end
 for _, entry in ipairs(fresh) do
   if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
-  if entry.delay > 0 then
+  if entry.burst then
+    enter_latest(q, delayed, index, entry, now)
+  elseif entry.delay > 0 then
     index_add(delayed, index, now + entry.delay, entry.id, entry.element)
   else
     enter(q, entry.element)

@@ -2,7 +2,8 @@
 --
 -- KEYS  1-11 places  12 dead  13 index
 -- ARGV  for each letter: element, id, member of the cycle ('' = none), new element
--- Returns one number per letter: 1 = redriven, 0 = it did not exist, or its member is in the cycle with another message
+-- Returns one number per letter: 1 = redriven, 0 = it did not exist, its member is in the cycle with another message, or a
+--         newer message of its dedup key is there and replaces it
 -- uses: now, element, bodies, rounds, lanes, place
 local q, dead, index = places(1), KEYS[12], KEYS[13]
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
@@ -16,6 +17,8 @@ for at = 1, #ARGV, 4 do
     if member ~= '' and redis.call('HEXISTS', q.cycle, group) == 1 then
       replaced = replaced + 1
       drop_body(q, element)
+    elseif group and is_latest(group) and redis.call('HEXISTS', q.active, group) == 1 then
+      supersede(q, element)
     else
       if member ~= '' then redis.call('HSET', q.cycle, group, id .. ' ' .. member) end
       enter(q, again)

@@ -1,5 +1,6 @@
 """The element: a message as it is stored in Redis. docs/wire-format.md describes it for other languages."""
 
+import base64
 import hashlib
 import random
 import re
@@ -62,7 +63,7 @@ class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
     cycle: bool = False  #: whether the message's key is a member of the queue's cycle
     lane: bool = False  #: whether `group` is the digest of the limit key; then the message has no other key
     priority: _Priority = ""
-    group: _Group = ""  #: digest of the key or, with `lane`, of the limit key
+    group: _Group = ""  #: digest of the key, with `lane` of the limit key; or of a dedup key (see LATEST)
     apart: _Reference = b""  #: where the body is, if it is not in the element
 
 
@@ -159,6 +160,15 @@ def cut(text: str, largest: int = settings.MAX_ERROR_CHARACTERS) -> str:
 def group_of(key: str) -> str:
     """Return the digest of a key, 16 characters: a user's text never becomes part of a Redis key or hash field."""
     return hashlib.blake2b(key.encode(), digest_size=8).hexdigest() if key else ""
+
+
+LATEST = "="  #: how the group of a dedup key begins, whose newest message replaces the one that waits
+
+
+def latest_group_of(dedup_key: str) -> str:
+    """Return the digest of such a dedup key: 16 characters that are no digest of an ordering key."""
+    digest = hashlib.blake2b(dedup_key.encode("utf-8", "surrogatepass"), digest_size=12).digest()
+    return LATEST + base64.urlsafe_b64encode(digest).decode()[:15]
 
 
 def check_id(value: object) -> str:

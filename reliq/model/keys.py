@@ -167,6 +167,13 @@ class QueueKeys(JobKeys):
         """Return the same for the digest of a deduplication key."""
         return f"{self._prefix}dedup:{digest}"
 
+    def burst(self, key: str) -> str:
+        """Return the Redis key of a burst of sends with a deduplication key, of which the latest is debounced.
+
+        String: the ms at which the first was sent, and the id of the latest; expires when that is due.
+        """
+        return f"{self._prefix}burst:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
     def done(self, identity: str) -> str:
         """Return the key that marks an id or header value as handled once; string; expires with the window."""
         return f"{self._prefix}done:{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"

@@ -12,6 +12,7 @@ from reliq.model.element import (
     BODY_REFERENCE,
     ELEMENT_TAIL,
     INLINE,
+    LATEST,
     NO_EXTRA,
     Envelope,
     Extra,
@@ -148,8 +149,13 @@ class Message:
 
     @property
     def group(self) -> str:
-        """The digest of the key, as used in Redis; empty without a key."""
+        """The digest of the key, or of the dedup key where the latest wins, as used in Redis; empty without both."""
         return (self._envelope.extra or NO_EXTRA).group
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether a newer message with its deduplication key replaces it."""
+        return self.group.startswith(LATEST)
 
     @property
     def in_cycle(self) -> bool:

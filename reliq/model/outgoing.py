@@ -20,6 +20,7 @@ from reliq.model.element import (
     first_element,
     first_element_apart,
     group_of,
+    latest_group_of,
     new_id,
     new_reference,
 )
@@ -57,11 +58,16 @@ class MessageOptions(PublishOptions, total=False):
     """Options of a message for one queue: those of PublishOptions, and deduplication.
 
     `dedup_key`: within `window` (10 minutes by default), a second message with this key is not enqueued and gets the id
-    of the first.
+    of the first. `replace`: instead, the new message replaces the one with this key that waits (latest wins); the
+    window has no meaning then. `debounce`: with `replace`, how long the message is delayed while no newer one comes;
+    `at_most`: how long after the first one the newest is due in any case.
     """
 
     dedup_key: str | None
     window: settings.Duration
+    replace: bool
+    debounce: settings.Duration | None
+    at_most: settings.Duration | None
 
 
 def check_option_names(options: Mapping[str, object], allowed: type[BatchOptions]) -> None:
@@ -87,6 +93,9 @@ class NewMessage:
     priority = "normal"
     dedup_key: str | None = None
     window = 600.0  #: seconds
+    replace = False  #: whether it replaces the message with the same dedup_key that waits
+    debounce = 0.0  #: seconds
+    at_most: float | None = None  #: seconds; None = without limit
     in_cycle = False  #: whether its key is a member of a cycle
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     conflict = False  #: True if that earlier message has another body: this message was not enqueued
@@ -104,6 +113,9 @@ class NewMessage:
         key: str | None = None,
         limit_key: str | None = None,
         priority: str = "normal",
+        replace: bool = False,
+        debounce: settings.Duration | None = None,
+        at_most: settings.Duration | None = None,
     ) -> None:
         """Check and encode the message at once, so that the call that enqueues it has nothing left to refuse.
 
@@ -135,6 +147,42 @@ class NewMessage:
             self.priority = _check_priority(priority)
         if dedup_key is not None:
             self.dedup_key = _check_dedup_key(dedup_key)
+        if replace is not False or debounce is not None or at_most is not None:
+            self._be_latest(replace, debounce, at_most)
+
+    def _be_latest(self, replace: bool, debounce: settings.Duration | None, at_most: settings.Duration | None) -> None:
+        """Check and note that the message replaces the one that waits, and for how long it is delayed."""
+        if not isinstance(replace, bool):
+            raise InvalidMessage(f"replace is {replace!r}: it is True or False")
+        if not replace:
+            name, value = ("at_most", at_most) if debounce is None else ("debounce", debounce)
+            raise InvalidMessage(f"{name} is {value!r} without replace=True: it delays the message that is replaced")
+        if self.dedup_key is None:
+            raise InvalidMessage("replace is True without a dedup_key: it names the messages that replace each other")
+        if self.key:
+            raise InvalidMessage(
+                f"replace is True and key is {cut(repr(self.key), 80)}: messages with one key all run, in order"
+            )
+        if self.limit_key:
+            raise InvalidMessage(
+                f"replace is True and limit_key is {cut(repr(self.limit_key), 80)}: leave one of them out"
+            )
+        if self.delay:
+            raise InvalidMessage(f"replace is True and delay is {self.delay:g} s: use debounce= to delay it")
+        if at_most is not None and debounce is None:
+            raise InvalidMessage(f"at_most is {at_most!r} without debounce: it bounds the delay by debounce=")
+        try:
+            if debounce is not None:
+                self.debounce = settings.seconds(debounce, "debounce", shortest=0.001)
+            if at_most is not None:
+                self.at_most = settings.seconds(at_most, "at_most", shortest=0.001)
+        except InvalidSetting as error:
+            raise InvalidMessage(str(error)) from None
+        if self.at_most is not None and self.at_most < self.debounce:
+            raise InvalidMessage(
+                f"at_most is {at_most!r}, shorter than debounce, which is {debounce!r}: give at least as much"
+            )
+        self.replace = True
 
     def like(self, body: Body, identity: str) -> "NewMessage":
         """Return another message with the same options; raises InvalidMessage."""
@@ -157,6 +205,13 @@ class NewMessage:
         """Digest of the body, or an empty string without a dedup_key."""
         return "" if self.dedup_key is None else hashlib.blake2b(self.body, digest_size=8).hexdigest()
 
+    @property
+    def _group(self) -> str:
+        """Digest of the key that decides when the message is ready: dedup_key if it replaces, key, or limit_key."""
+        if self.replace:
+            return latest_group_of(self.dedup_key or "")
+        return group_of(self.key or self.limit_key)
+
     def element(self, now: int, routing_key: str = "", reference: bytes = b"") -> bytes:
         """Return the message's element, sent at `now` (ms since the epoch, the best estimate of the server's clock).
 
@@ -165,7 +220,8 @@ class NewMessage:
         forks.mark()
         extra = None
         lane = bool(self.limit_key and not self.key)
-        if reference or self.ttl is not None or routing_key or self.key or lane or self.priority != "normal":
+        special = routing_key or self.key or lane or self.replace or self.priority != "normal"
+        if reference or self.ttl is not None or special:
             extra = Extra(
                 expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
                 routing_key=routing_key,
@@ -174,7 +230,7 @@ class NewMessage:
                 cycle=self.in_cycle,
                 lane=lane,
                 priority="" if self.priority == "normal" else self.priority,
-                group=group_of(self.key or self.limit_key),
+                group=self._group,
                 apart=reference,
             )
         if reference and extra is not None:

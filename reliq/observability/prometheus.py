@@ -36,6 +36,7 @@ _COUNTERS = {
     Counter.DEDUPLICATED: ("reliq_messages_deduplicated", "Sends answered with the id of an earlier message."),
     Counter.DEDUP_CONFLICTS: (
         "reliq_dedup_conflicts", "Sends with the deduplication key of an earlier message with another body."),
+    Counter.REPLACED: ("reliq_messages_replaced", "Messages that a newer one with their deduplication key replaced."),
     Counter.REJECTED: ("reliq_messages_rejected", "Messages refused because the queue had its max_length."),
     Counter.CLAIMED: ("reliq_messages_claimed", "Messages taken by consumers; one that comes back is counted again."),
     Counter.ACKED: ("reliq_messages_acked", "Messages handled: gone for good."),

@@ -19,6 +19,7 @@ _MOST_UNREADABLE = 20  #: queues; if there are more, the fault is that of the se
 #: Counters of messages that have left the queue for good.
 GONE = (
     Counter.ACKED, Counter.PURGED, Counter.PURGED_DEAD, Counter.TRIMMED, Counter.CANCELLED, Counter.WITHDRAWN,
+    Counter.REPLACED,
 )  # fmt: skip
 
 

@@ -181,6 +181,11 @@ def stored_bodies(keys: QueueKeys, references: Sequence[bytes]) -> Op[list[bytes
     return Op(("HMGET", keys.bodies, *references))
 
 
+def newest(keys: QueueKeys, consumer: str, groups: Sequence[str]) -> Op[list[bytes]]:
+    """Replace claimed messages of these groups by newer ones that wait; the reply has the element of each group."""
+    return scripted("newest", (*keys.places, keys.processing(consumer)), groups)
+
+
 def held_count(keys: QueueKeys, consumer: str) -> Op[int]:
     return Op(("LLEN", keys.processing(consumer)))
 

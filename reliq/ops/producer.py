@@ -28,7 +28,10 @@ class Enqueued(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A message to enqueue that is delayed, or has a deduplication key, an ordering key or a priority."""
+    """A message to enqueue that is delayed, or has a deduplication key, an ordering key or a priority.
+
+    `replace`: it replaces the one with its deduplication key that waits; `delay` is then its debounce.
+    """
 
     id: str
     element: bytes
@@ -36,6 +39,8 @@ class Entry:
     dedup_key: str | None
     window: float
     digest: str = ""  #: digest of the body; tells a duplicate from another message with the same key
+    replace: bool = False
+    at_most: float | None = None  #: seconds after the first of a burst at which the newest is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +92,15 @@ def enqueue(
     names = [*keys.places, keys.delayed, keys.index, keys.producers]
     arguments: list[Argument] = [producer, sequence, len(plain), *plain]
     for entry in entries:
-        window = 0.0
-        if entry.dedup_key is not None:
+        arguments += (entry.id, entry.element, milliseconds(entry.delay))
+        if entry.dedup_key is None:
+            arguments += (0, "")
+        elif entry.replace:
+            names.append(keys.burst(entry.dedup_key))
+            arguments += (-1, "" if entry.at_most is None else milliseconds(entry.at_most))
+        else:
             names.append(keys.dedup(entry.dedup_key))
-            window = entry.window
-        arguments += (entry.id, entry.element, milliseconds(entry.delay), milliseconds(window), entry.digest)
+            arguments += (milliseconds(entry.window), entry.digest)
     op = scripted("enqueue", names, arguments, _read_enqueued)
     return op if producer else Op(op.command, op.read, op.script, repeatable=False)
 

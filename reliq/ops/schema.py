@@ -65,6 +65,7 @@ class Counter:
     ENQUEUED: Final = "enqueued"
     DEDUPLICATED: Final = "deduplicated"
     DEDUP_CONFLICTS: Final = "dedup_conflicts"
+    REPLACED: Final = "replaced"
     REJECTED: Final = "rejected"
     CONFIRMS: Final = "confirms"  #: sends that asked for durability
     ORDERED: Final = "ordered"

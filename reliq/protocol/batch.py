@@ -101,9 +101,12 @@ class Call:
             placed, others = messages, []  # the order within a call is kept, and one key must be looked up in it
         bodies: list[StoredBody] = []
         entries = [
-            ops.Entry(one.id, encoded(one, now, bodies), one.delay, one.dedup_key, one.window, one.digest)
+            ops.Entry(
+                one.id, encoded(one, now, bodies), one.debounce or one.delay, one.dedup_key, one.window, one.digest,
+                one.replace, one.at_most,
+            )
             for one in placed
-        ]
+        ]  # fmt: skip
         ids = [message.id for message in messages]
         return cls(messages, ids, [encoded(one, now, bodies) for one in others], placed, entries, bodies)
 

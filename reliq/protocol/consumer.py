@@ -39,6 +39,7 @@ class ConsumerSteps:
         self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
         self._arrived: list[Message] = []  #: taken, but not yet handed to the caller
         self._unread: list[Message] = []  #: taken, but their bodies, which are apart, not yet read
+        self._latest: list[Message] = []  #: taken; newer ones of their dedup keys may wait behind them
         self._dying: list[Move] = []  #: taken, but not yet made dead letters
         self._held = HeldMessages()
         self.limits = Limits(keys)
@@ -242,6 +243,7 @@ class ConsumerSteps:
         self._held.clear()
         self._arrived.clear()
         self._unread.clear()
+        self._latest.clear()
         self._dying.clear()
         self._handed = []  # the list itself is the caller's
         self.consumer = next_life(self.consumer)
@@ -279,6 +281,8 @@ class ConsumerSteps:
         if self.to_be_verified and not self._under_way:
             yield from self._verify()
             yield from self.be_registered()
+        if self._latest:
+            yield from self._take_newest()
         if self._unread:
             yield from self._read_bodies()
         if self._paused:
@@ -368,7 +372,9 @@ class ConsumerSteps:
         self._sort(answer.elements, answer.now)
 
     def _sort_out(self) -> Steps[None]:
-        """Read the bodies that are apart, and bury arrived messages that are not to be handled."""
+        """Take newer messages that wait, read bodies that are apart, and bury messages that are not to be handled."""
+        if self._latest:
+            yield from self._take_newest()
         if self._unread:
             yield from self._read_bodies()
         if self._dying:
@@ -390,6 +396,8 @@ class ConsumerSteps:
                 if 0 < message.expires_at <= now:
                     self._dying.append(expired(message))
                     continue
+                if message.is_latest:
+                    self._latest.append(message)
                 if message.in_cycle:
                     self.cyclic = self._members = True
                 if not message.body_is_read:
@@ -400,6 +408,25 @@ class ConsumerSteps:
             message.holder = self
             held[element] = message
             self._arrived.append(message)
+
+    def _take_newest(self) -> Steps[None]:
+        """Take newer messages of their dedup keys in the place of the arrived ones, if such wait behind them."""
+        elements = yield ops.newest(self.keys, self.consumer, [message.group for message in self._latest])
+        newer = []
+        for message, element in zip(self._latest, elements, strict=True):
+            if element == message.element or message.element not in self.held:
+                continue
+            if element and message.element in self._held.uncounted:
+                self._held.uncounted.add(element)
+            if self.limits.probe == message.element:
+                self.limits.probe = element
+            self._held.remove(message.element)
+            self._arrived.remove(message)
+            self._unread = [one for one in self._unread if one is not message]
+            if element and element not in self.held:  # else a read-back has adopted it
+                newer.append(element)
+        self._sort(newer, round((time.monotonic() + self.clock_offset) * 1000))
+        self._latest.clear()
 
     def _read_bodies(self) -> Steps[None]:
         """Read the bodies that are apart from their elements."""

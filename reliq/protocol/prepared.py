@@ -52,6 +52,10 @@ class PreparedSteps:
         """Raises QueueFull, and InvalidMessage where its id is in use."""
         check_after = settings.seconds(timeout, "timeout", shortest=_CHECK_SOONEST)
         settings.whole(checks, "checks", 0, 1000)
+        if message.replace:
+            raise InvalidMessage(
+                "a prepared message cannot replace another one: replace is True; send it, or leave it out"
+            )
         if care.sure is not None:
             yield from check_possible(durability(care.sure))
         clock = self._pool.clock

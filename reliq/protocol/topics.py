@@ -56,8 +56,10 @@ class TopicSteps:
         """Return a message for the body, checked; raises InvalidMessage or InvalidName."""
         check_option_names(options, PublishOptions)
         message = checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
-        if message.dedup_key is not None:
-            raise InvalidMessage("publish takes no dedup_key: each queue would have its own; use send instead")
+        if message.dedup_key is not None or message.replace:
+            raise InvalidMessage(
+                "publish takes no dedup_key, and so no replace: each queue would have its own; use send"
+            )
         return message
 
     def publish(

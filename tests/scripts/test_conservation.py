@@ -37,6 +37,7 @@ from reliq_monitor.schedules import prepared
 QUEUES = (QueueKeys("q"), QueueKeys("r"))
 CONSUMERS = ("v", "w")
 ORDER_KEYS = ("k", "l")
+DEDUP_KEYS = ("d", "d", "e")  # mostly one, so that messages meet
 MEMBERS = ("ann", "bob", "k")
 LIMIT_KEYS = ("s", "t")
 LIMITS: tuple[dict[str, str | int], ...] = (
@@ -69,6 +70,8 @@ class Queues(RuleBasedStateMachine):
             (keys.queue, key): [] for keys in QUEUES for key in ORDER_KEYS
         }  #: bodies, in order
         self.seen: dict[tuple[str, str], list[Any]] = {line: [] for line in self.sent}
+        self.latest: dict[tuple[str, str], Any] = {}  #: by queue and dedup key: the body that was sent last
+        self.given_out: set[Any] = set()  #: bodies
 
     def run(self, op):
         return self.store.call(op)
@@ -190,6 +193,29 @@ class Queues(RuleBasedStateMachine):
             self.sent[keys.queue, message.key].append(message.body)
             self.again.append((message.id, message.key))
 
+    @rule(
+        dedup_key=st.sampled_from(DEDUP_KEYS),
+        debounces=st.lists(st.sampled_from([None, None, 60]), min_size=1, max_size=4),
+    )
+    def send_latest(self, dedup_key, debounces):
+        keys = QUEUES[0]
+        for debounce in debounces:
+            self.number += 1
+            body, identity = f"b{self.number:04}", f"m{self.number:04}"
+            message = NewMessage(body, id=identity, dedup_key=dedup_key, replace=True, debounce=debounce)
+            entry = Entry(identity, message.element(0), message.debounce, dedup_key, 0.0, replace=True, at_most=90.0)
+            if self.attempt(ops.enqueue(keys, [], [entry])):
+                self.latest[keys.queue, dedup_key] = message.body
+
+    @rule(data=st.data())
+    def take_newest(self, data):
+        keys, message = self.some(data, lambda keys: [one for one in self.held(keys) if one.is_latest])
+        if message is None:
+            return
+        consumer = self.holder_of(keys, message)
+        if found := self.attempt(ops.newest(keys, consumer, [message.group])):
+            self.note(keys, found)
+
     @rule(key=st.sampled_from([*ORDER_KEYS, None]))
     def publish(self, key):
         message = self.new(key)
@@ -258,6 +284,7 @@ class Queues(RuleBasedStateMachine):
 
     def note(self, keys, elements):
         for message in (Message.decode(keys.queue, one) for one in elements):
+            self.given_out.add(message.body)
             line = keys.queue, message.key
             if message.body in self.sent.get(line, ()) and message.body not in self.seen[line]:
                 self.seen[line].append(message.body)
@@ -270,15 +297,19 @@ class Queues(RuleBasedStateMachine):
         keys, message = self.some(data, self.held)
         if message is None:
             return
+        consumer = self.holder_of(keys, message)
+        acks, moves = ([message.element], []) if what == "ack" else ([], [self.move(what, message)])
+        if answer := self.attempt(ops.settle(keys, consumer, 1000.0, acks, moves, limit)):
+            assert answer.codes == "d"
+            self.note(keys, answer.elements)
+
+    def holder_of(self, keys, message):
         (consumer,) = [
             one
             for one in CONSUMERS
             if message.element in self.run(ops.command("LRANGE", keys.processing(one), 0, -1))
         ]  # fmt: skip
-        acks, moves = ([message.element], []) if what == "ack" else ([], [self.move(what, message)])
-        if answer := self.attempt(ops.settle(keys, consumer, 1000.0, acks, moves, limit)):
-            assert answer.codes == "d"
-            self.note(keys, answer.elements)
+        return consumer
 
     def move(self, what, message):
         again = message.again()
@@ -334,6 +365,8 @@ class Queues(RuleBasedStateMachine):
         for key in ORDER_KEYS if removed == 0 else ():
             line = keys.queue, key
             self.sent[line] = [one for one in self.sent[line] if one in self.seen[line] or one in left]
+        if removed == 0:
+            self.latest = {line: body for line, body in self.latest.items() if line[0] != keys.queue}
 
     @rule(data=st.data())
     def redrive(self, data):
@@ -358,6 +391,8 @@ class Queues(RuleBasedStateMachine):
         known = Counter(one.id for one in self.elements(keys, keys.delayed, keys.dead))
         cancelled = self.attempt(ops.cancel(keys, message.id))
         assert cancelled is not False or self.again_has(message.id) or known[message.id] > 1
+        if cancelled:
+            self.latest = {line: body for line, body in self.latest.items() if body != message.body}
 
     def again_has(self, identity):
         """Whether the index may know another message of this id."""
@@ -385,8 +420,10 @@ class Queues(RuleBasedStateMachine):
             out = self.ready(keys) + self.held(keys)
             holders = {(message.group, message.id) for message in out + self.elements(keys, keys.delayed)}
             assert set(active.items()) <= holders
-            assert {(message.group, message.id) for message in out if message.key} <= set(active.items())
-            assert {one.group for one in self.elements(keys, keys.waiting) if one.key} <= set(active)
+            assert {(message.group, message.id) for message in out if message.key or message.is_latest} <= set(
+                active.items()
+            )
+            assert {one.group for one in self.elements(keys, keys.waiting) if one.key or one.is_latest} <= set(active)
 
     @invariant()
     def slots_are_those_of_messages(self):
@@ -398,13 +435,30 @@ class Queues(RuleBasedStateMachine):
             assert slots <= {(message.group, message.id) for message in out}
             counted = {field[1:]: int(count) for field, count in active.items() if field.startswith("#")}
             assert counted == Counter(group for group, _ in slots)
-            assert {one.group for one in self.elements(keys, keys.waiting) if not one.key} <= set(counted)
+            assert {one.group for one in self.elements(keys, keys.waiting) if not (one.key or one.is_latest)} <= set(
+                counted
+            )
 
     @invariant()
     def one_message_of_a_key_at_a_time(self):
         for keys in QUEUES:
-            found = Counter(message.group for message in self.ready(keys) + self.held(keys) if message.key)
+            found = Counter(
+                message.group for message in self.ready(keys) + self.held(keys) if message.key or message.is_latest
+            )
             assert max(found.values(), default=1) == 1
+
+    @invariant()
+    def the_latest_of_a_dedup_key_is_there_or_was_given_out(self):
+        for keys in QUEUES:
+            here = self.ready(keys) + self.held(keys) + self.elements(keys, keys.waiting, keys.delayed, keys.dead)
+            known = self.given_out | {message.body for message in here}
+            assert {body for (queue, _), body in self.latest.items() if queue == keys.queue} <= known
+
+    @invariant()
+    def one_message_of_a_dedup_key_waits_behind_another(self):
+        for keys in QUEUES:
+            waiting = Counter(message.group for message in self.elements(keys, keys.waiting) if message.is_latest)
+            assert max(waiting.values(), default=1) == 1
 
     @invariant()
     def idle_consumers_are_woken(self):

@@ -10,7 +10,7 @@ import reliq
 from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.model.breaker import Breaker
-from reliq.model.element import group_of
+from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.schedule import Definition, State
 from reliq.ops import Destination, Entry, Move, Return, Revival, Staged
@@ -24,6 +24,7 @@ DAY = 86_400.0
 OTHER = QueueKeys("other")
 PART, NEXT_PART = Staged(KEYS, "p"), Staged(KEYS, "n")
 ENTRY = Entry("n", keyed("n", "k"), 0.0, "dedup", 60.0, "digest")
+NEWEST = Entry("n", element("n", extra=Extra(group=latest_group_of("x"))), 5.0, "x", 0.0, replace=True, at_most=9.0)
 
 
 def settle() -> ops.Op:
@@ -67,7 +68,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "due": lambda: ops.due([KEYS], 60.0),
     "find": lambda: ops.find(KEYS, KEYS.dead, "x", 0, None),
     "upcoming": lambda: ops.upcoming(KEYS.messages, 0, 10, 0),
-    "enqueue": lambda: ops.enqueue(KEYS, elements("m"), [ENTRY], "producer", 1),
+    "enqueue": lambda: ops.enqueue(KEYS, elements("m"), [ENTRY, NEWEST], "producer", 1),
     "finish": lambda: ops.finish(KEYS, "idle", 60.0),
     "forget": lambda: ops.forget(KEYS, "idle", leaving=True),
     "heartbeat": lambda: ops.heartbeat(KEYS, "w", 15.0),
@@ -93,6 +94,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "unstage": lambda: ops.unstage("j", PART, 1),
     "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
     "stats": lambda: ops.stats(KEYS, ["w"]),
+    "newest": lambda: ops.newest(KEYS, "w", [group_of("k")]),
     "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),
 }
 
@@ -130,6 +132,7 @@ def a_queue_with_everything(world: World) -> None:
     world.redis.lpush(KEYS.next_round, element("r"))
     world.run(ops.prepare(KEYS, Entry("p", keyed("p", "k"), 0.0, "dedup", 60.0, "digest"), 60.0, 3, "z", 1))
     world.redis.zadd(KEYS.prepared, {"p": 1})
+    world.run(ops.enqueue(KEYS, [], [NEWEST]))
     (chunk,) = chunks_of(elements("s"))
     for job in ("open", "done"):
         world.run(ops.stage_open(KEYS, job, "r", DAY))

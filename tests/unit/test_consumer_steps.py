@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reliq import ops
+from reliq import Reliq, ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, command
@@ -106,6 +106,31 @@ def test_a_fault_at_every_request(store, reply_lost):
         counts = store.call(ops.stats(KEYS, ["c1"]))
         assert (counts.ready, counts.processing, counts.dead) == (0, 0, 2), f"request {place}"
         assert counts.counters["acked"] == 4
+
+
+@pytest.mark.parametrize("reply_lost", [True, False], ids=["reply lost", "request lost"])
+def test_a_fault_at_every_request_when_newer_messages_wait_behind_those_that_are_ready(url, store, reply_lost):
+    queue = Reliq(url).queue(KEYS.queue)
+
+    def scenario(fault, handled):
+        store.call(command("FLUSHALL"))
+        for body in ("a1", "b1", "x", "a2", "a3", "y", "b2"):
+            options = {"dedup_key": body[0], "replace": True} if body[1:] else {}
+            queue.send(body * (800 if body == "a3" else 1), **options)
+        drain(store, fault, handled)
+
+    clean = Fault(store, 10**9, reply_lost=False)
+    scenario(clean, [])
+    for place in range(10**9 - clean._left):
+        fault, handled = Fault(store, place, reply_lost), []
+        scenario(fault, handled)
+        assert fault.met
+        assert sorted(handled) == [b"a3" * 800, b"b2", b"x", b"y"], f"request {place}"
+        counts = store.call(ops.stats(KEYS, ["c1"]))
+        assert (counts.ready, counts.processing, counts.dead) == (0, 0, 0), f"request {place}"
+        assert counts.counters["replaced"] == 3
+        assert counts.counters["acked"] == 4
+        assert store.call(command("EXISTS", KEYS.bodies, KEYS.active)) == 0
 
 
 @pytest.mark.parametrize("reply_lost", [True, False], ids=["reply lost", "request lost"])

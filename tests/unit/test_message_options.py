@@ -27,6 +27,8 @@ REFUSED = [
     ("publish", "window"),
 ]
 
+DEDUPLICATION = {"dedup_key", "window", "replace", "debounce", "at_most"}
+
 
 @pytest.fixture(params=["sync", "asyncio"])
 def ask(request):
@@ -56,8 +58,8 @@ def test_the_declared_options_are_those_of_a_message():
     parameters = list(inspect.signature(NewMessage).parameters)[1:]
 
     assert MessageOptions.__optional_keys__ == set(parameters)
-    assert set(parameters) - PublishOptions.__optional_keys__ == {"dedup_key", "window"}
-    assert set(parameters) - BatchOptions.__optional_keys__ == {"id", "dedup_key", "window"}
+    assert set(parameters) - PublishOptions.__optional_keys__ == DEDUPLICATION
+    assert set(parameters) - BatchOptions.__optional_keys__ == {"id", *DEDUPLICATION}
 
 
 @pytest.mark.parametrize("method", [reliq.Queue.send, reliq.Queue.send_many, reliq.Queue.prepare, reliq.Reliq.publish])

@@ -30,6 +30,9 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     key: str | None = None
     limit_key: str | None = None
     priority: str | None = None
+    replace: bool = False
+    debounce: Duration = None
+    at_most: Duration = None
 
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
@@ -67,6 +70,9 @@ def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
         key=entry.key,
         limit_key=entry.limit_key,
         priority=entry.priority or "normal",
+        replace=entry.replace,
+        debounce=entry.debounce,
+        at_most=entry.at_most,
     )
 
 

@@ -29,7 +29,9 @@ _TRACESTATE_LARGEST = 512
 _AROUND = 64 * 1024  #: bytes for all that surrounds a body in JSON
 _OPTIONS = {"reliq-id": "id", "reliq-delay": "delay", "reliq-ttl": "ttl", "reliq-dedup-key": "dedup_key",
             "reliq-window": "window", "reliq-key": "key", "reliq-limit-key": "limit_key",
-            "reliq-priority": "priority"}  # fmt: skip
+            "reliq-priority": "priority", "reliq-replace": "replace", "reliq-debounce": "debounce",
+            "reliq-at-most": "at_most"}  # fmt: skip
+_DURATIONS = frozenset(("delay", "ttl", "window", "debounce", "at_most"))
 _HEADER = "reliq-header-"
 
 
@@ -124,11 +126,14 @@ def _raw(headers: Mapping[str, str], body: bytes, own: dict[str, str], options: 
 
 
 def _options(headers: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        option: _number(headers[name]) if option in ("delay", "ttl", "window") else headers[name]
-        for name, option in _OPTIONS.items()
-        if name in headers
-    }
+    return {option: _value(option, headers[name]) for name, option in _OPTIONS.items() if name in headers}
+
+
+def _value(option: str, text: str) -> str | float | bool:
+    """Return the value of an option, as NewMessage takes it."""
+    if option == "replace":
+        return {"true": True, "false": False}.get(text.lower(), text)
+    return _number(text) if option in _DURATIONS else text
 
 
 def _number(text: str) -> float | str:

@@ -24,7 +24,8 @@ _ONE_VALUE = frozenset(
     (
         b"authorization", b"content-type", b"content-encoding", b"content-length", b"idempotency-key", b"traceparent",
         b"host", b"reliq-delay", b"reliq-ttl", b"reliq-id", b"reliq-dedup-key", b"reliq-window", b"reliq-key",
-        b"reliq-limit-key", b"reliq-priority", b"reliq-durability",
+        b"reliq-limit-key", b"reliq-priority", b"reliq-durability", b"reliq-replace", b"reliq-debounce",
+        b"reliq-at-most",
     )
 )  # fmt: skip
 _NAME_ENDS = re.compile(rb'"[ \t\r\n]*:')

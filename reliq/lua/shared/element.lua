@@ -45,6 +45,12 @@ local function group_of(element)
   if string.sub(element, first - #TAIL.group, first - 1) == TAIL.group then return string.sub(element, first, last) end
 end
 
+-- Whether this is the group of a dedup key whose newest message replaces the one that waits. Groups of ordering keys are
+-- hexadecimal digits.
+local function is_latest(group)
+  return string.sub(group, 1, 1) == '='
+end
+
 -- Returns 'high', 'low' or nil, and the position of the last byte before the priority, counted from the end.
 local function priority_of(element)
   local last = end_of(element)

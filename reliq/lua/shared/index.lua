@@ -9,17 +9,22 @@ local function score_of(ms, id)
   return string.format('%.4f', ms + sum / 4001)
 end
 
--- Remove a message from a zset and from the index. Returns its element, or nil if it is not there.
-local function index_take(zset, index, id)
+-- Returns the element of a message in a zset, or nil if it is not there.
+local function index_find(zset, index, id)
   local score = redis.call('HGET', index, id)
   if not score then return end
   for _, element in ipairs(redis.call('ZRANGEBYSCORE', zset, score, score)) do
-    if id_of(element) == id then
-      redis.call('ZREM', zset, element)
-      redis.call('HDEL', index, id)
-      return element
-    end
+    if id_of(element) == id then return element end
   end
+end
+
+-- Remove a message from a zset and from the index. Returns its element, or nil if it is not there.
+local function index_take(zset, index, id)
+  local element = index_find(zset, index, id)
+  if not element then return end
+  redis.call('ZREM', zset, element)
+  redis.call('HDEL', index, id)
+  return element
 end
 
 -- Add an element to a zset (delayed or dead) at `ms`, and to the index.

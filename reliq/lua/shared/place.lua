@@ -49,16 +49,32 @@ local function join_line(q, group, element)
   redis.call('ZADD', q.waiting, 0, group .. string.format('%016.0f', turn) .. element)
 end
 
+-- The first entry of a line; nil if none waits.
+local function first_in_line(q, group)
+  return redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
+end
+
 -- Take the first message out of a line; nil if none waits.
 local function next_in_line(q, group)
-  local first = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
+  local first = first_in_line(q, group)
   if not first then return nil end
   redis.call('ZREM', q.waiting, first)
   return string.sub(first, 33)
 end
 
+-- Delete the body of a message that was deleted, if it is apart.
+local function drop_body(q, element)
+  if q.apart then delete_bodies(q.bodies, {element}) end
+end
+
+-- Delete what is left of a message that a newer one has replaced.
+local function supersede(q, element)
+  drop_body(q, element)
+  redis.call('HINCRBY', q.counters, 'replaced', 1)
+end
+
 -- Add a new message: ready if it has no key or its key is free; otherwise after the messages that wait for the key, also
--- when a message with the same id holds it.
+-- when a message with the same id holds it. Where the latest wins it replaces the one that waits.
 local function enter(q, element)
   local group = group_of(element)
   if not group then return make_ready(q, element) end
@@ -69,6 +85,8 @@ local function enter(q, element)
     free = redis.call('HSETNX', q.active, group, id_of(element)) == 1
   end
   if free then return make_ready(q, element) end
+  local older = is_latest(group) and next_in_line(q, group)
+  if older then supersede(q, older) end
   join_line(q, group, element)
 end
 
@@ -123,11 +141,6 @@ local function release_key(q, element)
   if redis.call('HGET', q.active, group) == id_of(element) and not pass_on(q, group) then
     redis.call('HDEL', q.active, group)
   end
-end
-
--- Delete the body of a message that was deleted, if it is apart.
-local function drop_body(q, element)
-  if q.apart then delete_bodies(q.bodies, {element}) end
 end
 
 -- Delete what belongs to a message that was deleted: its body and its hold on its key.
