@@ -30,8 +30,9 @@ NOW = (
 FLOW = (
     Lines(
         "Sent",
-        "A second: accepted, answered with an earlier id (deduplicated), refused because the queue is full (rejected).",
-        {name: rate(f"reliq_messages_{name}") for name in ("enqueued", "deduplicated", "rejected")},
+        "A second: accepted, answered with an earlier id (deduplicated), gone for a newer one (replaced), refused "
+        "because the queue is full (rejected).",
+        {name: rate(f"reliq_messages_{name}") for name in ("enqueued", "deduplicated", "replaced", "rejected")},
         unit="ops",
     ),
     Lines(

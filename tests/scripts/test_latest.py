@@ -6,7 +6,7 @@ from reliq import ops
 from reliq.errors import QueueFull
 from reliq.model.element import LATEST, Extra, group_of, latest_group_of
 from reliq.model.message import Message
-from reliq.ops import Entry, Move, Revival, Settled
+from reliq.ops import Destination, Entry, Move, Revival, Settled
 from reliq_monitor.reclaim import take_back
 from tests.support.state import HOUR, KEYS, element, keyed
 
@@ -147,7 +147,7 @@ def test_when_none_waits_the_next_send_is_a_new_message(running):
 
 
 def test_an_ack_of_the_replaced_one_finds_nothing(running):
-    running.run(ops.settle(KEYS, "w", 15.0, [], [Move(latest("a"), "tail", "released", "a", latest("a2"))]))
+    running.run(ops.settle(KEYS, "w", 15.0, [], [Move(latest("a"), Destination.TAIL, "released", "a", latest("a2"))]))
     send(running, "b")
     claim(running)
     assert running.run(ops.settle(KEYS, "w", 15.0, [latest("a2")])).codes == Settled.ALREADY
@@ -190,7 +190,7 @@ def test_a_dead_letter_comes_back_when_there_is_no_newer_message(running):
 
 def test_the_message_of_a_killed_worker_comes_back_as_the_newest(running):
     send(running, "b")
-    running.store.run(take_back(KEYS, "w", 5))
+    running.store.run(take_back(KEYS, "w", known_dead=True))
     assert places(running)["waiting"] == "b"
     assert claim(running, "v") == [latest("b")]
     assert places(running)["active"] == {D: "b"}

@@ -115,14 +115,15 @@ def test_a_fault_at_every_request_when_newer_messages_wait_behind_those_that_are
     def scenario(fault, handled):
         store.call(command("FLUSHALL"))
         for body in ("a1", "b1", "x", "a2", "a3", "y", "b2"):
-            options = {"dedup_key": body[0], "replace": True} if body[1:] else {}
-            queue.send(body * (800 if body == "a3" else 1), **options)
+            sent = body * (800 if body == "a3" else 1)
+            queue.send(NewMessage(sent, dedup_key=body[0], replace=True) if body[1:] else sent)
         drain(store, fault, handled)
 
     clean = Fault(store, 10**9, reply_lost=False)
     scenario(clean, [])
     for place in range(10**9 - clean._left):
-        fault, handled = Fault(store, place, reply_lost), []
+        handled: list[bytes] = []
+        fault = Fault(store, place, reply_lost)
         scenario(fault, handled)
         assert fault.met
         assert sorted(handled) == [b"a3" * 800, b"b2", b"x", b"y"], f"request {place}"

@@ -39,6 +39,18 @@ def test_a_handler_that_runs_once_does_so_here_too(shop, kind):
     assert shop.queue("orders").stats().counters["acked"] == 2
 
 
+def test_the_latest_wins_and_a_debounced_message_stays_delayed(shop):
+    handled = []
+    shop.handler("orders")(lambda message: handled.append(message.body))
+    for number in range(3):
+        shop.queue("orders").send(str(number), dedup_key="k", replace=True)
+        shop.queue("orders").send(str(number), dedup_key="other", replace=True, debounce="1m", at_most="1h")
+    assert work_off(shop) == 1
+    assert handled == [b"2"]
+    stats = shop.queue("orders").stats()
+    assert (stats.delayed, stats.counters["replaced"]) == (1, 4)
+
+
 def test_a_failing_handler_ends_in_the_dead_letters(shop):
     @shop.handler("orders", retry=reliq.fixed(0, limit=2))
     def explode(message):

@@ -66,6 +66,66 @@ def test_options_of_a_raw_body_come_in_headers(service, orders):
     assert (second.status_code, second.json()) == (200, {"id": first.json()["id"], "deduplicated": True})
 
 
+def test_the_latest_wins_in_json_and_in_headers(service, post, orders):
+    latest = {"dedup_key": "k", "replace": True}
+    post("messages", {"body": "first", **latest})
+    answer = post("messages", {"body": "second", **latest})
+    assert (answer.status_code, answer.json()["deduplicated"]) == (201, False)
+    headers = {"content-type": "text/plain", "reliq-dedup-key": "k", "reliq-replace": "true"}
+    third = service.post(f"/v1/queues/{orders.name}/messages", content=b"third", headers=headers)
+    (message,) = claimed(orders)
+    assert (message.id, message.body) == (third.json()["id"], b"third")
+    assert orders.stats().counters["replaced"] == 2
+
+
+def test_a_debounced_message_is_replaced_in_json_in_headers_and_in_a_batch(service, post, orders):
+    latest = {"dedup_key": "k", "replace": True, "debounce": "1h", "at_most": 7200}
+    post("messages", {"body": "first", **latest})
+    headers = {"reliq-dedup-key": "k", "reliq-replace": "True", "reliq-debounce": "3600", "reliq-at-most": "2h"}
+    service.post(f"/v1/queues/{orders.name}/messages", content=b"second", headers=headers)
+    post("messages/batch", [{"body": f"batch {number}", **latest} for number in range(3)])
+    (listed,) = orders.delayed.list()
+    assert listed.body == b"batch 2"
+
+
+def test_a_lease_has_the_newest(service, post, orders):
+    for number in range(3):
+        post("messages", {"body": str(number), "dedup_key": "k", "replace": True})
+    given = service.post(f"/v1/queues/{orders.name}/leases", json={"limit": 10}).json()
+    assert [message["body"] for message in given["messages"]] == ["2"]
+    settle = f"/v1/queues/{orders.name}/leases/{given['lease']}/settle"
+    assert service.post(settle, json={"ack": [given["messages"][0]["id"]]}).status_code == 200
+    assert orders.stats().processing == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"replace": True}, "replace is True without a dedup_key"),
+        ({"dedup_key": "k", "debounce": "5s"}, "debounce is '5s' without replace"),
+        ({"dedup_key": "k", "replace": True, "debounce": 0}, "debounce is 0"),
+        (
+            {"dedup_key": "k", "replace": True, "debounce": "5s", "at_most": "4s"},
+            "at_most is '4s', shorter than debounce",
+        ),
+        ({"dedup_key": "k", "replace": True, "delay": 1}, "replace is True and delay is 1 s"),
+        ({"dedup_key": "k", "replace": "yes"}, "does not fit its schema"),
+    ],
+)
+def test_wrong_options_of_the_latest_are_refused(post, orders, options, text):
+    answer = post("messages", {"body": "x", **options})
+    assert problem(answer) == (422, "invalid_message")
+    assert text in answer.json()["detail"]
+    assert orders.stats().ready == orders.stats().delayed == 0
+
+
+def test_a_wrong_reliq_replace_is_refused(service, orders):
+    headers = {"content-type": "text/plain", "reliq-dedup-key": "k", "reliq-replace": "yes"}
+    answer = service.post(f"/v1/queues/{orders.name}/messages", content=b"x", headers=headers)
+    assert problem(answer) == (422, "invalid_message")
+    assert "replace is 'yes': it is True or False" in answer.json()["detail"]
+
+
 def test_order_keys_and_priorities(service, post, orders):
     post("messages", {"body": "first", "key": "ann"})
     post("messages", {"body": "second", "key": "ann"})

@@ -248,6 +248,28 @@ def test_key_and_priority_from_the_command_line(url):
     assert (stats["ready"], stats["waiting"]) == (3, 2)
 
 
+def test_the_latest_wins_from_the_command_line(url):
+    latest = ("--dedup-key", "k", "--replace", "--debounce", "1h", "--at-most", "2h")
+    for number in range(3):
+        assert run("send", "q", str(number), *latest, url=url).returncode == 0
+    (listed,) = reliq.Reliq(url).queue("q").delayed.list()
+    assert listed.body == b"2"
+    (stats,) = json.loads(run("stats", "--json", url=url).stdout)
+    assert (stats["delayed"], stats["counters"]["replaced"]) == (1, 2)
+
+
+def test_options_of_the_latest_that_do_not_fit_are_refused(url):
+    for options, text in (
+        (("--replace",), "replace is True without a dedup_key"),
+        (("--debounce", "5s", "--dedup-key", "k"), "debounce is '5s' without replace"),
+        (("--lines", "--replace", "--dedup-key", "k"), "--replace is for one message"),
+    ):
+        ran = run("send", "q", *([] if "--lines" in options else ["x"]), *options, url=url)
+        assert ran.returncode != 0
+        assert text in ran.stderr
+    assert json.loads(run("stats", "--json", url=url).stdout) == []
+
+
 def test_a_worker_whose_module_subscribes_waits_for_redis(tmp_path):
     (tmp_path / "subscriber.py").write_text(APP + '\napp.subscribe("q", "order.#")\n')
     with EmbeddedRedis() as once:

@@ -33,6 +33,10 @@ def producer(url: str, admin: reliq.Reliq) -> None:
         queue.send(LARGE, delay="1h")
         queue.send("once", dedup_key="a")
         queue.send("once", dedup_key="a")
+        for _ in range(3):
+            queue.send(LARGE, dedup_key="a", replace=True)
+            queue.send(LARGE, dedup_key="b", replace=True, debounce="1h", at_most="2h")
+        queue.send("now", dedup_key="b", replace=True)
         queue.send("in order", key="k")
         queue.send("in order", key="k")
         queue.send("soon", priority="high")
@@ -91,6 +95,8 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         app.check("q")(lambda message: True)
         admin.queue("q").send_many(["fine", LARGE, "fails", "dies"])
         admin.queue("q").send("expired", ttl=0.001)
+        for body in (LARGE, "latest"):
+            admin.queue("q").send(body, dedup_key="k", replace=True)
         for key in ("a", "a", "b"):
             admin.queue("q").send(key, key=key, priority="high")
         admin.queue("few").configure(rate="1000/s", concurrency=1)
@@ -99,7 +105,7 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         admin.queue("round").cycle.add("ann")
         admin.queue("q").prepare("asked", timeout="1s")
         with monitoring(admin.url), working(app, threads=2):
-            eventually(lambda: {"fine", "large", "async", "a", "b", "asked", "few 1"} <= set(done))
+            eventually(lambda: {"fine", "large", "async", "a", "b", "asked", "few 1", "lates"} <= set(done))
             eventually(lambda: admin.publish("config.new", 1) and "heard" in done)
             eventually(admin.schedules.list)
         with working(app):
