@@ -9,6 +9,7 @@ import msgspec
 
 from reliq import ops
 from reliq.model.breaker import Breaker
+from reliq.model.element import LATEST
 from reliq.model.message import Message
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
@@ -38,7 +39,7 @@ class FlowReports:
             seconds, group = self._holds.popleft()
             if group is None:
                 reports.append(ops.hold(self._steps.keys, seconds))
-            elif group:  # else the message has no key
+            elif group and not group.startswith(LATEST):  # else the message has no key
                 reports.append(ops.hold_key(self._steps.keys, group, seconds))
         if self._rule is not None:
             failed = sum(move.counter in _FAILED for move in moves)

@@ -212,8 +212,11 @@ class Queues(RuleBasedStateMachine):
         keys, message = self.some(data, lambda keys: [one for one in self.held(keys) if one.is_latest])
         if message is None:
             return
-        consumer = self.holder_of(keys, message)
-        if found := self.attempt(ops.newest(keys, consumer, [message.group])):
+        self.newest(keys, self.holder_of(keys, message), [message])
+
+    def newest(self, keys, consumer, messages):
+        groups = [message.group for message in messages if message.is_latest]
+        if groups and (found := self.attempt(ops.newest(keys, consumer, groups))):
             self.note(keys, found)
 
     @rule(key=st.sampled_from([*ORDER_KEYS, None]))
@@ -273,6 +276,7 @@ class Queues(RuleBasedStateMachine):
             )
         if answer:
             self.note(keys, answer.elements)
+            self.newest(keys, consumer, [Message.decode(keys.queue, one) for one in answer.elements])
 
     @rule(keys=queues, consumer=consumers)
     def move_idle(self, keys, consumer):
