@@ -28,6 +28,7 @@ log = logging.getLogger("reliq.kombu")
 
 _GATHER_CLAIM = 0.002  #: seconds in which more messages may be settled before the next claim
 _GATHER_ACKS = 0.005  #: seconds in which a reader may take acks along before the settler sends them
+_LOOK = 0.1  #: seconds between two looks whether Celery wants another message, where only it knows
 _READ_AHEAD = 100  #: messages brought for a channel without prefetch count before it receives them
 _STOP = 5.0  #: seconds to wait for the end of a thread
 
@@ -122,10 +123,15 @@ class Credit:
         self._changed = threading.Condition()
         self._brought = 0  #: by readers, or about to be brought, and not received yet
 
+    @property
+    def _decided_elsewhere(self) -> bool:
+        """Whether Celery's worker_disable_prefetch decides, message by message; it does not announce a change."""
+        return "can_consume" in vars(self._qos)
+
     def _room(self) -> int:
         prefetch = self._qos.prefetch_count
         room = prefetch - self._brought - len(self._qos.unacked) if prefetch else _READ_AHEAD - self._brought
-        if "can_consume" in vars(self._qos):  # Celery's worker_disable_prefetch decides message by message
+        if self._decided_elsewhere:
             return int(self._brought == 0 and room > 0 and self._qos.can_consume())
         return min(room, _READ_AHEAD)
 
@@ -133,7 +139,7 @@ class Credit:
         """Wait until there is room, and return for how many messages; 0 when stopping, or when others were quicker."""
         with self._changed:
             while self._room() <= 0 and not stopping.is_set():
-                self._changed.wait()
+                self._changed.wait(_LOOK if self._decided_elsewhere else None)
             if self._qos.unacked:  # tasks are running, and may be about to end
                 half = max(1, self._qos.prefetch_count // 2)
                 self._changed.wait_for(lambda: stopping.is_set() or self._room() >= half, _GATHER_CLAIM)

@@ -117,17 +117,21 @@ def test_a_killed_worker_gives_its_task_to_another_long_before_its_lease_ends(
 ) -> None:
     """A task that takes longer than this runs once, and the pool of the killed worker does not run on."""
     path = tmp_path / "notes"
-    with working(broker, "-c", "1") as one, working(broker, "-c", "1", name="two") as two:
+    long = '{"lease": 60}'
+    with (
+        working(broker, "-c", "1", TEST_OPTIONS=long) as one,
+        working(broker, "-c", "1", name="two", TEST_OPTIONS=long) as two,
+    ):
         send(client, "note", str(path), "task", 6.0)
         eventually(lambda: path.exists() and path.read_text())
         (pool,) = one.children if " begin " in one.log or _is_running(one) else two.children
         killed, other = (one, two) if pool in one.children else (two, one)
         os.kill(killed.process.pid, signal.SIGKILL)
         begun = time.monotonic()
-        eventually(lambda: path.read_text().count("begin") == 2, timeout=15)
+        eventually(lambda: path.read_text().count("begin") == 2, timeout=40)
         took = time.monotonic() - begun
-        assert took < 8  # on an idle machine under 2 s: bench/celery.py
-        eventually(lambda: path.read_text().count("end") == 1, timeout=15)
+        assert took < 30  # on an idle machine under 2 s: bench/celery.py
+        eventually(lambda: path.read_text().count("end") == 1, timeout=40)
         assert other.process.poll() is None
     assert path.read_text().splitlines() == ["begin task", "begin task", "end task"]
 
