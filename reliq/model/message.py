@@ -28,18 +28,24 @@ from reliq.model.element import (
 )
 
 _MAX_ELEMENT_BYTES = settings.MAX_ELEMENT_BYTES
+_REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 
 
 class Message:
     """A message as a handler or a consumer holds it."""
 
-    __slots__ = ("_body", "_envelope", "element", "holder", "lost", "queue")
+    __slots__ = ("_body", "_envelope", "element", "holder", "lost", "queue", "reference")
 
     def __init__(self, queue: str, element: bytes, envelope: Envelope) -> None:
         self.queue = queue
         self.element = element  #: the exact bytes in the processing list
         self._envelope = envelope
-        self._body: bytes | None = envelope.body if envelope.version == INLINE else None  #: None until it is read
+        self._body: bytes | None  #: None until it is read
+        self.reference: bytes  #: where in Redis the body is: a field of the hash `bodies`, or empty
+        if envelope.version == INLINE:
+            self._body, self.reference = envelope.body, b""
+        else:
+            self._body, self.reference = None, (envelope.extra or NO_EXTRA).apart
         self.holder: object = None  #: the consumer that claimed it
         self.lost = False  #: True once its lease is lost or its time limit has passed: the result is discarded
 
@@ -80,14 +86,7 @@ class Message:
     @property
     def size(self) -> int:
         """The bytes of the body, whether it has been read or not."""
-        reference = self.reference
-        return int.from_bytes(reference[-4:]) if reference else len(self._envelope.body)
-
-    @property
-    def reference(self) -> bytes:
-        """Where in Redis the body is: a field of the hash `bodies`, or empty if the body is in the element."""
-        extra = self._envelope.extra
-        return b"" if extra is None else extra.apart
+        return int.from_bytes(self.reference[-4:]) if self.reference else len(self._envelope.body)
 
     @property
     def body_is_read(self) -> bool:
@@ -97,6 +96,10 @@ class Message:
         """Give the message the body that was read; returns the message."""
         self._body = body
         return self
+
+    def opened(self, body: bytes) -> "Message":
+        """Return this message with its body, for a handler. It is lost as soon as this one is."""
+        return _Opened(self, self._envelope, body)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -213,11 +216,32 @@ class Message:
         return f"<Message {self.id} of {self.queue}: {self.size} bytes, failures={self.failures}>"
 
 
+class _Opened(Message):
+    """A message with its body, beside the one without that its consumer holds: the body goes when the handler ends."""
+
+    __slots__ = ("_held", "_lost")
+
+    def __init__(self, held: Message, envelope: Envelope, body: bytes) -> None:  # Message's would take twice as long
+        self._held = held
+        self._lost = False
+        self._body = body
+        self._envelope = envelope
+        self.queue, self.element, self.reference, self.holder = held.queue, held.element, held.reference, held.holder
+
+    @property
+    def lost(self) -> bool:
+        return self._lost or self._held.lost
+
+    @lost.setter
+    def lost(self, lost: bool) -> None:
+        self._lost = lost
+
+
 def _check_reference(element: bytes, envelope: Envelope) -> None:
     """Raise Undecodable unless an element without body says, at its end, where the body is."""
     reference = (envelope.extra or NO_EXTRA).apart
     whole = envelope.version == APART and len(reference) == BODY_REFERENCE and not envelope.body
-    if not whole or not element.endswith(ELEMENT_TAIL["apart"] + reference):
+    if not whole or not element.endswith(_REFERENCE_HEAD + reference):
         raise Undecodable("the reference to its body is not where scripts look for it")
 
 

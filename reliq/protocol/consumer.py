@@ -35,6 +35,7 @@ class ConsumerSteps:
         self.lease = lease
         self.consumer = owner
         self.keeps_marks = False  #: it says which redelivered message it tries
+        self.reads_bodies = True  #: a claim reads large bodies; else its caller reads them
         self.buried: list[Move] = []  #: made dead letters on claiming, because expired or undecodable
         self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
         self._arrived: list[Message] = []  #: taken, but not yet handed to the caller
@@ -96,8 +97,7 @@ class ConsumerSteps:
         settled = self._settled_elsewhere  # the end of a read-back takes it away at any moment
         if settled is not None:
             settled.update(elements)  # first: a read-back looks into `held` first
-        for element in elements:
-            self._held.remove(element)
+        self._held.remove_all(elements)
 
     def renewed(self, sent_at: Moment) -> None:
         """Note the confirmation of a lease renewal that was sent at `sent_at`. Thread-safe."""
@@ -168,10 +168,7 @@ class ConsumerSteps:
             if answer.status == "elsewhere":
                 sent_at = Moment.now()
                 answer = yield self.settle_op(acks, moves, plain)
-            for element in acks:
-                self._held.remove(element)
-            for move in moves:
-                self._held.remove(move.element)
+            self._held.remove_all([*acks, *(move.element for move in moves)])
             self._note(answer, sent_at, claimed=plain > 0)
         if plain and self.limits.note_plain(answer):
             limited = plain
@@ -392,16 +389,17 @@ class ConsumerSteps:
             except Undecodable:
                 self._dying.append(undecodable(element))
                 continue
-            if message.extra is not None:
-                if 0 < message.expires_at <= now:
+            if (extra := message.extra) is not None:
+                if 0 < extra.expires_at <= now:
                     self._dying.append(expired(message))
                     continue
-                if message.is_latest:
+                if extra.group and message.is_latest:
                     self._latest.append(message)
-                if message.in_cycle:
+                if extra.cycle:
                     self.cyclic = self._members = True
-                if not message.body_is_read:
-                    self._unread.append(message)
+                if message.reference:
+                    if self.reads_bodies:
+                        self._unread.append(message)
                     self._held.note_large(message)
             elif len(element) > LARGE:  # from a producer that stores no body apart
                 self._held.note_large(message)

@@ -46,6 +46,14 @@ class HeldMessages:
         self.uncounted.discard(element)
         return self.by_element.pop(element, None)
 
+    def remove_all(self, elements: Iterable[bytes]) -> None:
+        """Remove messages that were settled. Thread-safe."""
+        pop = self.by_element.pop
+        for element in elements:
+            pop(element, None)
+        if self.uncounted:
+            self.uncounted.difference_update(elements)
+
     def clear(self) -> None:
         """Forget all messages."""
         self.by_element.clear()

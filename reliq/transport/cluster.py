@@ -46,6 +46,10 @@ class ClusterConnection(Connection):
         for connection in list(self._connections.values()):
             connection.interrupt()
 
+    def arrived(self, ticket: Any) -> bool:
+        parts, begun = ticket
+        return begun is not None and self._at(parts[0].node).arrived(begun)
+
     @contextmanager
     def _learning(self) -> Iterator[None]:
         """Update the state after a call; after a failure another node may serve the slots."""

@@ -110,6 +110,10 @@ class Connection:
                 self._depart()
             raise
 
+    def arrived(self, ticket: Any) -> bool:
+        """Whether the answer to a request has been read, because one behind it was, or will never come."""
+        return ticket.replies is not None or ticket.lost
+
     def _load(self, request: Request, replies: list[Any], unknown: list[int]) -> None:
         """Load the scripts that the server did not know, and run them."""
         commands = commands_of(request)

@@ -177,6 +177,11 @@ class PendingCall(Generic[T]):
         finally:
             self._connection.release()
 
+    @property
+    def arrived(self) -> bool:
+        """Whether `result` need not wait for the answer to the first request."""
+        return self._request is None or self._failure is not None or self._connection.arrived(self._ticket)
+
     def _answer(self, request: Request) -> Any:
         try:
             if self._failure is not None:

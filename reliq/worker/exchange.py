@@ -12,8 +12,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from reliq import ops
 from reliq.errors import ReliqError
@@ -32,7 +32,10 @@ from reliq.worker.flow_reports import FlowReports
 
 log = logging.getLogger("reliq.worker")
 
+T = TypeVar("T")
+
 _PATIENCE = 0.05  #: seconds a message may wait behind running handlers before it is handed back to the others
+_READ_AGAIN = 0.5  #: seconds for which bodies are requested again after a lost connection: a batch is half done
 _QUARANTINE_PAUSE = 0.25  #: seconds for which a redelivered message that cannot start now is put back
 
 
@@ -109,6 +112,23 @@ class Exchange:
         self._settled(first.moves, codes[len(first.acks) :])
         return messages
 
+    @property
+    def arrived(self) -> bool:
+        """Whether the reply to the first call under way has arrived."""
+        with self._asking:
+            return bool(self._under_way) and self._under_way[0].call.arrived
+
+    def request_bodies(self, messages: Sequence[Message]) -> PendingCall[list[bytes | None]]:
+        """Request bodies; `answer` reads the reply."""
+        op = ops.stored_bodies(self.steps.keys, [message.reference for message in messages])
+        with self._asking:
+            return self._store.start(ops.one(op), self._connection, timeout=_READ_AGAIN)
+
+    def answer(self, call: PendingCall[T]) -> T:
+        """Read the reply to a request."""
+        with self._asking:
+            return call.result()
+
     def complete_all(self) -> None:
         """Complete all calls under way; the messages that they claimed are unstarted."""
         while self._under_way:
@@ -126,7 +146,7 @@ class Exchange:
         self._announce_dead()
         return messages
 
-    def add_unstarted(self, messages: list[Message]) -> None:
+    def add_unstarted(self, messages: Sequence[Message]) -> None:
         """Add claimed messages to those that start next."""
         self.progress_at = time.monotonic()
         self.unstarted.extend(messages)

@@ -2,14 +2,18 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from reliq.model import settings
 from reliq.model.message import Message
+from reliq.protocol.outcomes import undecodable
+from reliq.worker.bodies import Bodies
 from reliq.worker.exchange import Exchange
 from reliq.worker.loop import Shared
 from reliq.worker.prefetch import MOST, Prefetch
 from reliq.worker.runner import Run, Runner
 
+_FULL = 0.9 * settings.CLAIM_BYTES  #: bytes of the bodies of a batch that could not take more bytes
 _TURN_LOOK = 0.5  #: seconds between two checks of the lease while another queue's handler runs
 
 
@@ -17,33 +21,36 @@ class InlineLoop:
     """Runs its handler in the loop's own thread: the fast path for sync handlers with one thread.
 
     With quick handlers and a long queue, the next batch is requested before this one runs, and the one after it before
-    the reply is read: Redis and this process work at the same time.
+    the reply is read: Redis and this process work at the same time. With large bodies this
+    goes on while a batch runs, and bodies arrive shortly before their messages start.
     """
 
     def __init__(self, exchange: Exchange, runner: Runner, shared: Shared) -> None:
         self.exchange = exchange
         self.runner = runner
         self.stopping = False
+        exchange.steps.reads_bodies = False
+        self._bodies = Bodies(exchange, self._take_ahead)
         self._prefetch = Prefetch(1)
         self._shared = shared
         self._shared.takers += 1
         self._measurements = shared.measurements if runner.handler.measured else None
-        self._flowing = False  #: the latest batch had the maximum size
+        self._flowing = False  #: the latest batch that was claimed had the maximum size
 
     def step(self) -> None:
         """Settle the previous batch, claim the next one and run it; wait for a message if there is none."""
         self._be_registered()  # before its turn: broadcasts must find their queue meanwhile
         with self._turn():
-            claimed = self._next_batch()
-            self.exchange.add_unstarted(claimed)
-            self._run_unstarted()
-        if not claimed and not self.stopping:
+            self._take_next_batch()
+            idle = not self.exchange.unstarted
+            self._run_batch()
+        if idle and not self.stopping:
             # Outside the turn, so that the loop of another queue can run its handler meanwhile.
             claimed = self.exchange.wait(1)  # the call that settles it claims further ones
             if claimed:
-                self.exchange.add_unstarted(claimed)  # before the turn: the watchdog hands it back if that takes long
+                self._add(claimed)  # before the turn: the watchdog hands it back if that takes long
                 with self._turn():
-                    self._run_unstarted()
+                    self._run_batch()
 
     def busy(self) -> bool:
         """A handler runs only in `step`."""
@@ -63,55 +70,98 @@ class InlineLoop:
         finally:
             self._shared.turn.release()
 
-    def _next_batch(self) -> list[Message]:
-        """Return the next batch, requested ahead or now; each call settles what has run before it."""
+    def _take_next_batch(self) -> None:
+        """Take the next batch, claimed ahead or now; each call settles what has run before it."""
         exchange = self.exchange
-        messages: list[Message] = []
-        flowing, self._flowing = self._flowing, False
-        if flowing and self._may_ask_ahead():
+        if not exchange.unstarted and self._may_ask_ahead():
             exchange.begin(self._limit())
-        while exchange.under_way and not messages:
-            messages = exchange.complete()
-        if not messages:
-            messages = exchange.settle_and_claim(0 if self.stopping else self._limit())
+        while exchange.under_way and not exchange.unstarted:
+            self._add(exchange.complete())
+        if not exchange.unstarted:
+            self._add(exchange.settle_and_claim(0 if self.stopping else self._limit()))
+        if not exchange.under_way and self._may_ask_ahead():
+            exchange.begin(self._limit())
+
+    def _complete_all(self) -> None:
+        while self.exchange.under_way:
+            self._add(self.exchange.complete())
+
+    def _add(self, messages: Sequence[Message]) -> None:
+        """Add claimed messages to those that start next."""
+        if not self.exchange.unstarted:
+            self._bodies.expect_nothing()
+        self.exchange.add_unstarted(messages)
+        self._bodies.expect(messages)
         # Loops that take turns request nothing ahead: it would wait here for the turn.
-        self._flowing = len(messages) >= MOST and self._shared.takers == 1
-        if self._flowing and not exchange.under_way and self._may_ask_ahead():
-            exchange.begin(self._limit())
-        return messages
+        self._flowing = self._shared.takers == 1 and self._is_full(messages)
+
+    def _is_full(self, messages: Sequence[Message]) -> bool:
+        """Whether a batch has the maximum size, so that most likely further messages are ready."""
+        if len(messages) >= MOST:
+            return True
+        return len(messages) < self._prefetch.latest and sum(message.size for message in messages) >= _FULL
+
+    def _take_ahead(self) -> None:
+        """Take the batch that was claimed ahead while this one runs, so that Redis sends bodies without a pause."""
+        exchange = self.exchange
+        if exchange.arrived or (exchange.under_way and not self._bodies.under_way):
+            if self._may_ask_ahead():
+                exchange.begin(self._limit())
+            self._add(exchange.complete())
 
     def _may_ask_ahead(self) -> bool:
         steps = self.exchange.steps
-        return not (self.stopping or steps.to_be_verified or steps.limits.apply)
+        return self._flowing and not (self.stopping or steps.to_be_verified or steps.limits.apply)
 
     def _limit(self) -> int:
         """Return how many messages to claim; one in a cycle: more would wait here and lose their turn."""
         return 1 if self.exchange.steps.cyclic else self._prefetch.limit()
 
-    def _run_unstarted(self) -> None:
+    def _run_batch(self) -> None:
         """Run the claimed messages in their order; hand them back if this worker stops."""
         exchange, unstarted, perform = self.exchange, self.exchange.unstarted, self.runner.perform
+        ready = self._bodies.opened
         if self.stopping:
             exchange.complete_all()
             exchange.relieve()
             return
         started, runs = time.monotonic(), 0
         ran: list[Run] = []
-        while unstarted and not self.stopping:
+        batch = len(unstarted)  # what is claimed ahead meanwhile is the next one
+        while runs < batch and unstarted and not self.stopping:
             try:
                 message = unstarted.popleft()
             except IndexError:  # the watchdog was faster
                 break
-            if run := perform(message):
+            opened: Message | None = message
+            if message.reference and (opened := ready.pop(message.element, None)) is None:
+                self._measure(ran)  # the handler before does not take the time that Redis takes
+                opened = self._open(message)
+            if opened is not None and (run := perform(opened)):
+                run.message = message  # without its body
                 ran.append(run)
             runs += 1
             if message.redelivered:
                 self._measure(ran)
-                exchange.complete_all()
+                self._complete_all()
                 exchange.settle_and_claim(0)  # settled before the next one starts: see reclaim
         if runs:
             self._prefetch.note(time.monotonic() - started, runs)
             self._measure(ran)
+
+    def _open(self, message: Message) -> Message | None:
+        """Read the next bodies and return the message with its own; without a body it becomes a dead letter."""
+        try:
+            opened = self._bodies.open(message)
+        except BaseException:
+            self.exchange.unstarted.appendleft(message)
+            raise
+        if self.stopping:
+            self.exchange.unstarted.appendleft(message)
+            return None
+        if opened is None and not message.lost:
+            self.exchange.move(undecodable(message.element))
+        return opened
 
     def _measure(self, ran: list[Run]) -> None:
         """Measure the runs: each ended when the next one started, the last one just now."""

@@ -9,13 +9,13 @@ _SMOOTHING = 0.2
 class Prefetch:
     """Adapts the prefetch limit to the duration of the runs."""
 
-    __slots__ = ("_limit", "_mean", "_most", "slots")
+    __slots__ = ("_mean", "_most", "latest", "slots")
 
     def __init__(self, slots: int) -> None:
         self.slots = slots  #: handlers that run at once
         self._most = max(MOST, slots)
         self._mean = BUDGET
-        self._limit = slots
+        self.latest = slots  #: the latest limit
 
     def note(self, seconds: float, runs: int) -> None:
         """Note that `runs` handlers together took `seconds`."""
@@ -24,5 +24,5 @@ class Prefetch:
     def limit(self) -> int:
         """Return how many messages to hold, running and waiting; grows at most fourfold per step."""
         wanted = self.slots * max(1, int(BUDGET / max(self._mean, 1e-9)))
-        self._limit = max(self.slots, min(wanted, self._limit * _GROWTH, self._most))
-        return self._limit
+        self.latest = max(self.slots, min(wanted, self.latest * _GROWTH, self._most))
+        return self.latest

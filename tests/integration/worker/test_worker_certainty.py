@@ -170,7 +170,7 @@ def test_broadcasts_arrive_while_the_first_handler_has_the_turn(app):
         eventually(lambda: seen == [1])
 
 
-@pytest.mark.parametrize("kind", ["threads", "async"])
+@pytest.mark.parametrize("kind", ["inline", "threads", "async"])
 @pytest.mark.parametrize(
     "total",
     [300, pytest.param(50_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
@@ -198,7 +198,7 @@ def test_under_latency_and_killed_connections_nothing_runs_twice_and_nothing_is_
         def work(message):
             time.sleep(seconds(message))
 
-    options: dict[str, Any] = {"threads": 40} if kind == "threads" else {"concurrency": 40}
+    options: dict[str, Any] = {"inline": {}, "threads": {"threads": 40}, "async": {"concurrency": 40}}[kind]
     with (
         connections_killed(redis_server.url),
         Proxy(redis_server.port, reply=slowly) as proxy,
