@@ -158,7 +158,7 @@ class NewMessage:
             name, value = ("at_most", at_most) if debounce is None else ("debounce", debounce)
             raise InvalidMessage(f"{name} is {value!r} without replace=True: it delays the message that is replaced")
         if self.dedup_key is None:
-            raise InvalidMessage("replace is True without a dedup_key: it names the messages that replace each other")
+            raise InvalidMessage("replace is True without a dedup_key: give the key of the messages to replace")
         if self.key:
             raise InvalidMessage(
                 f"replace is True and key is {cut(repr(self.key), 80)}: messages with one key all run, in order"
