@@ -135,9 +135,9 @@ class Exchange:
             self.unstarted.extend(self.complete())
 
     @property
-    def under_way(self) -> bool:
-        """Whether a call is under way."""
-        return bool(self._under_way)
+    def under_way(self) -> int:
+        """How many calls are under way."""
+        return len(self._under_way)
 
     def wait(self, limit: int, seconds: float = settings.BLOCK) -> list[Message]:
         """Wait for messages and claim up to `limit`; shorter than the lease, which a BLMOVE must not outlive."""

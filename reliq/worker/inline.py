@@ -20,8 +20,8 @@ _TURN_LOOK = 0.5  #: seconds between two checks of the lease while another queue
 class InlineLoop:
     """Runs its handler in the loop's own thread: the fast path for sync handlers with one thread.
 
-    With quick handlers and a long queue, the next batch is requested before this one runs, and the one after it before
-    the reply is read: Redis and this process work at the same time. With large bodies this
+    With quick handlers and a long queue, the next batches are requested before this one runs, and a further one before
+    a reply is read: Redis and this process work at the same time. With large bodies this
     goes on while a batch runs, and bodies arrive shortly before their messages start.
     """
 
@@ -79,7 +79,8 @@ class InlineLoop:
             self._add(exchange.complete())
         if not exchange.unstarted:
             self._add(exchange.settle_and_claim(0 if self.stopping else self._limit()))
-        if not exchange.under_way and self._may_ask_ahead():
+        # Redis sends a long reply in parts, and turns to the next call before the last of them.
+        while exchange.under_way < (1 if self._bodies.under_way else 2) and self._may_ask_ahead():
             exchange.begin(self._limit())
 
     def _complete_all(self) -> None:

@@ -382,7 +382,7 @@ def test_a_reply_that_is_lost_loses_no_message(app, redis_server, kind):
 
 
 def test_a_reply_that_is_lost_loses_none_of_what_was_asked_for_ahead(app, redis_server):
-    """Three batches are about at once: one runs, the answers to two are under way."""
+    """Up to four batches are about at once: one runs, the answers to three are under way."""
     handled, count = [], 0
     app.handler("q")(lambda message: handled.append(message.json()))
 
