@@ -45,6 +45,10 @@ class Watch(threading.Thread):
             self.most = max(self.most, self._queue.stats().processing)
 
 
+def handled(queue, least):
+    eventually(lambda: queue.stats().counters.get("acked", 0) >= least, timeout=60)
+
+
 @pytest.mark.parametrize(
     ("settings", "at_once"), [({"concurrency": 5}, 5), ({"key_concurrency": 2}, 6)], ids=["queue", "keys"]
 )
@@ -58,7 +62,7 @@ def test_no_more_than_allowed_and_no_slot_lost(app, workers, settings, at_once):
     watch.start()
     running = [workers() for _ in range(2)]
     for kill in range(1, 4):
-        eventually(lambda least=kill * 200: queue.stats().counters.get("acked", 0) >= least, timeout=60)
+        handled(queue, kill * 200)
         victim = running.pop(random.randrange(2))
         victim.kill()
         victim.wait()

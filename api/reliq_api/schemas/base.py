@@ -1,0 +1,30 @@
+"""Types that several schemas use."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from reliq.model import settings as core
+from reliq_api.enqueue.entries import DURATION
+
+QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
+MessageId = Annotated[str, Field(pattern=r"^[!-~]{1,128}$", examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
+# Never the id of a worker's consumer, which begins with c.
+Lease = Annotated[str, Field(pattern=r"^h[0-9a-f]{20}(\.[0-9]{1,6})?$", examples=["h3f9c2d1e8a7b6c5d4e3f"])]
+
+
+def _whole(value: Any) -> Any:
+    """Accept 5.0 as a whole number, as JSON does; no other types."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+DeathReason = Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided", "invalid"]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Seconds = Annotated[float, Field(ge=0, le=core.MAX_DELAY_SECONDS, allow_inf_nan=False, examples=[30])]
+Period = Seconds | Annotated[str, Field(pattern=DURATION, examples=["5m"])]
+
+
+class Request(BaseModel):
+    """The body of a request. Unknown members are refused: a misspelled option must not be ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)

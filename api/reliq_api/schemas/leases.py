@@ -1,0 +1,104 @@
+"""Leases and their settlement."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from reliq.model import settings as core
+from reliq_api.schemas.base import Lease, MessageId, Request, Seconds, Whole
+
+
+class LeaseRequest(Request):
+    limit: Whole = Field(1, ge=1, le=core.MAX_BATCH, description="The largest number of messages.")
+    wait: float = Field(0, ge=0, le=30, allow_inf_nan=False, description="Seconds to wait for the first one.")
+    lease: float = Field(
+        core.LEASE,
+        ge=core.MIN_LEASE_SECONDS,
+        le=core.MAX_LEASE_SECONDS,
+        allow_inf_nan=False,
+        description="Seconds in which the messages must be settled, or the lease extended.",
+    )
+    encoding: Literal["auto", "text", "base64"] = Field(
+        "auto",
+        description="The form of bodies. auto: a JSON object or array as JSON, other UTF-8 as a text, else base64. "
+        "text: never as JSON. base64: always base64.",
+    )
+
+
+class Leased(BaseModel):
+    """One message. `encoding` is the form of `body`."""
+
+    id: MessageId
+    body: Any
+    encoding: Literal["json", "text", "base64"]
+    headers: dict[str, str]
+    deliveries: int = Field(description="How many consumers vanished while they held it.")
+    failures: int = Field(description="How many times handling it failed.")
+    redelivered: bool = Field(description="A consumer vanished while it held it: it may have been handled already.")
+    enqueued_at: int = Field(description="Ms since the epoch.")
+    routing_key: str | None = None
+
+
+class LeaseGiven(BaseModel):
+    lease: Lease | None = Field(description="null if there was no message.")
+    lease_seconds: float
+    messages: list[Leased]
+
+
+class RetryOf(Request):
+    id: MessageId
+    delay: Seconds | None = Field(None, description="Default: 5 s, 15 s, 45 s ... up to an hour.")
+    error: str = Field("", max_length=core.MAX_ERROR_CHARACTERS, description="Kept in the message's history.")
+
+
+class DeadOf(Request):
+    id: MessageId
+    reason: str = Field("", max_length=core.MAX_ERROR_CHARACTERS, description="Kept as its last error.")
+
+
+class ReleaseOf(Request):
+    id: MessageId
+    delay: Seconds | None = None
+
+
+class SettleRequest(Request):
+    """Together at most 1,000 messages, each once."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"ack": ["a1"], "retry": [{"id": "b2", "delay": 60}]}]})
+
+    ack: list[MessageId] = Field([], max_length=core.MAX_BATCH, description="Handled: gone for good.")
+    retry: list[RetryOf] = Field(
+        [],
+        max_length=core.MAX_BATCH,
+        description="Failed: tried again later; the eleventh failure ends in the dead letters.",
+    )
+    dead: list[DeadOf] = Field([], max_length=core.MAX_BATCH, description="To the dead letters, as `rejected`.")
+    release: list[MessageId | ReleaseOf] = Field(
+        [], max_length=core.MAX_BATCH, description="Handed back untouched: taken next, nothing counted."
+    )
+
+
+class Settled(BaseModel):
+    id: MessageId
+    code: Literal["done", "already", "lost"] = Field(
+        description="already: not in this lease, so settled before. lost: the lease is over, others may have it."
+    )
+
+
+class SettleResult(BaseModel):
+    results: list[Settled]
+
+
+class ExtendRequest(Request):
+    lease: float = Field(
+        core.LEASE,
+        ge=core.MIN_LEASE_SECONDS,
+        le=core.MAX_LEASE_SECONDS,
+        allow_inf_nan=False,
+        description="Seconds from now.",
+    )
+
+
+class Extended(BaseModel):
+    lease: Lease
+    lease_seconds: float
