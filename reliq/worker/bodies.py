@@ -69,7 +69,7 @@ class Bodies:
             self._request()
 
     def _request(self) -> None:
-        """Request the next bodies: as many as have STREAM_BYTES, or two that have half of what is read ahead, or one."""
+        """Request the next bodies: as many as have STREAM_BYTES, or two with half of what is read ahead, or one."""
         two = min(2 * self._expected[0].size, settings.READ_AHEAD_BYTES // 2)
         count, size = first_of(self._expected, max(settings.STREAM_BYTES, two))
         messages = self._expected[:count]
