@@ -36,14 +36,16 @@ def test_a_burst_while_one_runs_has_two_runs_and_the_last_body_is_last(app, kind
     assert queue.stats().counters["replaced"] == BURST - 1
 
 
-def test_a_burst_before_the_worker_starts_has_one_run(app, kind):
+@pytest.mark.parametrize("size", [4, 4000], ids=["in the element", "apart"])
+def test_a_burst_before_the_worker_starts_has_one_run(app, kind, size, client):
     queue, runs = app.queue("q"), []
     bind(app, kind, lambda message: runs.append(message.body))
     for number in range(BURST):
-        queue.send(str(number), dedup_key="k", replace=True)
+        queue.send(str(number).zfill(size), dedup_key="k", replace=True)
     with working_as(kind, app):
         eventually(lambda: settled(app) and runs)
-    assert runs == [str(BURST - 1).encode()]
+    assert runs == [str(BURST - 1).zfill(size).encode()]
+    assert client.exists("reliq:{q}:bodies", "reliq:{q}:active", "reliq:{q}:waiting") == 0
 
 
 def test_a_debounced_burst_has_one_run_or_two_and_the_last_body_is_last(app, kind):
