@@ -18,73 +18,85 @@ redis.call('HLEN', states)
 redis.call('HLEN', runs)
 local now = now_ms()
 
-local names, starts, at = {}, {}, 1 -- no table for each schedule: there may be thousands at one instant
-while at <= #ARGV do
-  names[#names + 1], starts[#starts + 1] = ARGV[at], at
-  at = at + MESSAGES + 2 * ARGV[at + COUNT]
+-- Plain tables and counters in place of a table for each schedule: thousands of them may be due at one instant.
+local argv, names, starts, counts, at = ARGV, {}, {}, {}, 1
+while at <= #argv do
+  local place = #names + 1
+  names[place], starts[place], counts[place] = argv[at], at, tonumber(argv[at + COUNT])
+  at = at + MESSAGES + 2 * counts[place]
 end
 
 -- Decide about all of them before the first write.
-local found, seen, codes = redis.call('HMGET', states, unpack(names)), {}, {}
+local found, seen, codes, messages = redis.call('HMGET', states, unpack(names)), {}, {}, 0
 for place, start in ipairs(starts) do
-  local name = names[place]
-  codes[place] = (seen[name] or found[place] ~= ARGV[start + EXPECTED]) and CHANGED
-    or tonumber(ARGV[start + DUE]) > now and EARLY or SENT
-  seen[name] = true
+  local name, code = names[place], SENT
+  if found[place] ~= argv[start + EXPECTED] or seen[name] then
+    code = CHANGED
+  elseif tonumber(argv[start + DUE]) > now then
+    code = EARLY
+  else
+    messages = messages + counts[place]
+  end
+  seen[name], codes[place] = true, code
 end
 
-local function size_in(unit, start)
-  local count = tonumber(ARGV[start + COUNT])
-  if unit == 'messages' then return count end
-  local bytes = 0
-  for at = start + MESSAGES, start + MESSAGES + 2 * (count - 1), 2 do bytes = bytes + size_of(ARGV[at]) end
+local function size_in(unit, place)
+  if unit == 'messages' then return counts[place] end
+  local first, bytes = starts[place] + MESSAGES, 0
+  for at = first, first + 2 * (counts[place] - 1), 2 do bytes = bytes + size_of(argv[at]) end
   return bytes
 end
 
 local function to_send(unit)
   local sum = 0
-  for place, start in ipairs(starts) do sum = sum + (codes[place] == SENT and size_in(unit, start) or 0) end
+  for place, code in ipairs(codes) do sum = sum + (code == SENT and size_in(unit, place) or 0) end
   return sum
 end
 
+local rejected = 0
 for _ = 1, 2 do -- a queue may have two limits
-  local messages = to_send('messages')
   if messages == 0 then break end
   local used, most, unit = refused(q, delayed, messages, function() return to_send('bytes') end)
   if not used then break end
   local room = most - used
-  for place, start in ipairs(starts) do -- the first ones are sent, the others wait for room
-    local size = codes[place] == SENT and size_in(unit, start) or 0
-    if size > room then codes[place] = FULL else room = room - size end
+  for place, code in ipairs(codes) do -- the first ones are sent, the others wait for room
+    local size = code == SENT and size_in(unit, place) or 0
+    if size > room then
+      codes[place], rejected, messages = FULL, rejected + counts[place], messages - counts[place]
+    else
+      room = room - size
+    end
   end
 end
 
-local plain, new_states, new_runs, new_ticks, messages, missed, rejected = {}, {}, {}, {}, 0, 0, 0
+local plain, new_states, new_runs, new_ticks, sent, ticking, missed = {}, {}, {}, {}, 0, 0, 0
 local at_now, later = string.format('%.0f ', now), string.format('%.0f', now + FULL_PAUSE)
-local function add(list, key, value)
-  local length = #list
-  list[length + 1], list[length + 2] = key, value
-end
 for place, start in ipairs(starts) do
-  local name, count = names[place], tonumber(ARGV[start + COUNT])
+  local name, next_due = names[place], later
   if codes[place] == SENT then
-    messages, missed = messages + count, missed + ARGV[start + MISSED]
-    add(new_states, name, ARGV[start + STATE])
-    add(new_runs, name, at_now .. ARGV[start + RUN])
-    local next_due = ARGV[start + NEXT_DUE]
-    if next_due == '' then redis.call('ZREM', ticks, name) else add(new_ticks, next_due, name) end
-    for at = start + MESSAGES, start + MESSAGES + 2 * (count - 1), 2 do
-      local element, body = ARGV[at], ARGV[at + 1]
+    next_due, missed = argv[start + NEXT_DUE], missed + argv[start + MISSED]
+    new_states[sent + 1], new_states[sent + 2] = name, argv[start + STATE]
+    new_runs[sent + 1], new_runs[sent + 2] = name, at_now .. argv[start + RUN]
+    sent = sent + 2
+    for at = start + MESSAGES, start + MESSAGES + 2 * (counts[place] - 1), 2 do
+      local element, body = argv[at], argv[at + 1]
       if body ~= '' then redis.call('HSET', q.bodies, body_of(element), body) end
-      if group_of(element) or priority_of(element) then enter(q, element) else plain[#plain + 1] = element end
+      if end_of(element) and (group_of(element) or priority_of(element)) then
+        enter(q, element)
+      else
+        plain[#plain + 1] = element
+      end
     end
-  elseif codes[place] == FULL then
-    add(new_ticks, later, name)
-    rejected = rejected + count
+  end
+  if next_due == '' then
+    redis.call('ZREM', ticks, name)
+  elseif codes[place] == SENT or codes[place] == FULL then
+    new_ticks[ticking + 1], new_ticks[ticking + 2] = next_due, name
+    ticking = ticking + 2
   end
 end
-if #new_ticks > 0 then redis.call('ZADD', ticks, unpack(new_ticks)) end
-if #new_states > 0 then
+if ticking > 0 then redis.call('ZADD', ticks, unpack(new_ticks)) end
+if sent > 0 then
   redis.call('HSET', states, unpack(new_states))
   redis.call('HSET', runs, unpack(new_runs))
 end
