@@ -62,6 +62,26 @@ RECOVERY = (
         unit="ops",
     ),
 )
+SCHEDULES = (
+    Lines(
+        "Ticks sent late",
+        "From the time of a tick until its message was ready.",
+        quantiles("reliq_schedule_lateness_seconds"),
+        unit="s",
+    ),
+    Lines(
+        "Sent and missed",
+        "Per second. Missed: no monitor ran or the queue was full, and the catch-up policy leaves the tick out.",
+        {"sent": rate("reliq_schedule_fired"), "missed": rate("reliq_schedule_ticks_missed")},
+        unit="ops",
+    ),
+    Lines(
+        "Overdue",
+        "How long the first schedule of a queue has been due. Runbook: docs/runbooks/schedules-overdue.md",
+        {"{{queue}}": f"max by (queue) (reliq_schedule_overdue_seconds{{{QUEUE}}})"},
+        unit="s",
+    ),
+)
 WORKERS = (
     Lines(
         "Consumers",
@@ -98,5 +118,5 @@ WORKERS_PAGE = Page(
     "workers",
     "reliq / Workers and monitor",
     "Running and dead workers, and how fast a death was noticed.",
-    {"Monitor": MONITOR, "Recovery": RECOVERY, "Workers": WORKERS},
+    {"Monitor": MONITOR, "Recovery": RECOVERY, "Schedules": SCHEDULES, "Workers": WORKERS},
 )
