@@ -51,7 +51,7 @@ test-slow: $(READY) ## The long volumes
 
 # The suites come from the package registry, pinned by hash, into .data/sdists.
 test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (an hour)
-	$(BIN)/pytest tests/integration/celery tests/integration/frameworks -rR --timeout 5400
+	$(BIN)/pytest tests/integration/celery tests/integration/frameworks -rR --timeout 9000
 
 $(DEMO): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -55,11 +55,11 @@ def test_scheduled_tasks_in_the_memory_of_the_worker(redis_url: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(5400)
+@pytest.mark.timeout(9000)
 def test_the_suite_of_celery(redis_url: str) -> None:
     """All of it, half an hour; what fails is tried again, and must fail on Celery's Redis transport, too."""
     suite, reliq, redis = CELERY.suite(), f"reliq+{redis_url.replace('/0', '/1')}", redis_url.replace("/0", "/2")
-    outcomes = run(suite, reliq, [f"t/integration/{name}.py" for name in FILES], timeout=3000)
+    outcomes = run(suite, reliq, [f"t/integration/{name}.py" for name in FILES], timeout=6000)
     first = failed(outcomes)
     again = _only(run(suite, reliq, _selection(first), timeout=1500), first) if first else []
     on_redis = _only(run(suite, redis, _selection(again), timeout=1500), again) if again else []
