@@ -3,8 +3,8 @@
 --
 -- KEYS  1 job  2 jobs  3 parts  4 staged  5 bodies
 -- ARGV  1 the job's name  2 run  3 time limit ms, renewed  4 part
---       5 n chunks that the writer had appended before  6 n chunks just now
---       7.. references of the bodies; their elements are in a chunk of this part, of this call or an earlier one
+--       5 n chunks that the writer had appended before  6 n chunks just now  7 n messages in these
+--       8.. references of the bodies; their elements are in a chunk of this part, of this call or an earlier one
 -- Returns 'ok', also for a call that was carried out before; 'closed': the job is decided, or belongs to another run;
 --         'torn': the part does not hold the chunks that its writer appended
 -- Follows the RPUSH in a MULTI, because hashing the chunks as arguments of Lua would take longer than everything else.
@@ -14,7 +14,7 @@ local before, chunks = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local function taken_back(answer)
   redis.call('LTRIM', staged, 0, -1 - chunks)
-  for from = 7, #ARGV, 1000 do redis.pcall('HDEL', bodies, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
+  for from = 8, #ARGV, 1000 do redis.pcall('HDEL', bodies, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
   return answer
 end
 
@@ -30,7 +30,10 @@ if state and chunks > 0 and length == before + 2 * chunks then
   return 'ok'
 end
 if length ~= before + chunks or (before > 0 and not state) then return taken_back('torn') end
+local now = now_ms()
 redis.call('HSET', job, 'state', 'open', 'run', ARGV[2])
-redis.call('ZADD', jobs, now_ms() + ARGV[3], ARGV[1])
+redis.call('HSETNX', job, 'opened', now)
+redis.call('HINCRBY', job, 'staged', ARGV[7])
+redis.call('ZADD', jobs, now + ARGV[3], ARGV[1])
 redis.call('SADD', parts, ARGV[4])
 return 'ok'

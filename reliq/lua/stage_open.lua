@@ -8,7 +8,8 @@ local job, jobs = KEYS[1], KEYS[2]
 local state = redis.call('HGET', job, 'state')
 redis.call('ZCARD', jobs) -- a wrong type is refused here, before the first write
 if state == 'committed' or state == 'done' then return state end
-redis.call('HSET', job, 'state', 'open', 'run', ARGV[2])
+local now = now_ms()
+redis.call('HSET', job, 'state', 'open', 'run', ARGV[2], 'opened', now, 'staged', 0)
 redis.call('PERSIST', job)
-redis.call('ZADD', jobs, now_ms() + ARGV[3], ARGV[1])
+redis.call('ZADD', jobs, now + ARGV[3], ARGV[1])
 return 'open'

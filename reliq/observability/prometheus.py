@@ -4,6 +4,7 @@ Worker, monitor and API export metrics; the command line creates an `Exporter` a
 prometheus-client (the extras `monitor` and `api`), which nothing else in here imports.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import TracebackType
@@ -23,6 +24,7 @@ from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
 from reliq.observability.snapshot import QueueSnapshot, every_queue, read_readable
 from reliq.ops.schema import Counter
+from reliq.protocol.jobs import StagedJob, read_jobs
 from reliq.transport.store import Store
 
 MOST_QUEUES = 1000  #: queues that are exported; the number of all queues is exported as well
@@ -167,6 +169,7 @@ class Exporter(Collector):
             readings, unreadable = self._store.run(read_readable(names[:MOST_QUEUES]), timeout=_PATIENCE)
             info = self._info()
             unroutable = self._store.call(ops.unroutable(), timeout=_PATIENCE)
+            jobs = self._jobs([one.queue for one in readings])
         except ReliqError:
             yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 0)
         else:
@@ -175,6 +178,7 @@ class Exporter(Collector):
             yield _unreadable(unreadable)
             yield from _of_queues(readings)
             yield from self._desired(readings, series)
+            yield _staged(jobs)
             yield _counter("reliq_messages_unroutable", "Messages published that no queue was bound for.", unroutable)
             yield from _of_redis(info)
         yield from _of_monitor(self._monitor)
@@ -187,6 +191,13 @@ class Exporter(Collector):
         except RedisUnsuitable:
             return {}
         return {name: value for answer in answers for name, value in answer.items()}
+
+    def _jobs(self, queues: Sequence[str]) -> list[StagedJob]:
+        """Read the staged jobs; none if a key of one of them has a foreign type, which must not hide the queues."""
+        try:
+            return self._store.run(read_jobs(queues), timeout=_PATIENCE)
+        except RedisUnsuitable:
+            return []
 
     def _desired(self, readings: Sequence[QueueSnapshot], series: Sequence[Any]) -> Iterator[Metric]:
         if not self._demands:
@@ -256,6 +267,20 @@ def _unreadable(queues: Iterable[str]) -> Metric:
     )
     for queue in queues:
         metric.add_metric([queue], 1)
+    return metric
+
+
+def _staged(jobs: Iterable[StagedJob]) -> Metric:
+    metric = GaugeMetricFamily(
+        "reliq_staged_messages",
+        "Messages of Spark jobs that are staged and not yet visible; the queue of a job of several is @several.",
+        labels=["queue", "state"],
+    )
+    counts: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for job in jobs:
+        counts[job.queue or "@several", job.state] += job.invisible
+    for labels, count in sorted(counts.items()):
+        metric.add_metric(labels, count)
     return metric
 
 

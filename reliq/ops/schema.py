@@ -113,6 +113,9 @@ class Job:
     MANIFEST: Final = "manifest"  #: the parts that were committed
     MESSAGES: Final = "messages"  #: how many were committed
     REMEMBER: Final = "remember"  #: ms that the record is kept once the job is done
+    OPENED: Final = "opened"  #: ms since the epoch
+    STAGED: Final = "staged"  #: how many were staged, also by attempts that are not committed
+    ROLLED: Final = "rolled"  #: how many became visible
 
 
 class Prepared:

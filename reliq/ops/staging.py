@@ -22,11 +22,18 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A staged job. `state`: a JobState, empty without such a job. `messages`: how many it has committed."""
+    """A staged job. `state`: a JobState, empty without such a job. `messages`: how many it has committed.
+
+    `opened`: ms since the epoch. `staged`: messages that were staged, also by attempts that are not committed.
+    `rolled`: those that became visible.
+    """
 
     state: str
     run: str
     messages: int
+    opened: int = 0
+    staged: int = 0
+    rolled: int = 0
 
     @property
     def committed(self) -> bool:
@@ -34,12 +41,18 @@ class JobRecord:
 
 
 def job_record(home: JobKeys, job: str) -> Op[JobRecord]:
-    return Op(("HMGET", home.job(job), Job.STATE, Job.RUN, Job.MESSAGES), _read_job)
+    fields = (Job.STATE, Job.RUN, Job.MESSAGES, Job.OPENED, Job.STAGED, Job.ROLLED)
+    return Op(("HMGET", home.job(job), *fields), _read_job)
 
 
 def _read_job(reply: list[bytes | None]) -> JobRecord:
-    state, run, messages = reply
-    return JobRecord((state or b"").decode(), (run or b"").decode(), int(messages or 0))
+    state, run, *numbers = reply
+    return JobRecord((state or b"").decode(), (run or b"").decode(), *(int(number or 0) for number in numbers))
+
+
+def count_rolled(home: JobKeys, job: str, messages: int) -> Op[int]:
+    """Note that messages of a committed job became visible; only for those who watch it."""
+    return Op(("HINCRBY", home.job(job), Job.ROLLED, messages))
 
 
 def job_manifest(home: JobKeys, job: str) -> Op[bytes | None]:
@@ -99,6 +112,7 @@ def stage(
     chunks: Sequence[Argument],
     bodies: Sequence[Packed] = (),
     references: Sequence[bytes] = (),
+    messages: int = 0,
 ) -> Transaction:
     """Add chunks to a part. By `before`, the number of chunks so far, the script recognizes a repeated call.
 
@@ -108,7 +122,8 @@ def stage(
     """
     key, bodies_key = staged.key(job), staged.keys.bodies
     names = (home.job(job), home.jobs, home.parts(job), key, bodies_key)
-    arguments: list[Argument] = [job, run, milliseconds(limit), str(staged), before, len(chunks), *references]
+    arguments: list[Argument] = [job, run, milliseconds(limit), str(staged), before, len(chunks), messages]
+    arguments += references
     script = Op(("EVAL", script_named("stage").source, len(names), *names, *arguments), as_text)
     store: list[Op[Any]] = [Op(("HSET", bodies_key, *bodies))] if bodies else []
     append: list[Op[Any]] = [Op(("RPUSH", key, *chunks))] if chunks else []
@@ -120,9 +135,9 @@ def unstage(job: str, staged: Staged, chunks: int) -> Op[int]:
     return scripted("unstage", (staged.key(job), staged.keys.bodies), (chunks,))
 
 
-def stage_enlist(home: JobKeys, job: str, run: str, limit: float, staged: Staged) -> Op[str]:
+def stage_enlist(home: JobKeys, job: str, run: str, limit: float, staged: Staged, messages: int = 0) -> Op[str]:
     names = (home.job(job), home.jobs, home.parts(job))
-    return scripted("stage_enlist", names, (job, run, milliseconds(limit), str(staged)), as_text)
+    return scripted("stage_enlist", names, (job, run, milliseconds(limit), str(staged), messages), as_text)
 
 
 def stage_apart(job: str, staged: Staged, before: int, chunks: Sequence[Argument], live: float) -> Transaction:

@@ -30,6 +30,7 @@ REMEMBERED = 3600.0  #: seconds a decided job is remembered for late writers and
 _CALL_BYTES = 4 * 1024 * 1024
 _PARTS_PER_TRIP = 200
 _JOBS_PER_TRIP = 10
+_NOTED = 100_000  #: messages that become visible before the job's record notes it
 _CHUNKS_PER_TRIP = 8  #: that are deleted with their bodies: Redis copies each of them once
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}")
@@ -107,8 +108,9 @@ class PartWriter:
         chunks of its own.
         """
         job, part, packed = self._job, self.part, [chunk.packed() for chunk in chunks]
+        messages = sum(chunk.messages for chunk in chunks)
         if part.staged.apart(job.home):
-            enlisted = yield ops.stage_enlist(job.home, job.name, job.run, job.time_limit, part.staged)
+            enlisted = yield ops.stage_enlist(job.home, job.name, job.run, job.time_limit, part.staged, messages)
             if enlisted != "ok":
                 return str(enlisted)
             request = ops.stage_apart(job.name, part.staged, part.chunks, packed, job.time_limit + ORPHANED)
@@ -116,7 +118,7 @@ class PartWriter:
             values = [chunk.arguments() for chunk in bodies]
             references = [one for chunk in bodies for one in references_of(chunk)]
             run = (job.home, job.name, job.run, job.time_limit)
-            request = ops.stage(*run, part.staged, part.chunks, packed, values, references)
+            request = ops.stage(*run, part.staged, part.chunks, packed, values, references, messages)
         try:
             *_, answer = yield request
         except OutcomeUnknown:  # the script recognizes a repeated call
@@ -227,9 +229,17 @@ def outcome(home: JobKeys, job: str) -> Steps[int | None]:
 
 def roll_parts(job: Job, parts: Iterable[Part], progress: Progress = unwatched) -> Steps[None]:
     """Move these parts of a committed job into their queues; for a leader that moves others at the same time."""
+    done = 0
     for part in parts:
+        unnoted = 0
         while (moved := (yield from _roll(job, part.staged))) is not None:
-            progress(moved)
+            done, unnoted = done + moved, unnoted + moved
+            progress(done)
+            if unnoted >= _NOTED:
+                yield ops.count_rolled(job.home, job.name, unnoted)
+                unnoted = 0
+        if unnoted:
+            yield ops.count_rolled(job.home, job.name, unnoted)
 
 
 def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:

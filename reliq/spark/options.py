@@ -165,7 +165,10 @@ class Given:
 
     def _keys(self) -> QueueKeys:
         if "queue" not in self._options:
-            raise InvalidSetting('name the queue: .option("queue", "orders")')
+            raise InvalidSetting(
+                'name the queue: .option("queue", "orders"), or in SQL: FROM my_table WITH (queue = \'orders\'). Spark '
+                "does not pass the OPTIONS of a table to a Python data source, only those of a temporary view"
+            )
         return QueueKeys(check_name(self._options["queue"]))
 
     def _trace(self) -> dict[str, str]:

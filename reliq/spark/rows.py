@@ -42,7 +42,7 @@ class Rows:
         self._layout = layout
         self._rules = rules
         self._targets = targets
-        self._row = 0  #: the first row of the next batch, counted in the partition
+        self.row = 0  #: the first row of the next batch, counted in the partition
         self.unroutable = 0  #: rows with a topic that no queue is bound to
         self.tally = Tally()  #: rows that cannot be sent, if they do not fail the job
 
@@ -68,12 +68,12 @@ class Rows:
             encoded = self._encoded(fields)
             for queue, rows in self._routed(fields.get("target"), queues):
                 yield queue, (encoded if rows is None else encoded.take(rows)).chunks()
-        self._row += batch.num_rows
+        self.row += batch.num_rows
 
     def _fields(self, given: Columns, count: int, refused: Refused) -> Columns:
         """Return the columns in the form in which they are encoded; what a refused row has there does not matter."""
         fields = {
-            "number": encoding.numbers(self._row, count),
+            "number": encoding.numbers(self.row, count),
             "body": self._bodies(given, refused),
             "id": self._ids(self._option(given, "id"), refused),
             "key": self._keys(self._option(given, "key"), refused),
@@ -250,7 +250,7 @@ class Rows:
 
     def _where(self, column: str, row: int) -> str:
         which = "the whole row" if column == "row" else f"column `{column}`"
-        return f"{which} in row {self._row + row} of partition {self._partition}"
+        return f"{which} in row {self.row + row} of partition {self._partition}"
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,11 @@ class ReliqDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from reliq.spark.reader import ReliqReader
+        from reliq.spark.writer import one_sentence
 
-        check_user_schema(schema)
-        return ReliqReader(self._given.read())
+        with one_sentence():
+            check_user_schema(schema)
+            return ReliqReader(self._given.read())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from reliq.spark.writer import ReliqWriter, one_sentence

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from reliq import ops
 from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.protocol.queue import age_of_oldest
 from reliq.spark.claims import Claims, consumer_of
 from reliq.spark.columns import batches_of
 from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions
@@ -66,6 +67,20 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         return ReadMaxRows(self._options.max_messages)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
+        """Return the backlog, as `latestOffset` of the source in `lastProgress`: messages, and ms of the oldest one."""
+        keys = self._options.keys
+        ready, delayed, oldest, now = self._store.call(
+            [
+                ops.list_length(keys.messages),
+                ops.zset_size(keys.delayed),
+                ops.from_tail(keys.messages, 0, 1),
+                ops.server_time(),
+            ]
+        )
+        age = age_of_oldest(keys.queue, oldest, now)
+        return {"ready": ready, "delayed": delayed, "oldest_ready_ms": round(age * 1000)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
         self._budget = int(self._store.call(ops.list_length(self._options.keys.messages)))

@@ -22,6 +22,7 @@ from reliq.spark.refused import Tally
 from reliq.spark.rows import Rows
 from reliq.spark.rules import Rules
 from reliq.spark.targets import Targets, column_of, targets
+from reliq.spark.watched import Watched
 from reliq.transport.store import Store
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ def stage_rows(
     partition = task().partitionId()
     rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where)
     writers: dict[str, PartWriter] = {}
+    size = 0
     failure = ""
+    watched = Watched(f"job {job.name}, partition {partition}: %d rows staged, %d MB")
     store = options.connection.store()
     try:
         for batch in batches:
@@ -88,6 +91,8 @@ def stage_rows(
                 if queue not in writers:
                     writers[queue] = PartWriter(job, queue, str(partition))
                 store.run(writers[queue].add(chunks))
+            size += batch.nbytes
+            watched.note(rows.row, size // 1_000_000)
     except InvalidMessage as error:
         failure = f"{error}. {_ABOUT_INVALID}"
         store.run(staging.abort(job))  # the other tasks need not go on
@@ -136,11 +141,28 @@ def commit(store: Store, job: Job, every: Sequence[Staged], rules: Rules, stream
     if answer == "committed":
         count_left_out(store, job, every, rules)
     try:
+        roll = _Roll(store, job, sum(part.messages for part in parts))
         with ThreadPoolExecutor(_ROLLERS) as rollers:
-            list(rollers.map(lambda some: store.run(staging.roll_parts(job, some)), _shares(parts)))
+            list(rollers.map(roll, _shares(parts)))
         store.run(staging.roll_forward(job))
     except ReliqError as error:
         log.warning("job %s is committed, a monitor will make the rest of it visible: %s", job.name, error)
+
+
+class _Roll:
+    """Rolls shares of the parts forward, for several threads, and logs how far all of them are."""
+
+    def __init__(self, store: Store, job: Job, messages: int) -> None:
+        self._store, self._job = store, job
+        self._done: dict[int, int] = {}
+        self._watched = Watched(f"job {job.name}: %d of {messages} committed messages are visible")
+
+    def __call__(self, parts: Sequence[Part]) -> None:
+        def moved(done: int) -> None:
+            self._done[id(parts)] = done
+            self._watched.note(sum(self._done.values()))
+
+        self._store.run(staging.roll_parts(self._job, parts, moved))
 
 
 def count_left_out(store: Store, job: Job, every: Sequence[Staged], rules: Rules) -> None:

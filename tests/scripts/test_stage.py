@@ -22,7 +22,8 @@ def keys_of(world) -> dict[str, Any]:
         name = key.decode().removeprefix("reliq:{q}:")
         match world.redis.type(key):
             case b"hash":
-                found[name] = {k.decode(): v.decode() for k, v in world.redis.hgetall(key).items()}
+                fields = {k.decode(): v.decode() for k, v in world.redis.hgetall(key).items()}
+                found[name] = {k: v for k, v in fields.items() if k not in ("opened", "staged")}
             case b"list":
                 found[name] = world.redis.lrange(key, 0, -1)
             case b"set":
@@ -87,6 +88,19 @@ def test_bodies_are_stored_with_a_part_and_deleted_with_it(world):
     assert world.redis.hkeys(KEYS.bodies) == [elements[2][-12:]]
     assert [world.run(ops.unstage("j", Staged(KEYS, "p"), 2)) for _ in range(2)] == [0, 0]
     assert world.redis.hlen(KEYS.bodies) == 0
+
+
+def test_the_record_counts_what_was_staged_and_knows_when_it_was_opened(world):
+    world.run(ops.stage_open(KEYS, "j", "r1", DAY))
+    for before in (0, 0, 1):  # the second call repeats the first one
+        world.run(ops.stage(KEYS, "j", "r1", DAY, Staged(KEYS, "p"), before, [b"x"], messages=7))
+    record = world.run(ops.job_record(KEYS, "j"))
+    assert (record.state, record.staged, record.rolled) == ("open", 14, 0)
+    assert world.now <= record.opened < world.now + 10_000
+    world.run(ops.stage_open(KEYS, "j", "r2", DAY))
+    assert world.run(ops.job_record(KEYS, "j")).staged == 0
+    world.run(ops.stage_enlist(SEVERAL, "k", "r1", DAY, Staged(KEYS, "p"), 5))
+    assert world.run(ops.job_record(SEVERAL, "k")).staged == 5
 
 
 @pytest.mark.parametrize("chunks", [[], [b"x"]])

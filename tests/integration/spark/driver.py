@@ -1,4 +1,4 @@
-"""Drivers to be killed: `python driver.py batch URL ROWS` and `python driver.py stream URL FOLDER`."""
+"""Drivers to be killed: `python driver.py batch URL ROWS`, and `stream` or `table` with URL and FOLDER."""
 
 import json
 import sys
@@ -44,8 +44,26 @@ def stream(url: str, folder: str) -> None:
     query.trigger(availableNow=True).start().awaitTermination()
 
 
+def table(url: str, folder: str) -> None:
+    """Read the queue by the recipe of docs/spark.md until it is empty, with a lease that ends before the next start."""
+    spark, out = session(url), Path(folder) / "out"
+
+    def append_once(df, number: int) -> None:
+        others = [str(path) for path in out.glob("batch=*") if path.name != f"batch={number}"]
+        rows = df.select("id", "value")
+        if others:
+            written = spark.read.schema("id string").parquet(*others)
+            rows = rows.join(written, "id", "left_anti")
+        rows.coalesce(1).write.mode("overwrite").parquet(str(out / f"batch={number}"))
+
+    messages = spark.readStream.format("reliq").options(queue="orders", maxMessagesPerBatch=20, lease="2s").load()
+    query = messages.writeStream.foreachBatch(append_once)
+    query = query.option("checkpointLocation", str(Path(folder) / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "batch":
         batch(sys.argv[2], int(sys.argv[3]))
     else:
-        stream(sys.argv[2], sys.argv[3])
+        {"stream": stream, "table": table}[sys.argv[1]](sys.argv[2], sys.argv[3])

@@ -47,13 +47,20 @@ def kill_when(process: subprocess.Popen[bytes], condition: Callable[[], bool]) -
         if process.poll() is not None:
             return False
         time.sleep(0.001)
+    kill(process)
+    return True
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the driver with all its processes, if it still runs."""
+    if process.poll() is not None:
+        return
     for pid in children_of(process.pid):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
     process.wait(timeout=30)
-    return True
 
 
 def visible(orders) -> list[int]:

@@ -1,0 +1,66 @@
+"""Staged jobs as an operator sees them: what is open, committed or being removed, and how far it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reliq import ops
+from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
+from reliq.ops import JobState, Steps
+from reliq.protocol import staging
+
+_MOST = 100  #: unfinished jobs of a queue that are read
+ABORTABLE = JobState.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class StagedJob:
+    """An unfinished job. `queue`: the queue with its record; empty for a job of several queues.
+
+    `staged`: messages staged so far, also by attempts that do not count. `messages`: those it has committed; 0 while it
+    is open. `rolled`: those of them that are visible. `age`: seconds since it was opened.
+    """
+
+    queue: str
+    name: str
+    state: str
+    staged: int
+    messages: int
+    rolled: int
+    age: float
+
+    @property
+    def invisible(self) -> int:
+        """The messages that are staged and not yet visible."""
+        return self.staged if self.state == JobState.OPEN else max(0, self.messages - self.rolled)
+
+
+def read_jobs(queues: Sequence[str], several: bool = True) -> Steps[list[StagedJob]]:
+    """Read the unfinished jobs of these queues and, with `several`, those of several queues."""
+    homes: list[tuple[str, JobKeys]] = [(queue, QueueKeys(queue)) for queue in queues]
+    if several:
+        homes.append(("", SEVERAL))
+    now, *found = yield [ops.server_time(), *(ops.jobs_first_due(home, _MOST) for _, home in homes)]
+    named = [(queue, home, name) for (queue, home), names in zip(homes, found, strict=True) for name in names]
+    records = (yield [ops.job_record(home, name) for _, home, name in named]) if named else []
+    return [
+        StagedJob(queue, name, record.state, record.staged, record.messages, record.rolled, _age(record, now))
+        for (queue, _, name), record in zip(named, records, strict=True)
+        if record.state
+    ]
+
+
+def _age(record: ops.JobRecord, now: int) -> float:
+    return max(0.0, (now - record.opened) / 1000) if record.opened else 0.0
+
+
+def abort_job(queue: str, name: str) -> Steps[bool]:
+    """Abort an open job, whoever runs it; return False if it is decided, or does not exist.
+
+    Its tasks find it closed, and its driver fails.
+    """
+    home = QueueKeys(queue) if queue else SEVERAL
+    record: ops.JobRecord = yield ops.job_record(home, staging.check_job(name))
+    if record.state != ABORTABLE:
+        return False
+    aborted = yield from staging.abort(staging.Job(home, name, record.run))
+    return bool(aborted)
