@@ -85,7 +85,8 @@ def test_every_command_that_a_runbook_names_is_accepted(page):
 def test_every_option_of_reliq_that_a_page_names_exists(page):
     spans = [span for span in quoted(page) if re.match(r"--[a-z]|reliq [a-z]", span)]
     options = {option for span in spans for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", span)}
-    foreign = {"--preload", "--master", "--processes", "--enable-threads", "--full", "--only", "--rows"}
+    foreign = {"--preload", "--master", "--conf", "--py-files", "--processes", "--enable-threads", "--full", "--only"}
+    foreign |= {"--rows"}
     assert {option for option in options if f'"{option}"' not in COMMANDS} - foreign == set()
 
 
