@@ -10,15 +10,14 @@ from typing import Any
 
 from reliq import forks, ops
 from reliq.errors import InvalidSetting, QueueFull
-from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.message import Message
-from reliq.ops import Destination, Move, Settled, Steps
+from reliq.ops import Move, Steps
 from reliq.ops.schema import Counter
-from reliq.protocol.bodies import read_bodies
-from reliq.protocol.held import LARGE, HeldMessages, State
+from reliq.protocol.arrivals import Arrivals
+from reliq.protocol.held import HeldMessages, State
 from reliq.protocol.limits import Limits
-from reliq.protocol.outcomes import expired, released, undecodable
+from reliq.protocol.outcomes import released
 from reliq.runtime.moment import Moment
 
 _FULL_LOOK = 0.05  #: seconds between two looks whether held messages are settled
@@ -35,17 +34,9 @@ class ConsumerSteps:
         self.lease = lease
         self.consumer = owner
         self.keeps_marks = False  #: it says which redelivered message it tries
-        self.reads_bodies = True  #: a claim reads large bodies; else its caller reads them
-        self.buried: list[Move] = []  #: made dead letters on claiming, because expired or undecodable
-        self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
-        self._arrived: list[Message] = []  #: taken, but not yet handed to the caller
-        self._unread: list[Message] = []  #: taken, but their bodies, which are apart, not yet read
-        self._latest: list[Message] = []  #: taken; newer ones of their dedup keys may wait behind them
-        self._dying: list[Move] = []  #: taken, but not yet made dead letters
         self._held = HeldMessages()
         self.limits = Limits(keys)
-        self.cyclic = False  #: members of a cycle have arrived in this queue
-        self._members = False  #: some have just arrived: are they still in it?
+        self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
         self._paused = False  #: what the latest claim said
@@ -109,7 +100,7 @@ class ConsumerSteps:
 
     def interrupted(self) -> None:
         """Note that the caller did not receive the latest claim: its messages come with the next claim."""
-        self._arrived = [message for message in self._handed if message.element in self.held] + self._arrived
+        self.arrivals.messages[:0] = [message for message in self._handed if message.element in self.held]
         self._handed = []
 
     def claim(self, limit: int) -> Steps[list[Message]]:
@@ -129,7 +120,7 @@ class ConsumerSteps:
         self._check_process()
         if limit:
             yield from self._be_ready()
-        limit_now = 0 if self._arrived or self.limits.resting else limit
+        limit_now = 0 if self.arrivals.messages or self.limits.resting else limit
         codes = ""
         if acks or moves or beside:
             codes = yield from self._settle(acks, moves, limit_now, beside)
@@ -137,7 +128,7 @@ class ConsumerSteps:
             yield from self._claim(limit_now, room)
         else:
             return "", self._hand_out() if limit else []
-        yield from self._sort_out()
+        yield from self.arrivals.complete(self.consumer, self._settle_moves)
         return codes, self._hand_out() if limit else []
 
     def _claim(self, limit: int, room: int) -> Steps[None]:
@@ -176,6 +167,9 @@ class ConsumerSteps:
             yield from self._claim(limited, room)
         return answer.codes
 
+    def _settle_moves(self, moves: Sequence[Move]) -> ops.Op[ops.Claimed]:
+        return self.settle_op((), moves)
+
     def settle_op(
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int = 0, row: int = 0
     ) -> ops.Op[ops.Claimed]:
@@ -187,7 +181,7 @@ class ConsumerSteps:
         self._check_process()
         if self._paused:  # BLMOVE ignores the pause
             yield ops.Sleep(min(timeout, _PAUSE_LOOK))
-        if self._paused or self._arrived or self.to_be_verified or not self.alive:
+        if self._paused or self.arrivals.messages or self.to_be_verified or not self.alive:
             messages = yield from self.claim(limit)
             if messages or self._paused or not self.alive:
                 return messages
@@ -207,7 +201,7 @@ class ConsumerSteps:
         except QueueFull:  # a full Redis refuses BLMOVE but not the claim after it: read back what that moved
             yield ops.Sleep(min(timeout, 0.1))
             return (yield from self.claim(limit))
-        yield from self._sort_out()
+        yield from self.arrivals.complete(self.consumer, self._settle_moves)
         if self._paused or self.limits.note_plain(answer):
             yield from self._give_back_arrived()
         return self._hand_out()
@@ -220,7 +214,7 @@ class ConsumerSteps:
         while self.alive and not forgotten:
             if self._state is State.UNCERTAIN:
                 yield from self._read_back()
-            yield from self._bury()
+            yield from self.arrivals.bury(self._settle_moves)
             yield from self.settle((), [released(message) for message in list(self.held.values())])
             forgotten = yield ops.forget(self.keys, self.consumer, leaving=True)
             if not forgotten:
@@ -238,14 +232,11 @@ class ConsumerSteps:
         for message in list(self.held.values()):
             message.lost = True
         self._held.clear()
-        self._arrived.clear()
-        self._unread.clear()
-        self._latest.clear()
-        self._dying.clear()
+        self.arrivals.clear()
         self._handed = []  # the list itself is the caller's
         self.consumer = next_life(self.consumer)
         self._state = State.ENDED
-        self._paused = self._members = self._gone = False
+        self._paused = self._gone = False
 
     def be_registered(self) -> Steps[None]:
         """Register the consumer unless it is registered: it becomes known to monitors and holds a lease."""
@@ -278,32 +269,17 @@ class ConsumerSteps:
         if self.to_be_verified and not self._under_way:
             yield from self._verify()
             yield from self.be_registered()
-        if self._latest:
-            yield from self._take_newest()
-        if self._unread:
-            yield from self._read_bodies()
+        yield from self.arrivals.read(self.consumer)
         if self._paused:
             yield from self._give_back_arrived()
-        if self._members:
-            yield from self._drop_removed()
+        yield from self.arrivals.drop_removed(self._settle_moves)
 
     def _give_back_arrived(self) -> Steps[None]:
         """Give back the message that a BLMOVE took from a queue that is paused or has limits."""
-        if self._arrived:
-            yield from self.settle((), [released(message) for message in self._arrived])
-            self._arrived.clear()
-
-    def _drop_removed(self) -> Steps[None]:
-        """Remove arrived messages of members that have left the cycle meanwhile."""
-        members = [message for message in self._arrived if message.in_cycle]
-        still = yield ops.cycle_entries(self.keys, [message.group for message in members])
-        self._members = False
-        for message, member in zip(members, still, strict=True):
-            if member is None or not member.startswith(message.id.encode() + b" "):
-                self._arrived.remove(message)
-                self._held.remove(message.element)
-                self._dying.append(Move(message.element, Destination.GONE, Counter.CANCELLED, message.id))
-        yield from self._bury()
+        arrived = self.arrivals.messages
+        if arrived:
+            yield from self.settle((), [released(message) for message in arrived])
+            arrived.clear()
 
     def _count_lost_lease(self) -> Steps[None]:
         with contextlib.suppress(QueueFull):  # a full Redis counts nothing, but its consumers must go on and drain it
@@ -326,7 +302,7 @@ class ConsumerSteps:
         if self._state is State.REGISTERED:
             length = yield ops.held_count(self.keys, self.consumer)
             self._verified_at = time.monotonic()
-            if length <= len(self.held) + len(self._dying):
+            if length <= len(self.held) + len(self.arrivals.dying):
                 return
         yield from self._read_back()
 
@@ -347,13 +323,13 @@ class ConsumerSteps:
                 self.end_life()
                 return
             self.renewed(sent_at)
-            dying = {move.element for move in self._dying}
+            dying = {move.element for move in self.arrivals.dying}
             # In this order: a watchdog that settles a message meanwhile adds it to `settled` before it leaves `held`.
             unknown = [one for one in reversed(elements) if not (one in self.held or one in settled or one in dying)]
-            self._sort(unknown, now)
+            self.arrivals.sort(unknown, now)
         finally:
             self._settled_elsewhere = None
-        yield from self._bury()
+        yield from self.arrivals.bury(self._settle_moves)
 
     def _note(self, answer: ops.Claimed, sent_at: Moment, *, claimed: bool, moved: bytes | None = None) -> None:
         """Note the answer of a call; `moved`: the element from the BLMOVE before it."""
@@ -365,86 +341,9 @@ class ConsumerSteps:
             self._paused = answer.status == "paused"
         if moved is not None:
             self._held.uncounted.add(moved)
-            self._sort([moved], answer.now)
-        self._sort(answer.elements, answer.now)
-
-    def _sort_out(self) -> Steps[None]:
-        """Take newer messages that wait, read bodies that are apart, and bury messages that are not to be handled."""
-        if self._latest:
-            yield from self._take_newest()
-        if self._unread:
-            yield from self._read_bodies()
-        if self._dying:
-            yield from self._bury()
-        if self._members:
-            yield from self._drop_removed()
-
-    def _sort(self, elements: Iterable[bytes], now: int) -> None:
-        """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
-        queue, held = self.keys.queue, self._held.by_element
-        self.clock_offset = now / 1000 - time.monotonic()
-        for element in elements:
-            try:
-                message = Message.decode(queue, element)
-            except Undecodable:
-                self._dying.append(undecodable(element))
-                continue
-            if (extra := message.extra) is not None:
-                if 0 < extra.expires_at <= now:
-                    self._dying.append(expired(message))
-                    continue
-                if extra.group and message.is_latest:
-                    self._latest.append(message)
-                if extra.cycle:
-                    self.cyclic = self._members = True
-                if message.reference:
-                    if self.reads_bodies:
-                        self._unread.append(message)
-                    self._held.note_large(message)
-            elif len(element) > LARGE:  # from a producer that stores no body apart
-                self._held.note_large(message)
-            message.holder = self
-            held[element] = message
-            self._arrived.append(message)
-
-    def _take_newest(self) -> Steps[None]:
-        """Take newer messages of their dedup keys in the place of the arrived ones, if such wait behind them."""
-        elements = yield ops.newest(self.keys, self.consumer, [message.group for message in self._latest])
-        newer = []
-        for message, element in zip(self._latest, elements, strict=True):
-            if element == message.element or message.element not in self.held:
-                continue
-            if element and message.element in self._held.uncounted:
-                self._held.uncounted.add(element)
-            if self.limits.probe == message.element:
-                self.limits.probe = element
-            self._held.remove(message.element)
-            self._arrived.remove(message)
-            self._unread = [one for one in self._unread if one is not message]
-            if element and element not in self.held:  # else a read-back has adopted it
-                newer.append(element)
-        self._sort(newer, round((time.monotonic() + self.clock_offset) * 1000))
-        self._latest.clear()
-
-    def _read_bodies(self) -> Steps[None]:
-        """Read the bodies that are apart from their elements."""
-        yield from read_bodies(self.keys, self._unread)
-        for message in self._unread:
-            # Without a body its lease is lost, or another program has deleted the body.
-            if not message.body_is_read and self._held.remove(message.element) is not None:
-                self._arrived.remove(message)
-                self._dying.append(undecodable(message.element))
-        self._unread.clear()
-
-    def _bury(self) -> Steps[None]:
-        if self._dying:
-            dying = list(self._dying)
-            answer = yield self.settle_op((), dying)
-            done = [move for move, code in zip(dying, answer.codes, strict=True) if code == Settled.DONE]
-            self.buried += [move for move in done if move.destination is Destination.DEAD]
-            self._held.uncounted.difference_update(move.element for move in dying)
-            self._dying.clear()
+            self.arrivals.sort([moved], answer.now)
+        self.arrivals.sort(answer.elements, answer.now)
 
     def _hand_out(self) -> list[Message]:
-        self._handed, self._arrived = self._arrived, []
+        self._handed, self.arrivals.messages = self.arrivals.messages, []
         return self._handed

@@ -269,7 +269,7 @@ class Exchange:
         """Call `on_dead` for the messages that died on their arrival: expired or undecodable ones."""
         while True:
             try:
-                move = self.steps.buried.pop()
+                move = self.steps.arrivals.buried.pop()
             except IndexError:
                 return
             self._on_dead(move)

@@ -29,7 +29,7 @@ class InlineLoop:
         self.exchange = exchange
         self.runner = runner
         self.stopping = False
-        exchange.steps.reads_bodies = False
+        exchange.steps.arrivals.reads_bodies = False
         self._bodies = Bodies(exchange, self._take_ahead)
         self._prefetch = Prefetch(1)
         self._shared = shared
@@ -116,7 +116,7 @@ class InlineLoop:
 
     def _limit(self) -> int:
         """Return how many messages to claim; one in a cycle: more would wait here and lose their turn."""
-        return 1 if self.exchange.steps.cyclic else self._prefetch.limit()
+        return 1 if self.exchange.steps.arrivals.cyclic else self._prefetch.limit()
 
     def _run_batch(self) -> None:
         """Run the claimed messages in their order; hand them back if this worker stops."""
@@ -167,6 +167,6 @@ class InlineLoop:
     def _measure(self, ran: list[Run]) -> None:
         """Measure the runs: each ended when the next one started, the last one just now."""
         if self._measurements is not None and ran:
-            queue, clock_offset = self.runner.handler.queue, self.exchange.steps.clock_offset
+            queue, clock_offset = self.runner.handler.queue, self.exchange.steps.arrivals.clock_offset
             self._measurements.ran_in_turn(queue, ran, time.monotonic(), clock_offset)
         ran.clear()

@@ -81,7 +81,7 @@ class PooledLoop:
         """Return how many messages to hold: one per slot behind slow runs, where other workers get the rest, and for a
         cycle, where waiting here would lose their turn.
         """
-        one_per_slot = self.exchange.steps.cyclic or self.exchange.stuck()
+        one_per_slot = self.exchange.steps.arrivals.cyclic or self.exchange.stuck()
         return self._prefetch.slots if one_per_slot else self._prefetch.limit()
 
     def _start(self, messages: Sequence[Message]) -> None:
@@ -154,5 +154,5 @@ class PooledLoop:
 
     def _measure(self) -> None:
         if self._measurements is not None:
-            queue, clock_offset = self.runner.handler.queue, self.exchange.steps.clock_offset
+            queue, clock_offset = self.runner.handler.queue, self.exchange.steps.arrivals.clock_offset
             self._measurements.ran(queue, drained(self._ran), clock_offset)

@@ -1,0 +1,143 @@
+"""Messages that a consumer has taken and not handed out yet.
+
+They are sorted as they arrive. Then newer ones take the place of some, bodies that are apart are read, and those that
+are not to be handled are buried. All of it may be repeated after a lost answer.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from reliq import ops
+from reliq.model.element import Undecodable
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.ops import Destination, Move, Settled, Steps
+from reliq.ops.schema import Counter
+from reliq.protocol.bodies import read_bodies
+from reliq.protocol.held import LARGE, HeldMessages
+from reliq.protocol.limits import Limits
+from reliq.protocol.outcomes import expired, undecodable
+
+SettleMoves = Callable[[Sequence[Move]], ops.Op[ops.Claimed]]
+
+
+class Arrivals:
+    """What one consumer has taken; `messages` are those to be handed to its caller."""
+
+    def __init__(self, keys: QueueKeys, holder: object, held: HeldMessages, limits: Limits) -> None:
+        """`holder` becomes the holder of each message; those to be handled are added to `held`."""
+        self.messages: list[Message] = []
+        self.dying: list[Move] = []  #: taken, but not yet made dead letters
+        self.buried: list[Move] = []  #: made dead letters, because expired or undecodable
+        self.reads_bodies = True  #: large bodies are read here; else the caller reads them
+        self.cyclic = False  #: members of a cycle have arrived in this queue
+        self.clock_offset = 0.0  #: seconds the Redis server's clock is ahead of time.monotonic()
+        self._keys = keys
+        self._holder = holder
+        self._held = held
+        self._limits = limits
+        self._unread: list[Message] = []  #: their bodies, which are apart, are not read yet
+        self._latest: list[Message] = []  #: newer ones of their dedup keys may wait behind them
+        self._members = False  #: members of a cycle have just arrived: are they still in it?
+
+    def clear(self) -> None:
+        """Forget everything: the lease is lost."""
+        self.messages.clear()
+        self.dying.clear()
+        self._unread.clear()
+        self._latest.clear()
+        self._members = False
+
+    def complete(self, consumer: str, settle: SettleMoves) -> Steps[None]:
+        """Do all that is to be done before the messages are handed out. `settle` makes the op that moves messages."""
+        yield from self.read(consumer)
+        yield from self.bury(settle)
+        yield from self.drop_removed(settle)
+
+    def read(self, consumer: str) -> Steps[None]:
+        """Take newer messages that wait, and read the bodies that are apart."""
+        if self._latest:
+            yield from self._take_newest(consumer)
+        if self._unread:
+            yield from self._read_bodies()
+
+    def sort(self, elements: Iterable[bytes], now: int) -> None:
+        """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
+        queue, held = self._keys.queue, self._held.by_element
+        self.clock_offset = now / 1000 - time.monotonic()
+        for element in elements:
+            try:
+                message = Message.decode(queue, element)
+            except Undecodable:
+                self.dying.append(undecodable(element))
+                continue
+            if (extra := message.extra) is not None:
+                if 0 < extra.expires_at <= now:
+                    self.dying.append(expired(message))
+                    continue
+                if extra.group and message.is_latest:
+                    self._latest.append(message)
+                if extra.cycle:
+                    self.cyclic = self._members = True
+                if message.reference:
+                    if self.reads_bodies:
+                        self._unread.append(message)
+                    self._held.note_large(message)
+            elif len(element) > LARGE:  # from a producer that stores no body apart
+                self._held.note_large(message)
+            message.holder = self._holder
+            held[element] = message
+            self.messages.append(message)
+
+    def _take_newest(self, consumer: str) -> Steps[None]:
+        """Take newer messages of their dedup keys in the place of the arrived ones, if such wait behind them."""
+        elements = yield ops.newest(self._keys, consumer, [message.group for message in self._latest])
+        newer = []
+        for message, element in zip(self._latest, elements, strict=True):
+            if element == message.element or message.element not in self._held.by_element:
+                continue
+            if element and message.element in self._held.uncounted:
+                self._held.uncounted.add(element)
+            if self._limits.probe == message.element:
+                self._limits.probe = element
+            self._held.remove(message.element)
+            self.messages.remove(message)
+            self._unread = [one for one in self._unread if one is not message]
+            if element and element not in self._held.by_element:  # else a read-back has adopted it
+                newer.append(element)
+        self.sort(newer, round((time.monotonic() + self.clock_offset) * 1000))
+        self._latest.clear()
+
+    def _read_bodies(self) -> Steps[None]:
+        """Read the bodies that are apart from their elements."""
+        yield from read_bodies(self._keys, self._unread)
+        for message in self._unread:
+            # Without a body its lease is lost, or another program has deleted the body.
+            if not message.body_is_read and self._held.remove(message.element) is not None:
+                self.messages.remove(message)
+                self.dying.append(undecodable(message.element))
+        self._unread.clear()
+
+    def bury(self, settle: SettleMoves) -> Steps[None]:
+        """Make dead letters of the messages that are not to be handled."""
+        if self.dying:
+            dying = list(self.dying)
+            answer = yield settle(dying)
+            done = [move for move, code in zip(dying, answer.codes, strict=True) if code == Settled.DONE]
+            self.buried += [move for move in done if move.destination is Destination.DEAD]
+            self._held.uncounted.difference_update(move.element for move in dying)
+            self.dying.clear()
+
+    def drop_removed(self, settle: SettleMoves) -> Steps[None]:
+        """Remove arrived messages of members that have left the cycle meanwhile."""
+        if not self._members:
+            return
+        members = [message for message in self.messages if message.in_cycle]
+        still = yield ops.cycle_entries(self._keys, [message.group for message in members])
+        self._members = False
+        for message, member in zip(members, still, strict=True):
+            if member is None or not member.startswith(message.id.encode() + b" "):
+                self.messages.remove(message)
+                self._held.remove(message.element)
+                self.dying.append(Move(message.element, Destination.GONE, Counter.CANCELLED, message.id))
+        yield from self.bury(settle)
