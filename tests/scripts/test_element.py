@@ -115,3 +115,14 @@ def test_a_body_at_the_end_of_an_element_says_nothing(world):
     """Nine fields, as a foreign producer may write them, and every lookalike as the body."""
     found = [msgspec.msgpack.encode((1, "a", 1, 0, 0, False, 0, {}, body)) for body in LOOKALIKES]
     assert world.run(Op(("EVAL", READ, 0, *found))) == [[b"a", b"", b"normal", 0, 0, b"", len(one)] for one in found]
+
+
+def test_a_body_that_what_follows_it_completes_to_a_key_is_none(world):
+    """The bytes behind the body, nil or `extra`, may be just those that a lookalike in the body lacks."""
+    extras = [None, Extra(priority="high"), Extra(priority="low"), Extra(expires_at=1_700_000_000_000)]
+    found = [
+        msgspec.msgpack.encode((INLINE, "a", 1, 0, 0, False, 0, {}, b"x" + GROUP[:length], extra))
+        for extra in extras
+        for length in range(len(GROUP) + 1)
+    ]
+    assert {group for _, group, *_ in world.run(Op(("EVAL", READ, 0, *found)))} == {b""}

@@ -37,12 +37,15 @@ local function end_of(element)
   return body_of(element) and -1 - #TAIL.apart - BODY_REFERENCE or -1
 end
 
--- The digest of the message's ordering key, or nil without a key.
+-- The digest of the message's ordering key, or nil without a key. The characters tell it from the end of a body that looks
+-- like the beginning of a key: what follows a body is never made of these alone.
 local function group_of(element)
   local last = end_of(element)
   if not last then return nil end
   local first = last - GROUP + 1
-  if string.sub(element, first - #TAIL.group, first - 1) == TAIL.group then return string.sub(element, first, last) end
+  if string.sub(element, first - #TAIL.group, first - 1) ~= TAIL.group then return nil end
+  local group = string.sub(element, first, last)
+  return not string.find(group, '[^%w=_-]') and group or nil
 end
 
 -- Whether this is the group of a dedup key whose newest message replaces the one that waits. Groups of ordering keys are
