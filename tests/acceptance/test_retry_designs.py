@@ -258,6 +258,7 @@ def test_failures_deliveries_and_expiry_are_counted_apart(app, queue):
     assert {reason: counters.get(f"dead:{reason}", 0) for reason in reliq.model.dead_letter.REASONS} == {
         **dict.fromkeys(reliq.model.dead_letter.REASONS, 1),
         "undecided": 0,  # of prepared messages only
+        "invalid": 0,  # of rows of a Spark job only
     }
     assert counters["dead_lettered"] == 5
 
