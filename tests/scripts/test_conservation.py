@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnsuitable
+from reliq.model.breaker import Breaker
 from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -176,6 +177,13 @@ class Queues(RuleBasedStateMachine):
     @rule(keys=queues, key=st.sampled_from([*LIMIT_KEYS, *ORDER_KEYS, None]))
     def hold(self, keys, key):
         self.attempt(ops.hold_key(keys, group_of(key), 60.0) if key else ops.hold(keys, 60.0))
+
+    @rule(keys=queues, what=st.sampled_from(["open", "close", "failed", "passed"]))
+    def move_breaker(self, keys, what):
+        if what in ("open", "close"):
+            self.attempt(ops.switch_breaker(keys, 60.0 if what == "open" else 0))
+        else:
+            self.attempt(ops.breaker(keys, Breaker(minimum=1), 0, 1, what))
 
     @rule(keys=queues)
     def hold_no_longer(self, keys):
