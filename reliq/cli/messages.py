@@ -130,8 +130,15 @@ def config(options: argparse.Namespace) -> int:
         name: _setting(text) for name, text in (pair(one, "a change") for one in options.changes)
     }
     found = asdict(queue.configure(**changes) if changes else queue.config())
-    lines = (f"{name:16} {'-' if value is None else value}" for name, value in found.items())
+    lines = (f"{name:16} {_shown(value)}" for name, value in found.items())
     return say(options, "\n".join(lines), **found)
+
+
+def _shown(value: Any) -> Any:
+    """Return a setting as it is written on the command line; - for none."""
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{weight}" for key, weight in value.items()) or "-"
+    return "-" if value is None else value
 
 
 def _setting(text: str) -> int | str | None:
