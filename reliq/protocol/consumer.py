@@ -215,7 +215,7 @@ class ConsumerSteps:
             if self._state is State.UNCERTAIN:
                 yield from self._read_back()
             yield from self.arrivals.bury(self._settle_moves)
-            yield from self.settle((), [released(message) for message in list(self.held.values())])
+            yield from self.settle((), [released(message) for message in reversed(list(self.held.values()))])
             forgotten = yield ops.forget(self.keys, self.consumer, leaving=True)
             if not forgotten:
                 self._doubt()  # its list is not empty: a call with a lost reply has filled it

@@ -213,7 +213,8 @@ class Exchange:
 
     def relieve(self, connection: Connection | None = None) -> None:
         """Settle finished messages and hand back unstarted ones; the watchdog gives a connection of its own."""
-        waiting = [released(message) for message in drained(self.unstarted) if not message.lost]
+        # The oldest one last: it is taken first again.
+        waiting = [released(message) for message in reversed(drained(self.unstarted)) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
         beside = self._reports.beside(acks, moves)  # first: it may change a move

@@ -137,3 +137,16 @@ def test_every_death_is_told_once(exchange, store):
     store.call(ops.enqueue(exchange.steps.keys, [message.element(1) for message in expired]))
     assert exchange.settle_and_claim(10) == exchange.wait(10) == []
     assert sorted(move.id for move in told) == sorted(message.id for message in expired)
+
+
+@pytest.mark.parametrize("way", ["relieve", "leave"])
+def test_what_is_handed_back_keeps_its_order(exchange, queue, way):
+    queue.send_many(range(5))
+    exchange.add_unstarted(exchange.settle_and_claim(4))
+    if way == "relieve":
+        exchange.relieve()
+    else:
+        exchange.unstarted.clear()
+        assert exchange.leave(idle)
+    with queue.consumer() as consumer:
+        assert [message.json() for message in consumer.claim(5)] == [0, 1, 2, 3, 4]
