@@ -17,19 +17,13 @@ redis.call('HLEN', flow) -- wrong types are refused here, before the first write
 redis.call('PERSIST', flow) -- no effect, but after this write the next ones pass when memory is full
 local state, since = unpack(redis.call('HMGET', flow, 'breaker', 'breaker_since'))
 
-local function open()
-  close_breaker(flow)
-  redis.call('HSET', flow, 'breaker', 'open', 'breaker_until', now + open_for, 'breaker_for', open_for)
-  redis.call('HSET', config, 'limited', 1)
-end
-
 if state then
   if state == 'half_open' and probe == 'passed' then
     close_breaker(flow)
     return {state, 'closed'}
   end
   if state == 'half_open' and probe == 'failed' then
-    open()
+    open_breaker(config, flow, now, open_for)
     return {state, 'open'}
   end
   return {state, state}
@@ -44,6 +38,6 @@ if failed > 0 then redis.call('HINCRBY', flow, 'breaker_failed', failed) end
 local counts = redis.call('HMGET', flow, 'breaker_passed', 'breaker_failed')
 passed, failed = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
 if passed + failed < fewest or failed < threshold * (passed + failed) then return {'closed', 'closed'} end
-open()
+open_breaker(config, flow, now, open_for)
 redis.call('HINCRBY', counters, 'breaker_opened', 1)
 return {'closed', 'open'}

@@ -11,10 +11,10 @@ redis.call('HLEN', counters)
 redis.call('HLEN', flow) -- wrong types are refused here, before the first write
 redis.call('PERSIST', flow) -- no effect, but after this write the next ones pass when memory is full
 local before = redis.call('HGET', flow, 'breaker') or 'closed'
-close_breaker(flow)
-if open_for > 0 then
-  redis.call('HSET', flow, 'breaker', 'open', 'breaker_until', now_ms() + open_for, 'breaker_for', open_for)
-  redis.call('HSET', config, 'limited', 1)
+if open_for == 0 then
+  close_breaker(flow)
+else
+  open_breaker(config, flow, now_ms(), open_for)
   if before == 'closed' then redis.call('HINCRBY', counters, 'breaker_opened', 1) end
 end
 return before

@@ -113,9 +113,9 @@ class ConsumerSteps:
     ) -> Steps[tuple[str, list[Message]]]:
         """Settle, and claim up to `limit` next messages in the same step.
 
-        `beside`: other ops for the same round trip. Answers the codes (`Settled`, one a
-        message, acks first) and the messages claimed. After an error nothing is forgotten: the same call may be
-        repeated, and messages that had been taken come with the next claim.
+        `beside`: other ops for the same round trip. Answers the codes (`Settled`, one a message, acks first) and the
+        messages claimed. After an error nothing is forgotten: the same call may be repeated, and messages that had been
+        taken come with the next claim.
         """
         self._check_process()
         if limit:
@@ -147,7 +147,7 @@ class ConsumerSteps:
     ) -> Steps[str]:
         """Settle and claim with one call, or with a second one if messages are not where they should be.
 
-        In a queue with limits the claim is an op of its own, in the same round trip.
+        In a queue with limits the claim is a call of its own, after the settlement.
         """
         row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
         limited, plain = (limit, 0) if self.limits.apply else (0, limit)

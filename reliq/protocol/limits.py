@@ -36,25 +36,20 @@ class Limits:
     def claim(self, consumer: str, lease: float, limit: int, room: int) -> Steps[LimitedClaim]:
         """Claim what the limits allow, again if meanwhile there are other consumers than before."""
         while True:
-            answer: LimitedClaim = yield self.claim_op(consumer, lease, limit, room)
-            if self.note(answer):
+            answer: LimitedClaim = yield ops.claim_limited(
+                self._keys, consumer, lease, limit, room, self.reports, self._others
+            )
+            if answer.status != "consumers":
+                self._note(answer)
                 return answer
-
-    def claim_op(self, consumer: str, lease: float, limit: int, room: int) -> ops.Op[LimitedClaim]:
-        """Return the op that claims what the limits allow; `note` takes its answer."""
-        return ops.claim_limited(self._keys, consumer, lease, limit, room, self.reports, self._others)
-
-    def note(self, answer: LimitedClaim) -> bool:
-        """Note an answer; return False if the claim is to be repeated, with the consumers that are known now."""
-        if answer.status == "consumers":
             self._others = answer.others
-            return False
+
+    def _note(self, answer: LimitedClaim) -> None:
         self._met = answer.status == "limited" or (self._met and answer.status == "paused")
         self._reason = answer.reason
         self._until = time.monotonic() + min(answer.wait, _ASK_AGAIN.get(answer.reason, answer.wait))
         if answer.reason == "probe":
             (self.probe,) = answer.elements
-        return True
 
     def pause(self, timeout: float) -> Request:
         """Return what to wait for, at most `timeout` seconds, before the next claim."""

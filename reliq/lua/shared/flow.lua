@@ -3,7 +3,7 @@
 -- A bucket may also be that of a key: then `buckets` has the moment, by the digest of the key.
 
 local UNITS = {s = 1000, m = 60000, h = 3600000, d = 86400000}
-local FEWEST = 10 -- ms: a rate of more than a message in this time gives several at once, so that nobody asks for each
+local FEWEST = 10 -- ms: a rate of more than a message in this time gives several at once, so that consumers do not ask for each
 
 -- The server's clock in ms, with its microseconds.
 local function exact_now_ms()
@@ -55,6 +55,12 @@ end
 
 local function close_breaker(flow)
   redis.call('HDEL', flow, 'breaker', 'breaker_until', 'breaker_for', 'breaker_since', 'breaker_passed', 'breaker_failed')
+end
+
+local function open_breaker(config, flow, now, open_for)
+  close_breaker(flow)
+  redis.call('HSET', flow, 'breaker', 'open', 'breaker_until', now + open_for, 'breaker_for', open_for)
+  redis.call('HSET', config, 'limited', 1)
 end
 
 local function ready_messages(q)
