@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
 comma := ,
+# Built without network; a warning, such as a link that leads nowhere, is an error.
+SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test coverage test-slow test-celery demo bench bench-full screenshots clean
+.PHONY: help setup check fix test coverage test-slow test-celery demo bench bench-full docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -21,12 +23,13 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
 
-check: $(READY) ## Lint, types, layers, and that the synchronous API is the asyncio one
+check: $(READY) ## Lint, types, layers, that the synchronous API is the asyncio one, and the documentation site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_sync.py --check
+	@$(SITE) build --quiet
 
 fix: $(READY) ## Format, mend what can be mended, and write the synchronous API anew
 	$(BIN)/ruff check --fix .
@@ -69,6 +72,12 @@ bench: $(READY) ## reliq beside its peers and the limit of Redis (10 minutes)
 bench-full: $(READY) ## The same with the large volumes (an hour)
 	@sh bench/peers/set_up.sh
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m bench --full
+
+docs: $(READY) ## The documentation site, on http://127.0.0.1:8000; it follows changes
+	$(SITE) serve --open
+
+pictures: $(READY) ## Draw the diagrams of the pages that are new or changed (needs npm and chromium)
+	@$(BIN)/python -m tools.site.diagrams
 
 screenshots: $(READY) ## Pictures of the dashboard into docs/screenshots (5 minutes; needs chromium)
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.integration.ui.screenshots

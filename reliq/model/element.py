@@ -1,4 +1,4 @@
-"""The element: a message as it is stored in Redis. docs/wire-format.md describes it for other languages."""
+"""The element: a message as it is stored in Redis. docs/reference/wire-format.md describes it for other languages."""
 
 import base64
 import hashlib

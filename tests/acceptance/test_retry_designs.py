@@ -1,6 +1,6 @@
 """Four well-known retry designs, each as a reader of its article would configure it, and each with its limit lifted.
 
-Times are scaled down: a second of the article is a few milliseconds here. See docs/retries.md.
+Times are scaled down: a second of the article is a few milliseconds here. See docs/how-to/retries.md.
 """
 
 import itertools

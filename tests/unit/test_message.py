@@ -30,7 +30,7 @@ from reliq.model.element import (
 from reliq.model.message import Message, wrapped
 from reliq.model.outgoing import NewMessage
 
-PAGE = Path(__file__).parents[2] / "docs" / "wire-format.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire-format.md"
 (BLOCK,) = re.findall(r"```json vectors\n(.*?)```", PAGE.read_text(), re.DOTALL)
 VECTORS = json.loads(BLOCK)
 

@@ -10,7 +10,7 @@ from reliq.cli.main import _parser
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *RUNBOOKS]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _SUFFIXES = ("_total", "_bucket", "_count", "_sum")
 _SPAN = re.compile(r"`([^`\n]+)`")
 _NO_METRICS = {"reliq_api", "reliq_monitor", "reliq_handled", "reliq_outbox", "reliq_outbox_parked"}

@@ -1,4 +1,4 @@
-"""Errors as problem+json (RFC 9457), each with a code that never changes its meaning. docs/http.md lists them."""
+"""Errors as problem+json (RFC 9457), each with a code that keeps its meaning. docs/how-to/http.md lists them."""
 
 import re
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 -- Read fields of an element without decoding it: the id from its fixed place at the start, the others from the last
--- bytes (docs/wire-format.md). reliq.model.element has the same constants; tests compare them with what msgspec writes.
+-- bytes (docs/reference/wire-format.md). reliq.model.element has the same constants; tests compare them with what msgspec writes.
 
 local VERSION_APART = 2 -- the body of such an element lies in the hash `bodies`
 local BODY_REFERENCE = 12 -- bytes: the field of `bodies`, which ends with the size of the body as four bytes

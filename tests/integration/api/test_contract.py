@@ -75,7 +75,7 @@ def test_every_call_keeps_its_contract(case, guarded):
 
 
 def test_every_code_is_in_the_documentation():
-    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "http.md").read_text()
     for code, kind in CODES.items():
         assert f"| `{code}` | {kind.status} |" in page
 

@@ -275,7 +275,9 @@ def test_every_metric_is_documented_and_every_documented_one_exists(app, url):
     body, _ = Exporter(Store(url), slots={"orders": 1}, monitor=ScannedMonitor).render()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", body.decode(), re.MULTILINE))
     exported = set(types) | {family.name for family in (WAIT, PROCESS, RECOVERY, LATENESS, HTTP)}
-    documented = set(re.findall(r"^\| `(reliq_\w+)", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+    documented = set(
+        re.findall(r"^\| `(reliq_\w+)", (ROOT / "docs" / "operations" / "metrics.md").read_text(), re.MULTILINE)
+    )
     assert documented == exported
 
 

@@ -1,4 +1,4 @@
-"""The ACL of each role, as docs/security.md has it: enough for all of its work, and for nothing else."""
+"""The ACL of each role, as docs/operations/security.md has it: enough for all of its work, and for nothing else."""
 
 import contextlib
 import re
@@ -12,10 +12,10 @@ from reliq.ops.request import Script
 from tests.integration.security.roles import WORK
 from tests.support.workers import ROOT
 
-PAGE = (ROOT / "docs" / "security.md").read_text()
+PAGE = (ROOT / "docs" / "operations" / "security.md").read_text()
 USERS = {
     user.split()[1]: user.replace("\\\n", " ").replace("PASSWORD", "pw").split()[1:]
-    for user in re.findall(r"^    user (?:.*\\\n)*.*$", PAGE, re.MULTILINE)
+    for user in re.findall(r"^user (?:.*\\\n)*.*$", PAGE, re.MULTILINE)
 }
 #: The scripts that a role's calls may run; `tests/integration/security/roles.py` runs most of them.
 SCRIPTS = {
@@ -69,7 +69,7 @@ def test_the_rights_cover_each_command_of_each_script_that_the_role_may_run(role
     for name in SCRIPTS[role].split():
         needed = set(re.findall(r"redis\.p?call\(\s*'([A-Z]+)'", Script(name).source))
         allowed = {right[1:].partition("|")[0].upper() for right in USERS[role] if right.startswith("+")}
-        assert needed - allowed == set(), f"{name}: add these to the user {role} of docs/security.md"
+        assert needed - allowed == set(), f"{name}: add these to the user {role} of docs/operations/security.md"
 
 
 @pytest.mark.parametrize("role", WORK)

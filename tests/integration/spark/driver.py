@@ -45,7 +45,7 @@ def stream(url: str, folder: str) -> None:
 
 
 def table(url: str, folder: str) -> None:
-    """Read the queue by the recipe of docs/spark.md until it is empty, with a lease that ends before the next start."""
+    """Read the queue by the recipe of docs/how-to/spark.md until it is empty; the lease ends before the next start."""
     spark, out = session(url), Path(folder) / "out"
 
     def append_once(df, number: int) -> None:

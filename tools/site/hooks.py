@@ -1,0 +1,63 @@
+"""Hooks of the documentation site, called by MkDocs in this order.
+
+They add what lies outside `docs`: the generated reference, and each file of the repository that a page links to. They
+put pictures in place of Mermaid blocks, and write beside each page the Markdown it was made of, and `llms.txt`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from tools.site import diagrams, sources
+
+ROOT = Path(__file__).parents[2]
+_markdown: dict[str, tuple[str, str]] = {}  #: by the path of a page: its title and its Markdown
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Replace a folder in the navigation by its pages, the index first."""
+    config.nav = _expanded(config.nav, Path(config.docs_dir))
+    _markdown.clear()
+    return config
+
+
+def _expanded(entry: Any, docs: Path) -> Any:
+    if isinstance(entry, list):
+        return [_expanded(one, docs) for one in entry]
+    if isinstance(entry, dict):
+        return {title: _expanded(value, docs) for title, value in entry.items()}
+    if isinstance(entry, str) and entry.endswith("/"):
+        pages = sorted((docs / entry).glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
+        return [entry + page.name for page in pages]
+    return entry
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the files of the repository that the pages link to."""
+    pages = [ROOT / "docs" / file.src_uri for file in files.documentation_pages()]
+    for path in sources.linked_from(pages):
+        files.append(File.generated(config, sources.page_of(path), content=sources.shown(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let links into the repository lead to its files on the site; replace diagrams by their pictures."""
+    origin = sources.origin_of(page.file.src_uri)
+    markdown = sources.relinked(markdown, origin, page.file.src_uri)
+    _markdown[page.file.src_uri] = (str(page.title), markdown)
+    return diagrams.replaced(markdown, page.file.src_uri)
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Write the Markdown of each page beside it, and the index of all for programs."""
+    site = Path(config.site_dir)
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    for uri, (title, markdown) in sorted(_markdown.items()):
+        (site / uri).parent.mkdir(parents=True, exist_ok=True)
+        (site / uri).write_text(markdown, encoding="utf-8")
+        if not uri.startswith("source/"):
+            lines.append(f"- [{title}]({uri})")
+    (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
