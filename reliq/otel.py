@@ -16,10 +16,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from opentelemetry import propagate, trace
-from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
-from opentelemetry.util.types import Attributes
+try:
+    from opentelemetry import propagate, trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
+    from opentelemetry.util.types import Attributes
+except ImportError as error:
+    from reliq.extras import missing_extra
+
+    raise missing_extra("reliq.otel", "otel", error) from None
 
 import reliq
 from reliq.model.message import Message
@@ -43,14 +48,23 @@ def from_environment() -> None:
     Without OTEL_EXPORTER_OTLP_ENDPOINT the spans go to the provider of the application or `opentelemetry-instrument`.
     """
     if any(os.environ.get(name) for name in _ENDPOINTS):
+        trace.set_tracer_provider(_exporting())
+    instrument()
+
+
+def _exporting() -> TracerProvider:
+    """Return a provider that sends its spans to the collector of OpenTelemetry's own variables."""
+    try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace import TracerProvider as Exporting
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        from reliq.extras import missing_extra
 
-        provider = Exporting()
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        trace.set_tracer_provider(provider)
-    instrument()
+        raise missing_extra("the export of spans", "otel", error) from None
+    provider = Exporting()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
 
 
 def uninstrument() -> None:

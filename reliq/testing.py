@@ -7,13 +7,14 @@
         app.queue("orders").send({"order": 1})
         assert work_off(app) == 1
 
-Needs the extra `reliq-queue[testing]` (fakeredis). reliq's own guarantees are tested on a real server.
+Needs the extra `testing` (fakeredis). reliq's own guarantees are tested on a real server.
 """
 
 import asyncio
 from typing import TypeVar
 
 from reliq.client.app import Reliq
+from reliq.extras import missing_extra
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
@@ -27,8 +28,10 @@ A = TypeVar("A", bound=Reliq)
 
 def fake(app: A) -> A:
     """Connect the application to a new, empty Redis in the memory of this process; return the application."""
-    import fakeredis
-
+    try:
+        import fakeredis
+    except ImportError as error:
+        raise missing_extra("reliq.testing.fake", "testing", error) from None
     server = fakeredis.FakeServer()
     pool = fakeredis.FakeRedis(server=server, protocol=2, max_connections=2**31).connection_pool
     app.store.redirect(app.url, connect=pool.make_connection)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reliq.errors import InvalidSetting, RedisUnavailable
+from reliq.extras import missing_extra
 from reliq.model.settings import seconds, size, whole
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.transport.store import Store
@@ -64,7 +65,7 @@ def api(options: argparse.Namespace) -> int:
         from reliq_api.access.auth import is_loopback
         from reliq_api.server import serve
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"`reliq api` needs {error.name}: pip install 'reliq-queue[api]'") from None
+        raise missing_extra("`reliq api`", "api", error) from None
 
     whole(options.port, "port", 0, 65_535)
     seconds(options.grace, "grace", 0, 3600)

@@ -11,7 +11,7 @@ from typing import NoReturn
 import reliq
 from reliq.cli import bench, chaos, dead, delayed, insight, messages, schedules, services, topics
 from reliq.cli.options import BAD_USAGE, command
-from reliq.errors import InvalidSetting, ReliqError
+from reliq.errors import MissingExtra, ReliqError
 from reliq.runtime import logging as logs
 from reliq.runtime.url import redacted
 from reliq_api.cli import add_to as add_api
@@ -45,8 +45,8 @@ def _trace_if_asked_to() -> None:
         return
     try:
         from reliq.otel import from_environment
-    except ImportError:
-        raise InvalidSetting("RELIQ_OTEL=1 needs the extra: pip install 'reliq-queue[otel]'") from None
+    except MissingExtra as error:
+        raise MissingExtra(f"RELIQ_OTEL=1: {error}") from None
     from_environment()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import reliq
 from reliq.cli.child_settings import ChildSettings
 from reliq.cli.options import BAD_USAGE, command, logging_options, metrics_options, stop_event, store_of
-from reliq.errors import RedisUnavailable, RedisUnsuitable
+from reliq.errors import MissingExtra, RedisUnavailable, RedisUnsuitable
 from reliq.model import settings
 from reliq.model.keys import new_owner
 from reliq.observability.histograms import Measurements
@@ -195,6 +195,8 @@ def _load(target: str) -> Application | None:
         sys.path.insert(0, str(Path.cwd()))
     try:
         module = _imported(module_name)
+    except MissingExtra:  # its text says it all
+        raise
     except Exception as error:  # noqa: BLE001  a user's module may raise anything
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             print(f"reliq: there is no module {error.name!r}, neither in {Path.cwd()} nor installed", file=sys.stderr)

@@ -11,9 +11,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
-from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
+try:
+    from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
+    from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+    from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
+except ImportError as error:
+    from reliq.extras import missing_extra
+
+    raise missing_extra("reliq.contrib.airflow", "airflow", error) from None
 
 from reliq import Message
 from reliq.aio import Reliq

@@ -11,8 +11,13 @@ import signal
 import sys
 from typing import Any
 
-from celery import Celery, signals
-from celery.worker.request import Request as _Request
+try:
+    from celery import Celery, signals
+    from celery.worker.request import Request as _Request
+except ImportError as error:
+    from reliq.extras import missing_extra
+
+    raise missing_extra("reliq.contrib.celery", "celery", error) from None
 
 import reliq.contrib.kombu as _registers_the_transport  # noqa: F401
 

@@ -13,8 +13,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI
-from starlette.requests import HTTPConnection
+try:
+    from fastapi import Depends, FastAPI
+    from starlette.requests import HTTPConnection
+except ImportError as error:
+    from reliq.extras import missing_extra
+
+    raise missing_extra("reliq.contrib.fastapi", "api", error) from None
 
 from reliq.aio import Reliq
 from reliq.errors import InvalidSetting

@@ -15,25 +15,30 @@ from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Row,
-    String,
-    Table,
-    Text,
-    delete,
-    func,
-    select,
-)
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import SQLAlchemyError
+try:
+    from sqlalchemy import (
+        BigInteger,
+        Column,
+        Connection,
+        Engine,
+        Float,
+        Integer,
+        LargeBinary,
+        MetaData,
+        Row,
+        String,
+        Table,
+        Text,
+        delete,
+        func,
+        select,
+    )
+    from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy.exc import SQLAlchemyError
+except ImportError as error:
+    from reliq.extras import missing_extra
+
+    raise missing_extra("reliq.contrib.sql", "sql", error) from None
 
 from reliq import Message, NewMessage, Reliq, ReliqError
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, QueueFull

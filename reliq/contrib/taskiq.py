@@ -10,7 +10,12 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+try:
+    from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+except ImportError as error:
+    from reliq.extras import missing_extra
+
+    raise missing_extra("reliq.contrib.taskiq", "taskiq", error) from None
 
 from reliq import Message
 from reliq.aio import Reliq

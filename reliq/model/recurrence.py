@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from reliq.errors import InvalidSetting
+from reliq.extras import missing_extra
 from reliq.model.settings import Duration, seconds
 
 if TYPE_CHECKING:
@@ -142,10 +143,8 @@ def _next_tick(expression: str, zone: str, moment: int) -> int | None:
 def _simulated(expression: str, start: datetime, *, reverse: bool) -> "Iterator[datetime]":
     try:
         from cronsim import CronSim, CronSimError
-    except ImportError:
-        raise InvalidSetting(
-            f"the cron expression {expression!r} needs the package cronsim: pip install 'reliq-queue[schedules]'"
-        ) from None
+    except ImportError as error:
+        raise missing_extra(f"the cron expression {expression!r}", "schedules", error) from None
     try:
         return iter(CronSim(expression, start, reverse))
     except CronSimError as error:

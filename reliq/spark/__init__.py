@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from reliq.errors import InvalidSetting
+from reliq.extras import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
 
 def check_pyspark() -> None:
     """Raise InvalidSetting, with what to install, where PySpark is missing or too old."""
-    how = "pip install 'reliq-queue[spark]', and Java 17 or newer"
+    how = f"{install_command('spark')}, and Java 17 or newer"
     try:
         import pyarrow as pa  # noqa: F401  Spark itself imports it, late, and says less
         import pyspark

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from reliq.errors import InvalidSetting
+from reliq.extras import missing_extra
 from reliq.model.handlers import Handlers
 from reliq.observability.histograms import Measurements
 from reliq.transport.store import Store
@@ -64,9 +64,9 @@ def _shared(folder: str, place: int, queues: Mapping[str, int]) -> Measurements:
 
 
 def exporter_class() -> Any:
-    """Return the class Exporter; raises InvalidSetting that says what to install."""
+    """Return the class Exporter; raises MissingExtra, which says what to install."""
     try:
         from reliq.observability.prometheus import Exporter
-    except ImportError:
-        raise InvalidSetting("metrics need the package prometheus-client: install reliq-queue[monitor]") from None
+    except ImportError as error:
+        raise missing_extra("--metrics-port", "monitor", error) from None
     return Exporter

@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from reliq.errors import ReliqError
+from reliq.extras import install_command
 
 _START_TIMEOUT = 30.0
 
 
 def missing() -> str:
     """Return a sentence that says what the HTTP service lacks; empty if it can run."""
-    if all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "jinja2")):
-        return ""
-    return "The HTTP service is not installed (the extra reliq-queue[api])."
+    lacking = [name for name in ("fastapi", "uvicorn", "jinja2") if importlib.util.find_spec(name) is None]
+    return f"The HTTP service needs the package {lacking[0]}: {install_command('api')}" if lacking else ""
 
 
 def send_by_http(url: str, queue: str, paths: Sequence[Path]) -> list[str]:

@@ -12,8 +12,13 @@
 import functools
 from typing import Any
 
-from django.db import transaction
-from django.utils import timezone
+try:
+    from django.db import transaction
+    from django.utils import timezone
+except ImportError as error:
+    from reliq.extras import missing_extra
+
+    raise missing_extra("reliq.contrib.django", "django", error) from None
 
 from reliq import NewMessage, Reliq
 from reliq.contrib.django.compat import BaseTaskBackend, TaskResult, TaskResultStatus, task_enqueued

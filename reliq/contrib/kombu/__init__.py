@@ -3,7 +3,12 @@
 Importing this module registers the transport. Without an import it has the dotted path `reliq.contrib.kombu:Transport`.
 """
 
-from kombu.transport import TRANSPORT_ALIASES
+try:
+    from kombu.transport import TRANSPORT_ALIASES
+except ImportError as error:
+    from reliq.extras import missing_extra
+
+    raise missing_extra("reliq.contrib.kombu", "celery", error) from None
 
 from reliq.contrib.kombu.channel import Channel
 from reliq.contrib.kombu.options import SCHEMES

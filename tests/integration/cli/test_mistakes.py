@@ -70,8 +70,8 @@ def test_the_traceback_of_a_module_begins_in_the_module(url, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("command", "package", "says"),
     [
-        (("api",), "fastapi", "reliq-queue[api]"),
-        (("monitor", "--metrics-port", "0"), "prometheus_client", "reliq-queue[monitor]"),
+        (("api",), "fastapi", "[api]"),
+        (("monitor", "--metrics-port", "0"), "prometheus_client", "[monitor]"),
     ],
 )
 def test_a_missing_extra_is_named(url, tmp_path, command, package, says):
@@ -84,6 +84,17 @@ def test_a_missing_extra_is_named(url, tmp_path, command, package, says):
     assert done.returncode == 2
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_worker_whose_module_lacks_an_extra_says_so_without_a_traceback(url, tmp_path, monkeypatch, capsys):
+    (tmp_path / "lacking.py").write_text("import reliq.contrib.taskiq\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "reliq.contrib.taskiq", raising=False)
+    monkeypatch.setitem(sys.modules, "taskiq", None)
+    assert main.main(["worker", "lacking", "--url", url]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("reliq: reliq.contrib.taskiq needs the package taskiq: pip install ")
+    assert len(printed.splitlines()) == 1
 
 
 def test_a_reader_that_is_gone_is_no_error(url):

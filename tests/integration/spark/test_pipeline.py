@@ -10,6 +10,7 @@ import pyspark
 import pytest
 
 from reliq.cli import main
+from reliq.extras import install_command
 from reliq.spark import pipeline
 
 ROOT = Path(__file__).parents[3]
@@ -193,5 +194,5 @@ def test_without_pyspark_one_sentence_says_what_to_install_and_the_rest_works(li
 
     spark = run_without("spark", "enqueue", "--input", str(lines), "--queue", "orders")
     assert spark.returncode == 2
-    assert "pip install 'reliq-queue[spark]', and Java 17 or newer" in spark.stderr
+    assert f"{install_command('spark')}, and Java 17 or newer" in spark.stderr
     assert run_without("send", "orders", "x").returncode == 0
