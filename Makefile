@@ -74,7 +74,7 @@ bench-full: $(READY) ## The same with the large volumes (an hour)
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m bench --full
 
 docs: $(READY) ## The documentation site, on http://127.0.0.1:8000; it follows changes
-	$(SITE) serve --open
+	$(SITE) serve --livereload --watch reliq --watch README.md
 
 pictures: $(READY) ## Draw the diagrams of the pages that are new or changed (needs npm and chromium)
 	@$(BIN)/python -m tools.site.diagrams

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.site.reference import PAGES
+
 ROOT = Path(__file__).parents[2]
 LUA = ROOT / "reliq" / "lua"
 _FENCED = re.compile(r"^ *(```+|~~~+).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
@@ -40,15 +42,28 @@ def broken_links(page: Path, root: Path = ROOT) -> list[str]:
 def _leads_somewhere(page: Path, link: str, root: Path) -> bool:
     path, _, heading = link.partition("#")
     target = root / path.lstrip("/") if path.startswith("/") else page.parent / path if path else page
-    if not target.exists():
+    text = _text(Path(os.path.normpath(target)))
+    if text is None:
         return False
-    return not heading or target.suffix != ".md" or heading in _anchors(target)
+    return not heading or target.suffix != ".md" or heading in _anchors(text)
 
 
-def _anchors(page: Path) -> set[str]:
-    """The fragments by which a page's headings are linked, as GitHub makes them."""
-    headings = _HEADING.findall(_FENCED.sub("", page.read_text(encoding="utf-8")))
-    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+def _text(target: Path) -> str | None:
+    """The text of a file or of a page that the site makes; None if there is none."""
+    if target.suffix == ".md" and target.is_relative_to(ROOT / "docs"):
+        made = PAGES.get(target.relative_to(ROOT / "docs").as_posix())
+        if made:
+            return made()
+    if not target.exists():
+        return None
+    return target.read_text(encoding="utf-8") if target.suffix == ".md" else ""
+
+
+def _anchors(text: str) -> set[str]:
+    """The fragments by which a page's headings are linked, as GitHub makes them, and those that it names itself."""
+    headings = _HEADING.findall(_FENCED.sub("", text))
+    named = set(re.findall(r"\{ #(\S+) \}$", text, re.MULTILINE))
+    return named | {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", sorted(documents()), ids=lambda page: str(page.relative_to(ROOT)))

@@ -12,6 +12,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from tools.site import diagrams, sources
+from tools.site.reference import PAGES
 
 ROOT = Path(__file__).parents[2]
 _markdown: dict[str, tuple[str, str]] = {}  #: by the path of a page: its title and its Markdown
@@ -30,14 +31,17 @@ def _expanded(entry: Any, docs: Path) -> Any:
     if isinstance(entry, dict):
         return {title: _expanded(value, docs) for title, value in entry.items()}
     if isinstance(entry, str) and entry.endswith("/"):
-        pages = sorted((docs / entry).glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
-        return [entry + page.name for page in pages]
+        names = {page.name for page in (docs / entry).glob("*.md")}
+        names |= {uri.removeprefix(entry) for uri in PAGES if uri.startswith(entry)}
+        return [entry + name for name in sorted(names, key=lambda name: (name != "README.md", name))]
     return entry
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the files of the repository that the pages link to."""
-    pages = [ROOT / "docs" / file.src_uri for file in files.documentation_pages()]
+    """Add the reference, and the files of the repository that the pages link to."""
+    for uri, page in PAGES.items():
+        files.append(File.generated(config, uri, content=page()))
+    pages = [ROOT / "docs" / file.src_uri for file in files.documentation_pages() if file.src_uri not in PAGES]
     for path in sources.linked_from(pages):
         files.append(File.generated(config, sources.page_of(path), content=sources.shown(path)))
     return files

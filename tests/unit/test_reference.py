@@ -1,0 +1,78 @@
+"""Everything that a user can name is on a page of the reference: names, settings, commands, errors."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import reliq
+from reliq.model.keywords import ConfigChanges
+from reliq_api.http.problems import CODES
+from tools.site.reference import PAGES, command_line, errors, python_api
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+#: What the parts of reliq tell each other, and what its trials do: no setting of a user.
+INTERNAL = {"RELIQ_WORKER_CHILD", "RELIQ_DEMO_RESULTS", "RELIQ_BENCH_NOTES", "RELIQ_BENCH_QUEUE"}
+INTERNAL |= {"RELIQ_CHAOS_HISTORY", "RELIQ_CHAOS_QUEUE", "RELIQ_CHAOS_WORK"}
+
+
+def test_every_public_name_is_on_exactly_one_page():
+    described = [name for _, _, names in python_api.GROUPS.values() for name in names]
+    raised = {kind.__name__ for kind in errors.exceptions()}
+    assert sorted(described) == sorted(set(reliq.__all__) - raised - {"__version__"})
+
+
+@pytest.mark.parametrize("uri", sorted(PAGES))
+def test_every_page_can_be_made_and_says_something(uri):
+    page = PAGES[uri]()
+    assert page.startswith("# ")
+    assert "None" not in re.findall(r"^(\S+)$", page, re.MULTILINE)
+
+
+def test_every_name_of_the_reference_has_a_docstring():
+    without = {"Backoff", "__version__"}  # a type alias, and a text
+    assert [name for name in set(reliq.__all__) - without if not inspect.getdoc(getattr(reliq, name))] == []
+
+
+def test_every_public_method_has_a_docstring():
+    classes = [one for name in reliq.__all__ if inspect.isclass(one := getattr(reliq, name))]
+    methods = [
+        (one.__name__, name) for one in classes for name, value in vars(one).items() if inspect.isfunction(value)
+    ]
+    public = [(owner, name) for owner, name in methods if not name.startswith("_")]
+    assert [one for one in public if not inspect.getdoc(getattr(getattr(reliq, one[0]), one[1]))] == []
+
+
+def test_every_setting_of_a_queue_is_documented():
+    settings = set(ConfigChanges.__annotations__)
+    assert {name for name in settings if f"`{name}`" not in SETTINGS} == set()
+
+
+def test_every_variable_of_the_environment_is_documented_and_every_documented_one_is_read():
+    folders = [ROOT / "reliq", ROOT / "api" / "reliq_api", ROOT / "monitor" / "reliq_monitor"]
+    files = [file for folder in folders for file in folder.rglob("*.py")] + [ROOT / "docker-compose.yml"]
+    read = {name for file in files for name in re.findall(r"\bRELIQ_[A-Z_]+\b", file.read_text(encoding="utf-8"))}
+    assert set(re.findall(r"`(RELIQ_[A-Z_]+)`", SETTINGS)) == read - INTERNAL - {"RELIQ_WORKERS"}
+
+
+def test_every_command_and_every_option_says_what_it_does():
+    commands = list(command_line.commands())
+    assert len(commands) > 30
+    assert [name for name, _, text in commands if not text] == []
+    assert [(name, action.dest) for name, parser, _ in commands for action in parser._actions if not action.help] == []
+
+
+def test_every_error_is_on_the_page_of_errors():
+    page = PAGES["reference/errors.md"]()
+    names = [kind.__name__ for kind in errors.exceptions()] + list(CODES)
+    assert [name for name in names if f"| `{name}` |" not in page] == []
+
+
+def test_every_call_over_http_is_on_its_page():
+    from reliq_api.app import create_app
+
+    page = PAGES["reference/http-api.md"]()
+    calls = [(path, method) for path, methods in create_app().openapi()["paths"].items() for method in methods]
+    assert [call for call in calls if f"## `{call[1].upper()} {call[0]}`" not in page] == []
