@@ -16,6 +16,7 @@ from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
 from reliq.errors import (
     DurabilityUnavailable,
+    InvalidBody,
     InvalidHandler,
     InvalidMessage,
     InvalidName,
@@ -50,9 +51,9 @@ __all__ = [
     "Again", "Backoff", "BatchOptions", "Binding", "Config", "ConfigChanges", "Consumer", "Cycle", "Dead", "DeadLetter",
     "DeadLetterFilters", "DeadLetters",
     "Delayed", "DelayedMessage", "DelayedPage",
-    "DurabilityUnavailable", "Failure", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting",
-    "JobClosed", "LeaseLost", "Message", "MessageOptions", "NewMessage", "OutcomeUnknown", "Prepared", "PreparedClosed",
-    "PublishOptions", "Queue",
+    "DurabilityUnavailable", "Failure", "InvalidBody", "InvalidHandler", "InvalidMessage", "InvalidName",
+    "InvalidSetting", "JobClosed", "LeaseLost", "Message", "MessageOptions", "NewMessage", "OutcomeUnknown",
+    "Prepared", "PreparedClosed", "PublishOptions", "Queue",
     "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions",
     "Schedules", "Stats", "TimeLimitExceeded",
     "TopicStats", "Topics", "Unroutable", "__version__", "breaker", "exponential", "fixed", "rocketmq_levels", "steps",

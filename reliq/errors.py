@@ -26,6 +26,17 @@ class InvalidMessage(ReliqError, ValueError):
         self.index = index
 
 
+class InvalidBody(ReliqError, ValueError):
+    """A body that does not fit the annotation of its handler: its message is dead at once, with reason `invalid`.
+
+    `path`: the place in the body, such as `$.items[0].price`.
+    """
+
+    def __init__(self, text: str, path: str) -> None:
+        super().__init__(text)
+        self.path = path
+
+
 class InvalidSetting(ReliqError, ValueError):
     """A setting, duration or queue policy outside its range."""
 

@@ -20,7 +20,7 @@ from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
 from reliq.ops import Move
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.worker.once import guarded
+from reliq.worker.calling import called
 from reliq.worker.outcome import after_error, after_return
 
 A = TypeVar("A", bound=Reliq)
@@ -43,9 +43,9 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
 
     Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed.
     """
-    done = 0
+    done, handlers = 0, [called(handler, app.handlers, app.store) for handler in app.handlers]
     while done < limit:
-        ran = sum(_run_one(app, handler) for handler in app.handlers)
+        ran = sum(_run_one(app, handler) for handler in handlers)
         if not ran:
             break
         done += ran
@@ -56,16 +56,15 @@ def _run_one(app: Reliq, handler: Handler) -> bool:
     consumer = ConsumerSteps(QueueKeys(handler.queue), new_owner(connected=False), lease=60)
     messages = app.store.run(consumer.claim(1))
     for message in messages:
-        move = _outcome(app, handler, message, consumer.consumer)
+        move = _outcome(handler, message, consumer.consumer)
         app.store.run(consumer.settle([] if move else [message.element], [move] if move else []))
     app.store.run(consumer.leave())
     return bool(messages)
 
 
-def _outcome(app: Reliq, handler: Handler, message: Message, worker: str) -> Move | None:
-    function = guarded(handler, app.store) if handler.once else handler.function
+def _outcome(handler: Handler, message: Message, worker: str) -> Move | None:
     try:
-        result = function(message)
+        result = handler.function(message)
         return after_return(message, asyncio.run(result) if handler.is_async else result)
     except Exception as error:  # noqa: BLE001  a handler may raise anything; that is its outcome
         return after_error(handler, message, error, worker)

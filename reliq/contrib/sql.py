@@ -46,6 +46,7 @@ from reliq.model.element import cut
 from reliq.model.keys import check_name
 from reliq.model.outgoing import Body
 from reliq.model.settings import MAX_BATCH, Duration, Size, seconds
+from reliq.model.upgrades import VERSION_HEADER
 from reliq.protocol.application import body_limit
 from reliq.protocol.batch import checked
 from reliq.runtime.logging import one_line
@@ -255,7 +256,12 @@ class _Pass:
         readable = []
         for row in rows:
             try:
-                readable.append((row, checked(_message(row), self._app.max_body)))
+                message = checked(_message(row), self._app.max_body)
+                if row.queue in self._app.handlers.versions:
+                    message.headers.setdefault(
+                        VERSION_HEADER, "1"
+                    )  # its row was written by another program, maybe of an earlier version
+                readable.append((row, message))
             except (ReliqError, ValueError, TypeError) as error:
                 self._park([(row, str(error))])
         return readable

@@ -1,10 +1,8 @@
 """The handlers of an application: their registration, their checks and their policies."""
 
-import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import CoroutineType
 from typing import Any
 
 from reliq.errors import InvalidHandler
@@ -16,8 +14,17 @@ from reliq.model.policy import Errors, Policy, error_classes
 from reliq.model.routing import check_pattern
 from reliq.model.schedule import Definition
 from reliq.model.settings import Duration, seconds
+from reliq.model.signatures import (
+    HandlerFunction,
+    TypedCall,
+    check_callable,
+    check_runs,
+    is_async,
+    name_of,
+    typed_call,
+)
+from reliq.model.upgrades import UpgradeFunction, Upgrades, reading
 
-HandlerFunction = Callable[[Message], Any]
 DeadHook = Callable[[Message], Any]
 
 
@@ -34,6 +41,7 @@ class Handler:
     once_for: float = 86_400.0  #: seconds for which a finished message is remembered
     breaker: Breaker | None = None
     measured: bool = True  #: False for broadcasts: each instance has its own queue, too many for a metric label
+    typed: TypedCall | None = None  #: how the function takes a typed body; None: it takes the message
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +53,13 @@ class Broadcast:
     function: HandlerFunction
     time_limit: float | None
     is_async: bool
+    typed: TypedCall | None = None
 
     def of(self, owner: str) -> Handler:
         """Return the handler of one instance; a message that fails there is not retried."""
         queue = instance_queue(self.name, owner)
-        return Handler(queue, self.function, Policy(self._give_up), self.time_limit, self.is_async, measured=False)
+        policy = Policy(self._give_up)
+        return Handler(queue, self.function, policy, self.time_limit, self.is_async, measured=False, typed=self.typed)
 
     def _give_up(self, failures: int, error: BaseException) -> None:
         """Return None: no retry."""
@@ -60,6 +70,8 @@ class Handlers:
 
     def __init__(self) -> None:
         self._by_queue: dict[str, Handler] = {}
+        self._upgrades: dict[str, Upgrades] = {}
+        self.versions: dict[str, int] = {}  #: by queue: the version of its bodies, where it has upgrades
         self.broadcasts: list[Broadcast] = []
         self.dead_hooks: list[tuple[str | None, DeadHook]] = []
         self.schedules: list[Definition] = []
@@ -80,15 +92,15 @@ class Handlers:
     ) -> Handler:
         """Register the handler of a queue; raises InvalidHandler for a second one and for a non-function."""
         check_name(queue)
-        _check_callable(function, f"the handler of queue {queue!r}", "the message")
+        typed = _checked(function, f"the handler of queue {queue!r}")
         if queue in self._by_queue:
             first = self._by_queue[queue].function
             raise InvalidHandler(
-                f"queue {queue!r} has two handlers, {_name(first)} and {_name(function)}: "
+                f"queue {queue!r} has two handlers, {name_of(first)} and {name_of(function)}: "
                 "one queue has one handler; use a second queue, or a topic with two subscriptions"
             )
         backoff = exponential() if retry is None else retry
-        _check_callable(backoff, f"retry of queue {queue!r}", "the number of failures", "the error")
+        check_callable(backoff, f"retry of queue {queue!r}", "the number of failures", "the error")
         if not isinstance(once, (bool, str)) or once == "":
             raise InvalidHandler(f"once of {queue!r} is {once!r}: True, or the name of a header")
         if not (breaker is None or isinstance(breaker, Breaker)):
@@ -98,28 +110,29 @@ class Handlers:
             function,
             Policy(backoff, error_classes(retry_on, "retry_on"), error_classes(dead_on, "dead_on")),
             None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001),
-            _is_async(function),
+            is_async(function),
             once,
             seconds(once_for, "once_for", shortest=1.0),
             breaker,
+            typed=typed,
         )
         self._by_queue[queue] = handler
         return handler
 
     def add_broadcast(self, pattern: str, function: HandlerFunction, time_limit: Duration | None) -> None:
         """Register a broadcast; raises InvalidHandler if `function` is not a function."""
-        _check_callable(function, f"the handler of broadcast {pattern!r}", "the message")
+        typed = _checked(function, f"the handler of broadcast {pattern!r}")
         limit = None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001)
         # The name becomes part of a queue name. The number distinguishes two functions of the same name.
-        name = re.sub(r"[^A-Za-z0-9]+", "-", _name(function)).strip("-")[-60:].strip("-")
+        name = re.sub(r"[^A-Za-z0-9]+", "-", name_of(function)).strip("-")[-60:].strip("-")
         name = f"{name or 'broadcast'}.{len(self.broadcasts) + 1}"
-        self.broadcasts.append(Broadcast(name, check_pattern(pattern), function, limit, _is_async(function)))
+        self.broadcasts.append(Broadcast(name, check_pattern(pattern), function, limit, is_async(function), typed))
 
     def queue_of(self, function: HandlerFunction, queue: str | None) -> str:
         """Return the queue that a function handles; without one, `queue` or the function's own name."""
         handled = next((handler.queue for handler in self if handler.function is function), None)
         if handled is not None and queue not in (None, handled):
-            raise InvalidHandler(f"{_name(function)} handles queue {handled!r}, and its schedule is for {queue!r}")
+            raise InvalidHandler(f"{name_of(function)} handles queue {handled!r}, and its schedule is for {queue!r}")
         return handled or check_name(queue or getattr(function, "__name__", repr(function)))
 
     def add_schedule(self, definition: Definition, function: HandlerFunction) -> None:
@@ -133,18 +146,29 @@ class Handlers:
     def add_check(self, queue: str, function: HandlerFunction) -> None:
         """Register the check-back of a queue; raises InvalidHandler for a second one and for a non-function."""
         check_name(queue)
-        _check_callable(function, f"the check-back of queue {queue!r}", "the message")
+        typed = _checked(function, f"the check-back of queue {queue!r}")
         if queue in self.checks:
-            first = _name(self.checks[queue])
-            raise InvalidHandler(f"queue {queue!r} has two check-backs, {first} and {_name(function)}")
-        self.checks[queue] = function
+            first = name_of(self.checks[queue])
+            raise InvalidHandler(f"queue {queue!r} has two check-backs, {first} and {name_of(function)}")
+        self.checks[queue] = reading(function, typed, self.upgrades_of(queue))
+
+    def add_upgrade(self, queue: str, version: int, function: UpgradeFunction) -> None:
+        """Register the upgrade of a queue's bodies to a version; raises InvalidHandler for an unsuitable function."""
+        upgrades = self.upgrades_of(check_name(queue))
+        upgrades.add(version, function)
+        self.versions[queue] = upgrades.latest
+
+    def upgrades_of(self, queue: str) -> Upgrades:
+        """Return the upgrades of a queue's bodies, those that are registered later too."""
+        return self._upgrades.setdefault(queue, Upgrades(queue))
 
     def add_dead_hook(self, queue: str | None, hook: DeadHook) -> None:
         """Register a hook; raises InvalidHandler if it cannot be called with a message, or is an async function."""
         name = "on_dead" if queue is None else f"on_dead of queue {check_name(queue)!r}"
-        _check_callable(hook, name, "the message")
-        if _is_async(hook):
-            raise InvalidHandler(f"{name} is {_name(hook)}, an async function, which is never awaited here: use def")
+        if _checked(hook, name) is not None:
+            raise InvalidHandler(f"{name} is {name_of(hook)}, which takes a body: it must take a reliq.Message")
+        if is_async(hook):
+            raise InvalidHandler(f"{name} is {name_of(hook)}, an async function, which is never awaited here: use def")
         self.dead_hooks.append((queue, hook))
 
     def __iter__(self) -> Iterator[Handler]:
@@ -160,40 +184,10 @@ class Handlers:
         return [hook for of, hook in self.dead_hooks if of is None or of == queue]
 
 
-def refuse_coroutine(result: object) -> None:
-    """Raise TypeError if a handler's result is a coroutine, which means that the handler has not run."""
-    if isinstance(result, CoroutineType):
-        result.close()
-        raise TypeError("the handler returned a coroutine that is never awaited: make the handler an async def")
-
-
-def _check_callable(function: object, what: str, *arguments: str) -> None:
-    """Raise InvalidHandler unless the function can be called with these positional arguments."""
-    if not callable(function):
-        raise InvalidHandler(f"{what} is {function!r}, which is not a function")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidHandler(f"{what} is {_name(function)}, a generator: a call runs none of it; remove its yield")
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-in functions have no signature
-        return
-    try:
-        signature.bind(*arguments)
-    except TypeError as error:
-        given = " and ".join(arguments)
-        raise InvalidHandler(
-            f"{what} is {_name(function)}{signature}, which cannot be called with {given}: {error}; "
-            f"it must take exactly {_COUNTS[len(arguments)]}"
-        ) from None
-
-
-_COUNTS = {1: "one positional argument", 2: "two positional arguments"}
-
-
-def _is_async(function: HandlerFunction) -> bool:
-    # An object with an async __call__ counts as well; __call__ is looked up on its class.
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
-def _name(function: object) -> str:
-    return getattr(function, "__qualname__", repr(function))
+def _checked(function: HandlerFunction, what: str) -> TypedCall | None:
+    """Return how the function takes a typed body; raises InvalidHandler unless it takes a body or the message."""
+    check_runs(function, what)
+    typed = typed_call(function, what)
+    if typed is None:
+        check_callable(function, what, "the message")
+    return typed

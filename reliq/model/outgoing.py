@@ -10,6 +10,7 @@ import msgspec
 from reliq import forks
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model import settings
+from reliq.model.body_types import TypedBody, plain
 from reliq.model.element import (
     NO_EXTRA,
     NO_HEADERS,
@@ -26,7 +27,8 @@ from reliq.model.element import (
 )
 from reliq.model.keywords import check_names
 
-Body = bytes | bytearray | memoryview | str | dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
+JsonBody = dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
+Body = bytes | bytearray | memoryview | str | JsonBody | TypedBody
 
 
 class BatchOptions(TypedDict, total=False):
@@ -287,11 +289,11 @@ def too_large(size: int | str, limit: int, setting: str = "max_body") -> str:
     )
 
 
-_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=plain).encode
 
 
 def encode_body(body: Body) -> bytes:
-    """Return bytes unchanged, a text as UTF-8, and anything else as JSON; raises InvalidMessage."""
+    """Return bytes unchanged, a text as UTF-8, and anything else as JSON, also typed objects; raises InvalidMessage."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, (bytearray, memoryview)):

@@ -48,6 +48,7 @@ class Application:
         self.max_body = body_limit(max_body)
         self.handlers = Handlers()
         self._pool = ProducerPool()
+        self._pool.versions = self.handlers.versions
         self._steps: dict[str, QueueSteps] = {}
         self._topics = TopicSteps(self._steps_of, self._pool, self.max_body)
         self._schedules = ScheduleSteps(self._steps_of, self.max_body)
@@ -73,6 +74,8 @@ class Application:
         """Bind a function (def or async def) to a queue. If it returns, the message is acked; if it raises, tried
         again.
 
+        The function takes the message, or the body as the type of its annotation (a dataclass, msgspec.Struct or
+        pydantic model), or both; a body that does not fit makes a dead letter at once, with reason `invalid`.
         `retry`: a back-off; by default 10 retries, after 5 s, 15 s, 45 s ... up to an hour, +-20 %.
         `dead_on`: errors that make a dead letter at once. `retry_on`: if given, all other errors do.
         `time_limit`: how long one run may take; a longer one counts as a failure.
@@ -140,6 +143,22 @@ class Application:
 
         def bind(function: F) -> F:
             self.handlers.add_check(queue, function)
+            return function
+
+        return bind
+
+    def upgrade(self, queue: str, *, version: int) -> Callable[[F], F]:
+        """Bind a function (def) that makes the body of this version from the body of the version before.
+
+        It takes the earlier body, as JSON or as the type of its annotation, and returns the later one. A worker calls
+        it before the handler of the queue, for the messages of an earlier version, one upgrade after the other; they
+        stay in Redis as they were sent. A message has the version in its header `body-version`, without it version 1;
+        messages that this application sends to the queue get it by themselves. Raises InvalidHandler.
+        """
+        check_name(queue)
+
+        def bind(function: F) -> F:
+            self.handlers.add_upgrade(queue, version, function)
             return function
 
         return bind

@@ -144,14 +144,19 @@ def checked(message: NewMessage, max_body: int) -> NewMessage:
     return message
 
 
-def checked_many(bodies: Iterable[Body | NewMessage], options: BatchOptions, max_body: int) -> Sequence[NewMessage]:
-    """Return the messages of a call; raises InvalidMessage, which names the first invalid one."""
+def checked_many(
+    bodies: Iterable[Body | NewMessage], options: BatchOptions, max_body: int, *, plain: bool = True
+) -> Sequence[NewMessage]:
+    """Return the messages of a call; raises InvalidMessage, which names the first invalid one.
+
+    `plain`: whether they get no header later: without any option they are a RawBatch then.
+    """
     check_option_names(options, BatchOptions)
     if isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable):
         raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
     bodies = list(bodies)
     ids = new_ids(len(bodies))
-    plain = not options or _NO_OPTIONS | options == _NO_OPTIONS
+    plain = plain and (not options or _NO_OPTIONS | options == _NO_OPTIONS)
     if plain and tracing.active is None and (bare := _bare(bodies, ids, max_body)) is not None:
         return bare
     alike = NewMessage(b"", **options)

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from reliq import forks, ops
@@ -75,6 +75,7 @@ class ProducerPool:
 
     def __init__(self) -> None:
         self.clock = Clock()
+        self.versions: Mapping[str, int] = {}  #: by queue: the version of the bodies that this application sends
         self._free: deque[ProducerSession] = deque()
 
     def take(self) -> ProducerSession:

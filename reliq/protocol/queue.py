@@ -16,6 +16,7 @@ from reliq.model.keywords import ConfigChanges
 from reliq.model.message import Message
 from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage, check_option_names
 from reliq.model.settings import Duration, whole
+from reliq.model.upgrades import stamp
 from reliq.ops import Steps, at_most
 from reliq.ops.schema import SETTINGS, Counter
 from reliq.ops.schema import Config as Field
@@ -156,6 +157,11 @@ class QueueSteps:
         """Whether this producer has not announced the queue yet, or not recently."""
         return time.monotonic() - self._announced_at > _ANNOUNCE_EVERY
 
+    @property
+    def version(self) -> int:
+        """The version of the bodies that this application sends to the queue."""
+        return self._pool.versions.get(self.keys.queue, 1)
+
     def introduction(self) -> list[ops.Op[Any]]:
         """Return the ops before the first message: announce the queue's name, and read its default durability."""
         return [ops.announce(self.keys.queue), ops.default_durability(self.keys)]
@@ -168,10 +174,16 @@ class QueueSteps:
     def prepared(self, body: Body | NewMessage, options: MessageOptions) -> NewMessage:
         """Return a message for the body, checked before anything is sent; raises InvalidMessage or InvalidName."""
         check_option_names(options, MessageOptions)
-        return checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
+        message = checked(body if isinstance(body, NewMessage) else NewMessage(body, **options), self._max_body)
+        if self._pool.versions:
+            stamp([message], self.version)
+        return message
 
     def prepared_many(self, bodies: Iterable[Body | NewMessage], options: BatchOptions) -> Sequence[NewMessage]:
-        return checked_many(bodies, options, self._max_body)
+        messages = checked_many(bodies, options, self._max_body, plain=self.version == 1)
+        if self.version > 1:
+            stamp(messages, self.version)
+        return messages
 
     def stats(self) -> Steps[Stats]:
         consumers = yield ops.members(self.keys.consumers)

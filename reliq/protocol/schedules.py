@@ -20,6 +20,7 @@ from reliq.model.outgoing import Body
 from reliq.model.recurrence import milliseconds_of, moment_of, text_of, time_zone
 from reliq.model.schedule import Definition, Run, ScheduleOptions, State, check_schedule_name, define
 from reliq.model.settings import Duration, whole
+from reliq.model.upgrades import VERSION_HEADER
 from reliq.ops import Steps, Stored, Written
 from reliq.protocol.queue import QueueSteps
 
@@ -116,6 +117,13 @@ def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
+def stamped(definition: Definition, version: int) -> Definition:
+    """Return the definition with the version of its body in its headers, unless they have one."""
+    if version == 1 or VERSION_HEADER in definition.headers:
+        return definition
+    return msgspec.structs.replace(definition, headers={**definition.headers, VERSION_HEADER: str(version)})
+
+
 class ScheduleSteps:
     """The operations on schedules, as steps."""
 
@@ -125,7 +133,8 @@ class ScheduleSteps:
 
     def define(self, name: str, when: Duration, queue: str, body: Body, options: ScheduleOptions) -> Definition:
         """Return a checked definition; raises InvalidName, InvalidSetting or InvalidMessage."""
-        return define(name, when, queue, body, options, self._max_body)
+        definition = define(name, when, queue, body, options, self._max_body)
+        return stamped(definition, self._queue(queue).version)
 
     def put(self, definitions: Sequence[Definition]) -> Steps[int]:
         """Add schedules, and change those that have another definition; return how many were added or changed.

@@ -11,6 +11,7 @@ from reliq.model import settings
 from reliq.model.keys import QueueKeys, check_grammar, check_name
 from reliq.model.outgoing import Body, NewMessage, PublishOptions, check_option_names
 from reliq.model.routing import Routes, check_pattern, check_routing_key
+from reliq.model.upgrades import VERSION_HEADER, stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Counter, Topics
 from reliq.ops.topology import slot_of
@@ -85,6 +86,7 @@ class TopicSteps:
         if not queues:
             yield ops.count_unroutable(1)
             return {}
+        self._stamp(message, queues)
         with tracing.sending(routing_key, [message]):
             session = self._pool.take()
             try:
@@ -95,6 +97,17 @@ class TopicSteps:
             finally:
                 self._pool.give_back(session)
         return dict.fromkeys(queues, message.id)
+
+    def _stamp(self, message: NewMessage, queues: Sequence[str]) -> None:
+        """Note the version of the body, which is that of the queues of this application; raises InvalidMessage."""
+        versions = {self._pool.versions[queue] for queue in queues if queue in self._pool.versions}
+        if len(versions) > 1 and VERSION_HEADER not in message.headers:
+            raise InvalidMessage(
+                f"the bodies of {', '.join(queues)} have the versions {sorted(versions)}: "
+                f"give the one of this body in the header {VERSION_HEADER}"
+            )
+        for version in versions:
+            stamp([message], version)
 
     def publish_now(self, routing_key: str, message: NewMessage) -> Steps[dict[str, str]]:
         """Publish by the bindings that Redis has at this moment; without a matching one nothing happens."""

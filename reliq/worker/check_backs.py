@@ -7,9 +7,9 @@ import threading
 from collections.abc import Mapping
 
 from reliq.errors import PreparedClosed, ReliqError
-from reliq.model.handlers import HandlerFunction
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
+from reliq.model.signatures import HandlerFunction
 from reliq.protocol.prepared import PreparedSteps
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime.outage_log import OutageLog

@@ -11,10 +11,11 @@ from typing import Any
 
 from reliq import ops
 from reliq.errors import ReliqError
-from reliq.model.handlers import Handler, HandlerFunction, refuse_coroutine
+from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Again
+from reliq.model.signatures import HandlerFunction, refuse_coroutine
 from reliq.ops import Destination, Mark, Move
 from reliq.ops.schema import Counter
 from reliq.runtime.outage_log import OutageLog

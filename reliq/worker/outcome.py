@@ -3,10 +3,11 @@
 import logging
 import traceback
 
-from reliq.errors import TimeLimitExceeded
-from reliq.model.handlers import Handler, refuse_coroutine
+from reliq.errors import InvalidBody, TimeLimitExceeded
+from reliq.model.handlers import Handler
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead, Policy, Retry
+from reliq.model.signatures import refuse_coroutine
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, failure_now, released, retried
@@ -50,6 +51,8 @@ def after_error(handler: Handler, message: Message, error: BaseException, worker
     if isinstance(error, MarkUnknown) or (isinstance(error, TimeLimitExceeded) and looks_up(message)):
         return released(message, _WHEN_MARK_IS_UNKNOWN)
     failure = failure_now(worker, _class_name(error), _text(error))
+    if isinstance(error, InvalidBody):
+        return buried(message, failure, "invalid")
     if handler.policy.rejects(error):
         return buried(message, failure, "rejected")
     delay = _delay(handler.policy, message, error)
@@ -77,7 +80,7 @@ def _class_name(error: BaseException) -> str:
 
 def _text(error: BaseException) -> str:
     try:
-        deliberate = isinstance(error, (Retry, Dead)) and error.__cause__ is None
+        deliberate = isinstance(error, (Retry, Dead, InvalidBody)) and error.__cause__ is None
         return str(error) if deliberate else "".join(traceback.format_exception(error))
     except BaseException:  # the exception's own __str__ raises
         return _class_name(error)

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reliq import ops
 from reliq.client.heartbeat import Heartbeat, Lease
@@ -14,18 +14,19 @@ from reliq.model.handlers import Handler, Handlers
 from reliq.model.keys import connection_name, new_owner
 from reliq.model.settings import Duration, seconds, whole
 from reliq.observability.histograms import Measurements
+from reliq.protocol.schedules import stamped
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 from reliq.worker.broadcasts import Broadcasts
+from reliq.worker.calling import called
 from reliq.worker.check_backs import CheckBacks
 from reliq.worker.dead_hooks import DeadHooks
 from reliq.worker.exchange import Exchange
 from reliq.worker.failures import failures
 from reliq.worker.inline import InlineLoop
 from reliq.worker.loop import Loop, Shared, run_loop
-from reliq.worker.once import guarded
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.runner import Runner
@@ -80,15 +81,15 @@ class Worker:
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
         self._check_backs = CheckBacks(store, handlers.checks)
-        self._schedules = DefinedSchedules(store, handlers.schedules)
+        self._schedules = DefinedSchedules(
+            store, [stamped(one, handlers.versions.get(one.queue, 1)) for one in handlers.schedules]
+        )
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
 
     def _loop(self, handler: Handler, handlers: Handlers, options: Options) -> Loop:
-        handler = replace(handler, function=tracing.traced(handler.function))
-        if handler.once:
-            handler = replace(handler, function=guarded(handler, self._store))
+        handler = called(handler, handlers, self._store)
         on_dead = DeadHooks(self._store, handler.queue, handlers.hooks_of(handler.queue))
         exchange = Exchange(
             self._store, handler.queue, self._owner, checked_lease(options.lease), on_dead, handler.breaker

@@ -111,6 +111,25 @@ def test_what_is_rolled_back_is_never_sent_and_what_commits_is(engine, app):
     assert count(engine, sql.outbox) == 0
 
 
+def test_a_row_without_a_version_has_version_1_whatever_the_relay_knows(engine, app):
+    """Its program may be of an earlier release than the relay."""
+    app.upgrade("orders", version=2)(lambda body: body)
+    with engine.begin() as connection:
+        sql.enqueue(connection, "orders", {"nr": 1})
+        sql.enqueue(connection, "orders", {"number": 1}, headers={"body-version": "2"})
+        sql.enqueue(connection, "mails", "x")
+    assert sql.relay_once(engine, app) == 3
+    assert [message.headers for message in claimed(app, "orders")] == [{"body-version": "1"}, {"body-version": "2"}]
+    assert [message.headers for message in claimed(app, "mails")] == [{}]
+
+
+def claimed(app, queue):
+    with app.queue(queue).consumer() as consumer:
+        messages = consumer.claim(limit=10)
+        consumer.ack(*messages)
+    return messages
+
+
 def test_killed_between_the_send_and_the_deletion_it_sends_none_twice(engine, app, monkeypatch):
     with engine.begin() as connection:
         for number in range(10):

@@ -1,0 +1,134 @@
+"""Types of bodies: how a body of a type is read from JSON, and how an object becomes JSON.
+
+A dataclass, a `msgspec.Struct` and what they contain is msgspec's; a type with a pydantic model in it is pydantic's,
+which is imported only then.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from typing import Any, ClassVar, Protocol, get_args
+
+import msgspec
+
+from reliq.errors import InvalidBody
+
+Reader = Callable[[bytes], Any]
+
+_NO_JSON = (str, bytes, bytearray, memoryview)
+
+
+class DataclassObject(Protocol):
+    """An instance of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class ModelObject(Protocol):
+    """An instance of a pydantic model."""
+
+    def model_dump(self, *, mode: str = ..., by_alias: bool = ...) -> dict[str, Any]: ...
+
+
+TypedBody = msgspec.Struct | DataclassObject | ModelObject
+
+
+def reader_of(annotation: Any) -> Reader:
+    """Return the function that reads a body of this type and raises InvalidBody; TypeError for an unsuitable type."""
+    if annotation in _NO_JSON:
+        raise TypeError("a body of text or bytes is not JSON: take the reliq.Message and read message.body")
+    name = name_of(annotation)
+    if any(map(_is_pydantic, _parts(annotation))):
+        return _pydantic_reader(annotation, name)
+    _check_for_msgspec(annotation)
+    decode = msgspec.json.Decoder(annotation).decode
+
+    def read(body: bytes) -> Any:
+        try:
+            return decode(body)
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `")
+            raise invalid(name, path.rstrip("`") or "$", problem) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise invalid(name, "$", str(error) if body else "it is empty") from None
+
+    return read
+
+
+def invalid(name: str, path: str, problem: str) -> InvalidBody:
+    """Return the error of a body that does not fit a type."""
+    return InvalidBody(f"the body does not fit {name}, at {path}: {problem}", path)
+
+
+def plain(value: object) -> Any:
+    """Return a typed object as what `json` can encode; TypeError for another object."""
+    kind: Any = type(value)
+    if _is_pydantic(kind):
+        return _adapter(kind).dump_python(value, mode="json", by_alias=True)
+    if isinstance(value, msgspec.Struct) or (is_dataclass(value) and not isinstance(value, type)):
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=plain)
+    raise TypeError(f"Object of type {kind.__name__} is not JSON serializable")
+
+
+def name_of(annotation: Any) -> str:
+    """Return the name of a type, for an error."""
+    return annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts(part)
+
+
+def _is_pydantic(kind: Any) -> bool:
+    """Whether this is a pydantic model or one of pydantic's dataclasses."""
+    return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")
+
+
+@functools.cache
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _pydantic_reader(annotation: Any, name: str) -> Reader:
+    from pydantic import TypeAdapter, ValidationError
+
+    validate = TypeAdapter(annotation).validate_json
+
+    def read(body: bytes) -> Any:
+        try:
+            return validate(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            path = "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+            raise invalid(name, path, first["msg"] if body else "it is empty") from None
+
+    return read
+
+
+def _check_for_msgspec(annotation: Any) -> None:
+    """Raise TypeError where msgspec would take any object, or none: for a class that it does not know."""
+    from msgspec import inspect
+
+    seen: set[int] = set()
+
+    def check(value: Any) -> None:
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        if isinstance(value, inspect.CustomType):
+            raise TypeError(
+                f"{name_of(value.cls)} is not a type that JSON can be read into: use a dataclass, a msgspec.Struct "
+                "or, for the whole body, a pydantic model"
+            )
+        if isinstance(value, (inspect.Type, inspect.Field)):
+            for name in value.__struct_fields__:
+                check(getattr(value, name))
+        elif isinstance(value, tuple):
+            for one in value:
+                check(one)
+
+    check(inspect.type_info(annotation))

@@ -1,0 +1,166 @@
+"""Signatures of the functions that an application registers: what they can be called with, by their annotations."""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CoroutineType, NoneType, SimpleNamespace, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from reliq.errors import InvalidHandler
+from reliq.model.body_types import Reader, reader_of
+from reliq.model.message import Message
+
+HandlerFunction = Callable[..., Any]
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_BY_PLACE = (
+    inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
+)  # fmt: skip
+_COUNTS = {1: "one positional argument", 2: "two positional arguments"}
+_MESSAGE = re.compile(r"(\w+\.)*Message")
+
+
+@dataclass(frozen=True, slots=True)
+class TypedCall:
+    """How a function with an annotated body is called."""
+
+    read: Reader
+    call: Callable[[Any, Message], Any]  #: the function, called with its body and the message, which it may not want
+
+
+def typed_call(function: HandlerFunction, what: str, bare: Any = Message) -> TypedCall | None:
+    """Return how the function is called with a typed body; None if it takes only the message.
+
+    `bare`: the type of a parameter without annotation. A parameter with a default keeps it, unless it is the first one
+    or takes the message. Raises InvalidHandler.
+    """
+    signature = _signature(function)
+    if signature is None:
+        return None
+    given: dict[str, Any] = {}  # type by name
+    for place, one in enumerate(signature.parameters.values()):
+        if place == 0 or (one.default is one.empty and one.kind not in _VARIADIC):
+            given[one.name] = _type_of(function, one, bare, what)
+        elif _may_take_message(function, one, what):
+            given[one.name] = Message
+    bodies = [name for name, kind in given.items() if not _is_message(kind)]
+    if not bodies:
+        return None
+    shown = f"{what} is {name_of(function)}{signature}"
+    if len(bodies) > 1 or len(given) > 2:
+        raise InvalidHandler(
+            f"{shown}: it can take one body, annotated with its type, and the message, annotated with reliq.Message"
+        )
+    try:
+        read = reader_of(given[bodies[0]])
+    except Exception as error:  # noqa: BLE001  of msgspec or pydantic
+        raise InvalidHandler(f"{shown}, and the type of {bodies[0]} is unsuitable: {error}") from None
+    return TypedCall(read, _caller(function, signature, list(given), bodies[0]))
+
+
+def _caller(
+    function: HandlerFunction, signature: inspect.Signature, given: list[str], body: str
+) -> Callable[[Any, Message], Any]:
+    """Return a call of the function with its body and its message, in whichever order and form it takes them."""
+    first = list(signature.parameters.values())[: len(given)]
+    if [one.name for one in first if one.kind in _BY_PLACE] != given:
+        return lambda value, message: function(**{name: value if name == body else message for name in given})
+    if len(given) == 1:
+        return lambda value, _: function(value)
+    return function if given[0] == body else lambda value, message: function(message, value)
+
+
+def _type_of(function: HandlerFunction, parameter: inspect.Parameter, bare: Any, what: str) -> Any:
+    """Return the type of a parameter, `bare` if it has none or may be anything."""
+    annotation = parameter.annotation
+    if annotation in (parameter.empty, Any, object):
+        return bare
+    try:
+        holder = SimpleNamespace(__annotations__={"type": annotation})
+        kind = get_type_hints(holder, _globals_of(function), include_extras=True)["type"]
+    except Exception as error:  # noqa: BLE001  an annotation may raise anything
+        if isinstance(annotation, str) and _MESSAGE.fullmatch(annotation.strip(" '\"")):
+            return Message  # imported for type checkers only
+        raise InvalidHandler(
+            f"{what} is {name_of(function)}, and the annotation {annotation!r} of {parameter.name} cannot be "
+            f"evaluated: {error}; define or import the type in the module itself, not in a function and not under "
+            "TYPE_CHECKING"
+        ) from None
+    return bare if kind in (Any, object) else kind
+
+
+def _may_take_message(function: HandlerFunction, parameter: inspect.Parameter, what: str) -> bool:
+    """Whether a parameter with a default is annotated as the message."""
+    try:
+        return _is_message(_type_of(function, parameter, Any, what))
+    except InvalidHandler:
+        return False
+
+
+def _is_message(kind: Any) -> bool:
+    """Whether a parameter of this type takes the message: `Message`, or that or None."""
+    if get_origin(kind) in (Union, UnionType):
+        kinds = [one for one in get_args(kind) if one is not NoneType]
+        return len(kinds) == 1 and _is_message(kinds[0])
+    return isinstance(kind, type) and issubclass(kind, Message)
+
+
+def _globals_of(function: Any) -> dict[str, Any]:
+    """Return the names that the annotations of a function were written with."""
+    function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        function = inspect.unwrap(function.func)
+    function = getattr(function, "__func__", function)  # of a method
+    if not hasattr(function, "__globals__"):
+        function = type(function).__call__
+    return getattr(inspect.unwrap(function), "__globals__", {})
+
+
+def check_callable(function: object, what: str, *arguments: str) -> None:
+    """Raise InvalidHandler unless the function can be called with these positional arguments."""
+    check_runs(function, what)
+    signature = _signature(function)
+    try:
+        if signature is not None:
+            signature.bind(*arguments)
+    except TypeError as error:
+        given = " and ".join(arguments)
+        raise InvalidHandler(
+            f"{what} is {name_of(function)}{signature}, which cannot be called with {given}: {error}; "
+            f"it must take exactly {_COUNTS[len(arguments)]}"
+        ) from None
+
+
+def check_runs(function: object, what: str) -> None:
+    """Raise InvalidHandler unless a call of this runs something."""
+    if not callable(function):
+        raise InvalidHandler(f"{what} is {function!r}, which is not a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidHandler(f"{what} is {name_of(function)}, a generator: a call runs none of it; remove its yield")
+
+
+def _signature(function: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return None
+
+
+def is_async(function: HandlerFunction) -> bool:
+    """Whether a call of the function must be awaited."""
+    # An object with an async __call__ counts as well; __call__ is looked up on its class.
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def name_of(function: object) -> str:
+    """Return the name of a function, for an error or a log."""
+    return getattr(function, "__qualname__", repr(function))
+
+
+def refuse_coroutine(result: object) -> None:
+    """Raise TypeError if a handler's result is a coroutine, which means that the handler has not run."""
+    if isinstance(result, CoroutineType):
+        result.close()
+        raise TypeError("the handler returned a coroutine that is never awaited: make the handler an async def")

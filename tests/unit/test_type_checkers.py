@@ -1,0 +1,115 @@
+"""A user's code with typed handlers passes mypy and pyright, both strict; what is wrong in it is found."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SAMPLE = """\
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import pydantic
+
+import reliq
+from reliq import aio
+
+app = reliq.Reliq()
+shop = aio.Reliq()
+
+
+@dataclass
+class Order:
+    number: int
+
+
+class Line(msgspec.Struct):
+    sku: str
+
+
+class Mail(pydantic.BaseModel):
+    to: str
+
+
+@app.handler("orders")
+def ship(order: Order) -> None: ...
+
+
+@app.handler("lines")
+async def line(line: Line, message: reliq.Message) -> reliq.Again | None:
+    return reliq.Again(delay=message.failures)
+
+
+@shop.handler("mails", time_limit="5s")
+async def mail(mail: Mail) -> None: ...
+
+
+@app.upgrade("orders", version=2)
+def order_2(old: dict[str, int]) -> Order:
+    return Order(old["nr"])
+
+
+@app.check("orders")
+def sent(order: Order) -> bool | None: ...
+
+
+@app.broadcast("mail.#")
+def hear(mail: Mail) -> None: ...
+
+
+async def send() -> None:
+    orders = [Order(1), Order(2)]
+    app.queue("orders").send(Order(1), delay="5s")
+    app.queue("orders").send_many(orders)
+    app.queue("orders").send_many([Order(1), Line("a"), Mail(to="ann"), reliq.NewMessage(Order(2))])
+    app.publish("order.new", Mail(to="ann"))
+    await shop.queue("orders").send(Line("a"))
+    await shop.queue("orders").send_many(orders, key="k")
+    await shop.publish("order.new", Order(1))
+    with app.queue("orders").prepare(Order(1)):
+        ship(Order(1))
+
+
+def wrong() -> None:
+    app.queue("orders").send(object())  # wrong
+    app.queue("orders").send_many([object()])  # wrong
+    app.publish("order.new", body=Order)  # wrong
+    ship({"number": 1})  # wrong
+"""
+
+
+@pytest.fixture
+def sample(tmp_path):
+    path = tmp_path / "shop.py"
+    path.write_text(SAMPLE)
+    return path
+
+
+def run(folder: Path, *command: str) -> str:
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+WRONG = [number for number, line in enumerate(SAMPLE.splitlines(), 1) if line.endswith("# wrong")]
+
+
+def test_mypy(sample, monkeypatch):
+    monkeypatch.setenv("MYPYPATH", str(ROOT))
+    found = run(sample.parent, "mypy", "--strict", "--config-file=", "--no-error-summary", "shop.py")
+    assert [int(line) for line in re.findall(r"^shop\.py:(\d+): error", found, re.MULTILINE)] == WRONG, found
+
+
+def test_pyright(sample):
+    config = {"typeCheckingMode": "strict", "pythonVersion": "3.11", "extraPaths": [str(ROOT)], "include": ["shop.py"]}
+    (sample.parent / "pyrightconfig.json").write_text(json.dumps(config))
+    found = run(sample.parent, "pyright", "--pythonpath", sys.executable, "--outputjson")
+    problems = json.loads(found)["generalDiagnostics"]
+    assert [one["range"]["start"]["line"] + 1 for one in problems] == WRONG, found
