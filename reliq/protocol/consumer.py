@@ -57,6 +57,10 @@ class ConsumerSteps:
         """The messages in the processing list by element, oldest first."""
         return self._held.by_element
 
+    def in_order(self, acks: Sequence[bytes]) -> Sequence[bytes]:
+        """Return elements in the order of the processing list, in which fewer commands settle them."""
+        return self._held.in_order(acks)
+
     def hold_at_most(self, size: int) -> None:
         """Claim no further messages while the held ones have this many bytes."""
         self._held.most_bytes = size

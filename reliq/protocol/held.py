@@ -60,6 +60,14 @@ class HeldMessages:
         self.uncounted.clear()
         self._large.clear()
 
+    def in_order(self, acks: Sequence[bytes]) -> Sequence[bytes]:
+        """Return the acks in the order of the list: messages that are done out of order may be a row nevertheless."""
+        oldest = list(itertools.islice(self.by_element, self._leaving, self._leaving + len(acks)))
+        if oldest == acks:
+            return acks
+        place = {element: number for number, element in enumerate(list(self.by_element))}
+        return sorted(acks, key=lambda element: place.get(element, len(place)))
+
     def row_of(self, acks: Sequence[bytes]) -> int:
         """Return how many of the acks, from the first on, should be the oldest messages when the call arrives."""
         oldest = list(itertools.islice(self.by_element, self._leaving, self._leaving + len(acks)))

@@ -98,7 +98,7 @@ class Exchange:
         acks, moves = self._take_outcomes()
         beside = self._reports.beside(acks, moves)
         with self._asking, self._kept(acks, moves):
-            steps = self.steps.settle(acks, moves, limit, beside)
+            steps = self.steps.settle(self.steps.in_order(acks), moves, limit, beside)
             self._under_way.append(PendingExchange(acks, moves, self._store.start(steps, self._connection, timeout=0)))
 
     def complete(self) -> list[Message]:

@@ -232,3 +232,18 @@ def test_a_connection_that_ends_under_way_is_told_as_any_other(store):
     store.call(command("CLIENT", "KILL", "ID", store.call(command("CLIENT", "ID"), connection)))
     with pytest.raises(OutcomeUnknown):
         store.start(ops.one(command("LPUSH", "a", "b", repeatable=False)), connection, timeout=0).result()
+
+
+def test_messages_that_are_done_out_of_order_leave_in_a_row(store):
+    """As those of a pool do: one LTRIM instead of an LREM each."""
+    store.call(ops.enqueue(KEYS, [NewMessage(b"x").element(0) for _ in range(6)]))
+    consumer = ConsumerSteps(KEYS, "c1", 60.0)
+    elements = [message.element for message in store.run(consumer.claim(6))]
+    shuffled = [elements[place] for place in (2, 0, 3, 1)]
+    assert consumer.in_order(shuffled) == elements[:4]
+    assert consumer.in_order([elements[4], b"unknown", elements[1]]) == [elements[1], elements[4], b"unknown"]
+    store.call(ops.command("CONFIG", "RESETSTAT"))
+    codes, _ = store.run(consumer.settle(consumer.in_order(shuffled)))
+    commands = store.call(ops.command("INFO", "commandstats"))
+    assert (codes, b"cmdstat_lrem" in commands) == ("dddd", False)
+    assert list(consumer.held) == elements[4:]

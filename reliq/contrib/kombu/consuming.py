@@ -93,11 +93,14 @@ class Inbox:
                 self._waking.send(b"!")
 
     def calm(self) -> None:
-        """Note that the event loop is awake; what is put from now on wakes it again."""
-        self._poked = False
+        """Note that the event loop is awake and looks for messages next; what is put from then on wakes it again.
+
+        The socket is emptied first: what wakes it later than that must not be taken for read.
+        """
         with contextlib.suppress(BlockingIOError):
             while self._woken.recv(64):
                 pass
+        self._poked = False
 
     def wait(self, timeout: float | None) -> None:
         """Wait until there may be messages; raises TimeoutError."""

@@ -148,10 +148,12 @@ class Transport(virtual.Transport):
         """Deliver messages for one turn of the event loop."""
         self.inbox.calm()
         until = time.monotonic() + _TURN
-        while self._deliver_next():
-            if time.monotonic() > until:
+        try:
+            while self._deliver_next() and time.monotonic() < until:
+                pass
+        finally:
+            if len(self.inbox):  # its turn is over, or a task's callback has failed
                 self.inbox.poke()
-                return
 
     # --- addresses ---
 

@@ -1,6 +1,7 @@
 """kombu's transport on a real Redis: what a program with kombu sees, and what reliq's own commands see of it."""
 
 import os
+import select
 import signal
 import socket
 import ssl
@@ -18,6 +19,7 @@ from kombu.asynchronous.hub import Hub
 
 import reliq
 import reliq.contrib.kombu
+from reliq.contrib.kombu.consuming import Inbox
 from reliq.contrib.kombu.names import lasting_queue, passing_queue, pattern, routing_key
 from reliq.contrib.kombu.options import broker_url
 from reliq.model.routing import Routes
@@ -160,6 +162,52 @@ def test_the_event_loop_sleeps_until_there_is_a_message(broker: str, connection:
         assert len(ticks) < 10
         timer.join()
     hub.close()
+
+
+def test_a_message_that_comes_while_the_event_loop_wakes_up_does_not_silence_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inbox = Inbox()
+
+    class Socket:
+        """The inbox's end, at which a reader puts a message in the moment in which the event loop reads."""
+
+        def recv(self, size: int) -> bytes:
+            inbox.poke()
+            return woken.recv(size)
+
+    woken = inbox._woken
+    inbox.poke()
+    monkeypatch.setattr(inbox, "_woken", Socket())
+    inbox.calm()
+    monkeypatch.undo()
+    inbox.poke()
+    assert select.select([inbox.fileno()], [], [], 0)[0]
+    inbox.close()
+
+
+def test_messages_stay_to_be_delivered_when_one_of_them_fails_in_the_event_loop(connection: kombu.Connection) -> None:
+    publish(connection, "orders", *range(4))
+    received: list[int] = []
+
+    def take(body: int, message: kombu.Message) -> None:
+        received.append(body)
+        message.ack()
+        if body == 0:
+            raise KeyError(body)
+
+    def turn_until(count: int, hub: Hub) -> None:
+        connection.register_with_event_loop(hub)
+        while len(received) < count:
+            hub.run_once()
+        hub.close()
+
+    with kombu.Consumer(connection, [kombu.Queue("orders")], callbacks=[take]):
+        with pytest.raises(KeyError):
+            turn_until(4, hub := Hub())
+        hub.close()
+        turn_until(4, Hub())
+    assert received == [0, 1, 2, 3]
 
 
 def test_what_is_rejected_is_a_dead_letter_and_can_be_redriven(app: reliq.Reliq, connection: kombu.Connection) -> None:
