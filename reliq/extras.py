@@ -13,6 +13,13 @@ def missing_extra(what: str, extra: str, error: ImportError) -> MissingExtra:
     return MissingExtra(f"{what} needs the package {error.name or error}: {install_command(extra)}")
 
 
+def is_installed(*packages: str) -> bool:
+    """Whether all these packages can be found; does not import them."""
+    from importlib.util import find_spec
+
+    return all(find_spec(package) for package in packages)
+
+
 def install_command(extra: str) -> str:
     """Return the pip command that adds the extra to this installation."""
     import shlex  # only an error needs it, as all imports below: importing reliq does not load them

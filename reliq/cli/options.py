@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import reliq
+from reliq.model import settings
 from reliq.model.element import Failure
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.runtime import startup
@@ -58,6 +60,16 @@ def metrics_options(parser: argparse.ArgumentParser) -> None:
         default="127.0.0.1",
         metavar="HOST",
         help="the address for it (default 127.0.0.1; 0.0.0.0 = all)",
+    )
+
+
+def grace_option(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--reconnect-grace",
+        default=os.environ.get("RELIQ_RECONNECT_GRACE") or settings.RECONNECT_GRACE,
+        metavar="TIME",
+        help="how long a worker may be without its connection before the monitor considers it dead, sooner than its "
+        "lease (default 5s, or RELIQ_RECONNECT_GRACE)",
     )
 
 

@@ -1,7 +1,7 @@
 """The handlers of an application: their registration, their checks and their policies."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,6 +178,12 @@ class Handlers:
     def empty(self) -> bool:
         """Whether the application has no handlers, broadcasts or check-backs: a worker would have nothing to do."""
         return not (self._by_queue or self.broadcasts or self.checks)
+
+    def leave_out(self, queues: Collection[str]) -> None:
+        """Forget the handlers and check-backs of these queues; broadcasts, schedules and hooks stay."""
+        for queue in queues:
+            self._by_queue.pop(queue, None)
+            self.checks.pop(queue, None)
 
     def hooks_of(self, queue: str) -> list[DeadHook]:
         """Return the hooks to call when a message of this queue dies."""

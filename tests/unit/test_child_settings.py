@@ -5,7 +5,7 @@ import pytest
 
 from reliq.cli.child_settings import CHILD, ChildSettings
 from reliq.cli.main import _parser
-from reliq.cli.services import child_options
+from reliq.cli.worker import child_options
 
 GIVEN = {
     "--processes": "2",
@@ -17,12 +17,21 @@ GIVEN = {
     "--metrics-port": "9000",
     "--metrics-host": "0.0.0.0",
     "--reconnect-grace": "1s",
+    "--queues": "a,b",
+    "--except": "b",
+    "--reload": None,
     "--no-monitor": None,
     "--tracebacks": None,
     "--quiet": None,
     "--log-json": None,
 }
-OF_THE_PARENT = {"processes": 1, "metrics_port": None, "metrics_host": "127.0.0.1", "reconnect_grace": 5.0}
+OF_THE_PARENT = {
+    "processes": 1,
+    "reload": False,
+    "metrics_port": None,
+    "metrics_host": "127.0.0.1",
+    "reconnect_grace": 5.0,
+}
 
 
 def parsed(*arguments):
@@ -36,7 +45,7 @@ def options_in_child(monkeypatch, *arguments):
 
 
 def test_every_option_of_the_worker_is_one_of_this_test():
-    options = {name for name in parsed() if name not in ("run", "app")}
+    options = {name.replace("without", "except") for name in parsed() if name not in ("run", "app")}
     assert options == {name.removeprefix("--no-").strip("-").replace("-", "_") for name in GIVEN}
 
 

@@ -11,7 +11,6 @@ import pytest
 import reliq
 from reliq.cli import main
 from reliq.embedded import EmbeddedRedis
-from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys
 from tests.support.workers import ROOT, eventually, process
 
@@ -122,22 +121,6 @@ def test_the_monitor_returns_what_a_vanished_consumer_held(app):
         eventually(lambda: queue.stats().ready == 1)
         child.send_signal(signal.SIGTERM)
         assert child.wait(10) == 0
-
-
-def test_dev_brings_a_redis_that_keeps_its_messages(tmp_path):
-    def started(child):
-        line = eventually(lambda: child.stdout.readline().decode())
-        return line.split()[1]
-
-    for expected in (0, 1):
-        with process("dev", folder=tmp_path) as child:
-            queue = reliq.Reliq(started(child), send_timeout=0.3).queue("q")
-            assert queue.stats().ready == expected
-            queue.send("x")
-            child.send_signal(signal.SIGINT)
-            assert child.wait(20) == 0
-        with pytest.raises(RedisUnavailable):
-            queue.stats()
 
 
 def test_send_stats_pause_resume_cancel_purge(url):

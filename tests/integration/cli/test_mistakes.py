@@ -117,3 +117,22 @@ def test_a_terminal_without_a_character_gets_its_escape(app):
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"order.\\u20ac" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--queues", "order"], "--queues: no handler of 'order', only of mails, orders"),
+        (["--except", "mail"], "--except: no handler of 'mail', only of mails, orders"),
+        (["--except", "mails,orders"], "leaves no queue to work on"),
+        (["--queues", "mails", "--except", "mails"], "leaves no queue to work on"),
+    ],
+)
+def test_a_worker_for_queues_that_the_application_does_not_handle(url, tmp_path, monkeypatch, capsys, arguments, says):
+    (tmp_path / "two_queues.py").write_text(
+        "import reliq\napp = reliq.Reliq()\nfor name in ('orders', 'mails'):\n    app.handler(name)(print)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main.main(["worker", "two_queues", *arguments, "--url", url]) == 2
+    assert says in capsys.readouterr().err
+    sys.modules.pop("two_queues")

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 import reliq
 from reliq.contrib import sql
-from reliq.embedded import _free_port
+from reliq.embedded import free_port
 from reliq.errors import InvalidMessage, InvalidName, OutcomeUnknown, QueueFull
 from reliq.model.message import Message
 from tests.support.workers import ROOT, eventually, working
@@ -36,7 +36,7 @@ def postgresql():
             as_user = ["runuser", "-u", "postgres", "--"] if root else []
             subprocess.run([*as_user, *command], check=True, cwd=folder, stdout=subprocess.DEVNULL, timeout=60)
 
-        port = _free_port()
+        port = free_port()
         run("initdb", "-A", "trust", "-U", "postgres", "-N")
         settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
         run("pg_ctl", "-w", "-l", f"{folder}/log", "-o", settings, "start")

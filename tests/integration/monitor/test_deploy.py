@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from reliq.cli import main
-from reliq.embedded import _free_port
+from reliq.embedded import free_port
 from reliq.observability.histograms import HTTP, LATENESS, PROCESS, RECOVERY, WAIT
 from reliq.observability.prometheus import Exporter
 from reliq.transport.store import Store
@@ -178,7 +178,7 @@ def test_an_images_health_check_tells_whether_its_command_runs(path, port, url):
             subprocess.run([sys.executable, *check[1:]], capture_output=True, check=False, timeout=30).returncode == 0
         )
 
-    free = _free_port()
+    free = free_port()
     check = words(" +")
     assert check[0] == "python"
     own_port = ["--port", str(free)] if port == "8080" else []

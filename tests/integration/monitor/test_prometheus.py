@@ -20,7 +20,7 @@ import redis
 import yaml
 
 import reliq
-from reliq.embedded import EmbeddedRedis, _free_port
+from reliq.embedded import EmbeddedRedis, free_port
 from reliq.observability.snapshot import read_queues
 from reliq.transport.store import Store
 from tests.integration.monitor.conftest import ROOT, program
@@ -124,8 +124,8 @@ def configuration(folder: Path, targets: dict[str, int]) -> Path:
 @contextlib.contextmanager
 def services(folder: Path, server: EmbeddedRedis) -> Iterator[tuple[Prometheus, str]]:
     """Two worker processes, a monitor, the API, and Prometheus."""
-    targets = {name: _free_port() for name in ("worker", "monitor", "api")}
-    port = _free_port()
+    targets = {name: free_port() for name in ("worker", "monitor", "api")}
+    port = free_port()
     command, local = (sys.executable, "-m", "reliq"), ("--metrics-host", "127.0.0.1", "--quiet")
     environment = {
         "RELIQ_URL": server.url,

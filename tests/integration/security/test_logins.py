@@ -12,7 +12,7 @@ import redis
 import reliq
 from reliq import aio
 from reliq.cli.child_settings import CHILD
-from reliq.embedded import EmbeddedRedis, _free_port, find_server
+from reliq.embedded import EmbeddedRedis, find_server, free_port
 from reliq.errors import ReliqError
 from reliq.transport.target import Target
 from tests.integration.api.serving import serving
@@ -34,7 +34,7 @@ def guarded():
 @pytest.fixture
 def sentinel(guarded, tmp_path):
     """The port of a sentinel with a password of its own, that watches the server."""
-    port = _free_port()
+    port = free_port()
     (tmp_path / "sentinel.conf").write_text(
         f'port {port}\nbind 127.0.0.1\nrequirepass "own {PASSWORD}"\n'
         f'sentinel monitor mymaster 127.0.0.1 {guarded.port} 1\nsentinel auth-pass mymaster "{PASSWORD}"\n'

@@ -8,7 +8,7 @@ import pytest
 
 import reliq
 from reliq import aio
-from reliq.embedded import _free_port, find_server
+from reliq.embedded import find_server, free_port
 from reliq.errors import InvalidSetting, RedisUnavailable
 from tests.support.workers import Child, eventually, working
 
@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def port(folder):
-    port = _free_port()
+    port = free_port()
     server: Child[bytes] = Child(
         [find_server(), "--port", "0", "--tls-port", str(port), "--bind", "127.0.0.1", "--dir", str(folder),
          "--save", "", "--maxmemory-policy", "noeviction", "--tls-ca-cert-file", "ca.pem",

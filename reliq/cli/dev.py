@@ -1,0 +1,140 @@
+"""`reliq dev`: Redis, monitor, HTTP service and dashboard in one terminal, and a worker of an application if asked."""
+
+import argparse
+import contextlib
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+
+from reliq.cli.child_settings import ChildSettings
+from reliq.cli.options import stop_event
+from reliq.embedded import EmbeddedRedis, data_folder, free_port
+from reliq.extras import install_command, is_installed
+from reliq.model.keys import new_owner
+from reliq.runtime import startup
+from reliq.runtime.guard import Guard
+from reliq.transport.store import Store
+from reliq.worker.supervisor import Child
+
+SAMPLE = "reliq.cli.sample:app"
+_API_PORT = 8080
+_START_TIMEOUT = 30.0
+_STOP_TIMEOUT = 30.0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run everything that development needs, until Ctrl-C."""
+    from reliq_monitor import Monitor
+
+    stopping = stop_event()
+    with contextlib.ExitStack() as everything:
+        server = everything.enter_context(EmbeddedRedis(options.data or data_folder(), port=options.port))
+        _say("Redis", f"{server.url}   (data in {server.folder})")
+        os.environ["RELIQ_URL"] = server.url
+        address = _dashboard(everything, options.api_port, stopping)
+        _say("Monitor", "running")
+        if application := SAMPLE if options.sample else options.app:
+            _worker(everything, application)
+        if options.sample:
+            _orders(everything)
+        _explain(server.url)
+        if options.open and address:
+            webbrowser.open(address)
+        Monitor(Store(server.url)).run(stopping)
+    return 0
+
+
+def _say(what: str, text: str) -> None:
+    print(f"{what:<10} {text}", flush=True)
+
+
+def _dashboard(everything: contextlib.ExitStack, wanted: int, stopping: threading.Event) -> str | None:
+    """Start the HTTP service, if it is installed; return its address."""
+    if not is_installed("fastapi", "uvicorn", "jinja2", "prometheus_client"):
+        _say("Dashboard", f"not installed: {install_command('api')}")
+        return None
+    port = wanted or _API_PORT
+    if not wanted and not _is_free(port):
+        port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    process = everything.enter_context(_running("api", "--port", str(port), "--quiet"))
+    until = time.monotonic() + _START_TIMEOUT
+    while process.poll() is None and time.monotonic() < until and not stopping.is_set():
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/healthz", timeout=5):
+            _say("Dashboard", f"{address}/")
+            return address
+        stopping.wait(0.05)
+    if not stopping.is_set():
+        _say("Dashboard", f"did not start at {address}: see above, or choose another --api-port")
+    return None
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@contextlib.contextmanager
+def _running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a `reliq` command beside this one; it ends with this process, however that ends."""
+    command = [sys.executable, "-m", "reliq", *arguments]
+    with startup.signals_held_back():
+        # A session of its own: a Ctrl-C in the terminal reaches only this process, which stops it in order.
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    guard = Guard(process.pid)
+    try:
+        yield process
+    finally:
+        guard.dismiss()
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _worker(everything: contextlib.ExitStack, application: str) -> None:
+    """Start a worker of the application, which starts again when a file changes, if that is installed."""
+    reloads = application != SAMPLE and is_installed("watchfiles")
+    child = ChildSettings(new_owner(), options={"reload": reloads, "monitor": False})
+    command = [sys.executable, "-m", "reliq", "worker", application]
+    worker = Child(child.owner, command, child.environment())
+    everything.callback(_end, worker.process)
+    _say("Worker", application + ("   (starts again when a file changes)" if reloads else ""))
+
+
+def _orders(everything: contextlib.ExitStack) -> None:
+    """Send the sample's messages, from now to the end."""
+    from reliq.cli.sample import send_orders
+
+    done = threading.Event()
+    sender = threading.Thread(target=send_orders, args=(done,), daemon=True)
+    everything.callback(done.set)
+    sender.start()
+
+
+def _explain(url: str) -> None:
+    """Print what a second terminal needs."""
+    print("\nIn another terminal, in this folder:\n")
+    if sys.prefix != sys.base_prefix:
+        print(f". {shlex.quote(_short(Path(sys.prefix)))}/bin/activate")
+    print(f"export RELIQ_URL={url}\n\nCtrl-C ends it; the messages stay.", flush=True)
+
+
+def _short(path: Path) -> str:
+    """Return the path as it is typed in the current folder."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,39 @@
+"""Names of queues on the command line: lists of them, and what is said about an unknown one."""
+
+import difflib
+from collections.abc import Iterable
+
+import reliq
+from reliq.errors import InvalidSetting
+
+
+def names(text: str) -> list[str]:
+    """Return the names of a comma-separated list."""
+    return [name for name in (part.strip() for part in text.split(",")) if name]
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """Return the sentence about a queue that is not one of the known, with the nearest name."""
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    hint = f": did you mean {near[0]!r}?" if near else ""
+    return f"there is no queue {name!r}{hint}"
+
+
+def check_known(app: reliq.Reliq, name: str) -> None:
+    """Raise InvalidSetting for a queue that nothing was ever sent to, and that was never configured."""
+    found = app.queues(of_broadcasts=True)
+    if name not in found:
+        raise InvalidSetting(unknown(name, found))
+
+
+def left_out(handled: Iterable[str], only: str | None, without: str | None) -> set[str]:
+    """Return the queues of `handled` that --queues and --except leave out; raises InvalidSetting for unknown ones."""
+    every = set(handled)
+    for option, text in (("--queues", only), ("--except", without)):
+        for name in names(text or ""):
+            if name not in every:
+                raise InvalidSetting(f"{option}: no handler of {name!r}, only of {', '.join(sorted(every))}")
+    out = (every - set(names(only)) if only else set()) | set(names(without or ""))
+    if out == every:
+        raise InvalidSetting(f"--queues {only or '(all)'} --except {without or '(none)'} leaves no queue to work on")
+    return out

