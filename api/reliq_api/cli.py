@@ -110,6 +110,8 @@ def list_keys(options: argparse.Namespace) -> int:
         shown = [{"id": identity, **_described(key)} for identity, key in sorted(keys.items())]
         print(json.dumps(shown))
         return 0
+    if not keys:
+        print("there are no API keys: `reliq keys create` makes one", file=sys.stderr)
     for identity, key in sorted(keys.items()):
         until = _utc(key.expires_at) if key.expires_at else "for ever"
         rate = f"  {key.rate:g}/s" if key.rate else ""

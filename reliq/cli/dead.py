@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from reliq.cli.options import app_of, command, confirmed, error_line, header, pair, say, utc
+from reliq.cli.options import command, confirmed, error_line, header, pair, queue_of, say, say_none, utc
 from reliq.cli.progress import Progress
 from reliq.model.dead_letter import REASONS, DeadLetter
 
@@ -51,11 +51,15 @@ def _dead_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def dead_list(options: argparse.Namespace) -> int:
-    letters = app_of(options).queue(options.queue).dead
+    letters = queue_of(options).dead
     page = letters.list(limit=options.limit, after=options.after, bodies=False, **_filters(options))
     if options.json:
         print(json.dumps({"letters": [letter.summary() for letter in page], "next": page.next}))
         return 0
+    say_none(
+        page,
+        f"{options.queue} has no such dead letters" if _filtered(options) else f"{options.queue} has no dead letters",
+    )
     for letter in page:
         error = error_line(letter.last_error)
         print(f"{letter.id}  {utc(letter.died_at)}  {letter.reason:14} failures={letter.failures}  {error}")
@@ -65,7 +69,7 @@ def dead_list(options: argparse.Namespace) -> int:
 
 
 def dead_show(options: argparse.Namespace) -> int:
-    letter = app_of(options).queue(options.queue).dead.get(options.id)
+    letter = queue_of(options).dead.get(options.id)
     if letter is None:
         print(f"reliq: queue {options.queue} has no dead letter {options.id}", file=sys.stderr)
         return 1
@@ -84,7 +88,7 @@ def _details(letter: DeadLetter) -> dict[str, Any]:
 
 
 def dead_redrive(options: argparse.Namespace) -> int:
-    letters = app_of(options).queue(options.queue).dead
+    letters = queue_of(options).dead
     bar = Progress("redriving", visible=False if options.json else None)
     result = letters.redrive(
         ids=options.id or None, rate=options.rate, limit=options.limit, dry_run=options.dry_run,
@@ -101,10 +105,14 @@ def dead_redrive(options: argparse.Namespace) -> int:
 
 
 def dead_purge(options: argparse.Namespace) -> int:
+    letters = queue_of(options).dead
     confirmed(options, f"remove dead letters of {options.queue} for good")
-    letters = app_of(options).queue(options.queue).dead
     removed = letters.purge(ids=options.id or None, all=options.all, **_filters(options))
     return say(options, f"{removed} dead letters removed", removed=removed)
+
+
+def _filtered(options: argparse.Namespace) -> bool:
+    return any(_filters(options).values()) or bool(options.after)
 
 
 def _filters(options: argparse.Namespace) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from reliq.cli.options import app_of, command, error_line, utc
+from reliq.cli.options import command, error_line, queue_of, say_none, utc
 
 
 def add_to(commands: Any) -> None:
@@ -23,12 +23,14 @@ def add_to(commands: Any) -> None:
 
 def delayed_list(options: argparse.Namespace) -> int:
     """Print a page of a queue's delayed messages."""
-    page = app_of(options).queue(options.queue).delayed.list(
+    page = queue_of(options).delayed.list(
         limit=options.limit, after=options.after, failed=options.failed, bodies=False
     )  # fmt: skip
     if options.json:
         print(json.dumps({"messages": [message.summary() for message in page], "next": page.next}))
         return 0
+    what = "messages that wait for a retry" if options.failed else "delayed messages"
+    say_none(page, f"{options.queue} has no {what}")
     for message in page:
         identity = message.id if message.readable else "(not a message)"
         print(f"{identity:36}  {utc(message.due_at)}  failures={message.failures}  {error_line(message.last_error)}")

@@ -68,12 +68,19 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Every command takes --url, or RELIQ_URL from the environment. `reliq COMMAND --help` says more.",
     )
     parser.add_argument("--version", action="version", version=f"reliq {reliq.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.set_defaults(run=lambda _: _help(parser))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for part in (worker, services, messages, topics, schedules, delayed, dead, insight, chaos, bench):
         part.add_to(commands)
     _spark(commands.add_parser("spark", help="data into queues, dead letters into data, by Spark"))
     add_api(commands, command)
     return parser
+
+
+def _help(parser: argparse.ArgumentParser) -> int:
+    """Print the commands: none was given."""
+    parser.print_help(sys.stderr)
+    return BAD_USAGE
 
 
 def _spark(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 import reliq
-from reliq.cli.options import app_of, body_limit_of, command, confirmed, header, max_body, pair, say
+from reliq.cli.options import app_of, body_limit_of, command, confirmed, header, max_body, pair, queue_of, say, say_none
+from reliq.cli.queue_names import unknown
 from reliq.cli.stdin import read_batches, read_body
 from reliq.errors import RedisUnsuitable
 from reliq.observability.snapshot import why_unreadable
@@ -100,9 +101,14 @@ def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[s
 def stats(options: argparse.Namespace) -> int:
     """Print the statistics of the queues."""
     app = app_of(options)
-    queues = [app.queue(name, of_broadcast=True) for name in options.queues or app.queues(of_broadcasts=True)]
+    there = app.queues(of_broadcasts=True)
     found, unreadable = [], False
-    for queue in queues:
+    for name in options.queues or there:
+        queue = app.queue(name, of_broadcast=True)
+        if name not in there:
+            unreadable = True
+            print(f"reliq: {unknown(name, there)}", file=sys.stderr)
+            continue
         try:
             found.append(queue.stats())
         except (RedisUnsuitable, ValueError) as error:  # a key of another application: the other queues can be read
@@ -110,6 +116,9 @@ def stats(options: argparse.Namespace) -> int:
             print(f"reliq: queue {queue.name!r} cannot be read: {why_unreadable(error)}", file=sys.stderr)
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
+        return 1 if unreadable else 0
+    if not found:
+        say_none(there, "there are no queues: the first message makes one, `reliq send QUEUE BODY`")
         return 1 if unreadable else 0
     print(f"{'queue':30} {'ready':>9} {'processing':>10} {'delayed':>9} {'dead':>7} {'oldest':>8}  consumers")
     for one in found:
@@ -125,7 +134,7 @@ def stats(options: argparse.Namespace) -> int:
 
 def config(options: argparse.Namespace) -> int:
     """Change the given settings, then print the policy."""
-    queue = app_of(options).queue(options.queue)
+    queue = app_of(options).queue(options.queue) if options.changes else queue_of(options)
     changes: dict[str, Any] = {
         name: _setting(text) for name, text in (pair(one, "a change") for one in options.changes)
     }
@@ -147,18 +156,18 @@ def _setting(text: str) -> int | str | None:
 
 
 def pause(options: argparse.Namespace) -> int:
-    app_of(options).queue(options.queue).pause()
+    queue_of(options).pause()
     return say(options, f"{options.queue} is paused: nothing is started, sends go on", paused=True)
 
 
 def resume(options: argparse.Namespace) -> int:
-    app_of(options).queue(options.queue).resume()
+    queue_of(options).resume()
     return say(options, f"{options.queue} goes on", paused=False)
 
 
 def breaker(options: argparse.Namespace) -> int:
     """Open or close the circuit breaker of a queue."""
-    queue = app_of(options).queue(options.queue)
+    queue = queue_of(options)
     if options.change == "open":
         queue.open_breaker(options.duration)
         return say(
@@ -171,13 +180,14 @@ def breaker(options: argparse.Namespace) -> int:
 
 
 def purge(options: argparse.Namespace) -> int:
+    queue = queue_of(options)
     confirmed(options, f"remove all ready and delayed messages of {options.queue}")
-    removed = app_of(options).queue(options.queue).purge()
+    removed = queue.purge()
     return say(options, f"{removed} messages removed", removed=removed)
 
 
 def cancel(options: argparse.Namespace) -> int:
     """Cancel a delayed message; exit 1 if it is no longer delayed."""
-    cancelled = app_of(options).queue(options.queue).cancel(options.id)
+    cancelled = queue_of(options).cancel(options.id)
     say(options, "cancelled" if cancelled else "not delayed (any more)", cancelled=cancelled)
     return 0 if cancelled else 1

@@ -5,13 +5,16 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from datetime import UTC, datetime
 from typing import Any
 
 import reliq
+from reliq.cli.queue_names import known_queue
+from reliq.errors import RedisUnavailable, RedisUnsuitable
 from reliq.model import settings
 from reliq.model.element import Failure
+from reliq.ops import ping
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.runtime import startup
 from reliq.transport.store import Store
@@ -83,16 +86,46 @@ def body_limit_of(options: argparse.Namespace) -> int:
 
 
 def app_of(options: argparse.Namespace) -> reliq.Reliq:
-    return reliq.Reliq(options.url, max_body=body_limit_of(options) if "max_body" in options else None)
+    app = reliq.Reliq(options.url, max_body=body_limit_of(options) if "max_body" in options else None)
+    _expect_answer(app.store)
+    return app
 
 
-def store_of(options: argparse.Namespace) -> Store:
-    return Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
+def store_of(options: argparse.Namespace, *, waits: bool = False) -> Store:
+    """Return the store of a command; `waits`: the command goes on when there is no Redis, until there is one."""
+    store = Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
+    if not waits:
+        _expect_answer(store)
+    return store
+
+
+def _expect_answer(store: Store) -> None:
+    """On a terminal, say at once that Redis cannot be reached; a script's call is repeated for some seconds."""
+    if not sys.stderr.isatty():
+        return
+    try:
+        store.call(ping(), timeout=0)
+    except RedisUnsuitable:
+        raise
+    except RedisUnavailable as error:
+        hint = "`reliq dev` starts one for development; --url or RELIQ_URL names another one"
+        raise RedisUnavailable(f"{error}: {hint}") from None
+
+
+def queue_of(options: argparse.Namespace) -> reliq.Queue:
+    """Return the queue that the command is about; raises UnknownQueue for one that does not exist."""
+    return known_queue(app_of(options), options.queue)
 
 
 def say(options: argparse.Namespace, text: str, **values: Any) -> int:
     print(json.dumps(values) if options.json else text)
     return 0
+
+
+def say_none(found: Sized, text: str) -> None:
+    """Say that a list is empty, on standard error: standard output is for what was found."""
+    if not found:
+        print(text, file=sys.stderr)
 
 
 def confirmed(options: argparse.Namespace, what: str) -> None:

@@ -4,7 +4,11 @@ import difflib
 from collections.abc import Iterable
 
 import reliq
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, ReliqError
+
+
+class UnknownQueue(ReliqError):
+    """A queue that a command is about does not exist: its name is probably mistyped."""
 
 
 def names(text: str) -> list[str]:
@@ -15,15 +19,16 @@ def names(text: str) -> list[str]:
 def unknown(name: str, known: Iterable[str]) -> str:
     """Return the sentence about a queue that is not one of the known, with the nearest name."""
     near = difflib.get_close_matches(name, sorted(known), n=1)
-    hint = f": did you mean {near[0]!r}?" if near else ""
-    return f"there is no queue {name!r}{hint}"
+    return f"there is no queue {name!r}" + (f": did you mean {near[0]!r}?" if near else "")
 
 
-def check_known(app: reliq.Reliq, name: str) -> None:
-    """Raise InvalidSetting for a queue that nothing was ever sent to, and that was never configured."""
+def known_queue(app: reliq.Reliq, name: str) -> reliq.Queue:
+    """Return a queue that exists; raises UnknownQueue for one without messages, policy, bindings or consumers ever."""
+    queue = app.queue(name)
     found = app.queues(of_broadcasts=True)
     if name not in found:
-        raise InvalidSetting(unknown(name, found))
+        raise UnknownQueue(unknown(name, found))
+    return queue
 
 
 def left_out(handled: Iterable[str], only: str | None, without: str | None) -> set[str]:

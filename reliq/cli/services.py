@@ -57,7 +57,7 @@ def monitor(options: argparse.Namespace) -> int:
 
     interval = settings.seconds(options.interval, "interval", shortest=0.01, longest=60)
     stopping = stop_event()
-    store, measurements = store_of(options), Measurements()
+    store, measurements = store_of(options, waits=True), Measurements()
     running = Monitor(store, interval, measurements, options.reconnect_grace)
     if options.metrics_port is not None:
         exporter_class()(store, [measurements], monitor=running).serve(options.metrics_port, options.metrics_host)

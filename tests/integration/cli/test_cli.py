@@ -176,9 +176,10 @@ def test_dead_letters_listed_shown_redriven_purged(app, url):
         (["dead", "redrive", "q", "--stop-above", "0.1"], "needs a rate", 2),
     ],
 )
-def test_bad_input_is_one_clear_line(url, monkeypatch, capsys, arguments, says, status):
+def test_bad_input_is_one_clear_line(app, url, monkeypatch, capsys, arguments, says, status):
     monkeypatch.setenv("RELIQ_URL", url)
     monkeypatch.setattr("reliq.model.settings.SEND_TIMEOUT", 0.1)
+    app.queue("q").send("x")
     assert main.main(arguments) == status
     printed = capsys.readouterr().err
     assert says in printed

@@ -46,6 +46,7 @@ def test_a_mistake_is_one_clear_line(url, monkeypatch, capsys, arguments, says, 
 
 @pytest.mark.parametrize("name", ["max_length", "max_bytes", "max_deliveries", "dead_max_age", "dead_max_count"])
 def test_a_policy_that_another_program_spoilt_is_named_and_can_be_reset(app, capsys, name):
+    app.queue("q").configure(max_length=1)
     app.store.call(ops.command("HSET", QueueKeys("q").config, name, "abc"))
     assert main.main(["config", "q", "--url", app.url]) == 2
     assert f"the queue's {name} in Redis is 'abc'" in capsys.readouterr().err
@@ -97,7 +98,8 @@ def test_a_worker_whose_module_lacks_an_extra_says_so_without_a_traceback(url, t
     assert len(printed.splitlines()) == 1
 
 
-def test_a_reader_that_is_gone_is_no_error(url):
+def test_a_reader_that_is_gone_is_no_error(app, url):
+    app.queue("q").send("x")
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(

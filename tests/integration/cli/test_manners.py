@@ -1,0 +1,116 @@
+"""Manners of the command line: a mistyped queue is unknown, an empty list says so, and a Redis that is down is said at
+once on a terminal."""
+
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+
+from reliq.cli import main
+from tests.support.workers import ROOT
+
+PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
+
+
+def on_a_terminal(*arguments):
+    """Run a command with a terminal as its standard error; return the exit status, what it printed, and the seconds."""
+    terminal, end = pty.openpty()
+    started = time.monotonic()
+    status = subprocess.run(
+        [sys.executable, "-m", "reliq", *arguments], stderr=end, stdin=subprocess.DEVNULL, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": PATHS},
+    ).returncode  # fmt: skip
+    seconds = time.monotonic() - started
+    os.close(end)
+    printed = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    return status, printed, seconds
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("stats", "ordrs"), ("pause", "ordrs"), ("resume", "ordrs"), ("purge", "ordrs", "--yes"),
+        ("cancel", "ordrs", "x"),
+        ("breaker", "ordrs", "open"), ("config", "ordrs"), ("dead", "list", "ordrs"), ("dead", "show", "ordrs", "x"),
+        ("dead", "redrive", "ordrs"), ("dead", "purge", "ordrs", "--all", "--yes"), ("delayed", "list", "ordrs"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_mistyped_queue_is_unknown_and_is_not_made(app, capsys, command):
+    app.queue("orders").send("x")
+    assert main.main([*command, "--url", app.url]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == "reliq: there is no queue 'ordrs': did you mean 'orders'?\n"
+    assert printed.out == ""
+    assert app.queues() == ["orders"]
+
+
+def test_stats_shows_the_known_queues_beside_an_unknown_one(app, capsys):
+    app.queue("orders").send("x")
+    assert main.main(["stats", "ordrs", "orders", "--url", app.url]) == 1
+    printed = capsys.readouterr()
+    assert "orders" in printed.out
+    assert "ordrs" not in printed.out
+    assert "there is no queue 'ordrs'" in printed.err
+
+
+def test_a_queue_that_is_like_no_other_has_no_suggestion(app, capsys):
+    app.queue("orders").send("x")
+    assert main.main(["pause", "zzz", "--url", app.url]) == 1
+    assert capsys.readouterr().err == "reliq: there is no queue 'zzz'\n"
+
+
+def test_a_queue_may_get_its_policy_before_its_first_message(app, capsys):
+    assert main.main(["config", "orders", "max_length=10", "--url", app.url]) == 0
+    assert main.main(["pause", "orders", "--url", app.url]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("dead", "list", "orders"), "orders has no dead letters\n"),
+        (("dead", "list", "orders", "--reason", "expired"), "orders has no such dead letters\n"),
+        (("delayed", "list", "orders"), "orders has no delayed messages\n"),
+        (("delayed", "list", "orders", "--failed"), "orders has no messages that wait for a retry\n"),
+        (("keys", "list"), "there are no API keys: `reliq keys create` makes one\n"),
+    ],
+)
+def test_an_empty_list_says_so_and_a_pipe_gets_nothing(app, capsys, command, says):
+    app.queue("orders").send("x")
+    assert main.main([*command, "--url", app.url]) == 0
+    assert capsys.readouterr() == ("", says)
+
+
+def test_without_queues_stats_says_so(url, capsys):
+    assert main.main(["stats", "--url", url]) == 0
+    assert capsys.readouterr() == ("", "there are no queues: the first message makes one, `reliq send QUEUE BODY`\n")
+
+
+def test_without_a_command_all_commands_are_shown(capsys):
+    assert main.main([]) == 2
+    assert "dead letters: list, show, redrive, purge" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("stats",), ("send", "q", "x"), ("pause", "q"), ("audit",), ("top", "--once")])
+def test_on_a_terminal_a_redis_that_is_down_is_said_within_a_second(command):
+    status, printed, seconds = on_a_terminal(*command, "--url", "redis://127.0.0.1:1/0")
+    assert status == 1
+    assert "Redis at redis://127.0.0.1:1/0 cannot be reached" in printed
+    assert "`reliq dev` starts one" in printed
+    assert len(printed.splitlines()) == 1
+    assert seconds < 1.0
+
+
+@pytest.mark.parametrize("password", ["a/b", "a@b", "a#b", "a%b", "a:b", "a?b", "a/@#%:?b"])
+def test_a_password_with_special_characters_is_never_printed(app, capsys, password):
+    host = app.url.removeprefix("redis://")
+    status = main.main(["stats", "--url", f"redis://user:{password}@{host}"])
+    printed = "".join(capsys.readouterr())
+    assert status in (1, 2)  # 1: it was read, and the server refused it
+    assert password not in printed
+    if status == 2:
+        assert "write / as %2F, ? as %3F, # as %23, @ as %40, : as %3A and % as %25" in printed
