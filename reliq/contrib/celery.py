@@ -66,7 +66,9 @@ class Request(_Request):
 
 
 def _prepare_worker(sender: Any, **_: Any) -> None:
-    """Use our requests for all tasks of a worker that have Celery's own."""
+    """Use our requests for all tasks of a worker that have Celery's own, and have it guarded."""
+    options = sender.app.conf.broker_transport_options or {}
+    sender.app.conf.broker_transport_options = {"guard": True, **options}
     for task in sender.app.tasks.values():
         if task.Request == _PLAIN:
             type(task).Request = _OURS

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from reliq import NewMessage, forks, ops
+from reliq.contrib.guard import Guard
 from reliq.contrib.kombu.names import lasting_queue, passing_queue
 from reliq.contrib.kombu.options import Options
 from reliq.model import settings
@@ -42,6 +43,7 @@ class Broker:
         self._users = 0
         self._consumers = 0
         self._monitor: Any = None
+        self._guard: Guard | None = None
 
     def ping(self) -> None:
         """Raise RedisUnavailable or RedisUnsuitable if messages cannot be sent now."""
@@ -161,16 +163,19 @@ class Broker:
                 return
         self.store.close()
 
-    def consuming(self) -> None:
-        """Run a monitor from the first consumer on, unless the options say that others do."""
+    def consuming(self, owner: str) -> None:
+        """Note a consumer: the first one starts the monitor and the guard that the options ask for."""
         with self._lock:
             self._consumers += 1
+            if self._options.guard:
+                self._guard = self._guard or Guard(self._url, allow_eviction=self._allow_eviction)
+                self._guard.watch(owner)
             if self._consumers == 1 and self._options.monitor:
                 from reliq_monitor import MonitorThread
 
                 self._monitor = MonitorThread(
                     Store(self._url, allow_eviction=self._allow_eviction),
-                    reconnect_grace=self._options.grace(self._url),
+                    reconnect_grace=self._options.grace,
                 )
                 self._monitor.start()
 
@@ -178,11 +183,13 @@ class Broker:
         """Note the end of a consumer."""
         with self._lock:
             self._consumers -= 1
-            monitor = self._monitor if self._consumers == 0 else None
-            if monitor is not None:
-                self._monitor = None
+            if self._consumers:
+                return
+            monitor, guard, self._monitor, self._guard = self._monitor, self._guard, None, None
         if monitor is not None:
             monitor.stop()
+        if guard is not None:
+            guard.end()
 
 
 _brokers: dict[tuple[str, Options], Broker] = {}

@@ -285,17 +285,17 @@ class Holder:
     def __init__(self, store: Store, lease: float) -> None:
         self._store = store
         self._lease = lease
-        self._owner = new_owner()
+        self.owner = new_owner()
         self._heartbeat: Heartbeat | None = None
         self.exchanges: dict[str, Exchange] = {}
 
     def hold(self, queue: str) -> Exchange:
         """Return a consumer of a queue that this owner does not consume yet."""
-        exchange = Exchange(self._store, queue, self._owner, self._lease, _ignore)
+        exchange = Exchange(self._store, queue, self.owner, self._lease, _ignore)
         exchange.steps.keeps_marks = False  # Celery runs redelivered messages beside others
         self.exchanges[queue] = exchange
         if self._heartbeat is None:
-            self._heartbeat = Heartbeat(self._store, self._owner, self._lease, self._leases, self._lost)
+            self._heartbeat = Heartbeat(self._store, self.owner, self._lease, self._leases, self._lost)
             self._heartbeat.start()
         return exchange
 
@@ -309,7 +309,7 @@ class Holder:
         if not self.exchanges and self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
-            self._owner = new_owner()
+            self.owner = new_owner()
 
     def _leases(self) -> list[Lease]:
         living = [one.steps for one in list(self.exchanges.values()) if one.steps.alive]

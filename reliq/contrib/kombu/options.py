@@ -10,10 +10,8 @@ from urllib.parse import quote
 from reliq.errors import InvalidSetting
 from reliq.model import settings
 from reliq.protocol.application import url_from_environment
-from reliq.runtime.url import read_url
 
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _ORDERS = ("descending", "ascending")
 
 
@@ -23,7 +21,8 @@ class Options:
 
     `lease`: how long a silent worker keeps its messages. `monitor`: whether a process that consumes runs a monitor.
     `reconnect_grace`: how long a worker may be without its connection before a monitor considers it dead; by default
-    RELIQ_RECONNECT_GRACE, else 0.5 s if Redis is on this machine and 5 s if not. `max_body`: the largest body.
+    RELIQ_RECONNECT_GRACE, else 5 s. `guard`: whether a process that consumes starts another one that returns its
+    messages at once if it is killed; Celery's workers do so by default. `max_body`: the largest body.
     `priority_order`: "descending" (0 is the first, as in kombu's Redis transport) or "ascending" (9, as in RabbitMQ).
     `prioritised`: use three priorities in all queues, not only in those declared with `max_priority`; also set by the
     Redis transport's `priority_steps` and `queue_order_strategy="priority"`.
@@ -33,6 +32,7 @@ class Options:
     lease: float = settings.LEASE
     monitor: bool = True
     reconnect_grace: settings.Duration | None = None
+    guard: bool = False
     max_body: settings.Size = settings.MAX_BODY_BYTES
     allow_eviction: bool | None = None
     priority_order: str = "descending"
@@ -53,15 +53,12 @@ class Options:
             raise InvalidSetting(f"priority_order is {ours['priority_order']!r}: it is one of {', '.join(_ORDERS)}")
         return cls(**ours)
 
-    def grace(self, url: str) -> settings.Duration:
-        """Return the reconnect grace of the monitor for a Redis at this URL."""
+    @property
+    def grace(self) -> settings.Duration:
+        """The reconnect grace of the monitor."""
         if self.reconnect_grace is not None:
             return self.reconnect_grace
-        if given := os.environ.get("RELIQ_RECONNECT_GRACE"):
-            return given
-        target = read_url(url)
-        near = target.scheme == "unix" or all(host in _LOOPBACK for host, _ in target.hosts(0))
-        return settings.LOOPBACK_GRACE if near else settings.RECONNECT_GRACE
+        return os.environ.get("RELIQ_RECONNECT_GRACE") or settings.RECONNECT_GRACE
 
 
 def broker_url(client: Any) -> str:

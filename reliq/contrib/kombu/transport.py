@@ -99,8 +99,8 @@ class Transport(virtual.Transport):
             if holder is None:
                 holder = Holder(self.broker.store, self.options.lease)
                 self._holders.append(holder)
+            self.broker.consuming(holder.owner)
             known = self._held[channel, queue, getting] = holder, holder.hold(queue)
-            self.broker.consuming()
         return known[1]
 
     def end_holding(self, channel: Any, queue: str | None = None) -> None:

@@ -15,8 +15,11 @@ from pathlib import Path
 from tests.support.workers import ROOT
 
 CACHE = ROOT / ".data" / "sdists"
+_TEST_TIMEOUT = 400  #: seconds; the longest tests wait for minutes that something does not happen
 #: Processes that a suite starts know the transport, too.
 _SITE = "import reliq.contrib.kombu\n"
+#: A plugin that runs a part of the suite: every n-th test, since the long ones are neighbours.
+_PART = "def pytest_collection_modifyitems(items):\n    items[:] = items[{part}::{parts}]\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +73,27 @@ class Outcome:
 
 
 def run(
-    suite: Path, broker: str, arguments: Sequence[str], timeout: float, options: Mapping[str, object] | None = None
+    suite: Path,
+    broker: str,
+    arguments: Sequence[str],
+    timeout: float,
+    options: Mapping[str, object] | None = None,
+    part: tuple[int, int] = (0, 1),
 ) -> list[Outcome]:
-    """Run pytest on a suite against a broker, and return the outcomes. `options`: Celery settings."""
+    """Run pytest on a suite against a broker, and return the outcomes.
+
+    `options`: Celery settings; `part`: run only this part of so many.
+    """
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         (root / "sitecustomize.py").write_text(_SITE)
+        (root / "part_of_the_suite.py").write_text(_PART.format(part=part[0], parts=part[1]))
         (root / "integration-tests-config.json").write_text(json.dumps(dict(options or {})))
         report = root / "report.xml"
         command = [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures",
-            "-c", os.devnull, "--rootdir", place, "-W", "ignore", "--timeout", "120", "-p", "celery.contrib.pytest",
+            "-p", "part_of_the_suite", "-c", os.devnull, "--rootdir", place, "-W", "ignore",
+            "--timeout", str(_TEST_TIMEOUT), "-p", "celery.contrib.pytest",
             "-o", "python_classes=test_* Test*", f"--junitxml={report}", *arguments,
         ]  # fmt: skip
         done = subprocess.run(

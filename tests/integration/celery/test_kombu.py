@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import kombu
@@ -384,8 +385,8 @@ def test_a_forked_child_closes_nothing_of_its_parent(app: reliq.Reliq, connectio
 
 
 HOLDER = """
-import os, sys, time, kombu, reliq.contrib.kombu
-connection = kombu.Connection(sys.argv[1], transport_options={"lease": 60})
+import json, os, sys, time, kombu, reliq.contrib.kombu
+connection = kombu.Connection(sys.argv[1], transport_options=json.loads(sys.argv[3]))
 def hold(body, message):
     if sys.argv[2] == "fork" and os.fork() == 0:
         print("held", os.getpid(), flush=True)
@@ -402,10 +403,17 @@ with kombu.Consumer(connection, [kombu.Queue("orders")], callbacks=[hold], prefe
 @pytest.mark.parametrize("children", ["none", "fork"])
 def test_a_killed_process_loses_its_message_to_another_long_before_its_lease_ends(broker: str, children: str) -> None:
     """Also where a child of it lives on, which inherited its sockets."""
-    with kombu.Connection(broker) as connection, kombu.Consumer(connection, [kombu.Queue("runs the monitor")]):
+    soon = {"reconnect_grace": 0.5}
+    with (
+        kombu.Connection(broker, transport_options=soon) as connection,
+        kombu.Consumer(connection, [kombu.Queue("runs the monitor")]),
+    ):
         publish(connection, "orders", "work")
         child = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, broker, children], stdout=subprocess.PIPE, text=True, cwd=ROOT
+            [sys.executable, "-c", HOLDER, broker, children, '{"lease": 60}'],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
         )
         assert child.stdout is not None
         orphan = child.stdout.readline().split()[1:]
@@ -422,6 +430,51 @@ def test_a_killed_process_loses_its_message_to_another_long_before_its_lease_end
             child.stdout.close()
             for pid in orphan:
                 os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("children", ["none", "fork"])
+def test_a_guard_returns_what_a_killed_process_held(app: reliq.Reliq, broker: str, children: str) -> None:
+    """Without any monitor, and beside a child that inherited the guard's pipe."""
+    with kombu.Connection(broker) as connection:
+        publish(connection, "orders", "work")
+    command = [sys.executable, "-c", HOLDER, broker, children, '{"lease": 60, "guard": true, "monitor": false}']
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert holder.stdout is not None
+    orphan = holder.stdout.readline().split()[1:]
+    try:
+        assert app.queue("orders").stats().processing == 1
+        holder.kill()
+        eventually(lambda: app.queue("orders").stats().ready == 1, timeout=30)
+    finally:
+        holder.wait()
+        holder.stdout.close()
+        for pid in orphan:
+            os.kill(int(pid), signal.SIGKILL)
+
+
+def test_a_guard_ends_with_the_last_consumer_and_not_before(broker: str) -> None:
+    import psutil
+
+    def guards() -> list[psutil.Process]:
+        return [one for one in psutil.Process().children() if "reliq.contrib.guard" in one.cmdline()]
+
+    with kombu.Connection(broker, transport_options={"guard": True}) as connection:
+        with kombu.Consumer(connection, [kombu.Queue("one"), kombu.Queue("two")]):
+            (guard,) = guards()
+            eventually(lambda: _ignores(guard.pid, signal.SIGTERM))  # as it is sent to all processes of a service
+        assert guards() == []
+        with kombu.Consumer(connection, [kombu.Queue("one")]):
+            (guard,) = guards()
+            guard.kill()
+            guard.wait()
+        with kombu.Consumer(connection, [kombu.Queue("one")]):
+            assert guard not in guards()
+            assert len(guards()) == 1
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    (line,) = [one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("SigIgn")]
+    return bool(int(line.split()[1], 16) & (1 << (number - 1)))
 
 
 def test_one_url_one_broker_and_no_password_is_shown(broker: str) -> None:

@@ -42,9 +42,11 @@ class Process:
 
     @property
     def children(self) -> list[int]:
+        """Its pool processes; its guard is none."""
         import psutil
 
-        return [one.pid for one in psutil.Process(self.process.pid).children()]
+        every = psutil.Process(self.process.pid).children()
+        return [one.pid for one in every if "reliq.contrib.guard" not in one.cmdline()]
 
     def end(self) -> None:
         """Stop it as an operator does, and whatever is left of its group."""
