@@ -1,9 +1,22 @@
-"""reliq.testing: applications tested without a server."""
+"""reliq.testing: applications tested without a server, and on one."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 import reliq
-from reliq.testing import fake, work_off
+from reliq.errors import InvalidSetting, MissingExtra
+from reliq.runtime import tracing
+from reliq.testing import Bench, fake, work_off
+
+ROOT = Path(__file__).parents[2]
+
+pytest_plugins = ["reliq.testing.fixtures"]
 
 
 @pytest.fixture
@@ -85,3 +98,112 @@ def test_async_handlers_and_delays_work_too(shop):
     assert work_off(shop) == 1
     assert handled == [b"now"]
     assert shop.queue("mails").stats().delayed == 1
+
+
+@pytest.fixture(params=["offline", "on_server"])
+def bench(request):
+    """A bench of a new application, without a server and on one."""
+    return request.getfixturevalue(request.param)(reliq.Reliq())
+
+
+def test_a_bench_runs_handlers_and_knows_what_was_sent(bench):
+    @bench.app.handler("orders")
+    def ship(message):
+        bench.app.queue("mails").send({"shipped": message.json()["order"]}, headers={"lang": "en"}, delay="1h")
+
+    bench.app.queue("orders").send({"order": 1}, key="customer-7", priority="high")
+    assert bench.work_off() == 1
+    (order,), (mail,) = bench.sent("orders"), bench.sent("mails")
+    assert (order.json(), order.key, order.priority, order.delay) == ({"order": 1}, "customer-7", "high", 0)
+    assert (mail.json(), mail.headers["lang"], mail.delay) == ({"shipped": 1}, "en", 3600)
+    assert [one.to for one in bench.sent()] == ["orders", "mails"]
+
+
+def test_what_was_published_is_known_by_its_routing_key(bench):
+    bench.app.subscribe("mails", "order.#")
+    bench.app.publish("order.created", "x")
+    (sent,) = bench.sent("order.created")
+    assert sent.body == b"x"
+    assert bench.app.queue("mails").stats().ready == 1
+
+
+def test_what_was_not_sent_is_not_noted(bench):
+    queue = bench.app.queue("orders")
+    queue.send("first", dedup_key="k")
+    queue.send("second", dedup_key="k")
+    queue.configure(max_length=1)
+    with pytest.raises(reliq.QueueFull):
+        queue.send("third")
+    assert [one.body for one in bench.sent()] == [b"first"]
+
+
+def test_time_passes_for_delays_retries_and_schedules(offline):
+    bench, runs = offline(reliq.Reliq()), []
+
+    @bench.app.handler("orders", retry=reliq.fixed("10m", limit=2))
+    def ship(message):
+        runs.append(message.failures)
+        raise ConnectionError
+
+    orders = bench.app.queue("orders")
+    orders.send("x", delay="1h")
+    assert (bench.work_off(), bench.travel("59m"), bench.work_off()) == (0, 0, 0)
+    assert (bench.travel("2m"), bench.work_off()) == (1, 1)
+    for _ in range(2):
+        assert (bench.travel("10m"), bench.work_off()) == (1, 1)
+    assert (runs, orders.stats().dead) == ([0, 1, 2], 1)
+
+
+def test_time_passes_for_expiry_deduplication_and_schedules(offline):
+    bench = offline(reliq.Reliq())
+    bench.app.handler("orders")(lambda message: None)
+    orders = bench.app.queue("orders")
+    orders.send("x", ttl="1h")
+    orders.send("y", dedup_key="k")
+    bench.travel("2h")
+    orders.send("z", dedup_key="k")
+    bench.work_off()
+    counters = orders.stats().counters
+    assert counters["acked"] == 2  # y and z: its deduplication window is over
+    assert [letter.reason for letter in orders.dead.list()] == ["expired"]
+
+    bench.app.schedules.add("hourly", "1h", "orders", "tick")
+    assert (bench.travel("65m"), bench.work_off()) == (1, 1)
+
+
+def test_the_clock_the_sends_and_the_application_are_given_back():
+    app, before = reliq.Reliq("redis://127.0.0.1:1/0", send_timeout=0.01), time.time()
+    with Bench(app) as bench:
+        app.queue("q").send("x")
+        bench.travel("10d")
+        assert time.time() > before + 864_000
+    assert time.time() < before + 3600
+    assert tracing.active is None
+    with pytest.raises(reliq.RedisUnavailable):
+        app.queue("q").send("x")
+
+
+def test_a_server_has_a_clock_of_its_own(on_server):
+    with pytest.raises(InvalidSetting, match="a Redis server has a clock of its own"):
+        on_server(reliq.Reliq()).travel("1h")
+
+
+@pytest.mark.parametrize("package", ["fakeredis", "time_machine"])
+def test_without_its_packages_the_extra_is_named(monkeypatch, offline, package):
+    bench = offline(reliq.Reliq())
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=r"pip install .*\[testing\]"):
+        bench.travel("1h") if package == "time_machine" else fake(bench.app)
+
+
+def test_the_examples_of_the_documentation_run(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "testing.md").read_text(encoding="utf-8")
+    files = dict(re.findall(r'^```python title="([\w.]+)"\n(.*?)^```', page, re.MULTILINE | re.DOTALL))
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "monitor")))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "3 passed" in done.stdout, done.stdout

@@ -1,14 +1,4 @@
-"""Support for unit tests of applications: reliq without a Redis server, and handlers run synchronously.
-
-    from reliq.testing import fake, work_off
-
-    def test_shipping():
-        app = fake(shop.app)
-        app.queue("orders").send({"order": 1})
-        assert work_off(app) == 1
-
-Needs the extra `testing` (fakeredis). reliq's own guarantees are tested on a real server.
-"""
+"""An application without a Redis server, and handlers that run synchronously."""
 
 import asyncio
 from typing import TypeVar
@@ -53,8 +43,14 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
 
 
 def _run_one(app: Reliq, handler: Handler) -> bool:
+    """Run the handler of the next message that is not expired; return whether there was one."""
     consumer = ConsumerSteps(QueueKeys(handler.queue), new_owner(connected=False), lease=60)
-    messages = app.store.run(consumer.claim(1))
+    queue = app.queue(handler.queue)
+    messages, ready = [], queue.stats().ready
+    while ready and not (messages := app.store.run(consumer.claim(1))):
+        before, ready = ready, queue.stats().ready
+        if ready == before:  # paused, or limited
+            break
     for message in messages:
         move = _outcome(handler, message, consumer.consumer)
         app.store.run(consumer.settle([] if move else [message.element], [move] if move else []))

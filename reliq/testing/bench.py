@@ -1,0 +1,148 @@
+"""The bench: an application under test, its sends, its handlers and its clock."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+from reliq.client.app import Reliq
+from reliq.errors import InvalidSetting
+from reliq.extras import missing_extra
+from reliq.model import settings
+from reliq.model.outgoing import NewMessage
+from reliq.runtime import tracing
+from reliq.testing.offline import fake, work_off
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that the application has sent."""
+
+    to: str  #: the queue, or the routing key of a published message
+    id: str
+    body: bytes
+    headers: Mapping[str, str]
+    delay: float  #: seconds
+    key: str
+    priority: str
+
+    def json(self) -> Any:
+        """Return the decoded JSON body."""
+        return json.loads(self.body)
+
+
+class Bench:
+    """An application under test. A context: leaving it gives the application and the clock back.
+
+    Without `url` the application works on a new, empty Redis in the memory of this process, else on that server.
+    Broadcasts and checks do not run here.
+    """
+
+    def __init__(self, app: Reliq, url: str | None = None) -> None:
+        self.app = app
+        self._url = url
+        self._recorder = _Recorder(tracing.active)
+        self._clock: Any = None
+
+    def start(self) -> Self:
+        """Begin; `with` does it."""
+        if self._url is None:
+            fake(self.app)
+        else:
+            self.app.store.redirect(self._url)
+        tracing.active = self._recorder
+        return self
+
+    def close(self) -> None:
+        """Connect the application to its own server again, and set the clock right."""
+        if tracing.active is self._recorder:
+            tracing.active = self._recorder.before
+        self._stop_clock()
+        self.app.store.redirect(self.app.url)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def work_off(self, limit: int = 1000) -> int:
+        """Run the handlers of all ready messages now, at most `limit`, also of those sent meanwhile; return how many.
+
+        Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed.
+        """
+        return work_off(self.app, limit)
+
+    def sent(self, to: str | None = None) -> list[Sent]:
+        """Return the messages that the application has sent so far: all, or those to a queue or routing key."""
+        return [one for one in self._recorder.sent if to in (None, one.to)]
+
+    def travel(self, duration: settings.Duration) -> int:
+        """Move the clock ahead, and do what a monitor would have done meanwhile; return how many messages came due.
+
+        Everything follows the clock: delays, retries, expiry, deduplication, limits and schedules, also Python's own
+        clock until the end of the bench. A schedule sends the ticks that its catch-up policy asks for. Only without a
+        server, which has a clock of its own: raises InvalidSetting there.
+        """
+        if self._url is not None:
+            raise InvalidSetting("travel: a Redis server has a clock of its own; test this without a server")
+        import time
+
+        moment = time.time() + settings.seconds(duration, "duration")
+        self._stop_clock()
+        self._clock = _time_machine().travel(moment, tick=True)
+        self._clock.start()
+        return self._promote()
+
+    def _promote(self) -> int:
+        from reliq_monitor import Monitor
+
+        monitor = Monitor(self.app.store)
+        came = monitor.send_ticks()
+        while promoted := monitor.promote()[0]:
+            came += promoted
+        return came
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.stop()
+            self._clock = None
+
+
+def _time_machine() -> Any:
+    try:
+        import time_machine
+    except ImportError as error:
+        raise missing_extra("travel", "testing", error) from None
+    return time_machine
+
+
+class _Recorder:
+    """Notes what is sent, in the place of a tracer, and lets the tracer before it work on."""
+
+    def __init__(self, before: tracing.Tracer | None) -> None:
+        self.before = before
+        self.sent: list[Sent] = []
+
+    @contextmanager
+    def sending(self, queue: str, messages: Sequence[NewMessage]) -> Iterator[None]:
+        """Note the messages of a send that succeeded."""
+        if self.before is None:
+            yield
+        else:
+            with self.before.sending(queue, messages):
+                yield
+        self.sent += [_as_sent(queue, one) for one in messages if not one.duplicate]
+
+    def traced(self, handler: Any) -> Any:
+        """Return the handler, as the tracer before wants it."""
+        return handler if self.before is None else self.before.traced(handler)
+
+    def flush(self) -> None:
+        if self.before is not None:
+            self.before.flush()
+
+
+def _as_sent(to: str, one: NewMessage) -> Sent:
+    return Sent(to, one.id, one.body, dict(one.headers), one.delay, one.key, one.priority)
