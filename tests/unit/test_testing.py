@@ -202,8 +202,9 @@ def test_the_examples_of_the_documentation_run(tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     path = os.pathsep.join(map(str, (ROOT, ROOT / "monitor")))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert "3 passed" in done.stdout, done.stdout
