@@ -12,7 +12,7 @@ monitor rewrites the field before it takes a part of the list back:
 
 from reliq.model.message import Message
 
-_UNMARKED, _DECIDED = b"?", b"!"
+_UNMARKED, DECIDED = b"?", b"!"
 
 
 def may_be_alone(mark: bytes | None) -> bool:
@@ -23,7 +23,7 @@ def may_be_alone(mark: bytes | None) -> bool:
 def after_batch(mark: bytes | None, charged: bool) -> bytes:
     """Return the mark for the rest of a list after a part of it was taken back, or for lists beside others."""
     if charged:
-        return _DECIDED
+        return DECIDED
     if mark is None:
         return _UNMARKED
     return b"+" + mark[1:] if mark.startswith(b"-") else mark
@@ -36,7 +36,7 @@ class Charge:
         self._alone = alone
         self._guess = mark is None or mark == _UNMARKED
         self._tag = mark[1:].decode(errors="replace") if mark is not None and mark[:1] in (b"-", b"+") else ""
-        self._spent = mark == _DECIDED
+        self._spent = mark == DECIDED
 
     def falls_on(self, message: Message) -> bool:
         if self._spent:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from reliq import ops
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
 from reliq.model import settings
-from reliq.model.element import Undecodable
+from reliq.model.element import BLANK, Undecodable
 from reliq.model.keys import QueueKeys, belongs_to, process_of
 from reliq.model.message import Message, undecodable_letter
 from reliq.ops import Fate, Op, Return, Steps, Transaction, Watch
@@ -77,7 +77,7 @@ def reclaim(
     try:
         look = yield from _look(keys, consumer, at_once)
         alive = not known_dead and look.deadline is not None and int(look.deadline) > look.now
-        returns = charge_deliveries(keys.queue, look.elements, max_deliveries, look.alone, look.mark)
+        returns, decided = yield from _returns(keys, look, max_deliveries)
         if returns and not alive:
             _check_types(keys, look.kinds, returns)
     except (ReliqError, ValueError):
@@ -86,7 +86,22 @@ def reclaim(
     if alive or not returns:
         yield Transaction(())
         return Reclaimed(moved=alive, emptied=not alive)
-    return (yield from _move(keys, consumer, look, returns))
+    return (yield from _move(keys, consumer, look, returns, decided))
+
+
+def _returns(keys: QueueKeys, look: _Look, max_deliveries: int) -> Steps[tuple[list[Return], bool]]:
+    """Return the fate of each message, and whether it is decided which one is charged.
+
+    A message whose handler has reported progress since its delivery is no poison, and is not charged.
+    """
+    returns = charge_deliveries(keys.queue, look.elements, max_deliveries, look.alone, look.mark)
+    charged = next((one for one in returns if one.charged), None)
+    if charged is None:
+        return returns, False
+    message = Message.decode(keys.queue, charged.element)
+    if (yield ops.reported_tag(keys, message.id)) == message.tag:
+        returns = charge_deliveries(keys.queue, look.elements, max_deliveries, look.alone, marks.DECIDED)
+    return returns, True
 
 
 def _look(keys: QueueKeys, consumer: str, at_once: int) -> Steps[_Look]:
@@ -102,10 +117,10 @@ def _look(keys: QueueKeys, consumer: str, at_once: int) -> Steps[_Look]:
     return _Look(deadline, now, elements, length, mark, kinds)
 
 
-def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return]) -> Steps[Reclaimed]:
-    """Move the messages, and compensate what the worker did meanwhile."""
+def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return], decided: bool) -> Steps[Reclaimed]:
+    """Move the messages, and compensate what the worker did meanwhile; `decided`: no further one may be charged."""
     emptied = look.length <= len(returns)
-    mark = None if emptied else marks.after_batch(look.mark, charged=any(one.charged for one in returns))
+    mark = None if emptied else marks.after_batch(look.mark, charged=decided)
     try:
         replies = yield Transaction(_transaction(keys, consumer, returns, look.now, mark))
     except QueueFull:
@@ -139,6 +154,9 @@ def charge_deliveries(
         try:
             message = Message.decode(queue, element)
         except Undecodable:
+            if element == BLANK:  # the monitor's transaction has no deletion: the next consumer passes over it
+                returns.append(Return(element, Fate.BLANK, "", element))
+                continue
             identity, again = undecodable_letter(element)
             returns.append(Return(element, Fate.UNREADABLE, identity, again))
             continue

@@ -33,6 +33,7 @@ class Consumer:
         self._steps = ConsumerSteps(keys, self._owner, self.lease)
         self._connection = store.connection(connection_name(self._owner))
         self._connection.on_connect = self._steps.connected
+        self._steps.run_report = self._report
         self._beats = store.connection(connection_name(self._owner))  # named as well: a monitor must see that it lives
         self._beating: asyncio.Task[None] | None = None
         self._claiming: set[asyncio.Task[list[Message]]] = set()
@@ -74,7 +75,15 @@ class Consumer:
             messages = await self._run(lambda timeout=timeout: self._steps.wait(limit, timeout))  # type: ignore[misc]
         if messages and self._steps.trusted_until.passed():  # suspended on the way: they may be others' by now
             await self.heartbeat()
-        return [message for message in messages if not message.lost]
+        held = [message for message in messages if not message.lost]
+        for message in held:
+            if message.was_started:
+                await self._report(self._steps.lives.begin(message))
+        return held
+
+    async def _report(self, steps: ops.Steps[None]) -> None:
+        async with self._beat_lock:
+            await self._store.run(steps, self._beats)
 
     async def _run(self, steps: Callable[[], ops.Steps[list[Message]]]) -> list[Message]:
         """Run a claim in a task of its own: cancelled half way, it would leave messages that no one knows.
@@ -125,12 +134,13 @@ class Consumer:
             return False
         async with self._beat_lock:
             consumer, sent_at = self.id, Moment.now()
-            alive: bool = await self._store.call(ops.heartbeat(self._steps.keys, consumer, self.lease), self._beats)
-        if alive:
+            told = await self._store.call(ops.heartbeat(self._steps.keys, consumer, self.lease), self._beats)
+        if told is not None:
             self._steps.renewed(sent_at)
+            self._steps.tell(told)
         elif consumer == self.id:
             self._steps.end_life()
-        return alive
+        return told is not None
 
     async def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
         if not messages:
@@ -150,6 +160,8 @@ class Consumer:
         async with self._beat_lock:
             answer: ops.Claimed = await self._store.call(self._steps.settle_op(acks, moves), self._beats)
         self._steps.note_settled([*acks, *(move.element for move in moves)])
+        if self._steps.lives:
+            await self._report(self._steps.lives.end(acks, moves, answer.codes))
         return answer.codes
 
     async def _beat(self) -> None:

@@ -1,6 +1,6 @@
 """A queue: send, look, set its policy."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Unpack
 
 from reliq.aio.consumer import Consumer
@@ -9,10 +9,12 @@ from reliq.aio.dead_letters import DeadLetters
 from reliq.aio.delayed import Delayed
 from reliq.aio.prepared import Prepared
 from reliq.model import settings
+from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.keywords import ConfigChanges
 from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage
 from reliq.model.settings import Duration
 from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
+from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import Config, QueueSteps, Stats
 from reliq.transport.aiostore import AioStore
 
@@ -127,12 +129,38 @@ class Queue:
         """Remove the ready, delayed and prepared messages for good; return how many."""
         return await self._store.run(self._steps.purge())
 
-    async def cancel(self, id: str) -> bool:
-        """Remove a delayed message, a first delivery or a retry.
+    async def find(self, id: str) -> Found | None:
+        """Return where the message with this id is, without its body; None if it is not in the queue.
 
-        True only if it had not been promoted: it will never run.
+        Delayed and dead messages are found at once. Ready ones are looked for, 250 with each command, so that Redis
+        serves others in between: about a second for a million of them. Raises InvalidName.
         """
-        return await self._store.run(self._steps.cancel(id))
+        return await self._store.run(self._steps.search.find(id))
+
+    async def cancel(self, id: str) -> Cancellation:
+        """Cancel a message, wherever it is.
+
+        One that is ready, delayed, prepared or waits for its key is removed, and never runs: `cancelled`, the only true
+        answer as a condition. The consumer of one in processing is told with its next heartbeat: an async handler is
+        cancelled, others see `message.cancelled`: `told`. A dead letter: `done`; any other id: `unknown`.
+        A ready message is looked for as by `find`. Raises InvalidName.
+        """
+        return await self._store.run(self._steps.search.cancel(id))
+
+    async def cancel_many(
+        self,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        progress: Progress = unwatched,
+    ) -> CancelledMany:
+        """Cancel the messages with a key (an ordering or a limit key), or with all of these headers.
+
+        `dry_run`: only count them. `progress` is called with the number so far. Messages that are sent or put back
+        while it runs may be missed. Raises InvalidSetting and InvalidMessage.
+        """
+        return await self._store.run(self._steps.search.cancel_many(key, headers, dry_run, progress))
 
     def consumer(self, lease: Duration = settings.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -11,6 +11,7 @@ from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.model import settings
 from reliq.model.keys import QueueKeys, connection_name, new_owner
+from reliq.model.life import DONE
 from reliq.model.message import Message
 from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Move, Settled, Steps
@@ -40,6 +41,7 @@ class Consumer:
         self._steps = ConsumerSteps(keys, self._owner, self.lease)
         self._connection = store.connection(connection_name(self._owner))
         self._connection.on_connect = self._steps.connected
+        self._steps.run_report = self._report
         self._heartbeat: Heartbeat | None = None
         self._closed = False
         self._lock = threading.RLock()  # the heartbeat may find the lease lost at any moment
@@ -87,7 +89,16 @@ class Consumer:
             messages = self._run(lambda timeout=timeout: self._steps.wait(limit, timeout))  # type: ignore[misc]
         if messages and self._steps.trusted_until.passed():  # suspended on the way: they may be others' by now
             self.heartbeat()
-        return [message for message in messages if not message.lost]
+        held = [message for message in messages if not message.lost]
+        for message in held:
+            if message.was_started:
+                self._store.run(self._steps.lives.begin(message), self._connection)
+        return held
+
+    def _report(self, steps: Steps[None]) -> Awaitable[None]:
+        with self._lock:
+            self._store.run(steps, self._connection)
+        return DONE
 
     def _run(self, steps: Callable[[], Steps[list[Message]]]) -> list[Message]:
         try:
@@ -119,12 +130,13 @@ class Consumer:
             if not self._steps.alive:
                 return False
             beat, sent_at = ops.heartbeat(self._steps.keys, self.id, self.lease), Moment.now()
-            alive = bool(self._store.call(beat, self._connection))
-            if alive:
-                self._steps.renewed(sent_at)
-            else:
+            told = self._store.call(beat, self._connection)
+            if told is None:
                 self._steps.end_life()
-            return alive
+                return False
+            self._steps.renewed(sent_at)
+            self._steps.tell(told)
+            return True
 
     def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
         """Ack the messages, or move them; raises LeaseLost after it has settled those that were still held."""
@@ -137,7 +149,7 @@ class Consumer:
 
     def _leases(self) -> list[Lease]:
         steps = self._steps
-        return [Lease(steps.keys, steps.consumer, self.lease, steps.renewed)] if steps.alive else []
+        return [Lease(steps.keys, steps.consumer, self.lease, steps.renewed, steps.tell)] if steps.alive else []
 
     def _lost(self, lease: Lease) -> None:
         with self._lock:

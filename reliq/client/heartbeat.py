@@ -20,14 +20,24 @@ log = logging.getLogger("reliq.heartbeat")
 class Lease:
     """One consumer's lease, as its heartbeat needs to know it."""
 
-    __slots__ = ("consumer", "keys", "length", "renewed")
+    __slots__ = ("consumer", "keys", "length", "renewed", "told")
 
-    def __init__(self, keys: QueueKeys, consumer: str, length: float, renewed: Callable[[Moment], object] = id) -> None:
-        """`renewed` is told when each renewal that Redis confirmed was sent."""
+    def __init__(
+        self,
+        keys: QueueKeys,
+        consumer: str,
+        length: float,
+        renewed: Callable[[Moment], object] = id,
+        told: Callable[[ops.Cancelled], object] = id,
+    ) -> None:
+        """`renewed` gets the moment at which each renewal that Redis confirmed was sent; `told` the cancelled messages
+        of the queue: id, and ms of the server's clock.
+        """
         self.keys = keys
         self.consumer = consumer
         self.length = length
         self.renewed = renewed
+        self.told = told
 
 
 class Heartbeat(threading.Thread):
@@ -70,11 +80,13 @@ class Heartbeat(threading.Thread):
             return
         beats = [ops.heartbeat(lease.keys, lease.consumer, lease.length) for lease in leases]
         sent_at = Moment.now()
-        for lease, alive in zip(leases, self._store.call(beats, self._connection, timeout=0), strict=True):
-            if alive:
-                lease.renewed(sent_at)
-            else:
+        for lease, told in zip(leases, self._store.call(beats, self._connection, timeout=0), strict=True):
+            if told is None:
                 self._lost(lease)
+                continue
+            lease.renewed(sent_at)
+            if told:
+                lease.told(told)
 
     def _node_of(self, lease: Lease) -> Node | None:
         return self._store.node_of(lease.keys.messages)

@@ -2,7 +2,7 @@
 --
 -- KEYS  1-11 places  12 delayed  13 index
 -- ARGV  1 most messages to delete
--- Returns the number deleted; 0 = the queue is empty
+-- Returns the number deleted; -1 = only places of cancelled messages were found; 0 = the queue is empty
 -- uses: now, element, bodies, rounds, lanes, place
 local q, delayed, index = places(1), KEYS[12], KEYS[13]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
@@ -17,13 +17,19 @@ for at = 1, #waiting, 2 do -- a waiting message does not hold its key
   leave_cycle(q, element)
   drop_body(q, element)
 end
-local held = {}
+local held, blanks = {}, 0
 for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do
   for _, element in ipairs(left > 0 and redis.call('RPOP', list, left) or {}) do
-    held[#held + 1] = element
-    left, removed = left - 1, removed + 1
+    left = left - 1
+    if element == BLANK then
+      blanks = blanks + 1
+    else
+      held[#held + 1] = element
+      removed = removed + 1
+    end
   end
 end
+if blanks > 0 then redis.call('HINCRBY', q.counters, 'blanks_passed', blanks) end
 
 local later = left > 0 and redis.call('ZRANGE', delayed, 0, left - 1) or {}
 if #later > 0 then
@@ -39,4 +45,5 @@ end
 
 for _, element in ipairs(held) do leave_queue(q, element) end
 if removed > 0 then redis.call('HINCRBY', q.counters, 'purged', removed) end
+if removed == 0 and blanks > 0 then return -1 end
 return removed

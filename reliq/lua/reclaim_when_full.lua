@@ -3,7 +3,7 @@
 --
 -- KEYS  1-11 places  12 processing  13 lease  14 dead  15 index
 -- ARGV  1 the deadline that the monitor saw ('' = none), then for each message: element, destination (ready | dead),
---       counter, id, new element
+--       counter ('' = none), id, new element
 -- Returns the number of messages taken back, or -1 if the lease was renewed meanwhile
 -- uses: now, element, bodies, index, rounds, lanes, place
 local q, processing, lease, dead, index = places(1), unpack(KEYS, 12, 15)
@@ -23,7 +23,7 @@ for at = 2, #ARGV, 5 do
       redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
       release_key(q, element)
     end
-    redis.call('HINCRBY', q.counters, counter, 1)
+    if counter ~= '' then redis.call('HINCRBY', q.counters, counter, 1) end
   end
 end
 redis.call('DEL', lease)

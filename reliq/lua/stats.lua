@@ -17,7 +17,7 @@ local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
 local now, overdue, next_ones, bytes = now_ms(), 0, {}, 0
 
 local function add_next(element)
-  if not element then return end
+  if not element or element == BLANK then return end
   next_ones[#next_ones + 1] = glimpse(element, 0)
   bytes = bytes + #element
 end
@@ -45,7 +45,7 @@ if scheduled > 0 then next_tick = redis.call('ZRANGE', KEYS[16], 0, 0, 'WITHSCOR
 forget_read(bytes)
 return {
   now,
-  redis.call('LLEN', q.messages) + high + low + redis.call('LLEN', q.next_round) + waiting,
+  math.max(0, redis.call('LLEN', q.messages) + high + low + redis.call('LLEN', q.next_round) - blank_places(q)) + waiting,
   waiting,
   redis.call('ZCARD', KEYS[12]),
   redis.call('ZCARD', KEYS[13]),

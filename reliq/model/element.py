@@ -38,6 +38,10 @@ ELEMENT_TAIL = {
     "apart": b"\xa5apart\xc4\x0c",
 }
 
+#: What lies in the place of a ready message that was cancelled; the next consumer passes over it. No MessagePack begins
+#: with this byte.
+BLANK = b"\xc1cancelled"
+
 
 class Failure(msgspec.Struct, omit_defaults=True, frozen=True):
     """One failure of a message, as kept in its history."""
@@ -58,6 +62,7 @@ class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
     routing_key: str = ""
     reason: str = ""  #: why the message is a dead letter
     errors: tuple[Failure, ...] = ()
+    reported: bool = False  #: whether a handler has reported about the message: Redis may have a checkpoint
     key: _Key = ""  #: messages with one key are handled in order, one at a time
     limit_key: _Key = ""  #: messages with one limit key share the limits of a key
     cycle: bool = False  #: whether the message's key is a member of the queue's cycle

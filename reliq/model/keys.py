@@ -81,7 +81,7 @@ class QueueKeys(JobKeys):
     __slots__ = (
         "active", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead", "delayed", "flow", "freed",
         "high", "index", "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue",
-        "rounds", "runs", "schedule_states", "schedules", "ticks", "trying", "waiting",
+        "rounds", "runs", "schedule_states", "schedules", "ticks", "told", "trying", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -102,6 +102,7 @@ class QueueKeys(JobKeys):
         self.index = prefix + "index"  #: hash: id -> score, of the messages in delayed or dead
         self.consumers = prefix + "consumers"  #: set: consumers that may hold messages
         self.trying = prefix + "trying"  #: hash: consumer -> the redelivered message it is trying (reliq_monitor.marks)
+        self.told = prefix + "told"  #: hash: id of a message that was cancelled while a consumer held it -> ms of that
         self.counters = prefix + "counters"  #: hash
         self.config = prefix + "config"  #: hash: the queue's policy
         self.flow = prefix + "flow"  #: hash: the state of the queue's limits and of its circuit breaker
@@ -181,6 +182,10 @@ class QueueKeys(JobKeys):
     def prepared_record(self, identity: str) -> str:
         """Return the key of a prepared message; hash: the message and, for a while, the decision about it."""
         return f"{self._prefix}half:{identity}"
+
+    def report(self, identity: str) -> str:
+        """Return the key of what a handler has reported about a message; hash; expires a week after the latest."""
+        return f"{self._prefix}report:{identity}"
 
     def staged(self, job: str, part: str) -> str:
         """Return the key of a staged part; list: chunks of messages, invisible until their job commits."""

@@ -1,6 +1,7 @@
 """A message as its handler sees it, and the elements under which it is pushed again."""
 
 import time
+from collections.abc import Awaitable
 from typing import Any, Self
 
 import msgspec
@@ -26,6 +27,7 @@ from reliq.model.element import (
     new_id,
     new_nonce,
 )
+from reliq.model.life import Holder, Life, checked_progress, checked_state, read_state
 
 _MAX_ELEMENT_BYTES = settings.MAX_ELEMENT_BYTES
 _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
@@ -46,7 +48,7 @@ class Message:
             self._body, self.reference = envelope.body, b""
         else:
             self._body, self.reference = None, (envelope.extra or NO_EXTRA).apart
-        self.holder: object = None  #: the consumer that claimed it
+        self.holder: Holder | None = None  #: the consumer that claimed it
         self.lost = False  #: True once its lease is lost or its time limit has passed: the result is discarded
 
     @classmethod
@@ -121,6 +123,12 @@ class Message:
         return self._envelope.redelivered
 
     @property
+    def was_started(self) -> bool:
+        """Whether an earlier consumer may have reported about the message."""
+        extra = self._envelope.extra
+        return self._envelope.redelivered or (extra is not None and extra.reported)
+
+    @property
     def enqueued_at(self) -> int:
         """When the message was first sent: ms since the epoch, the producer's clock."""
         return self._envelope.enqueued_at
@@ -179,6 +187,44 @@ class Message:
         """The failures so far, oldest first: the first one and the latest nine."""
         return (self._envelope.extra or NO_EXTRA).errors
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether someone has cancelled the message while it is in processing. A handler may look at it and return."""
+        life = self._life
+        return life is not None and life.cancelled
+
+    @property
+    def state(self) -> Any:
+        """The latest checkpoint of the message, by this handler or by one before it that failed or was killed."""
+        life = self._life
+        return None if life is None else read_state(life.state)
+
+    def progress(self, fraction: float, text: str = "") -> Awaitable[None]:
+        """Report how far the handler is, from 0 to 1; to be awaited in async handlers. `text`: up to 1,000 bytes.
+
+        Operators see it, and the message is not charged with a delivery if its worker dies now. At most ten reports a
+        second are sent. Raises LeaseLost if the message is not this consumer's any more, and InvalidMessage.
+        """
+        return self._holder().report(self, checked_progress(fraction, text))
+
+    def checkpoint(self, state: Any) -> Awaitable[None]:
+        """Store what the next handler of this message can go on from, as `message.state`; await it in async handlers.
+
+        `state`: dicts, lists, texts, numbers, bytes, None; up to 1 MiB. It is deleted with the message, or a week after
+        the latest report. Raises LeaseLost if the message is not this consumer's any more (then it is not stored),
+        InvalidMessage, RedisUnavailable, OutcomeUnknown and QueueFull.
+        """
+        return self._holder().report(self, checked_state(state))
+
+    @property
+    def _life(self) -> Life | None:
+        return None if self.holder is None else self.holder.lives.get(self.element)
+
+    def _holder(self) -> Holder:
+        if self.holder is None:
+            raise ReliqError(f"message {self.id} is not in processing here: only its consumer can report about it")
+        return self.holder
+
     def json(self) -> Any:
         """Return the body decoded as JSON; raises InvalidMessage."""
         try:
@@ -188,6 +234,10 @@ class Message:
 
     def again(self, **changes: Any) -> bytes:
         """Return the element of another push of this message: a new nonce and the given changes of the envelope."""
+        life = self._life
+        if life is not None and life.stored:
+            extra = changes.get("extra") or self._envelope.extra or NO_EXTRA
+            changes["extra"] = msgspec.structs.replace(extra, reported=True)
         return encode_envelope(msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes))
 
     def failed(self, failure: Failure, reason: str = "", charged: bool = True) -> bytes:

@@ -11,6 +11,7 @@ from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
 from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 
+Cancelled = tuple[tuple[str, int], ...]  #: ids of cancelled messages, each with the ms at which that was
 NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known place
 
 
@@ -162,8 +163,23 @@ def _read_settled(reply: list[Any]) -> Claimed:
     return Claimed(reply[0].decode(), reply[1], reply[3:], reply[2].decode())
 
 
-def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[bool]:
-    return scripted("heartbeat", (keys.lease(consumer),), (milliseconds(lease),), bool)
+def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[Cancelled | None]:
+    """Renew a lease; the reply is None if it is lost.
+
+    Otherwise it has the messages of the queue that were cancelled while a consumer held them.
+    """
+    return scripted("heartbeat", (keys.lease(consumer), keys.told), (milliseconds(lease),), _read_told)
+
+
+def _read_told(reply: list[bytes] | None) -> Cancelled | None:
+    if reply is None:
+        return None
+    return tuple((identity.decode(), int(at)) for identity, at in zip(reply[::2], reply[1::2], strict=True))
+
+
+def forget_told(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
+    """Note that cancelled messages have left the queue."""
+    return Op(("HDEL", keys.told, *ids))
 
 
 def end(keys: QueueKeys, consumer: str) -> Op[int]:

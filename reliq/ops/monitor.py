@@ -21,15 +21,18 @@ class Fate(Enum):
     """What becomes of a message that the monitor takes back; the value is its counter."""
 
     READY = Counter.RECLAIMED
+    BLANK = ""  #: the place of a cancelled message goes back as it is
     EXHAUSTED = Counter.dead("max_deliveries")  #: a dead letter: it was delivered too often
     UNREADABLE = Counter.dead("decode")  #: a dead letter
 
     @property
     def dead(self) -> bool:
-        return self is not Fate.READY
+        return self in (Fate.EXHAUSTED, Fate.UNREADABLE)
 
     @property
     def counters(self) -> tuple[str, ...]:
+        if self is Fate.BLANK:
+            return ()
         return (self.value, Counter.DEAD_LETTERED) if self.dead else (self.value,)
 
 

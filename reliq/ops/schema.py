@@ -76,6 +76,8 @@ class Counter:
     RELEASED: Final = "released"
     PROMOTED: Final = "promoted"
     CANCELLED: Final = "cancelled"
+    BLANKS: Final = "blanks"  #: cancelled while they were ready: their places stay in the list until they are passed
+    BLANKS_PASSED: Final = "blanks_passed"
     PURGED: Final = "purged"
     PREPARED: Final = "prepared"
     COMMITTED: Final = "committed"
@@ -131,6 +133,16 @@ class Prepared:
     ASKS: Final = "asks"  #: questions asked so far
     MOST: Final = "most"  #: the most questions to ask
     FIRST: Final = "first"  #: once it is committed: its id, or for a duplicate the id of the first message
+
+
+class Report:
+    """What a handler has reported about a message."""
+
+    TAG: Final = "tag"  #: of the push of the message that it had
+    AT: Final = "at"  #: ms since the epoch
+    FRACTION: Final = "fraction"  #: from 0 to 1
+    TEXT: Final = "text"
+    STATE: Final = "state"  #: MessagePack
 
 
 class ClockJump:

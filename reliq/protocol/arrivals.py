@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from reliq import ops
-from reliq.model.element import Undecodable
+from reliq.model.element import BLANK, Undecodable
 from reliq.model.keys import QueueKeys
+from reliq.model.life import Holder
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Settled, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.held import LARGE, HeldMessages
 from reliq.protocol.limits import Limits
-from reliq.protocol.outcomes import expired, undecodable
+from reliq.protocol.outcomes import expired, passed_over, undecodable
 
 SettleMoves = Callable[[Sequence[Move]], ops.Op[ops.Claimed]]
 
@@ -24,7 +25,7 @@ SettleMoves = Callable[[Sequence[Move]], ops.Op[ops.Claimed]]
 class Arrivals:
     """What one consumer has taken; `messages` are those to be handed to its caller."""
 
-    def __init__(self, keys: QueueKeys, holder: object, held: HeldMessages, limits: Limits) -> None:
+    def __init__(self, keys: QueueKeys, holder: Holder, held: HeldMessages, limits: Limits) -> None:
         """`holder` becomes the holder of each message; those to be handled are added to `held`."""
         self.messages: list[Message] = []
         self.dying: list[Move] = []  #: taken, but not yet made dead letters
@@ -69,7 +70,7 @@ class Arrivals:
             try:
                 message = Message.decode(queue, element)
             except Undecodable:
-                self.dying.append(undecodable(element))
+                self.dying.append(passed_over(element) if element == BLANK else undecodable(element))
                 continue
             if (extra := message.extra) is not None:
                 if 0 < extra.expires_at <= now:

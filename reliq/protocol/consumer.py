@@ -5,18 +5,21 @@ Shared by the worker, the HTTP leases and the consumers that claim by hand.
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reliq import forks, ops
-from reliq.errors import InvalidSetting, QueueFull
+from reliq.errors import InvalidSetting, QueueFull, ReliqError
+from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
+from reliq.model.life import Report
 from reliq.model.message import Message
 from reliq.ops import Move, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
 from reliq.protocol.held import HeldMessages, State
 from reliq.protocol.limits import Limits
+from reliq.protocol.lives import Lives
 from reliq.protocol.outcomes import released
 from reliq.runtime.moment import Moment
 
@@ -36,6 +39,8 @@ class ConsumerSteps:
         self.keeps_marks = False  #: it says which redelivered message it tries
         self._held = HeldMessages()
         self.limits = Limits(keys)
+        self.lives = Lives(keys)
+        self.run_report: Callable[[Steps[None]], Awaitable[None]] = _not_running
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
@@ -165,6 +170,8 @@ class ConsumerSteps:
                 answer = yield self.settle_op(acks, moves, plain)
             self._held.remove_all([*acks, *(move.element for move in moves)])
             self._note(answer, sent_at, claimed=plain > 0)
+        if self.lives:
+            yield from self.lives.end(acks, moves, answer.codes)
         if plain and self.limits.note_plain(answer):
             limited = plain
         if limited and answer.status != "lost" and (room := self._held.room()):
@@ -225,6 +232,17 @@ class ConsumerSteps:
                 self._doubt()  # its list is not empty: a call with a lost reply has filled it
         self._state = State.NEW
 
+    def tell(self, cancelled: ops.Cancelled) -> list[Message]:
+        """Note which messages were cancelled, by id, and when (ms); return those held here that learn it now.
+
+        Thread-safe.
+        """
+        return self.lives.tell(list(self.held.values()), cancelled)
+
+    def report(self, message: Message, report: Report) -> Awaitable[None]:
+        """Store what a handler reports about a message that is held here."""
+        return self.run_report(self.lives.report(self.consumer, message, report))
+
     def lose(self) -> None:
         """Note that the heartbeat found no lease: the held messages belong to others now. Thread-safe."""
         self._gone = True
@@ -236,6 +254,7 @@ class ConsumerSteps:
         for message in list(self.held.values()):
             message.lost = True
         self._held.clear()
+        self.lives.clear()
         self.arrivals.clear()
         self._handed = []  # the list itself is the caller's
         self.consumer = next_life(self.consumer)
@@ -323,7 +342,7 @@ class ConsumerSteps:
                 ops.server_time(),
             ]
             self._state, self._verified_at = State.REGISTERED, time.monotonic()
-            if not alive or self._gone:
+            if alive is None or self._gone:
                 self.end_life()
                 return
             self.renewed(sent_at)
@@ -344,10 +363,15 @@ class ConsumerSteps:
         if claimed:
             self._paused = answer.status == "paused"
         if moved is not None:
-            self._held.uncounted.add(moved)
+            if moved != BLANK:
+                self._held.uncounted.add(moved)
             self.arrivals.sort([moved], answer.now)
         self.arrivals.sort(answer.elements, answer.now)
 
     def _hand_out(self) -> list[Message]:
         self._handed, self.arrivals.messages = self.arrivals.messages, []
         return self._handed
+
+
+def _not_running(steps: Steps[None]) -> Awaitable[None]:
+    raise ReliqError("these steps are not run by a worker or a consumer: there is no connection for the report")

@@ -14,6 +14,16 @@ def undecodable(element: bytes) -> Move:
     return Move(element, Destination.DEAD, Counter.dead("decode"), identity, again, readable=False)
 
 
+def passed_over(element: bytes) -> Move:
+    """Delete the place of a cancelled message."""
+    return Move(element, Destination.GONE, Counter.BLANKS_PASSED, readable=False)
+
+
+def cancelled(message: Message) -> Move:
+    """Delete a message that was cancelled while its consumer held it."""
+    return Move(message.element, Destination.GONE, Counter.CANCELLED, message.id)
+
+
 def expired(message: Message) -> Move:
     """Move a message to the dead letters because it was not started in time."""
     return Move(message.element, Destination.DEAD, Counter.dead("expired"), message.id, message.buried("expired"))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from reliq import ops
 from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull, ReliqError
 from reliq.model import settings
-from reliq.model.element import Undecodable, check_id, group_of
+from reliq.model.element import Undecodable, group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.keywords import ConfigChanges
 from reliq.model.message import Message
@@ -25,6 +25,7 @@ from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import MEMORY, Durability, check_possible, confirm, durability
 from reliq.protocol.prepared import PreparedSteps
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
+from reliq.protocol.search import Search
 from reliq.runtime import tracing
 
 T = TypeVar("T")
@@ -85,6 +86,7 @@ class QueueSteps:
         self.durability = MEMORY  #: the queue's default durability, as last read
         self._clock = pool.clock
         self.cycle = CycleSteps(self.keys, pool)
+        self.search = Search(self.keys)
         self.prepared_records = PreparedSteps(self.keys, pool)
 
     def send_many(
@@ -248,11 +250,8 @@ class QueueSteps:
     def purge(self) -> Steps[int]:
         removed = 0
         while step := (yield ops.purge(self.keys, _PURGE_STEP)):
-            removed += step
+            removed += max(0, step)
         return removed + (yield from self.prepared_records.purge())
-
-    def cancel(self, identity: str) -> Steps[bool]:
-        return (yield from ops.one(ops.cancel(self.keys, check_id(identity))))
 
 
 def age_of_oldest(queue: str, elements: Iterable[bytes], now: int) -> float:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown
-from reliq.model.element import Undecodable
+from reliq.model.element import BLANK, Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.settings import MAX_BATCH
 from reliq.ops import Move, Settled, Steps
 from reliq.protocol.limits import Limits
-from reliq.protocol.outcomes import expired, undecodable
+from reliq.protocol.outcomes import expired, passed_over, undecodable
 
 _ROOM = 2**40  #: bytes; no limit, because the tasks read the bodies later, a few megabytes at a time
 _PREFIX = "s"  # not one of those in reliq.model.keys: only the lease decides, as a stopped stream has no connection
@@ -68,7 +68,7 @@ class Claims:
             try:
                 message = Message.decode(self.keys.queue, element)
             except Undecodable:
-                dying.append(undecodable(element))
+                dying.append(passed_over(element) if element == BLANK else undecodable(element))
                 continue
             if 0 < message.expires_at <= answer.now:
                 dying.append(expired(message))

@@ -224,6 +224,9 @@ class Exchange:
         with self._kept(acks, moves):
             answer, *_ = self._store.call(request, connection or self._connection, timeout=0)
         self.steps.note_settled([*acks, *(move.element for move in moves)])
+        if self.steps.lives:
+            ending = self.steps.lives.end(acks, moves, answer.codes)
+            self._store.run(ending, connection or self._connection, timeout=0)
         self._settled(moves, answer.codes[len(acks) :])
 
     def hand_back(self, connection: Connection) -> None:

@@ -12,7 +12,7 @@ from reliq.model.handlers import Handler
 from reliq.model.message import Message
 from reliq.model.policy import Retry
 from reliq.ops import Move
-from reliq.protocol.outcomes import released
+from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
@@ -59,8 +59,8 @@ class Runner:
             self._renew(message)
         if message.lost:
             return None
-        if message.redelivered:
-            self._mark(message)
+        if message.was_started and not self._begin_again(message):
+            return None
         self._exchange.progress_at = now
         run = self.running[message.element] = Run(message, now)
         try:
@@ -81,8 +81,8 @@ class Runner:
             await asyncio.to_thread(self._renew, message)
         if message.lost:
             return None
-        if message.redelivered:
-            await asyncio.to_thread(self._mark, message)
+        if message.was_started and not await asyncio.to_thread(self._begin_again, message):
+            return None
         self._exchange.progress_at = now = _monotonic()
         run = self.running[message.element] = Run(message, now)
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
@@ -102,6 +102,8 @@ class Runner:
         return run
 
     def _after_error(self, message: Message, error: BaseException) -> Move:
+        if message.cancelled:
+            return cancelled(message)
         if isinstance(error, Retry) and error.scope != "message" and error.delay:
             self._exchange.hold((error.delay, message.group if error.scope == "key" else None))
         return after_error(self.handler, message, error, self._owner)
@@ -125,24 +127,36 @@ class Runner:
         try:
             alive = self._store.call(ops.heartbeat(keys, consumer, steps.lease), timeout=0)
         except ReliqError as error:
-            text = "not_started queue=%s id=%s error=%s: whether its lease is alive is not known, so it is released"
-            kind = ("not_started", keys.queue, type(error).__qualname__)
-            failures.write(logging.WARNING, kind, text, keys.queue, message.id, error)
-            self._exchange.move(released(message))
-            message.lost = True
+            self._give_back(message, error)
             return
-        if alive:
+        if alive is not None:
             steps.renewed(sent_at)
         elif consumer == steps.consumer:
             self.lost()
 
-    def _mark(self, message: Message) -> None:
-        """Mark the message, so that the monitor charges it if this process dies of it."""
+    def _give_back(self, message: Message, error: ReliqError) -> None:
+        text = "not_started queue=%s id=%s error=%s: what Redis has about it is not known, so it is released"
+        kind = ("not_started", message.queue, type(error).__qualname__)
+        failures.write(logging.WARNING, kind, text, message.queue, message.id, error)
+        self._exchange.move(released(message))
+        message.lost = True
+
+    def _begin_again(self, message: Message) -> bool:
+        """Read the checkpoint of a message that was started before, and return whether that succeeded.
+
+        A redelivered message is marked, so that the monitor charges it if this process dies of it.
+        """
         keys, consumer = self._steps.keys, self._steps.consumer
         try:
-            self._store.call(ops.mark_tried(keys, consumer, message.tag), timeout=0)
+            if message.redelivered:
+                self._store.call(ops.mark_tried(keys, consumer, message.tag), timeout=0)
         except ReliqError as error:
             log.warning("queue=%s id=%s starts unmarked: %s", keys.queue, message.id, error)
+        try:
+            self._store.run(self._steps.lives.begin(message), timeout=0)
+        except ReliqError as error:
+            self._give_back(message, error)
+        return not message.lost
 
     # --- other threads: watchdog, heartbeat, the end of the worker ---
 
@@ -163,6 +177,16 @@ class Runner:
         failures.write(logging.WARNING, kind, text, self.handler.queue, run.message.id, limit)
         self._exchange.move(after_error(self.handler, run.message, error, self._owner))
         _abandon(run)
+
+    def tell(self, ids: ops.Cancelled) -> None:
+        """Tell the runs of cancelled messages, given by id and ms; those that have not started do not run."""
+        for message in self._steps.tell(ids):
+            run = self.running.get(message.element)
+            if run is None:
+                self._exchange.move(cancelled(message))
+                message.lost = True
+            elif run.cancel is not None:
+                run.cancel()
 
     def lost(self) -> None:
         """Note that the lease is lost: the results of running handlers are discarded."""

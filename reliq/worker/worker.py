@@ -1,9 +1,11 @@
 """A worker process: a loop for every handler, a heartbeat, a watchdog, and an orderly end."""
 
+import asyncio
 import logging
 import os
 import threading
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from reliq import ops
@@ -12,6 +14,7 @@ from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.model import settings
 from reliq.model.handlers import Handler, Handlers
 from reliq.model.keys import connection_name, new_owner
+from reliq.model.life import DONE
 from reliq.model.settings import Duration, seconds, whole
 from reliq.observability.histograms import Measurements
 from reliq.protocol.schedules import stamped
@@ -95,6 +98,7 @@ class Worker:
             self._store, handler.queue, self._owner, checked_lease(options.lease), on_dead, handler.breaker
         )
         runner = Runner(self._store, handler, exchange, self._owner)
+        exchange.steps.run_report = self._report_async if handler.is_async else self._report
         if handler.is_async:
             self._asyncio = self._asyncio or EventLoop()
             return PooledLoop(exchange, runner, self._shared, options.concurrency, self._asyncio.submit)
@@ -192,8 +196,16 @@ class Worker:
         connection.close()
 
     def _leases(self) -> list[Lease]:
-        every = [loop.exchange.steps for loop in self._loops if loop.exchange.steps.alive]
-        return [Lease(steps.keys, steps.consumer, steps.lease, steps.renewed) for steps in every]
+        alive = [(loop.exchange.steps, loop.runner) for loop in self._loops if loop.exchange.steps.alive]
+        return [Lease(one.keys, one.consumer, one.lease, one.renewed, runner.tell) for one, runner in alive]
+
+    def _report(self, steps: ops.Steps[None]) -> Awaitable[None]:
+        """Store what a handler reports, in its thread."""
+        self._store.run(steps)
+        return DONE
+
+    async def _report_async(self, steps: ops.Steps[None]) -> None:
+        await asyncio.to_thread(self._store.run, steps)
 
     def _lost(self, lease: Lease) -> None:
         for loop in self._loops:

@@ -12,8 +12,9 @@ from reliq.errors import RedisUnsuitable
 from reliq.model.breaker import Breaker
 from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.model.keys import QueueKeys
+from reliq.model.life import Report
 from reliq.model.schedule import Definition, State
-from reliq.ops import Destination, Entry, Move, Return, Revival, Staged
+from reliq.ops import Destination, Entry, Move, Return, Revival, Staged, Wanted
 from reliq.ops.chunks import chunks_of
 from reliq.transport.store import Store
 from tests.scripts.test_cycle import member
@@ -92,6 +93,9 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "schedule_remove": lambda: ops.schedule_remove(KEYS, ["tick"]),
     "ticks": lambda: ops.ticks([KEYS], 3.0, 10, 10, [0]),
     "unstage": lambda: ops.unstage("j", PART, 1),
+    "sweep": lambda: ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("m"), 1),
+    "tell": lambda: ops.tell(KEYS, "w", "a"),
+    "report": lambda: ops.report(KEYS, "w", "a", "a 1", Report(0.5)),
     "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "newest": lambda: ops.newest(KEYS, "w", [group_of("k")]),

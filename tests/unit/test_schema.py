@@ -18,6 +18,7 @@ HASHES = {
     "flow": schema.Flow,
     "job": schema.Job,
     "record": schema.Prepared,
+    "report": schema.Report,
 }
 COMMAND = re.compile(r"redis\.call\('(H[A-Z]+)', ([\w.\[\]]+), ([^\n]*)\)")
 LITERAL = re.compile(r"(?<!== )'([a-z_:]+)'")  #: not what something is compared with

@@ -4,6 +4,7 @@
 local VERSION_APART = 2 -- the body of such an element lies in the hash `bodies`
 local BODY_REFERENCE = 12 -- bytes: the field of `bodies`, which ends with the size of the body as four bytes
 local GROUP = 16 -- bytes
+local BLANK = '\193cancelled' -- in the place of a ready message that was cancelled: to take it out of a long list would take too long
 -- How these fields begin, in the order in which they end an element; each may be absent. The priority also has its value.
 local TAIL = {
   cycle = '\165cycle\195', lane = '\164lane\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',

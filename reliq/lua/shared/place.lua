@@ -33,6 +33,12 @@ local function places(at)
   return q
 end
 
+-- How many entries of the ready lists are places of cancelled messages.
+local function blank_places(q)
+  local counts = redis.call('HMGET', q.counters, 'blanks', 'blanks_passed')
+  return math.max(0, (tonumber(counts[1]) or 0) - (tonumber(counts[2]) or 0))
+end
+
 -- Make a message ready. While `messages` is empty every message goes there, regardless of priority: idle consumers wait
 -- on that list, so it must not be empty while another list has messages.
 local function make_ready(q, element)

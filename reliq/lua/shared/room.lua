@@ -28,7 +28,7 @@ local function refused(q, delayed, more, bytes)
   local most, most_bytes = tonumber(limits[1]), tonumber(limits[2])
   if most then
     length = length + redis.call('LLEN', q.high) + redis.call('LLEN', q.low) + redis.call('ZCARD', q.waiting)
-      + redis.call('LLEN', q.next_round)
+      + redis.call('LLEN', q.next_round) - blank_places(q)
     if length + more > most then return length, most, 'messages' end
   end
   if not most_bytes then return end

@@ -1,7 +1,7 @@
 -- Move messages into a processing list. RPOPLPUSH is the older name of LMOVE ... RIGHT LEFT, and takes 17 bytes less of the
 -- append-only file and of the way to a replica for each message. Requires `element`.
 
-local LOOKS = 1000 -- messages that one claim puts elsewhere because of the limits of their keys
+local LOOKS = 1000 -- entries that one claim does not take: cancelled ones, and those beyond the limits of their keys
 
 -- Take 16 high, 4 normal and 1 low of every 21 while there are messages of each; the others fill the share of an empty list.
 -- `move(list, most)` moves messages and returns how many.
@@ -28,17 +28,21 @@ end
 -- Move up to `limit` messages from the tail of the ready lists to the head of `processing`, until they have `room` bytes:
 -- the last one may have more than what is left of it. `policy` has the fields paused, prioritised and round of config.
 -- `admits(element)`, if given, looks at each message: for one that must not be taken now it returns a function that puts
--- it elsewhere, after it was taken out of `processing`. It looks at a bounded number of them.
+-- it elsewhere, after it was taken out of `processing`. The places of cancelled messages are passed over. Both up to a
+-- bounded number.
 local function take(q, processing, limit, room, policy, admits)
   local prioritised, cyclic = policy[2], policy[3]
-  local taken, looks = {}, limit + LOOKS
+  local taken, looks, blanks = {}, limit + LOOKS, 0
   local function move(list, most)
     local moved = 0
     while moved < most and room > 0 and looks > 0 do
       local element = redis.call('RPOPLPUSH', list, processing)
       if not element then break end
-      local put_elsewhere = admits and admits(element)
-      if put_elsewhere then
+      local put_elsewhere = admits and element ~= BLANK and admits(element)
+      if element == BLANK then
+        redis.call('LPOP', processing)
+        looks, blanks = looks - 1, blanks + 1
+      elseif put_elsewhere then
         redis.call('LPOP', processing)
         put_elsewhere(element)
         looks = looks - 1
@@ -55,6 +59,7 @@ local function take(q, processing, limit, room, policy, admits)
   end
   if cyclic then open_round(q) end
   if prioritised then keep_waking(q) end
+  if blanks > 0 then redis.call('HINCRBY', q.counters, 'blanks_passed', blanks) end
   if #taken > 0 then redis.call('HINCRBY', q.counters, 'claimed', #taken) end
   return taken
 end

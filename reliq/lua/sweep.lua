@@ -1,0 +1,118 @@
+-- sweep: look through a part of one place of a queue for messages that match, and remove them if that is asked for.
+--
+-- KEYS  1-11 places  12 delayed  13 index  14 the list or sorted set that is looked through
+-- ARGV  1 where to begin: for a list and for `delayed`, how many entries from the newest on are behind; for `waiting`, its
+--       last member that is behind, '' = none  2 most entries to look at  3 most bytes to read  4 most messages to remove
+--       5 what must match: id | group | headers  6 the id, the group, or n headers; for headers then name, value, and
+--       both as MessagePack, for each
+-- Returns {1 if the end was reached, else 0, where to go on, then for each match: id, how many entries of the list are taken
+--         before it (-1 = unknown), glimpse's number, glimpse}
+-- A removed ready message leaves a blank in its place: to take it out would move all that are in front of it. The next
+-- consumer passes over it. Nothing is removed from a processing list: the caller only looks there.
+-- uses: now, element, bodies, index, rounds, lanes, place, glimpse
+local q, delayed, index, key = places(1), unpack(KEYS, 12, 14)
+local from, most, most_bytes, removals = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local kind, wanted = ARGV[5], ARGV[6]
+redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
+redis.call('HLEN', index)
+
+local decodes = rawget(_G, 'cmsgpack') -- fakeredis (reliq.testing) has none: there the bytes decide alone
+
+local function has_headers(element)
+  for at = 9, #ARGV, 3 do
+    if not string.find(element, ARGV[at], 1, true) then return false end
+  end
+  if not decodes then return true end
+  local readable, _, _, _, _, _, _, _, _, headers = pcall(cmsgpack.unpack_limit, element, 8, 1)
+  if not readable or type(headers) ~= 'table' then return false end
+  for at = 7, #ARGV, 3 do
+    if headers[ARGV[at]] ~= ARGV[at + 1] then return false end
+  end
+  return true
+end
+
+local matches = ({
+  id = function(element) return id_of(element) == wanted end,
+  group = function(element) return group_of(element) == wanted end,
+  headers = has_headers,
+})[kind]
+
+local answer, found, looked, bytes = {}, {}, 0, 0
+
+-- Look at an entry; returns whether to go on. `behind` says how many are taken before it, `place` where it lies.
+local function look(element, behind, place)
+  looked, bytes = looked + 1, bytes + #element
+  if element ~= BLANK and matches(element) then
+    found[#found + 1] = {element, place}
+    local part, size = glimpse(element, 0)
+    for _, one in ipairs({id_of(element), behind, size, part}) do answer[#answer + 1] = one end
+  end
+  return looked < most and bytes < most_bytes and (removals == 0 or #found < removals)
+end
+
+local STEP = 50 -- entries read at once: a few large ones are enough
+
+-- Look at a list or at `delayed`, by position; returns whether the end was reached, and how many are behind.
+local function through_places(read, behind_all)
+  local at = tonumber(from)
+  while true do
+    local some = redis.call(read, key, at, at + STEP - 1)
+    for _, element in ipairs(some) do
+      at = at + 1
+      if not look(element, behind_all and behind_all - at or -1, at - 1) then return false, at end
+    end
+    if #some < STEP then return true, at end
+  end
+end
+
+-- Look at the lines of keys; returns whether the end was reached, and the last member.
+local function through_lines()
+  local last, first, behind = from, '-', '+'
+  if kind == 'group' then first, behind = '[' .. wanted, '(' .. wanted .. '\255' end
+  while true do
+    local some = redis.call('ZRANGEBYLEX', key, last == '' and first or '(' .. last, behind, 'LIMIT', 0, STEP)
+    for _, member in ipairs(some) do
+      last = member
+      if not look(string.sub(member, 33), -1, member) then return false, last end
+    end
+    if #some < STEP then return true, last end
+  end
+end
+
+local ended, following
+if key == q.waiting then
+  ended, following = through_lines()
+elseif key == delayed then
+  ended, following = through_places('ZREVRANGE')
+else
+  ended, following = through_places('LRANGE', redis.call('LLEN', key))
+end
+
+if removals > 0 and #found > 0 then
+  for _, one in ipairs(found) do -- all of them first: what leaves may make others ready, which moves the places
+    if key == q.waiting then
+      redis.call('ZREM', key, one[2])
+    elseif key == delayed then
+      redis.call('ZREM', key, one[1])
+      redis.call('HDEL', index, id_of(one[1]))
+    else
+      redis.call('LSET', key, one[2], BLANK)
+    end
+  end
+  for _, one in ipairs(found) do
+    if key == q.waiting then -- it does not hold its key
+      leave_cycle(q, one[1])
+      drop_body(q, one[1])
+    else
+      leave_queue(q, one[1])
+    end
+  end
+  redis.call('HINCRBY', q.counters, 'cancelled', #found)
+  if key == delayed then
+    following = following - #found
+  elseif key ~= q.waiting then
+    redis.call('HINCRBY', q.counters, 'blanks', #found)
+  end
+end
+forget_read(bytes)
+return {ended and 1 or 0, following, unpack(answer)}

@@ -1,0 +1,78 @@
+"""Where a message is, and what became of a request to cancel it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reliq.model.listed_message import ListedMessage
+
+
+class Place(StrEnum):
+    """The places of a message."""
+
+    READY = "ready"
+    WAITING = "waiting"  #: for its key, which another message holds
+    PROCESSING = "processing"
+    DELAYED = "delayed"
+    PREPARED = "prepared"  #: its producer has not decided about it
+    DEAD = "dead"
+    DONE = "done"  #: it has left the queue; known while its result or its history is kept
+
+
+class Cancellation(StrEnum):
+    """What became of a request to cancel a message. True, as a condition, only if the message was removed."""
+
+    CANCELLED = "cancelled"  #: removed: it will never run
+    TOLD = "told"  #: a consumer holds it, which learns it with its next heartbeat
+    DONE = "done"  #: it has ended: it was handled, or is a dead letter
+    UNKNOWN = "unknown"  #: it is not in the queue
+
+    def __bool__(self) -> bool:
+        return self is Cancellation.CANCELLED
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledMany:
+    """How many messages a filter has cancelled; with a dry run, how many it would."""
+
+    cancelled: int = 0
+    told: int = 0  #: consumers hold them, which learn it with their next heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a handler has reported about a message, with the state that it can go on from."""
+
+    fraction: float | None = None  #: from 0 to 1; None: it reported a state only
+    text: str = ""
+    at: int = 0  #: ms since the epoch, the Redis server's clock
+    tag: str = ""  #: of the push of the message that the handler had; see Message.tag
+    state: bytes | None = None  #: MessagePack
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One transition of a message."""
+
+    at: int  #: ms since the epoch, the Redis server's clock
+    name: str  #: as the counter of the queue that counts it: enqueued, claimed, acked, retried, ...
+    detail: str = ""  #: the consumer that claimed it, the delay of a retry, ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a message of a queue is, as `find` has seen it."""
+
+    queue: str
+    id: str
+    place: Place
+    message: ListedMessage | None = None  #: without its body; None if it is done
+    position: int | None = None  #: of a ready message: about how many are taken before it
+    limited_by: str = ""  #: of a ready message: why none is given out now: paused, held, breaker, rate, concurrency
+    waiting_for: str = ""  #: of a waiting message: its key
+    consumer: str = ""  #: of one in processing: who holds it
+    since: int | None = None  #: ms since the epoch: claimed then, or done; known with history
+    due_at: int | None = None  #: of a delayed message: ms since the epoch
+    died_at: int | None = None  #: of a dead letter: ms since the epoch
+    reason: str = ""  #: of a dead letter
+    progress: Progress | None = None  #: what its handler has reported
+    history: tuple[Event, ...] = ()  #: oldest first, where the queue keeps a history

@@ -1,0 +1,94 @@
+"""What a consumer knows of a message beyond its element: whether it was cancelled, and what its handler reports."""
+
+from collections.abc import Awaitable
+from typing import Any, Protocol
+
+import msgspec
+
+from reliq.errors import InvalidMessage
+
+MAX_STATE_BYTES = 1024 * 1024
+MAX_TEXT_BYTES = 1000
+EVERY = 0.1  #: seconds between two reports of a message's progress; those in between are not sent
+
+_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
+
+
+class Life:
+    """What is known of one held message."""
+
+    __slots__ = ("cancelled", "reported_at", "state", "stored")
+
+    def __init__(self, state: bytes | None = None, stored: bool = False) -> None:
+        self.cancelled = False
+        self.state = state  #: the latest checkpoint, MessagePack
+        self.stored = stored  #: whether Redis has a report of the message
+        self.reported_at = float("-inf")  #: by time.monotonic()
+
+
+class Report:
+    """What a handler reports: how far it is, and what it can go on from."""
+
+    __slots__ = ("fraction", "state", "text")
+
+    def __init__(self, fraction: float | None = None, text: str = "", state: bytes | None = None) -> None:
+        self.fraction = fraction
+        self.text = text
+        self.state = state
+
+
+class Lives(Protocol):
+    """The lives of held messages, by element; most of them have none."""
+
+    def get(self, element: bytes, /) -> Life | None: ...
+
+
+class Holder(Protocol):
+    """The consumer of a message."""
+
+    @property
+    def lives(self) -> Lives: ...
+
+    def report(self, message: Any, report: Report) -> Awaitable[None]:
+        """Store a report; raises LeaseLost if the message is not this consumer's any more."""
+
+
+def checked_progress(fraction: object, text: object) -> Report:
+    """Return the report; raises InvalidMessage."""
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
+        raise InvalidMessage(f"progress is {fraction!r}: give a number from 0 to 1, such as 0.4 for 40 %")
+    if not isinstance(text, str):
+        raise InvalidMessage(f"the text of a progress is {text!r}: give a text such as 'page 12 of 30'")
+    return Report(float(fraction), text.encode("utf-8", "replace")[:MAX_TEXT_BYTES].decode("utf-8", "ignore"))
+
+
+def checked_state(state: object) -> Report:
+    """Return the report; raises InvalidMessage for a state that is too large, or of a type that is not stored."""
+    try:
+        encoded = _encode(state)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidMessage(
+            f"a checkpoint of type {type(state).__name__} cannot be stored: {error}; use dicts, lists, texts, numbers, "
+            "bytes, None"
+        ) from None
+    if len(encoded) > MAX_STATE_BYTES:
+        raise InvalidMessage(
+            f"the checkpoint has {len(encoded):,} bytes, the limit is {MAX_STATE_BYTES:,}: store it elsewhere, and a "
+            "reference to it here"
+        )
+    return Report(state=encoded)
+
+
+def read_state(state: bytes | None) -> Any:
+    """Return what was given to checkpoint; None without one."""
+    return None if state is None else _decode(state)
+
+
+class Done:
+    """A report that has been stored. It may be awaited, as that of an async handler must be."""
+
+    def __await__(self) -> Any:
+        return iter(())
+
+
+DONE: Awaitable[None] = Done()

@@ -1,0 +1,121 @@
+"""Ops about single messages, wherever they are: look for them, cancel them, and what their handlers report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from reliq.model.element import group_of
+from reliq.model.found import Progress
+from reliq.model.keys import QueueKeys
+from reliq.model.life import Report
+from reliq.model.listed_message import Glimpse
+from reliq.ops import schema
+from reliq.ops.request import Argument, Op, milliseconds, optional_text, scripted
+
+SWEEP = 250  #: entries that one call looks at: under 1 ms for Redis
+SWEEP_BYTES = 512 * 1024  #: of entries, after which a call looks at no more
+REMOVALS = 20  #: in one call: each has its own way through a long list
+_KEPT = 7 * 86_400.0  #: seconds after the latest report about a message
+_TOLD = 86_400.0  #: seconds for which the note of a cancelled message is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The messages to look for: one id, those of a key, or those with all of these headers."""
+
+    arguments: tuple[Argument, ...]
+
+    @classmethod
+    def with_id(cls, identity: str) -> "Wanted":
+        return cls(("id", identity))
+
+    @classmethod
+    def with_key(cls, key: str) -> "Wanted":
+        """Return those with this ordering key or limit key."""
+        return cls(("group", group_of(key)))
+
+    @classmethod
+    def with_headers(cls, headers: Mapping[str, str]) -> "Wanted":
+        arguments: list[Argument] = ["headers", len(headers)]
+        for name, value in headers.items():
+            # The pair as producers in Python write it; the script decodes the headers of an element that has it.
+            arguments += (name, value, msgspec.msgpack.encode(name) + msgspec.msgpack.encode(value))
+        return cls(tuple(arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A message that a sweep has found; `behind`: how many of its list are taken before it, -1 = unknown."""
+
+    id: str
+    behind: int
+    glimpse: Glimpse
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """The reply of the sweep script: the matches of one part of a place, and where the next part begins."""
+
+    ended: bool
+    following: bytes | int
+    matches: list[Match]
+
+
+def sweep(keys: QueueKeys, place: str, start: bytes | int, wanted: Wanted, removals: int = 0) -> Op[Swept]:
+    """Look through a part of a list or sorted set of the queue, and remove up to `removals` matching messages."""
+    names = (*keys.places, keys.delayed, keys.index, place)
+    return scripted("sweep", names, (start, SWEEP, SWEEP_BYTES, removals, *wanted.arguments), _read_swept)
+
+
+def _read_swept(reply: list[Any]) -> Swept:
+    ended, following, *rest = reply
+    rows = zip(rest[::4], rest[1::4], rest[2::4], rest[3::4], strict=True)
+    matches = [Match(identity.decode(), behind, Glimpse(part, size)) for identity, behind, size, part in rows]
+    return Swept(bool(ended), following, matches)
+
+
+def report(keys: QueueKeys, consumer: str, identity: str, tag: str, report: Report) -> Op[bool]:
+    """Store a report about a message; the reply is False if the consumer's lease is lost."""
+    fields: list[Argument] = []
+    if report.fraction is not None:
+        fields += (schema.Report.FRACTION, report.fraction, schema.Report.TEXT, report.text)
+    if report.state is not None:
+        fields += (schema.Report.STATE, report.state)
+    names = (keys.lease(consumer), keys.report(identity))
+    return scripted("report", names, (tag, milliseconds(_KEPT), *fields), bool)
+
+
+def reported(keys: QueueKeys, identity: str) -> Op[Progress | None]:
+    """Read what handlers have reported about a message."""
+    return Op(("HGETALL", keys.report(identity)), _read_report)
+
+
+def _read_report(reply: list[bytes]) -> Progress | None:
+    fields = {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    if not fields:
+        return None
+    fraction = fields.get(schema.Report.FRACTION)
+    return Progress(
+        None if fraction is None else float(fraction),
+        fields.get(schema.Report.TEXT, b"").decode(),
+        int(fields.get(schema.Report.AT, 0)),
+        fields.get(schema.Report.TAG, b"").decode(),
+        fields.get(schema.Report.STATE),
+    )
+
+
+def reported_tag(keys: QueueKeys, identity: str) -> Op[str | None]:
+    """Read which push of a message the latest report is about."""
+    return Op(("HGET", keys.report(identity), schema.Report.TAG), optional_text)
+
+
+def forget_reports(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
+    """Delete what was reported about messages that have left the queue."""
+    return Op(("UNLINK", *map(keys.report, ids)))
+
+
+def tell(keys: QueueKeys, consumer: str, identity: str) -> Op[bool]:
+    """Note that a message was cancelled, if this consumer holds it."""
+    return scripted("tell", (keys.told, keys.processing(consumer)), (identity, milliseconds(_TOLD)), bool)

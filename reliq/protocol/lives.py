@@ -1,0 +1,85 @@
+"""What a consumer knows of its messages beyond their elements: cancellations, and the reports of their handlers."""
+
+import contextlib
+import time
+from collections.abc import Iterable, Sequence
+
+from reliq import ops
+from reliq.errors import LeaseLost, ReliqError
+from reliq.model.element import decode_envelope
+from reliq.model.keys import QueueKeys
+from reliq.model.life import EVERY, Life, Report
+from reliq.model.message import Message
+from reliq.ops import Destination, Move, Settled, Steps
+
+_LEAVES = (Destination.GONE, Destination.DONE)
+
+
+class Lives:
+    """The lives of the messages of one consumer, by element. Most messages have none here."""
+
+    def __init__(self, keys: QueueKeys) -> None:
+        self._keys = keys
+        self._by_element: dict[bytes, Life] = {}
+        self.get = self._by_element.get
+        self.clear = self._by_element.clear
+
+    def __bool__(self) -> bool:
+        return bool(self._by_element)
+
+    def begin(self, message: Message) -> Steps[None]:
+        """Read what an earlier consumer has reported about a message that starts."""
+        reported = yield ops.reported(self._keys, message.id)
+        if reported is not None:
+            self._by_element[message.element] = Life(reported.state, stored=True)
+
+    def tell(self, held: Iterable[Message], cancelled: ops.Cancelled) -> list[Message]:
+        """Note cancelled messages, by id, with the ms at which they were; return those that were not known to be.
+
+        A message that was sent later under the same id is another one.
+        """
+        if not cancelled:
+            return []
+        at = dict(cancelled)
+        told = [one for one in held if one.enqueued_at <= at.get(one.id, -1) and not one.cancelled]
+        for message in told:
+            self._by_element.setdefault(message.element, Life()).cancelled = True
+        return told
+
+    def report(self, consumer: str, message: Message, report: Report) -> Steps[None]:
+        """Store a report; raises LeaseLost. Reports of progress that follow too soon are left out."""
+        life = self._by_element.setdefault(message.element, Life())
+        now = time.monotonic()
+        if report.state is None and report.fraction != 1 and now - life.reported_at < EVERY:
+            return
+        if message.lost or not (yield ops.report(self._keys, consumer, message.id, message.tag, report)):
+            raise LeaseLost(
+                f"message {message.id} of {self._keys.queue!r} is not held here any more: the lease was lost or its "
+                "time limit has passed, and another consumer may be handling it; the report was not stored"
+            )
+        life.stored = True
+        if report.state is None:
+            life.reported_at = now
+        else:
+            life.state = report.state
+
+    def end(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> Steps[None]:
+        """Forget settled messages; what Redis has of those that left the queue is deleted."""
+        leaving = [(element, True) for element in acks]
+        leaving += [(move.element, move.destination in _LEAVES) for move in moves]
+        ended: list[tuple[bytes, Life]] = []
+        for (element, leaves), code in zip(leaving, codes, strict=True):
+            life = self._by_element.pop(element, None)
+            if life is not None and leaves and code == Settled.DONE:
+                ended.append((element, life))
+        reported = [_id_of(element) for element, life in ended if life.stored]
+        told = [_id_of(element) for element, life in ended if life.cancelled]
+        with contextlib.suppress(ReliqError):  # what is left expires
+            if reported:
+                yield ops.forget_reports(self._keys, reported)
+            if told:
+                yield ops.forget_told(self._keys, told)
+
+
+def _id_of(element: bytes) -> str:
+    return decode_envelope(element).id

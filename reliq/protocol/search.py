@@ -1,0 +1,190 @@
+"""The steps that find messages by id, and cancel them by id, key or headers, wherever they are.
+
+Nothing of the hot path keeps an index of the ready messages, so they are looked through, a part with each call.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from reliq import ops
+from reliq.errors import InvalidSetting
+from reliq.model.dead_letter import DeadLetter
+from reliq.model.delayed_message import DelayedMessage
+from reliq.model.element import check_id
+from reliq.model.found import Cancellation, CancelledMany, Found, Place
+from reliq.model.keys import QueueKeys
+from reliq.model.listed_message import Glimpse, ListedMessage
+from reliq.model.outgoing import check_headers, check_key
+from reliq.ops import Match, Steps, Swept, Wanted
+from reliq.protocol.prepared import REMEMBERED
+from reliq.protocol.progress import Progress, unwatched
+
+_PASSES = 2  #: looks through the whole queue for one message, which may move during the first
+_CONSUMERS = 100  #: processing lists that are read in one round trip
+
+
+class Search:
+    """The operations on single messages of one queue."""
+
+    def __init__(self, keys: QueueKeys) -> None:
+        self.keys = keys
+
+    def find(self, identity: str) -> Steps[Found | None]:
+        """Return where the message is; None if it is not in the queue."""
+        wanted, found = Wanted.with_id(check_id(identity)), None
+        for _ in range(_PASSES):
+            found = found or (yield from self._find_indexed(identity))
+            found = found or (yield from self._find_ready(wanted))
+            found = found or (yield from self._find_held(wanted))
+        found = found or (yield from self._find_indexed(identity))
+        return found and replace(found, progress=(yield ops.reported(self.keys, identity)))
+
+    def cancel(self, identity: str) -> Steps[Cancellation]:
+        """Remove the message if it is not in processing; else tell its consumer."""
+        wanted = Wanted.with_id(check_id(identity))
+        for _ in range(_PASSES):
+            if (yield ops.cancel(self.keys, identity)) or (yield from self._withdraw(identity)):
+                return Cancellation.CANCELLED
+            for place in self._ready_places():
+                if (yield from self._remove(place, wanted, at_most=1)):
+                    return Cancellation.CANCELLED
+            if (yield from self._tell(wanted)):
+                return Cancellation.TOLD
+            if (yield from self._dead(identity)) is not None:
+                return Cancellation.DONE
+        return Cancellation.UNKNOWN
+
+    def cancel_many(
+        self, key: str | None, headers: Mapping[str, str] | None, dry_run: bool, progress: Progress = unwatched
+    ) -> Steps[CancelledMany]:
+        """Cancel the messages with a key, or with all of these headers; raises InvalidSetting without either."""
+        wanted = _wanted(key, headers)
+        cancelled = told = 0
+        # Delayed ones twice: a retry may have gone there meanwhile.
+        for place in (self.keys.delayed, *self._ready_places(), *([] if dry_run else [self.keys.delayed])):
+            before = cancelled
+            start: bytes | int | None = self._start(place)
+            while start is not None:
+                swept: Swept = yield ops.sweep(self.keys, place, start, wanted, 0 if dry_run else ops.REMOVALS)
+                cancelled += len(swept.matches)
+                start = None if swept.ended else swept.following
+                if cancelled > before:
+                    progress(cancelled)
+        told = (yield from self._count_held(wanted)) if dry_run else (yield from self._tell(wanted))
+        return CancelledMany(cancelled, told)
+
+    # --- the places ---
+
+    def _ready_places(self) -> Iterator[str]:
+        """Yield the places of ready messages, in an order in which none moves from a later one to an earlier one."""
+        yield from (self.keys.waiting, self.keys.high, self.keys.low, self.keys.next_round, self.keys.messages)
+
+    def _start(self, place: str) -> bytes | int:
+        return b"" if place == self.keys.waiting else 0
+
+    def _find_indexed(self, identity: str) -> Steps[Found | None]:
+        """Look where the index finds a message at once: delayed, dead, prepared."""
+        delayed = yield from self._by_index(self.keys.delayed, identity)
+        if delayed is not None:
+            message = DelayedMessage.read(self.keys.queue, delayed)
+            return self._found(message, Place.DELAYED, due_at=message.due_at)
+        letter = yield from self._dead(identity)
+        if letter is not None:
+            return self._found(letter, Place.DEAD, died_at=letter.died_at, reason=letter.reason)
+        element = yield ops.prepared_element(self.keys, identity)
+        if element is not None:
+            return self._found(ListedMessage.read(self.keys.queue, Glimpse(element)), Place.PREPARED)
+        return None
+
+    def _dead(self, identity: str) -> Steps[DeadLetter | None]:
+        glimpse = yield from self._by_index(self.keys.dead, identity)
+        return None if glimpse is None else DeadLetter.read(self.keys.queue, glimpse)
+
+    def _by_index(self, zset: str, identity: str) -> Steps[Glimpse | None]:
+        skip = 0
+        while True:
+            found = yield ops.find(self.keys, zset, identity, skip, shown=0)
+            if not isinstance(found, int):
+                return found  # type: ignore[no-any-return]
+            skip = found
+
+    def _find_ready(self, wanted: Wanted) -> Steps[Found | None]:
+        for place in self._ready_places():
+            start: bytes | int | None = self._start(place)
+            while start is not None:
+                swept: Swept = yield ops.sweep(self.keys, place, start, wanted)
+                if swept.matches:
+                    return (yield from self._describe(place, swept.matches[0]))
+                start = None if swept.ended else swept.following
+        return None
+
+    def _describe(self, place: str, match: Match) -> Steps[Found]:
+        message = ListedMessage.read(self.keys.queue, match.glimpse)
+        if place == self.keys.waiting:
+            return self._found(message, Place.WAITING, waiting_for=message.limit_key)
+        counts = yield ops.stats(self.keys, ())
+        limited_by = "paused" if counts.paused else counts.limited_by
+        return self._found(message, Place.READY, position=match.behind, limited_by=limited_by)
+
+    def _find_held(self, wanted: Wanted) -> Steps[Found | None]:
+        for consumer, match in (yield from self._held(wanted)):
+            return self._found(ListedMessage.read(self.keys.queue, match.glimpse), Place.PROCESSING, consumer=consumer)
+        return None
+
+    def _held(self, wanted: Wanted) -> Steps[list[tuple[str, Match]]]:
+        """Return the matching messages in processing, each with its consumer."""
+        consumers = yield ops.members(self.keys.consumers)
+        matches: list[tuple[str, Match]] = []
+        for first in range(0, len(consumers), _CONSUMERS):
+            unread: dict[str, bytes | int] = dict.fromkeys(consumers[first : first + _CONSUMERS], 0)
+            while unread:
+                replies = yield [
+                    ops.sweep(self.keys, self.keys.processing(consumer), start, wanted)
+                    for consumer, start in unread.items()
+                ]
+                pages = dict(zip(unread, replies, strict=True))
+                matches += [(consumer, match) for consumer, page in pages.items() for match in page.matches]
+                unread = {consumer: page.following for consumer, page in pages.items() if not page.ended}
+        return matches
+
+    def _found(self, message: ListedMessage, place: Place, **details: object) -> Found:
+        return Found(self.keys.queue, message.id, place, message, **details)  # type: ignore[arg-type]
+
+    # --- cancelling ---
+
+    def _withdraw(self, identity: str) -> Steps[bool]:
+        """Roll back a message that its producer has not decided about."""
+        if (yield ops.prepared_element(self.keys, identity)) is None:
+            return False
+        answer = yield ops.decide(self.keys, identity, "rolled_back", REMEMBERED)
+        return bool(answer.decision == "rolled_back")
+
+    def _remove(self, place: str, wanted: Wanted, at_most: int) -> Steps[int]:
+        start: bytes | int | None = self._start(place)
+        removed = 0
+        while start is not None and removed < at_most:
+            swept: Swept = yield ops.sweep(self.keys, place, start, wanted, min(ops.REMOVALS, at_most - removed))
+            removed += len(swept.matches)
+            start = None if swept.ended else swept.following
+        return removed
+
+    def _tell(self, wanted: Wanted) -> Steps[int]:
+        """Note for the consumers of matching messages that these are cancelled; return how many they hold."""
+        told = 0
+        for consumer, match in (yield from self._held(wanted)):
+            told += yield ops.tell(self.keys, consumer, match.id)
+        return told
+
+    def _count_held(self, wanted: Wanted) -> Steps[int]:
+        return len((yield from self._held(wanted)))
+
+
+def _wanted(key: str | None, headers: Mapping[str, str] | None) -> Wanted:
+    if (key is None) == (headers is None):
+        raise InvalidSetting("give cancel_many a key, or headers: messages with all of these headers are cancelled")
+    if key is not None:
+        return Wanted.with_key(check_key(key))
+    wanted = check_headers(headers or {})
+    if not wanted:
+        raise InvalidSetting("headers is empty: every message has them all; to remove all messages, use purge")
+    return Wanted.with_headers(wanted)

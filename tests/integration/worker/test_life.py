@@ -1,0 +1,215 @@
+"""Cancellation, progress and checkpoints of messages that a worker runs."""
+
+import asyncio
+import time
+
+import pytest
+
+import reliq
+from reliq.model.found import Cancellation, Place
+from tests.support.handlers import bind, settled, working_as
+from tests.support.workers import eventually, process, working
+
+
+def test_a_running_handler_learns_that_its_message_is_cancelled(app, kind):
+    began, told = [], []
+
+    def run(message):
+        began.append(message.id)
+        eventually(lambda: message.cancelled)
+        told.append(message.id)
+
+    if kind == "async":
+
+        @app.handler("q")
+        async def handle(message: reliq.Message) -> None:
+            began.append(message.id)
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                assert message.cancelled
+                told.append(message.id)
+                raise
+    else:
+        bind(app, kind, run)
+    queue = app.queue("q")
+    one = queue.send("x")
+    with working_as(kind, app, lease=1.5):
+        eventually(lambda: began)
+        assert queue.cancel(one) is Cancellation.TOLD
+        eventually(lambda: told == [one])
+        eventually(lambda: settled(app))
+    stats = queue.stats()
+    assert (stats.dead, stats.counters.get("retried", 0)) == (0, 0)
+    assert stats.counters.get("cancelled", 0) + stats.counters.get("acked", 0) == 1
+    assert (stats.counters.get("cancelled", 0) == 1) == (kind == "async")
+
+
+def test_a_handler_that_fails_after_its_message_was_cancelled_is_not_tried_again(app, kind):
+    def run(message):
+        eventually(lambda: message.cancelled)
+        raise ValueError("stopped half way")
+
+    if kind != "async":
+        bind(app, kind, run)
+        queue = app.queue("q")
+        one = queue.send("x")
+        with working_as(kind, app, lease=1.5):
+            eventually(lambda: queue.stats().processing)
+            assert queue.cancel(one) is Cancellation.TOLD
+            eventually(lambda: settled(app))
+        assert queue.stats().counters["cancelled"] == 1
+
+
+def test_a_message_that_is_held_and_has_not_started_does_not_start(app):
+    handled = []
+
+    @app.handler("q")
+    def handle(message: reliq.Message) -> None:
+        handled.append(message.json())
+        if message.json() == 0:
+            eventually(lambda: len(cancelled) == 2 and time.monotonic() > cancelled[1] + 1)
+
+    queue, cancelled = app.queue("q"), []
+    ids = queue.send_many(range(2))
+    with working(app, lease=1.5):
+        eventually(lambda: handled)
+        answer = queue.cancel(ids[1])
+        cancelled += [answer, time.monotonic()]
+        eventually(lambda: settled(app))
+    assert answer in (Cancellation.TOLD, Cancellation.CANCELLED)  # its worker hands back what waits too long
+    assert handled == [0]
+    assert queue.stats().counters["cancelled"] == 1
+
+
+def test_reports_are_seen_while_the_handler_runs_and_go_with_the_message(app, kind, client):
+    def report(message):
+        message.progress(0.25, "page 1")
+        message.progress(0.5, "page 2")  # too soon after the first to be sent
+        message.checkpoint([1, 2])
+        eventually(lambda: seen)
+
+    if kind == "async":
+
+        @app.handler("q")
+        async def handle(message: reliq.Message) -> None:
+            await message.progress(0.25, "page 1")
+            await message.checkpoint([1, 2])
+            await asyncio.to_thread(eventually, lambda: seen)
+    else:
+        bind(app, kind, report)
+    queue, seen = app.queue("q"), []
+    one = queue.send("x")
+    with working_as(kind, app):
+
+        def progress():
+            found = queue.find(one)
+            return found and found.place is Place.PROCESSING and found.progress and found.progress.state and found
+
+        found = eventually(progress)
+        seen.append(found)
+        eventually(lambda: settled(app))
+    assert (found.progress.fraction, found.progress.text) == (0.25, "page 1")
+    assert client.keys("*report*") == []
+
+
+def test_the_next_try_gets_the_checkpoint_of_the_one_that_failed(app, kind):
+    states = []
+
+    async def run_async(message):
+        states.append(message.state)
+        if len(states) < 4:
+            await message.checkpoint({"step": len(states)})
+            raise reliq.Retry(delay=0)
+
+    def run(message):
+        states.append(message.state)
+        if len(states) < 4:
+            message.checkpoint({"step": len(states)})
+            raise reliq.Retry(delay=0)
+
+    app.handler("q", retry=reliq.fixed("1ms", limit=9))(run_async if kind == "async" else run)
+    app.queue("q").send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: len(states) == 4 and settled(app))
+    assert states == [None, {"step": 1}, {"step": 2}, {"step": 3}]
+
+
+def test_a_worker_that_was_robbed_cannot_write(app, client):
+    lost = []
+
+    @app.handler("q")
+    def handle(message: reliq.Message) -> None:
+        if not message.redelivered:
+            message.checkpoint(1)
+            client.delete(*client.keys("*lease:*"))
+            try:
+                message.checkpoint("stolen")
+            except reliq.LeaseLost as error:
+                lost.append(str(error))
+            eventually(lambda: app.queue("q").stats().counters.get("reclaimed"))
+            return
+        lost.append(message.state)
+
+    app.queue("q").send("x")
+    with working(app, monitor=True):
+        eventually(lambda: len(lost) == 2 and settled(app))
+    assert "is not held here any more" in lost[0]
+    assert lost[1] == 1
+
+
+KILLED = """
+import os, signal, sys
+import reliq
+
+app = reliq.Reliq()
+MODE = os.environ["MODE"]
+
+@app.handler("steps", retry=reliq.fixed("10ms"))
+def run(message):
+    steps = message.state or []
+    while len(steps) < message.json():
+        steps.append(len(steps))
+        with open(os.environ["TRACE"], "a") as trace:
+            trace.write(f"{steps[-1]}\\n")
+        if MODE == "checkpoint":
+            message.checkpoint(steps)
+        if len(steps) % 2 == 0 or MODE == "none":
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def run_steps(app, tmp_path, mode, steps, until):
+    (tmp_path / "shop.py").write_text(KILLED)
+    queue = app.queue("steps")
+    queue.send(steps)
+    trace = tmp_path / "trace"
+    arguments = ("worker", "shop:app", "--processes", "2", "--url", app.url)
+    environment = {"MODE": mode, "TRACE": str(trace), "PYTHONUNBUFFERED": "1"}
+    with process(*arguments, folder=tmp_path, **environment):
+        eventually(lambda: until(queue.stats()), timeout=20 + 5 * steps)
+    return [int(line) for line in trace.read_text().split()]
+
+
+def survives(app, tmp_path, kills):
+    """A process that is killed after each second step: no step is lost, none runs twice, and none is charged."""
+    app.queue("steps").configure(max_deliveries=2)
+    steps = run_steps(app, tmp_path, "checkpoint", 2 * kills + 1, lambda stats: stats.counters.get("acked"))
+    assert steps == list(range(2 * kills + 1))
+    assert app.queue("steps").stats().counters.get("reclaimed", 0) == kills
+
+
+def test_a_checkpoint_survives_kill_9_and_progress_is_no_poison(app, tmp_path):
+    survives(app, tmp_path, 4)
+
+
+@pytest.mark.slow
+def test_checkpoints_survive_a_hundred_kills(app, tmp_path):
+    survives(app, tmp_path, 100)
+
+
+def test_without_progress_it_is_poison(app, tmp_path):
+    app.queue("steps").configure(max_deliveries=2)
+    steps = run_steps(app, tmp_path, "none", 3, lambda stats: stats.dead)
+    assert steps == [0, 0]
+    assert app.queue("steps").dead.list().letters[0].reason == "max_deliveries"

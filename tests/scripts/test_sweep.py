@@ -1,0 +1,136 @@
+"""sweep and tell: find messages wherever they are, and cancel them."""
+
+import pytest
+
+from reliq import ops
+from reliq.model.element import BLANK, group_of
+from reliq.ops import Wanted, life
+from tests.support.state import KEYS, element, keyed
+
+A = Wanted.with_id("a")
+
+
+def found(swept):
+    return [(match.id, match.behind) for match in swept.matches]
+
+
+def headed(name, **headers):
+    return element(name, headers=headers)
+
+
+def test_a_ready_message_is_found_with_its_position(world):
+    world.given(messages="c b a d")  # d is taken first
+    swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, A))
+    assert (swept.ended, found(swept)) == (True, [("a", 1)])
+
+
+def test_a_sweep_is_a_part_of_a_place_and_says_where_the_next_begins(world, monkeypatch):
+    world.given(messages="d c b a")
+    monkeypatch.setattr(life, "SWEEP", 2)
+    first = world.run(ops.sweep(KEYS, KEYS.messages, 0, A))
+    second = world.run(ops.sweep(KEYS, KEYS.messages, first.following, A))
+    assert (first.ended, found(first), first.following) == (False, [], 2)
+    assert found(second) == [("a", 0)]
+
+
+def test_a_cancelled_ready_message_leaves_a_blank_that_a_claim_passes_over(world):
+    world.given(messages="c a b", leases={"w": 15_000})
+    swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
+    assert found(swept) == [("a", 1)]
+    assert world.redis.lrange(KEYS.messages, 0, -1) == [element("c"), BLANK, element("b")]
+    assert world.run(ops.stats(KEYS, ["w"])).ready == 2
+    claimed = world.run(ops.claim(KEYS, "w", 15.0, 10))
+    assert claimed.elements == [element("b"), element("c")]
+    assert world.state() == {
+        "consumers": {"w"},
+        "counters": {"blanks": 1, "blanks_passed": 1, "cancelled": 1, "claimed": 2},
+        "lease:w": "alive",
+        "processing:w": "c b",
+    }
+
+
+def test_only_the_named_message_goes(world):
+    world.given(messages="ab a b")
+    world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=10))
+    assert world.redis.lrange(KEYS.messages, 0, -1) == [element("ab"), BLANK, element("b")]
+
+
+def test_a_cancelled_message_passes_its_key_on_although_that_moves_the_places_of_others(world):
+    world.redis.rpush(KEYS.messages, keyed("a", "k"), element("x"), keyed("b", "k"))
+    world.redis.hset(KEYS.active, group_of("k"), "a")
+    world.redis.zadd(KEYS.waiting, {group_of("k").encode() + b"%016d" % 1 + keyed("c", "k"): 0})
+    swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_key("k"), removals=9))
+    assert found(swept) == [("a", 2), ("b", 0)]
+    assert world.redis.lrange(KEYS.messages, 0, -1) == [keyed("c", "k"), BLANK, element("x"), BLANK]
+
+
+def test_a_waiting_message_is_removed_from_its_line(world):
+    world.redis.rpush(KEYS.messages, keyed("a", "k"))
+    world.redis.hset(KEYS.active, group_of("k"), "a")
+    for turn, name in enumerate("bc"):
+        world.redis.zadd(KEYS.waiting, {group_of("k").encode() + b"%016d" % turn + keyed(name, "k"): 0})
+    swept = world.run(ops.sweep(KEYS, KEYS.waiting, b"", Wanted.with_id("b"), removals=1))
+    assert found(swept) == [("b", -1)]
+    assert world.state() == {
+        "active": {group_of("k"): "a"},
+        "counters": {"cancelled": 1},
+        "messages": "a",
+        "waiting": "c",
+    }
+
+
+def test_delayed_messages_are_removed_with_their_index(world):
+    world.given(delayed={"a": 1000, "b": 2000})
+    world.run(ops.sweep(KEYS, KEYS.delayed, 0, A, removals=10))
+    assert world.state() == {"counters": {"cancelled": 1}, "delayed": "b", "index": {"b"}}
+
+
+def test_headers_must_all_be_there_and_bytes_of_a_body_do_not_count(world):
+    one = headed("a", tenant="x", kind="mail")
+    other = headed("b", tenant="x")
+    body = element("c", body=b"\xa6tenant\xa1x\xa4kind\xa4mail")
+    world.redis.rpush(KEYS.messages, one, other, body)
+    wanted = Wanted.with_headers({"tenant": "x", "kind": "mail"})
+    assert found(world.run(ops.sweep(KEYS, KEYS.messages, 0, wanted))) == [("a", 2)]
+
+
+def test_what_is_no_message_matches_nothing(world):
+    world.redis.rpush(KEYS.messages, b"", b"\x9a", b"no message", BLANK)
+    for wanted in (A, Wanted.with_key("k"), Wanted.with_headers({"a": "b"})):
+        swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, wanted, removals=9))
+        assert (swept.ended, swept.matches) == (True, [])
+
+
+def test_a_purge_passes_over_blanks(world):
+    world.redis.rpush(KEYS.messages, BLANK, element("a"), BLANK)
+    world.redis.hset(KEYS.counters, "blanks", 2)
+    assert world.run(ops.purge(KEYS, 10)) == 1
+    assert world.state() == {"counters": {"blanks": 2, "blanks_passed": 2, "purged": 1}}
+    world.redis.rpush(KEYS.messages, BLANK)
+    assert world.run(ops.purge(KEYS, 1)) == -1
+    assert world.run(ops.purge(KEYS, 1)) == 0
+
+
+def test_a_blank_does_not_count_for_the_length_of_the_queue(world):
+    world.given(messages="a", config={"max_length": 2})
+    world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
+    assert world.run(ops.enqueue(KEYS, [element("b"), element("c")])).status == "ok"
+    assert world.run(ops.enqueue(KEYS, [element("d")])).status == "full"
+
+
+@pytest.mark.parametrize(("name", "told"), [("a", True), ("b", False)])
+def test_a_consumer_is_told_only_of_what_it_holds(world, name, told):
+    world.given(processing={"w": "a"}, leases={"w": 15_000})
+    assert world.run(ops.tell(KEYS, "w", name)) is told
+    beat = world.run(ops.heartbeat(KEYS, "w", 15.0))
+    assert [identity for identity, _ in beat] == (["a"] if told else [])
+    assert all(abs(at - world.now) < 60_000 for _, at in beat)
+
+
+def test_a_report_is_stored_only_with_a_lease(world):
+    world.given(processing={"w": "a"}, leases={"w": 15_000})
+    assert world.run(ops.report(KEYS, "w", "a", "a 1", life.Report(0.5, "half", b"\xc0")))
+    assert not world.run(ops.report(KEYS, "gone", "a", "a 1", life.Report(0.9, "stolen")))
+    report = world.run(ops.reported(KEYS, "a"))
+    assert (report.fraction, report.text, report.tag, report.state) == (0.5, "half", "a 1", b"\xc0")
+    assert world.redis.pttl(KEYS.report("a")) > 6 * 86_400_000
