@@ -37,6 +37,7 @@ from reliq.model.breaker import breaker
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Failure
+from reliq.model.found import Cancellation, CancelledMany, Event, Found, Place, Progress
 from reliq.model.keywords import ConfigChanges, DeadLetterFilters
 from reliq.model.message import Message
 from reliq.model.outgoing import BatchOptions, MessageOptions, NewMessage, PublishOptions
@@ -48,13 +49,12 @@ from reliq.protocol.schedules import Schedule
 from reliq.protocol.topics import Binding, TopicStats
 
 __all__ = [
-    "Again", "Backoff", "BatchOptions", "Binding", "Config", "ConfigChanges", "Consumer", "Cycle", "Dead", "DeadLetter",
-    "DeadLetterFilters", "DeadLetters",
-    "Delayed", "DelayedMessage", "DelayedPage",
-    "DurabilityUnavailable", "Failure", "InvalidBody", "InvalidHandler", "InvalidMessage", "InvalidName",
-    "InvalidSetting", "JobClosed", "LeaseLost", "Message", "MessageOptions", "NewMessage", "OutcomeUnknown",
-    "Prepared", "PreparedClosed", "PublishOptions", "Queue",
+    "Again", "Backoff", "BatchOptions", "Binding", "Cancellation", "CancelledMany", "Config", "ConfigChanges",
+    "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetterFilters", "DeadLetters", "Delayed", "DelayedMessage",
+    "DelayedPage", "DurabilityUnavailable", "Event", "Failure", "Found", "InvalidBody", "InvalidHandler",
+    "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed", "LeaseLost", "Message", "MessageOptions",
+    "NewMessage", "OutcomeUnknown", "Place", "Prepared", "PreparedClosed", "Progress", "PublishOptions", "Queue",
     "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions",
-    "Schedules", "Stats", "TimeLimitExceeded",
-    "TopicStats", "Topics", "Unroutable", "__version__", "breaker", "exponential", "fixed", "rocketmq_levels", "steps",
+    "Schedules", "Stats", "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable", "__version__", "breaker",
+    "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

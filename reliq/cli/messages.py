@@ -52,7 +52,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("--for", dest="duration", default="1h", metavar="TIME", help="how long it is open (default: 1h)")
     one = command(commands, "purge", purge, "remove ready, delayed and prepared messages", queue=True, json_too=True)
     one.add_argument("--yes", action="store_true", help="do not ask")
-    one = command(commands, "cancel", cancel, "remove one delayed message", queue=True, json_too=True)
+    one = command(commands, "cancel", cancel, "cancel one message, wherever it is", queue=True, json_too=True)
     one.add_argument("id", help="its id")
 
 
@@ -187,7 +187,7 @@ def purge(options: argparse.Namespace) -> int:
 
 
 def cancel(options: argparse.Namespace) -> int:
-    """Cancel a delayed message; exit 1 if it is no longer delayed."""
-    cancelled = queue_of(options).cancel(options.id)
-    say(options, "cancelled" if cancelled else "not delayed (any more)", cancelled=cancelled)
-    return 0 if cancelled else 1
+    """Cancel a message; exit 1 if it was not removed."""
+    answer = queue_of(options).cancel(options.id)
+    say(options, answer.value, cancelled=bool(answer), answer=answer.value)
+    return 0 if answer else 1

@@ -4,6 +4,7 @@ import pytest
 
 from reliq import ops
 from reliq.model.element import BLANK, group_of
+from reliq.model.life import Report
 from reliq.ops import Wanted, life
 from tests.support.state import KEYS, element, keyed
 
@@ -129,8 +130,8 @@ def test_a_consumer_is_told_only_of_what_it_holds(world, name, told):
 
 def test_a_report_is_stored_only_with_a_lease(world):
     world.given(processing={"w": "a"}, leases={"w": 15_000})
-    assert world.run(ops.report(KEYS, "w", "a", "a 1", life.Report(0.5, "half", b"\xc0")))
-    assert not world.run(ops.report(KEYS, "gone", "a", "a 1", life.Report(0.9, "stolen")))
+    assert world.run(ops.report(KEYS, "w", "a", "a 1", Report(0.5, "half", b"\xc0")))
+    assert not world.run(ops.report(KEYS, "gone", "a", "a 1", Report(0.9, "stolen")))
     report = world.run(ops.reported(KEYS, "a"))
     assert (report.fraction, report.text, report.tag, report.state) == (0.5, "half", "a 1", b"\xc0")
     assert world.redis.pttl(KEYS.report("a")) > 6 * 86_400_000

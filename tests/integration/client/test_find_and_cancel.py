@@ -114,7 +114,7 @@ def test_messages_are_cancelled_by_key_and_by_headers(queue):
     queue.send("x", headers={"tenant": "b"}, delay="1h")
     for _ in range(3):
         queue.send("x", key="k")
-    seen = []
+    seen: list[int] = []
     assert queue.cancel_many(headers={"tenant": "a"}, dry_run=True) == CancelledMany(451, 0)
     assert queue.stats().ready == 603
     assert queue.cancel_many(headers={"tenant": "a"}, progress=seen.append) == CancelledMany(451, 0)

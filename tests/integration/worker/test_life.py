@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -136,7 +137,7 @@ def test_the_next_try_gets_the_checkpoint_of_the_one_that_failed(app, kind):
 
 
 def test_a_worker_that_was_robbed_cannot_write(app, client):
-    lost = []
+    lost: list[Any] = []
 
     @app.handler("q")
     def handle(message: reliq.Message) -> None:

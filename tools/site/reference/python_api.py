@@ -33,6 +33,11 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
         ["DeadLetters", "DeadLetter", "DeadLetterFilters", "Failure", "Delayed", "DelayedMessage", "DelayedPage"],
     ),
     "topics": ("Topics", "`app.topics`, beside `subscribe` and `publish`.", ["Topics", "Binding", "TopicStats"]),
+    "life": (
+        "The life of a message",
+        "What `queue.find`, `queue.cancel` and `queue.cancel_many` return.",
+        ["Found", "Place", "Progress", "Event", "Cancellation", "CancelledMany"],
+    ),
     "schedules": ("Schedules", "`app.schedules`.", ["Schedules", "Schedule", "ScheduleOptions"]),
 }
 MODULES = {
