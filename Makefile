@@ -56,9 +56,13 @@ test-slow: $(READY) ## The long volumes
 test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (an hour)
 	$(BIN)/pytest tests/integration/celery tests/integration/frameworks -rR --timeout 9000
 
+# pip's own lines say which package, and how far. Without a network, what was installed before has to do.
 $(DEMO): pyproject.toml
+	@echo "Installing what the demo needs into $(VENV), once: a Redis, the HTTP service$(if $(SPARK),$(comma) Spark (about 450 MB))"
+	@$(if $(SPARK),,echo "No Java here: the demo leaves out the Spark job")
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded,api$(SPARK)]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[embedded,api$(SPARK)]' || \
+	  { $(BIN)/reliq --version && echo "pip failed, see above: going on with what is installed"; }
 	@touch $(DEMO)
 
 demo: $(DEMO) ## Messages survive kill -9, on real input

@@ -18,8 +18,8 @@ _MESSAGE = "SELECT id, to_json(struct(path)) AS value FROM input"
 def missing() -> str:
     """Return a sentence that says what a Spark job lacks; empty if it can run."""
     try:
-        check_pyspark()
         check_java()
+        check_pyspark()
     except InvalidSetting as error:
         return str(error)
     return ""

@@ -59,6 +59,10 @@ def run(url: str | None, files: int = 0) -> int:
         return _Demo(app, paths, results).run(everything)
 
 
+def _left_out(why: str) -> str:
+    return f"left out, their files are sent from here: {why}" if why else ""
+
+
 def _clean(app: Reliq) -> None:
     """Remove the demo's queue, before and after."""
     queue = app.queue(QUEUE)
@@ -95,12 +99,12 @@ class _Demo:
 
     def _send(self) -> list[str]:
         """Send half of the files over HTTP and half from a Spark job; send from here if one of these is missing."""
-        prepared_record = len(self._paths) // 2
-        first, second = self._paths[:prepared_record], self._paths[prepared_record:]
+        half = len(self._paths) // 2
+        first, second = self._paths[:half], self._paths[half:]
         without_http, without_spark = by_http.missing(), by_spark.missing()
-        print(without_http or f"{len(first)} sent over HTTP")
+        print(_left_out(without_http) or f"{len(first)} are sent over HTTP ...", flush=True)
         ids = self._send_from_here(first) if without_http else by_http.send_by_http(self._app.url, QUEUE, first)
-        print(without_spark or f"{len(second)} sent from a Spark job ...", flush=True)
+        print(_left_out(without_spark) or f"{len(second)} are sent from a Spark job (10 s) ...", flush=True)
         if without_spark:
             return ids + self._send_from_here(second)
         return ids + by_spark.send_by_spark(self._app.url, QUEUE, second, self._results.parent)
@@ -135,6 +139,7 @@ class _Demo:
     def _harm(self) -> None:
         """Kill one worker with SIGKILL; then pause the other past its lease, and continue it."""
         victim, other = self._workers
+        self._pause_while_it_holds(victim)
         victim.kill()
         killed_at = time.time()
         held = self._held(victim)
@@ -142,13 +147,22 @@ class _Demo:
         self._say(f"killed one worker (kill -9) while it held {len(held)} messages")
         self._start_worker()
         self._faults.returned = self._wait_until_returned(victim, killed_at)
-        self._faults.recovery = self._wait_until_run(held, killed_at)
-        other.pause()
-        self._faults.paused_held = len(self._held(other))
+        self._faults.paused_held, paused_at = self._pause_while_it_holds(other), time.monotonic()
         self._say(f"paused the other past its lease while it held {self._faults.paused_held} messages")
-        time.sleep(LEASE + 1.0)
+        self._faults.recovery = self._wait_until_run(held, killed_at)
+        time.sleep(max(0.0, paused_at + LEASE + 1.0 - time.monotonic()))
         other.go_on()
         self._say("continued it")
+
+    def _pause_while_it_holds(self, worker: WorkerProcess) -> int:
+        """Pause the worker at a moment at which it holds messages; return how many."""
+        while True:
+            worker.pause()
+            held = len(self._held(worker))
+            if held or self._queue.stats().ready == 0:
+                return held
+            worker.go_on()
+            time.sleep(0.01)
 
     def _say(self, text: str) -> None:
         print(f"\r\x1b[K  {text}" if sys.stderr.isatty() else f"  {text}", flush=True)
