@@ -22,31 +22,44 @@ def is_installed(*packages: str) -> bool:
 
 def install_command(extra: str) -> str:
     """Return the pip command that adds the extra to this installation."""
-    import shlex  # only an error needs it, as all imports below: importing reliq does not load them
+    import shlex  # only errors and `reliq new` need it, as all imports below: importing reliq does not load them
 
-    origin = _origin()
-    if origin is None:  # imported from a source tree that is not installed
+    url = _origin()
+    if url is None:
         return f"pip install '.[{extra}]' in reliq's source folder"
-    return f"pip install {shlex.quote(origin.format(extra=f'[{extra}]'))}"
+    if url.startswith("file:"):
+        return f"pip install {shlex.quote(f'{_path(url)}[{extra}]')}"
+    return f"pip install '{_PROJECT}[{extra}]{url and f' @ {url}'}'"
+
+
+def requirement(extra: str) -> str:
+    """Return the line for requirements.txt that installs reliq, with this extra, from where this one came from."""
+    url = _origin()
+    if url is None:
+        return f"# {_PROJECT}[{extra}]: this reliq is not installed; name a folder, a wheel or an index"
+    return f"{_PROJECT}[{extra}]{url and f' @ {url}'}"
 
 
 def _origin() -> str | None:
-    """Return what pip installed, with {extra} where an extra goes; None without an installation."""
+    """Return the URL of what was installed, "" for an index, None if it is not installed or its folder is gone."""
     import json
     from importlib import metadata
     from pathlib import Path
-    from urllib.parse import unquote, urlsplit
 
     try:
         record = metadata.distribution(_PROJECT).read_text("direct_url.json")
-    except metadata.PackageNotFoundError:
+    except metadata.PackageNotFoundError:  # imported from a source tree
         return None
     if record is None:
-        return _PROJECT + "{extra}"
+        return ""
     direct = json.loads(record)
-    parts = urlsplit(direct["url"])
-    if parts.scheme != "file":
-        scheme = f"{direct['vcs_info']['vcs']}+" if "vcs_info" in direct else ""
-        return f"{_PROJECT}{{extra}} @ {scheme}{direct['url']}"
-    path = unquote(parts.path)
-    return path.replace("{", "{{").replace("}", "}}") + "{extra}" if Path(path).exists() else None
+    url = str(direct["url"])
+    if url.startswith("file:"):
+        return url if Path(_path(url)).exists() else None
+    return f"{direct['vcs_info']['vcs']}+{url}" if "vcs_info" in direct else url
+
+
+def _path(url: str) -> str:
+    from urllib.parse import unquote, urlsplit
+
+    return unquote(urlsplit(url).path)
