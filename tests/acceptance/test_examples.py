@@ -1,12 +1,17 @@
 """The examples do what they say, run as a user runs them."""
 
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from tests.support.workers import ROOT
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
 
 
 @pytest.mark.parametrize(
@@ -16,6 +21,14 @@ from tests.support.workers import ROOT
         (["polling.py", "1"], "rounds; 2000 accounts", []),
         (["fastapi_orders.py"], "shipping {'order': 2}", []),
         (["django_shop/demo.py"], "shipped 3\norder 2 was rolled back", []),
+        (["order_pipeline.py"], "billed 200 of 200, dead 0", None),
+        (["webhooks.py"], "delivered 300 of 300, dead 0", None),
+        (["asyncio_orders.py"], "shipped 500 of 500, acked 500", []),
+        pytest.param(["http_clients.py", "javascript"], "acked 2, delayed 1", [], marks=needs("node")),
+        pytest.param(["http_clients.py", "go"], "acked 2, delayed 1", [], marks=needs("go")),
+        pytest.param(
+            ["spark_files.py"], "", None, marks=[needs("java"), pytest.mark.spark, pytest.mark.slow], id="spark_files"
+        ),
     ],
 )
 def test_an_example(example, last, logged, tmp_path):
@@ -26,5 +39,7 @@ def test_an_example(example, last, logged, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip().endswith(last)
+    if logged is None:
+        return
     events = [line.partition(" reliq.worker ")[2].split()[0] for line in done.stderr.splitlines() if "queue=" in line]
     assert events == logged, done.stderr

@@ -33,7 +33,7 @@ def _expanded(entry: Any, docs: Path) -> Any:
     if isinstance(entry, str) and entry.endswith("/"):
         names = {page.name for page in (docs / entry).glob("*.md")}
         names |= {uri.removeprefix(entry) for uri in PAGES if uri.startswith(entry)}
-        return [entry + name for name in sorted(names, key=lambda name: (name != "README.md", name))]
+        return [entry + name for name in sorted(names, key=lambda name: (name not in ("README.md", "index.md"), name))]
     return entry
 
 

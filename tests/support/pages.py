@@ -1,0 +1,199 @@
+"""Run the code blocks of a page of the documentation, as a reader would.
+
+`python` blocks share a namespace, `sh` and `console` blocks a folder and its files. What a block needs is said in a
+comment right above it, which a reader does not see:
+
+    <!-- not run: REASON -->       it is not run
+    <!-- file: shop.py -->         it is written to this file
+    <!-- terminal: TEXT -->        it runs in a terminal of its own to the end of the page, once TEXT was printed
+    <!-- before: CODE -->          this Python code is run before it; may have several lines
+    <!-- after: CODE -->           likewise, after it; `reader` is the Reader
+    <!-- spark: REASON -->         it is run only where a JVM may be started
+
+A `console` block has commands behind `$ ` and what they print; `...` stands for any text. A command is repeated until
+it prints this, because a worker in another terminal needs its time. A variable that a terminal prints as
+`export NAME=value` is set from then on, as a reader copies the line.
+"""
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.workers import ROOT, eventually
+
+LANGUAGES = ("python", "sh", "console")
+_BLOCK = re.compile(
+    r"(?P<marks>(?:^ *<!-- [a-z ]+:\s.*?-->\n\n?)*)^ *```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^ *```$",
+    re.MULTILINE | re.DOTALL,
+)
+_MARK = re.compile(r"<!-- (not run|spark|file|terminal|before|after):\s(.*?)\s?-->", re.DOTALL)
+_PATIENCE = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A code block, where it begins, and what is said about it."""
+
+    page: Path
+    line: int
+    language: str
+    code: str
+    marks: dict[str, str]
+
+    def __str__(self) -> str:
+        return f"{os.path.relpath(self.page, ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the code blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(
+            page, text.count("\n", 0, found.start("code")), found["language"], textwrap.dedent(found["code"]),
+            dict(_MARK.findall(found["marks"])),
+        )
+        for found in _BLOCK.finditer(text)
+    ]  # fmt: skip
+
+
+class Reader:
+    """A reader of one page, with a folder, an environment and terminals."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], jvm: bool = False) -> None:
+        self.folder = folder
+        self._jvm = jvm
+        self.environment = {**os.environ, **environment}
+        self._names: dict[str, Any] = {"__name__": "__main__", "reader": self}
+        self._terminals: list[Terminal] = []
+        self._loop = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for terminal in reversed(self._terminals):
+            terminal.close()
+        self._loop.close()
+
+    def printed(self) -> str:
+        """Return what the terminal that was opened last has printed."""
+        return self._terminals[-1].printed
+
+    def follow(self, block: Block) -> None:
+        """Do what the block says; an error names the page and the line."""
+        if "not run" in block.marks or ("spark" in block.marks and not self._jvm):
+            return
+        try:
+            self._python(block, block.marks.get("before", ""))
+            if name := block.marks.get("file"):
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.folder / name).write_text(block.code, encoding="utf-8")
+            elif text := block.marks.get("terminal"):
+                self._open(block.code, text)
+            elif block.language == "python":
+                self._python(block, block.code)
+            elif block.language == "console":
+                self._console(block.code)
+            else:
+                self._shell(block.code)
+            self._python(block, block.marks.get("after", ""))
+        except Exception as error:
+            raise AssertionError(f"{block}: {error}\n\n{block.code}") from error
+
+    def _python(self, block: Block, code: str) -> None:
+        code = "\n" * block.line + textwrap.dedent(code) if code else ""
+        compiled = compile(code, str(block.page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if compiled.co_flags & inspect.CO_COROUTINE:
+            self._loop.run(eval(compiled, self._names))
+        else:
+            exec(compiled, self._names)
+
+    def _shell(self, code: str) -> str:
+        done = subprocess.run(
+            ["/bin/sh", "-ec", code], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise AssertionError(f"exit status {done.returncode}\n{done.stdout}")
+        return done.stdout
+
+    def _console(self, code: str) -> None:
+        for command, wanted in _commands(code):
+            until = time.monotonic() + _PATIENCE
+            while not _is_like(printed := self._shell(command), wanted or "..."):
+                if time.monotonic() > until:
+                    raise AssertionError(f"`{command}` printed\n{printed}\nand not\n{wanted}")
+
+    def _open(self, code: str, text: str) -> None:
+        for earlier in [one for one in self._terminals if one.application and one.application in code]:
+            earlier.close()  # as Ctrl-C does, before the reader types it again
+            self._terminals.remove(earlier)
+        terminal = Terminal(code, self.folder, self.environment)
+        self._terminals.append(terminal)
+        eventually(lambda: text in terminal.printed, timeout=_PATIENCE, what=f"{text!r} in {terminal.printed!r}")
+        self.environment.update(re.findall(r"^ *export (\w+)=(\S+)$", terminal.printed, re.MULTILINE))
+        os.environ.update({name: self.environment[name] for name in ("RELIQ_URL",) if name in self.environment})
+
+
+class Terminal:
+    """A command that runs until the page ends, and what it has printed."""
+
+    def __init__(self, code: str, folder: Path, environment: dict[str, str]) -> None:
+        self.printed = ""
+        self.application = "".join(re.findall(r"\breliq worker \w+:\w+", code))  #: of a worker; another one replaces it
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-ec", f"exec {code}"], cwd=folder, env={**environment, "PYTHONUNBUFFERED": "1"}, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self.printed += line
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=30)
+        self._reading.join()
+
+
+def _commands(code: str) -> Iterator[tuple[str, str]]:
+    """Yield each command of a console, and what it prints."""
+    for part in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+        command, _, printed = part.partition("\n")
+        while command.endswith("\\"):
+            more, _, printed = printed.partition("\n")
+            command = f"{command[:-1]} {more}"
+        yield command, printed
+
+
+def _is_like(printed: str, wanted: str) -> bool:
+    pattern = r".*?".join(map(re.escape, _lines(wanted).split("...")))
+    return re.fullmatch(pattern, _lines(printed), re.DOTALL) is not None
+
+
+def _lines(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def commands_on_path(folder: Path) -> str:
+    """Make `reliq` and `python` commands of this checkout; return a PATH that begins with them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, what in (("reliq", f"{sys.executable} -m reliq"), ("python", sys.executable)):
+        (folder / name).write_text(f'#!/bin/sh\nexec {what} "$@"\n')
+        (folder / name).chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
