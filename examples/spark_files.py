@@ -6,6 +6,7 @@ Needs Java 17 or newer and the extra `spark`. The job writes all messages or non
 compared with a count without the queue.
 """
 
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -29,6 +30,7 @@ def count_lines(message: reliq.Message) -> None:
 
 
 def main() -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # also without an activated environment
     with EmbeddedRedis() as redis, reliq.Reliq(redis.url) as here:
         spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")

@@ -18,7 +18,7 @@ NEED_A_JVM = {ROOT / "docs" / "how-to" / "spark.md"}
 
 
 def to_run(page: Path) -> list[Block]:
-    return [block for block in blocks(page) if block.language in LANGUAGES or "file" in block.marks]
+    return [block for block in blocks(page) if block.language in LANGUAGES or block.file]
 
 
 def stories() -> Iterator[Any]:
@@ -41,7 +41,8 @@ def test_the_code_of_the_pages_runs(pages, jvm, url, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(folder)
     paths = os.pathsep.join(str(ROOT / folder) for folder in ("", "monitor", "api"))
     monkeypatch.setenv("PYTHONPATH", paths)  # of the Python processes that Spark starts
-    environment = {"RELIQ_URL": url, "PYTHONPATH": paths, "PATH": commands_on_path(tmp_path / "bin")}
+    monkeypatch.setenv("PATH", commands_on_path(tmp_path / "bin"))
+    environment = {"RELIQ_URL": url, "PYTHONPATH": paths, "PATH": os.environ["PATH"]}
     with Reader(folder, environment, jvm) as reader:
         for page in pages:
             for block in to_run(page):

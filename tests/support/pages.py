@@ -1,10 +1,9 @@
 """Run the code blocks of a page of the documentation, as a reader would.
 
-`python` blocks share a namespace, `sh` and `console` blocks a folder and its files. What a block needs is said in a
-comment right above it, which a reader does not see:
+`python` blocks share a namespace, `sh` and `console` blocks a folder and its files. A block with a title, as in
+```python title="shop.py"```, is written to this file. What else a block needs is said in a comment right above it:
 
     <!-- not run: REASON -->       it is not run
-    <!-- file: shop.py -->         it is written to this file
     <!-- terminal: TEXT -->        it runs in a terminal of its own to the end of the page, once TEXT was printed
     <!-- before: CODE -->          this Python code is run before it; may have several lines
     <!-- after: CODE -->           likewise, after it; `reader` is the Reader
@@ -34,10 +33,10 @@ from tests.support.workers import ROOT, eventually
 
 LANGUAGES = ("python", "sh", "console")
 _BLOCK = re.compile(
-    r"(?P<marks>(?:^ *<!-- [a-z ]+:\s.*?-->\n\n?)*)^ *```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^ *```$",
+    r"(?P<marks>(?:^ *<!-- [a-z ]+:\s.*?-->\n\n?)*)^ *```(?P<language>\w*)(?P<rest>[^\n]*)\n(?P<code>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
-_MARK = re.compile(r"<!-- (not run|spark|file|terminal|before|after):\s(.*?)\s?-->", re.DOTALL)
+_MARK = re.compile(r"<!-- (not run|spark|terminal|before|after):\s(.*?)\s?-->", re.DOTALL)
 _PATIENCE = 20.0
 
 
@@ -50,6 +49,7 @@ class Block:
     language: str
     code: str
     marks: dict[str, str]
+    file: str = ""
 
     def __str__(self) -> str:
         return f"{os.path.relpath(self.page, ROOT)}:{self.line}"
@@ -58,13 +58,19 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     """Return the code blocks of a page."""
     text = page.read_text(encoding="utf-8")
-    return [
-        Block(
-            page, text.count("\n", 0, found.start("code")), found["language"], textwrap.dedent(found["code"]),
-            dict(_MARK.findall(found["marks"])),
-        )
-        for found in _BLOCK.finditer(text)
-    ]  # fmt: skip
+    return [_block(page, text, found) for found in _BLOCK.finditer(text)]
+
+
+def _block(page: Path, text: str, found: re.Match[str]) -> Block:
+    title = re.search(r'title="([^"]+)"', found["rest"])
+    return Block(
+        page,
+        line=text.count("\n", 0, found.start("code")),
+        language=found["language"],
+        code=textwrap.dedent(found["code"]),
+        marks=dict(_MARK.findall(found["marks"])),
+        file=title[1] if title else "",
+    )
 
 
 class Reader:
@@ -96,9 +102,8 @@ class Reader:
             return
         try:
             self._python(block, block.marks.get("before", ""))
-            if name := block.marks.get("file"):
-                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (self.folder / name).write_text(block.code, encoding="utf-8")
+            if block.file:
+                (self.folder / block.file).write_text(block.code, encoding="utf-8")
             elif text := block.marks.get("terminal"):
                 self._open(block.code, text)
             elif block.language == "python":
@@ -193,7 +198,11 @@ def _lines(text: str) -> str:
 def commands_on_path(folder: Path) -> str:
     """Make `reliq` and `python` commands of this checkout; return a PATH that begins with them."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, what in (("reliq", f"{sys.executable} -m reliq"), ("python", sys.executable)):
+    for name, what in (
+        ("reliq", f"{sys.executable} -m reliq"),
+        ("python", sys.executable),
+        ("python3", sys.executable),
+    ):
         (folder / name).write_text(f'#!/bin/sh\nexec {what} "$@"\n')
         (folder / name).chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
