@@ -115,6 +115,11 @@ def _read_names(reply: Any) -> list[str]:
     return sorted(name for one in reply if is_name(name := one.decode("utf-8", "replace")))
 
 
+def flush_all() -> Op[bytes]:
+    """Remove everything from the server; for servers of tests."""
+    return Op(("FLUSHALL",))
+
+
 def command(*parts: Argument, repeatable: bool = True) -> Op[Any]:
     """Return an op for any other command; only for the monitor's transaction (tests/unit/test_layers.py)."""
     return Op(parts, repeatable=repeatable)

@@ -11,7 +11,7 @@ import pytest
 
 from reliq.client.app import Reliq
 from reliq.embedded import EmbeddedRedis
-from reliq.ops import command
+from reliq.ops import flush_all
 from reliq.testing.bench import Bench
 from reliq.transport.store import Store
 
@@ -34,7 +34,7 @@ def reliq_server() -> Iterator[EmbeddedRedis]:
 def on_server(reliq_server: EmbeddedRedis) -> Iterator[Callable[[Reliq], Bench]]:
     """A function that makes a bench of an application, on the empty server of the test session."""
     store = Store(reliq_server.url)
-    store.call(command("FLUSHALL"))
+    store.call(flush_all())
     store.close()
     with contextlib.ExitStack() as benches:
         yield lambda app: benches.enter_context(Bench(app, reliq_server.url))
