@@ -1,0 +1,51 @@
+"""The results of `make bench`, from the file that it writes: what was measured, on what, its spread, and when."""
+
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[3] / "docs" / "benchmarks" / "results.json"
+_HEAD = """# Results
+
+One run of `make bench` on one machine; compare ratios, not absolute values, with other machines. Contestants took turns
+in rounds: a figure is the median, in brackets the smallest and the largest round. Redis wrote nothing to disk, handlers
+did nothing. The method, and what is not compared: [performance](performance.md).
+"""
+
+
+def page() -> str:
+    """Return the page of the results file."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return _HEAD + "\n".join([*_machine(results["machine"]), *_consume(results), *_rows(results["rows"])]) + "\n"
+
+
+def _machine(about: dict[str, Any]) -> Iterator[str]:
+    yield from ("", "## The machine", "", "| | |", "|---|---|")
+    yield from (f"| {name} | {value} |" for name, value in about.items())
+
+
+def _consume(results: dict[str, Any]) -> Iterator[str]:
+    yield from ("", "## Consuming, messages/s", "", "One process, 200 bytes, an empty handler.", "")
+    yield from ("![Bars of all contestants](performance.svg)", "")
+    yield from ("| | median | min to max | survives a crash | settings; versions |", "|---|---|---|---|---|")
+    for name, rates in sorted(results["consume"].items(), key=lambda one: -statistics.median(one[1])):
+        about = results["contestants"][name]
+        versions = ", ".join(f"{package} {version or '(without)'}" for package, version in about["versions"].items())
+        spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
+        settings = f"{about['settings']}; {versions}"
+        yield f"| {name} | {statistics.median(rates):,.0f} | {spread} | {about['crash_safe']} | {settings} |"
+    yield from (f"\n{name}: {why}" for name, why in results["absent"].items())
+
+
+def _rows(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield from ("", "## What was demanded, and what was reached", "", "| | measured | demanded |", "|---|---|---|")
+    for row in rows:
+        for check in row["checks"]:
+            values = check["values"]
+            spread = f" ({min(values):,g} to {max(values):,g})" if len(values) > 1 else ""
+            demanded = f"{'at least' if check['at_least'] else 'at most'} {check['bound']:g}"
+            missed = "" if check["ok"] else ": missed"
+            yield f"| {row['what']}: {check['what']} | {check['value']:,g}{spread} | {demanded}{missed} |"
+        yield from (f"| {row['what']} | {note} | |" for note in row["notes"])
