@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from reliq import ops
 from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
@@ -134,13 +134,17 @@ class Consumer:
             return False
         async with self._beat_lock:
             consumer, sent_at = self.id, Moment.now()
-            told = await self._store.call(ops.heartbeat(self._steps.keys, consumer, self.lease), self._beats)
-        if told is not None:
+            beat: list[ops.Op[Any]] = [
+                ops.heartbeat(self._steps.keys, consumer, self.lease),
+                ops.told(self._steps.keys),
+            ]
+            alive, told = await self._store.call(beat, self._beats)
+        if alive:
             self._steps.renewed(sent_at)
             self._steps.tell(told)
         elif consumer == self.id:
             self._steps.end_life()
-        return told is not None
+        return bool(alive)
 
     async def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
         if not messages:

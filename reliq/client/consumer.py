@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from reliq import ops
 from reliq.client.heartbeat import Heartbeat, Lease
@@ -129,9 +129,10 @@ class Consumer:
         with self._lock:
             if not self._steps.alive:
                 return False
-            beat, sent_at = ops.heartbeat(self._steps.keys, self.id, self.lease), Moment.now()
-            told = self._store.call(beat, self._connection)
-            if told is None:
+            keys, sent_at = self._steps.keys, Moment.now()
+            beat: list[ops.Op[Any]] = [ops.heartbeat(keys, self.id, self.lease), ops.told(keys)]
+            alive, told = self._store.call(beat, self._connection)
+            if not alive:
                 self._steps.end_life()
                 return False
             self._steps.renewed(sent_at)

@@ -80,13 +80,15 @@ class Heartbeat(threading.Thread):
             return
         beats = [ops.heartbeat(lease.keys, lease.consumer, lease.length) for lease in leases]
         sent_at = Moment.now()
-        for lease, told in zip(leases, self._store.call(beats, self._connection, timeout=0), strict=True):
-            if told is None:
+        for lease, alive in zip(leases, self._store.call(beats, self._connection, timeout=0), strict=True):
+            if alive:
+                lease.renewed(sent_at)
+            else:
                 self._lost(lease)
-                continue
-            lease.renewed(sent_at)
-            if told:
-                lease.told(told)
+        looks = [ops.told(lease.keys) for lease in leases]
+        for lease, cancelled in zip(leases, self._store.call(looks, self._connection, timeout=0), strict=True):
+            if cancelled:
+                lease.told(cancelled)
 
     def _node_of(self, lease: Lease) -> Node | None:
         return self._store.node_of(lease.keys.messages)

@@ -72,6 +72,7 @@ from reliq.ops.consumer import (
     register,
     settle,
     stored_bodies,
+    told,
     was_handled,
 )
 from reliq.ops.flow import (
@@ -438,6 +439,7 @@ __all__ = [
     "tell",
     "ticks",
     "together",
+    "told",
     "topics",
     "type_of",
     "unindex_schedules",

@@ -163,17 +163,16 @@ def _read_settled(reply: list[Any]) -> Claimed:
     return Claimed(reply[0].decode(), reply[1], reply[3:], reply[2].decode())
 
 
-def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[Cancelled | None]:
-    """Renew a lease; the reply is None if it is lost.
-
-    Otherwise it has the messages of the queue that were cancelled while a consumer held them.
-    """
-    return scripted("heartbeat", (keys.lease(consumer), keys.told), (milliseconds(lease),), _read_told)
+def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[bool]:
+    return scripted("heartbeat", (keys.lease(consumer),), (milliseconds(lease),), bool)
 
 
-def _read_told(reply: list[bytes] | None) -> Cancelled | None:
-    if reply is None:
-        return None
+def told(keys: QueueKeys) -> Op[Cancelled]:
+    """Read which messages of the queue were cancelled while a consumer held them."""
+    return Op(("HGETALL", keys.told), _read_told)
+
+
+def _read_told(reply: list[bytes]) -> Cancelled:
     return tuple((identity.decode(), int(at)) for identity, at in zip(reply[::2], reply[1::2], strict=True))
 
 

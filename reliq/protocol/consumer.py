@@ -342,7 +342,7 @@ class ConsumerSteps:
                 ops.server_time(),
             ]
             self._state, self._verified_at = State.REGISTERED, time.monotonic()
-            if alive is None or self._gone:
+            if not alive or self._gone:
                 self.end_life()
                 return
             self.renewed(sent_at)

@@ -129,7 +129,7 @@ class Runner:
         except ReliqError as error:
             self._give_back(message, error)
             return
-        if alive is not None:
+        if alive:
             steps.renewed(sent_at)
         elif consumer == steps.consumer:
             self.lost()

@@ -71,9 +71,9 @@ def test_a_processing_key_of_another_type_loses_nothing(world):
 
 def test_heartbeat_renews_what_is_there_and_revives_nothing(world):
     world.given(leases={"w": 10})
-    assert world.run(ops.heartbeat(KEYS, "w", 15.0)) == ()
+    assert world.run(ops.heartbeat(KEYS, "w", 15.0)) is True
     assert int(world.redis.get(KEYS.lease("w"))) >= world.now + 15_000
-    assert world.run(ops.heartbeat(KEYS, "gone", 15.0)) is None
+    assert world.run(ops.heartbeat(KEYS, "gone", 15.0)) is False
     assert "lease:gone" not in world.state()
 
 
@@ -94,7 +94,7 @@ def test_a_consumer_can_start_live_and_leave_when_redis_is_full(world):
     world.fill()
     world.run(ops.announce("q"))
     world.run(ops.register(KEYS, "w", 15.0))
-    assert world.run(ops.heartbeat(KEYS, "w", 15.0)) == ()
+    assert world.run(ops.heartbeat(KEYS, "w", 15.0)) is True
     assert len(world.run(ops.claim(KEYS, "w", 15.0, 5)).elements) == 1
     assert world.run(ops.settle(KEYS, "w", 15.0, [])).status == "ok"
     world.run(ops.settle(KEYS, "w", 15.0, elements("a")))

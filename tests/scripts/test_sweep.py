@@ -123,9 +123,9 @@ def test_a_blank_does_not_count_for_the_length_of_the_queue(world):
 def test_a_consumer_is_told_only_of_what_it_holds(world, name, told):
     world.given(processing={"w": "a"}, leases={"w": 15_000})
     assert world.run(ops.tell(KEYS, "w", name)) is told
-    beat = world.run(ops.heartbeat(KEYS, "w", 15.0))
-    assert [identity for identity, _ in beat] == (["a"] if told else [])
-    assert all(abs(at - world.now) < 60_000 for _, at in beat)
+    cancelled = world.run(ops.told(KEYS))
+    assert [identity for identity, _ in cancelled] == (["a"] if told else [])
+    assert all(abs(at - world.now) < 60_000 for _, at in cancelled)
 
 
 def test_a_report_is_stored_only_with_a_lease(world):

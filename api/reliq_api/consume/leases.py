@@ -151,8 +151,6 @@ def _move(message: Message, lease: str, outcome: Outcome) -> Move:
 def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[bool]:
     """Extend a lease; return whether it is valid and holds messages."""
     alive, held = yield [ops.heartbeat(keys, lease, seconds), ops.held_count(keys, lease)]
-    if alive is None:
-        return False
-    if not held:
+    if alive and not held:
         yield _finish(keys, lease)
-    return bool(held)
+    return bool(alive and held)
