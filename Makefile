@@ -10,7 +10,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test coverage test-slow test-celery demo bench bench-full docs pictures screenshots clean
+.PHONY: help setup check fix test coverage test-slow test-install test-lowest test-celery demo bench bench-full docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -51,6 +51,23 @@ coverage: $(READY) ## The same with coverage, of child processes too; printed, n
 
 test-slow: $(READY) ## The long volumes
 	$(BIN)/pytest -m slow
+
+# It installs packages from the registry, into environments below the temporary folder.
+test-install: $(READY) ## README and docs/install.md word by word in an empty environment; the wheel on every Python (2 minutes)
+	$(BIN)/pytest tests/packaging -rs
+
+# Without the tests of the tools themselves, of browsers and of JVMs.
+LOWEST := .data/lowest
+test-lowest: $(READY) ## Most tests with the lowest version of each dependency (15 minutes)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+	  --editable '.[api,monitor,schedules,embedded,otel,sql,reload,testing]'
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python pytest pytest-timeout pytest-xdist pytest-rerunfailures \
+	  httpx hypothesis pyyaml psutil 'psycopg[binary]'
+	$(LOWEST)/bin/python -m pytest -n 2 -m 'not slow and not browser and not spark' tests/unit tests/scripts \
+	  tests/integration/client tests/integration/worker tests/integration/api tests/integration/cli \
+	  --ignore tests/unit/test_generate_sync.py --ignore tests/unit/test_type_checkers.py \
+	  --ignore tests/unit/test_reference.py --ignore tests/integration/api/test_contract.py
 
 # The suites come from the package registry, pinned by hash, into .data/sdists.
 test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (an hour)

@@ -1,6 +1,6 @@
 """FastAPI with a client of reliq: `python examples/fastapi_orders.py`. Starts a Redis and a server of its own.
 
-Needs `pip install 'reliq-queue[api,embedded]'`.
+Needs the extras: `pip install '.[api,embedded]'` in reliq's source folder.
 """
 
 import json

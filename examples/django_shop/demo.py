@@ -1,6 +1,6 @@
 """Django's tasks on reliq: `python examples/django_shop/demo.py`. Starts a Redis and a worker of its own.
 
-Needs `pip install 'reliq-queue[django,embedded]'`.
+Needs the extras: `pip install '.[django,embedded]'` in reliq's source folder.
 """
 
 import os

@@ -1,6 +1,7 @@
 """A missing extra is one sentence: which package is missing, and how to install it from where reliq came from."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -98,9 +99,10 @@ def test_the_error_is_an_import_error_and_a_wrong_setting():
     assert "x needs the package sqlalchemy: pip install" in str(error)
 
 
-def test_no_text_of_the_program_tells_to_install_from_an_index():
+def test_no_text_tells_to_install_from_an_index_while_the_package_is_on_none():
     """`install_command` does, where the installation came from one."""
     root = Path(__file__).parents[2]
-    for folder in ("reliq", "api/reliq_api", "monitor/reliq_monitor"):
-        for path in (root / folder).rglob("*.py"):
-            assert "reliq-queue[" not in path.read_text(), path
+    folders = ("reliq", "api/reliq_api", "monitor/reliq_monitor", "examples", "docs")
+    texts = [root / "README.md", *(path for folder in folders for path in (root / folder).rglob("*.*"))]
+    for path in (path for path in texts if path.suffix in (".py", ".md", ".html", ".txt")):
+        assert not re.search(r"pip install '?reliq-queue|'reliq-queue\[", path.read_text(encoding="utf-8")), path
