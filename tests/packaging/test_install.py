@@ -89,10 +89,11 @@ def test_the_installed_wheel_serves_without_source_folder_compiler_and_system_pa
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as dev:  # fmt: skip
         assert dev.stdout is not None
+        printed = dev.stdout
         try:
-            lines = {}
+            lines: dict[str, str] = {}
             while "export" not in lines:
-                line = dev.stdout.readline()
+                line = printed.readline()
                 assert line, "".join(lines.values())
                 lines[line.partition(" ")[0]] = line
             environment["RELIQ_URL"] = lines["export"].strip().removeprefix("export RELIQ_URL=")
@@ -101,7 +102,7 @@ def test_the_installed_wheel_serves_without_source_folder_compiler_and_system_pa
             run(venv / "bin" / "reliq", "send", "orders", '{"order": 1}', environment=environment, folder=work)
             major, minor = version.split(".")
             wanted = f"shipped {{'order': 1}} {major} {minor}\n"
-            assert eventually(lambda: next(line for line in dev.stdout if line.startswith("shipped"))) == wanted
+            assert next(line for line in printed if line.startswith("shipped")) == wanted
         finally:
             dev.terminate()
             dev.wait(60)
