@@ -31,10 +31,11 @@ check: $(READY) ## Lint, types, layers, that the synchronous API is the asyncio 
 	$(BIN)/python tools/generate_sync.py --check
 	@$(SITE) build --quiet
 
-fix: $(READY) ## Format, mend what can be mended, and write the synchronous API anew
+fix: $(READY) ## Format, mend what can be mended, and write the synchronous API and its list anew
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python tools/generate_sync.py
+	$(BIN)/python tools/public_api.py
 
 # Only tests with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were.
 # Most tests wait for processes and servers: four at a time keep two cores busy. Stealing leaves a file, and with it a

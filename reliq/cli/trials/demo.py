@@ -102,9 +102,9 @@ class _Demo:
         half = len(self._paths) // 2
         first, second = self._paths[:half], self._paths[half:]
         without_http, without_spark = by_http.missing(), by_spark.missing()
-        print(_left_out(without_http) or f"{len(first)} are sent over HTTP ...", flush=True)
+        print(_left_out(without_http) or f"{len(first)} sent over HTTP", flush=True)
         ids = self._send_from_here(first) if without_http else by_http.send_by_http(self._app.url, QUEUE, first)
-        print(_left_out(without_spark) or f"{len(second)} are sent from a Spark job ...", flush=True)
+        print(_left_out(without_spark) or f"{len(second)} sent from a Spark job ...", flush=True)
         if without_spark:
             return ids + self._send_from_here(second)
         return ids + by_spark.send_by_spark(self._app.url, QUEUE, second, self._results.parent)
