@@ -15,7 +15,7 @@ from tools.site import diagrams, sources
 from tools.site.reference import PAGES
 
 ROOT = Path(__file__).parents[2]
-_markdown: dict[str, tuple[str, str]] = {}  #: by the path of a page: its title and its Markdown
+_markdown: dict[str, tuple[Page, str]] = {}  #: by the path of a page: the page and its Markdown
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -51,17 +51,26 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     """Let links into the repository lead to its files on the site; replace diagrams by their pictures."""
     origin = sources.origin_of(page.file.src_uri)
     markdown = sources.relinked(markdown, origin, page.file.src_uri)
-    _markdown[page.file.src_uri] = (str(page.title), markdown)
+    _markdown[page.file.src_uri] = (page, markdown)
     return diagrams.replaced(markdown, page.file.src_uri)
+
+
+def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
+    """Give names to what the theme leaves without: screen readers say them."""
+    output = output.replace(
+        '"md-search" data-md-component="search"', '"md-search" data-md-component="search" aria-label="Search"'
+    )
+    return output.replace("<th></th>", "<td></td>")
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:
     """Write the Markdown of each page beside it, and the index of all for programs."""
     site = Path(config.site_dir)
     lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
-    for uri, (title, markdown) in sorted(_markdown.items()):
-        (site / uri).parent.mkdir(parents=True, exist_ok=True)
-        (site / uri).write_text(markdown, encoding="utf-8")
+    for uri, (page, markdown) in sorted(_markdown.items()):
+        for twin in {uri, page.file.dest_uri.replace(".html", ".md")}:  # README.md is the page index.html
+            (site / twin).parent.mkdir(parents=True, exist_ok=True)
+            (site / twin).write_text(markdown, encoding="utf-8")
         if not uri.startswith("source/"):
-            lines.append(f"- [{title}]({uri})")
+            lines.append(f"- [{page.title}]({uri})")
     (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
