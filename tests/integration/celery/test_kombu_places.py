@@ -1,15 +1,23 @@
-"""kombu's transport on a cluster, and on a master that its sentinel knows."""
+"""kombu's transport on a cluster, on a master that its sentinel knows, and over TLS."""
+
+import shutil
+import ssl
+from pathlib import Path
+from typing import Any
 
 import kombu
 import pytest
 
 import reliq.contrib.kombu  # noqa: F401  registers the transport
+from reliq.errors import RedisUnavailable
 from tests.integration.client.test_cluster import cluster_url, nodes  # noqa: F401
 from tests.integration.client.test_sentinel import master, replica, sentinel_url  # noqa: F401
+from tests.integration.security.test_tls import folder, port  # noqa: F401
+from tests.integration.security.test_tls import url as tls_url
 
 
-@pytest.mark.parametrize("place", ["cluster_url", "sentinel_url"])
-def test_queues_and_exchanges(place: str, request: pytest.FixtureRequest) -> None:
+def exchange_messages(broker: str, **options: Any) -> None:
+    """Declare queues, send through an exchange and to a queue, and receive all of it, under a guard."""
     news = kombu.Exchange("news", type="fanout")
     queues = [kombu.Queue(f"queue-{number}", exchange=news) for number in range(6)]
     queues.append(kombu.Queue("passing", exchange=news, auto_delete=True))
@@ -19,7 +27,7 @@ def test_queues_and_exchanges(place: str, request: pytest.FixtureRequest) -> Non
         received.append(body)
         message.ack()
 
-    with kombu.Connection(f"reliq+{request.getfixturevalue(place)}") as connection:
+    with kombu.Connection(broker, transport_options={"guard": True}, **options) as connection:
         producer = kombu.Producer(connection)
         with kombu.Consumer(connection, queues, callbacks=[take], prefetch_count=4):
             for number in range(3):
@@ -28,3 +36,34 @@ def test_queues_and_exchanges(place: str, request: pytest.FixtureRequest) -> Non
             while len(received) < 3 * 8:
                 connection.drain_events(timeout=10)
     assert sorted(received) == sorted([0, 1, 2] * 8)
+
+
+@pytest.mark.parametrize("place", ["cluster_url", "sentinel_url"])
+def test_queues_and_exchanges(place: str, request: pytest.FixtureRequest) -> None:
+    exchange_messages(f"reliq+{request.getfixturevalue(place)}")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+class TestTLS:
+    """A server that asks for client certificates."""
+
+    @pytest.fixture
+    def options(self, folder: Path) -> dict[str, Any]:  # noqa: F811
+        return {
+            "ssl_ca_certs": f"{folder}/ca.pem", "ssl_certfile": f"{folder}/client.pem",
+            "ssl_keyfile": f"{folder}/client.key", "ssl_cert_reqs": ssl.CERT_REQUIRED,
+        }  # fmt: skip
+
+    def test_options_in_the_url(self, folder: Path, port: int) -> None:  # noqa: F811
+        exchange_messages(f"reliq+{tls_url(folder, port)}")
+
+    @pytest.mark.parametrize("scheme", ["redis", "rediss"])
+    def test_options_of_celery(self, port: int, options: dict[str, Any], scheme: str) -> None:  # noqa: F811
+        exchange_messages(f"reliq+{scheme}://worker:p%2Fw%401@localhost:{port}/0", ssl=options)
+
+    def test_without_a_certificate_there_is_no_connection(self, port: int, options: dict[str, Any]) -> None:  # noqa: F811
+        del options["ssl_certfile"], options["ssl_keyfile"]
+        connection = kombu.Connection(f"reliq+rediss://worker:p%2Fw%401@localhost:{port}/0", ssl=options)
+        with pytest.raises(RedisUnavailable) as caught:
+            connection.connect()
+        assert "p/w@1" not in str(caught.value)
