@@ -7,6 +7,7 @@ from typing import Any
 
 from reliq import NewMessage, forks, ops
 from reliq.contrib.guard import Guard
+from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.names import lasting_queue, passing_queue
 from reliq.contrib.kombu.options import Options
 from reliq.model import settings
@@ -51,10 +52,10 @@ class Broker:
 
     # --- queues ---
 
-    def declare(self, name: str, passing: bool, prioritised: bool) -> None:
+    def declare(self, name: str, passing: bool, arguments: QueueArguments) -> None:
         """Make a queue known. `passing`: it goes with its last consumer."""
         queue = passing_queue(name) if passing else lasting_queue(name)
-        if prioritised:
+        if arguments.prioritised:
             self._prioritised.add(("", name))
         self._remember(name, queue, float("inf"))
         if passing:
@@ -62,6 +63,13 @@ class Broker:
             self.keep(queue)
         else:
             self.store.call(ops.announce(queue))
+            if arguments.max_length is not None:
+                self._limit(self._queue(queue), arguments.max_length)
+
+    def _limit(self, queue: QueueSteps, max_length: int) -> None:
+        """Limit a queue, unless an operator has done so."""
+        if self.store.run(queue.config()).max_length is None:
+            self.store.run(queue.configure({"max_length": max_length}))
 
     def keep(self, queue: str) -> None:
         """Register a passing queue and its bindings, also when a monitor has dropped them; nothing for others."""

@@ -13,6 +13,7 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.uuid import uuid
 
 from reliq import Message
+from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.consuming import Credit, Reader, Subscription, hand_back
 from reliq.contrib.kombu.messages import incoming, outgoing, requeued
 from reliq.contrib.kombu.names import pattern, routing_key
@@ -87,8 +88,8 @@ class Channel(virtual.Channel):
         """Make a queue known. One that is exclusive or to be deleted goes a few seconds after its last consumer."""
         queue = queue or f"amq.gen-{uuid()}"
         if not passive:
-            prioritised = "x-max-priority" in (arguments or {})
-            self._broker.declare(queue, passing=auto_delete or exclusive, prioritised=prioritised)
+            passing = auto_delete or exclusive
+            self._broker.declare(queue, passing, QueueArguments.of(queue, arguments or {}, passing=passing))
         elif not self._broker.exists(queue):
             raise ChannelError(f"NOT_FOUND - no queue {queue!r}", (50, 10), "Channel.queue_declare", "404")
         return queue_declare_ok_t(queue, self._broker.ready(queue), 0)

@@ -20,11 +20,6 @@ from tests.support.workers import eventually
 
 
 @pytest.fixture
-def broker(url: str) -> str:
-    return f"reliq+{url}"
-
-
-@pytest.fixture
 def client(broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The application in this process, as a producer."""
     for name, value in environment(broker).items():
@@ -164,6 +159,21 @@ def test_an_eta_is_kept_in_redis(app: reliq.Reliq, broker: str, client: Any, tmp
         assert result.get(timeout=20) == 2
         assert time.monotonic() - begun > 1.0
     assert not path.exists()
+
+
+@pytest.mark.parametrize("pool", ["threads", "gevent"])
+def test_pools_without_processes(app: reliq.Reliq, broker: str, client: Any, tmp_path: Path, pool: str) -> None:
+    path = tmp_path / "notes"
+    with working(broker, "-P", pool, "-c", "10") as worker:
+        for number in range(10):
+            send(client, "note", str(path), str(number), 1.0)
+        eventually(lambda: path.exists() and path.read_text().count("begin") == 10)
+        assert path.read_text().count("end") < 10  # at the same time
+        eventually(lambda: app.queue("celery").stats().counters.get("acked") == 10)
+        send(client, "note", str(path), "long", 60.0)
+        eventually(lambda: "begin long" in path.read_text())
+        worker.process.kill()
+        eventually(lambda: app.queue("celery").stats().ready == 1)
 
 
 def test_beat_sends_what_is_due(app: reliq.Reliq, broker: str, client: Any, tmp_path: Path) -> None:

@@ -1,0 +1,135 @@
+"""Queues, exchanges and addresses of kombu: their names in reliq, their arguments, and what is refused."""
+
+import ssl
+from typing import Any
+
+import kombu
+import pytest
+
+import reliq
+import reliq.contrib.kombu
+from reliq.contrib.kombu.names import lasting_queue, passing_queue, pattern, routing_key
+from reliq.contrib.kombu.options import broker_url
+from reliq.model.routing import Routes
+from tests.integration.celery.kombu_support import publish
+from tests.support.workers import eventually
+
+
+@pytest.mark.parametrize(
+    ("kind", "bound", "sent", "reached"),
+    [
+        ("direct", "eu.orders", "eu.orders", True),
+        ("direct", "eu.*", "eu.orders", False),
+        ("direct", "eu.*", "eu.*", True),
+        ("topic", "eu.*", "eu.orders", True),
+        ("topic", "eu.*", "eu.orders.new", False),
+        ("topic", "eu.#", "eu", True),
+        ("topic", "a b.#", "a b.c%d", True),
+        ("fanout", "", "anything.at all", True),
+        ("fanout", "x", "", True),
+        ("direct", "", "", True),
+        ("direct", "", "x", False),
+    ],
+)
+def test_exchanges_route_as_in_amqp(kind: str, bound: str, sent: str, reached: bool) -> None:
+    routes = Routes([("queue", pattern("my.exchange", kind, bound)), ("other", pattern("my", kind, bound))])
+    assert routes.match(routing_key("my.exchange", sent)) == (("queue",) if reached else ())
+
+
+def test_names_that_reliq_does_not_allow_get_a_legible_one() -> None:
+    assert lasting_queue("celery@host.celery.pidbox") == "celery@host.celery.pidbox"
+    assert lasting_queue("my:queue") != lasting_queue("my queue")
+    for name in ("my:queue", "-x", "ü" * 300, "a@broadcast.c01234567890123456789", ""):
+        assert reliq.model.keys.check_name(lasting_queue(name))
+        assert reliq.model.keys.instance_of(passing_queue(name))
+
+
+def test_fanout_reaches_every_queue_also_one_without_a_consumer(
+    app: reliq.Reliq, broker: str, connection: kombu.Connection
+) -> None:
+    news = kombu.Exchange("news", type="fanout")
+    for name in ("mail", "sms"):
+        kombu.Queue(name, exchange=news)(connection.default_channel).declare()
+    with kombu.Connection(broker) as other:  # its process knows nothing of the queues
+        kombu.Producer(other, exchange=news).publish("hello")
+    assert {app.queue(name).stats().ready for name in ("mail", "sms")} == {1}
+    kombu.Queue("sms", exchange=news)(connection.default_channel).delete()
+    kombu.Producer(connection, exchange=news).publish("again")
+    assert (app.queue("mail").stats().ready, "sms" in app.queues()) == (2, False)
+
+
+def test_a_queue_to_be_deleted_goes_with_its_consumer(app: reliq.Reliq, broker: str) -> None:
+    reply = kombu.Queue("reply", auto_delete=True)
+    name = passing_queue("reply")
+    with kombu.Connection(broker) as connection, kombu.Connection(broker) as watching:
+        consumer = kombu.Consumer(connection, [reply], callbacks=[lambda body, message: message.ack()])
+        with consumer, kombu.Consumer(watching, [kombu.Queue("lasting")]):
+            kombu.Producer(watching).publish("to its name", routing_key="reply")
+            connection.drain_events(timeout=5)
+            consumer.close()
+            connection.close()
+            eventually(lambda: name not in app.queues(of_broadcasts=True), what="the queue is dropped")
+
+
+def test_one_url_one_broker_and_no_password_is_shown(broker: str) -> None:
+    with_login = broker.replace("redis://", "redis://user:se%2Fcret@")
+    connection = kombu.Connection(with_login)
+    assert "cret" not in connection.as_uri()
+    assert connection.as_uri(include_password=True) == with_login
+    one, two = kombu.Connection(broker), kombu.Connection(broker)
+    assert one.transport.broker is two.transport.broker
+
+
+def test_a_queue_with_a_length_refuses_what_is_too_much(app: reliq.Reliq, connection: kombu.Connection) -> None:
+    arguments = {"x-overflow": "reject-publish"}
+    short = kombu.Queue("short", max_length=2, queue_arguments=arguments)(connection.default_channel)
+    short.declare()
+    publish(connection, "short", 1, 2)
+    with pytest.raises(reliq.errors.QueueFull):
+        publish(connection, "short", 3)
+    app.queue("short").configure(max_length=3)
+    short.declare()  # again, by another worker: the operator's limit stays
+    publish(connection, "short", 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "instead"),
+    [
+        ({"message_ttl": 5.0}, "x-message-ttl.*expires="),
+        ({"max_length": 2}, "x-max-length.*reject-publish"),
+        ({"max_length_bytes": 2}, "x-max-length-bytes.*max_bytes"),
+        ({"expires": 5.0}, "x-expires.*exclusive"),
+        ({"queue_arguments": {"x-dead-letter-exchange": "dead"}}, "x-dead-letter-exchange.*reliq dead"),
+        ({"queue_arguments": {"x-single-active-consumer": True}}, "x-single-active-consumer.*concurrency"),
+    ],
+)
+def test_arguments_of_queues_that_reliq_does_not_know_are_refused(
+    connection: kombu.Connection, options: dict[str, Any], instead: str
+) -> None:
+    with pytest.raises(reliq.errors.InvalidSetting, match=instead):
+        kombu.Queue("orders", **options)(connection.default_channel).declare()
+    kombu.Queue("reply", auto_delete=True, **options)(connection.default_channel).declare()
+
+
+def test_options_that_make_no_sense_are_refused(broker: str) -> None:
+    with pytest.raises(reliq.errors.InvalidSetting, match="priority_order is 'up'"):
+        kombu.Connection(broker, transport_options={"priority_order": "up"}).connect()
+    with pytest.raises(reliq.errors.InvalidSetting, match=r"lease is 0\.1"):
+        kombu.Connection(broker, transport_options={"lease": 0.1}).connect()
+
+
+def test_the_second_url_is_used_where_the_first_is_dead(app: reliq.Reliq, broker: str) -> None:
+    dead = "reliq+redis://127.0.0.1:1/0"
+    with kombu.Connection(f"{dead};{broker}") as connection:
+        connection.ensure_connection(max_retries=3, interval_start=0, interval_step=0)
+        publish(connection, "orders", 1)
+    assert app.queue("orders").stats().ready == 1
+
+
+def test_tls_options_of_celery_become_those_of_the_url() -> None:
+    options = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": "/etc/ca.pem", "ssl_check_hostname": False}
+    secured = kombu.Connection("reliq+redis://:pw@host/3", ssl=options)
+    url = "rediss://:pw@host/3?ssl_cert_reqs=required&ssl_ca_certs=%2Fetc%2Fca.pem&ssl_check_hostname=False"
+    assert broker_url(secured) == url
+    assert broker_url(kombu.Connection("reliq+redis+sentinel://a:1,b:2/main/0", ssl=True)).startswith("rediss+sentinel")
+    assert broker_url(kombu.Connection("redis://host/1", transport="reliq.contrib.kombu:Transport")) == "redis://host/1"
