@@ -17,7 +17,7 @@ from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.consuming import Credit, Reader, Subscription, hand_back
 from reliq.contrib.kombu.messages import incoming, outgoing, requeued
 from reliq.contrib.kombu.names import pattern, routing_key
-from reliq.errors import ReliqError
+from reliq.errors import InvalidSetting, ReliqError
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, failure_now, retried
@@ -123,6 +123,12 @@ class Channel(virtual.Channel):
     def _pattern(self, exchange: str, key: str) -> str:
         kind = self.state.exchanges.get(exchange, {}).get("type", "direct")
         return pattern(exchange, kind, key or "")
+
+    def exchange_declare(self, exchange: str | None = None, type: str | None = None, **options: Any) -> None:
+        """Make an exchange known to this process; raises InvalidSetting for one that is not direct, topic or fanout."""
+        if type and type not in self.connection.implements.exchange_type:
+            raise InvalidSetting(f"exchange {exchange!r} has the type {type!r}: reliq knows direct, topic and fanout")
+        super().exchange_declare(exchange, type, **options)
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
         """Delete the bindings of this process to an exchange."""

@@ -111,6 +111,11 @@ def test_arguments_of_queues_that_reliq_does_not_know_are_refused(
     kombu.Queue("reply", auto_delete=True, **options)(connection.default_channel).declare()
 
 
+def test_an_exchange_that_reliq_does_not_know_is_refused(connection: kombu.Connection) -> None:
+    with pytest.raises(reliq.errors.InvalidSetting, match="exchange 'h' has the type 'headers'"):
+        kombu.Queue("orders", kombu.Exchange("h", type="headers"))(connection.default_channel).declare()
+
+
 def test_options_that_make_no_sense_are_refused(broker: str) -> None:
     with pytest.raises(reliq.errors.InvalidSetting, match="priority_order is 'up'"):
         kombu.Connection(broker, transport_options={"priority_order": "up"}).connect()
