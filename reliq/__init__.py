@@ -16,6 +16,7 @@ from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
 from reliq.errors import (
     DurabilityUnavailable,
+    HandlerFailed,
     InvalidBody,
     InvalidHandler,
     InvalidMessage,
@@ -23,6 +24,7 @@ from reliq.errors import (
     InvalidSetting,
     JobClosed,
     LeaseLost,
+    NoResult,
     OutcomeUnknown,
     PreparedClosed,
     QueueFull,
@@ -51,10 +53,10 @@ from reliq.protocol.topics import Binding, TopicStats
 __all__ = [
     "Again", "Backoff", "BatchOptions", "Binding", "Cancellation", "CancelledMany", "Config", "ConfigChanges",
     "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetterFilters", "DeadLetters", "Delayed", "DelayedMessage",
-    "DelayedPage", "DurabilityUnavailable", "Event", "Failure", "Found", "InvalidBody", "InvalidHandler",
-    "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed", "LeaseLost", "Message", "MessageOptions",
-    "NewMessage", "OutcomeUnknown", "Place", "Prepared", "PreparedClosed", "Progress", "PublishOptions", "Queue",
-    "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions",
-    "Schedules", "Stats", "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable", "__version__", "breaker",
-    "exponential", "fixed", "rocketmq_levels", "steps",
+    "DelayedPage", "DurabilityUnavailable", "Event", "Failure", "Found", "HandlerFailed", "InvalidBody",
+    "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed", "LeaseLost", "Message",
+    "MessageOptions", "NewMessage", "NoResult", "OutcomeUnknown", "Place", "Prepared", "PreparedClosed", "Progress",
+    "PublishOptions", "Queue", "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry",
+    "Schedule", "ScheduleOptions", "Schedules", "Stats", "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable",
+    "__version__", "breaker", "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

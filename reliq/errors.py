@@ -112,5 +112,18 @@ class LeaseLost(ReliqError):
     """The consumer's lease expired and the monitor took its messages back: another consumer may be running them."""
 
 
+class NoResult(ReliqError):
+    """A message has no result: it is not handled yet, was cancelled, keeps none, or its result was deleted."""
+
+
+class HandlerFailed(ReliqError):
+    """The message whose result was asked for is a dead letter. `reason`: why; `error`: the text of its last failure."""
+
+    def __init__(self, text: str, reason: str, error: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.error = error
+
+
 class TimeLimitExceeded(ReliqError):
     """A handler ran longer than its `time_limit`; recorded as the failure of its message."""

@@ -2,7 +2,7 @@
 """A queue: send, look, set its policy."""
 
 from collections.abc import Iterable, Mapping
-from typing import Unpack
+from typing import Any, Unpack
 
 from reliq.client.consumer import Consumer
 from reliq.client.cycle import Cycle
@@ -17,6 +17,7 @@ from reliq.model.settings import Duration
 from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import Config, QueueSteps, Stats
+from reliq.protocol.results import result
 from reliq.transport.store import Store
 
 
@@ -147,6 +148,14 @@ class Queue:
         A ready message is looked for as by `find`. Raises InvalidName.
         """
         return self._store.run(self._steps.search.cancel(id))
+
+    def result(self, id: str, *, wait: Duration = 0) -> Any:
+        """Return what the handler of a message returned: JSON as Python values, or bytes.
+
+        For handlers with `result=`, which says how long results are kept. `wait`: how long to wait for it. Waiting
+        takes a connection, and no polling. Raises HandlerFailed for a dead letter and NoResult if there is none.
+        """
+        return self._store.run(result(self._steps.keys, id, wait))
 
     def cancel_many(
         self,

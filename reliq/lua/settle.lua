@@ -1,12 +1,15 @@
 -- settle: remove messages from processing or move them on, and claim the next messages in the same step.
 --
--- KEYS  1-11 places  12 processing  13 lease  14 delayed  15 dead  16 index  17.. marks, in the order of the messages done
+-- KEYS  1-11 places  12 processing  13 lease  14 delayed  15 dead  16 index  17.. marks, in the order of the messages done;
+--       then, with results: results, earlier results, awaited, answers
 -- ARGV  1 lease ms (0 = do not renew the lease)  2 n to claim  3 room, as for claim
 --       4 n acks in a row, from the oldest message of the list on  5 name of the first of them  6 name of the last
 --       7 n of them that BLMOVE moved here: they are not yet counted as claimed
 --       8 n other acks  9 positions, among all messages that follow, of those that BLMOVE moved here
---       10.. for each other ack: name, size, place; then for each message that is not acked: name, size, place,
---       destination, counter, id, new element, delay ms, ms that its mark lasts
+--       10 ms for which results are kept, 0 = there are none
+--       11.. for each other ack: name, size, place; then for each message that is not acked: name, size, place,
+--       destination, counter, id, new element (of one that is done: its result), delay ms, ms that its mark lasts;
+--       then, with results, for each ack, those in a row first: id, result
 --       The name of a message is its first bytes up to the nonce, so that a body is never sent again; size is that of the
 --       whole element; place is where it should be, counted from 0 at the tail: if it is elsewhere, it is searched.
 --       destinations: head | tail (of the ready messages), delayed, dead, gone (deleted), done (deleted, and its mark is
@@ -18,24 +21,27 @@
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
--- uses: now, element, bodies, index, rounds, renew, lanes, place, take
+-- uses: now, element, bodies, index, rounds, renew, lanes, place, take, results
 local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 12, 16)
 local lease_ms, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local row, first_name, last_name, row_uncounted = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7])
-local uncounted, ACKS, ACK_FIELDS, MOVE_FIELDS = ARGV[9], 10, 3, 9
-local MOVES = ACKS + ACK_FIELDS * tonumber(ARGV[8])
+local uncounted, results_ms, ACKS, ACK_FIELDS, MOVE_FIELDS = ARGV[9], tonumber(ARGV[10]), 11, 3, 9
+local acks = tonumber(ARGV[8])
+local MOVES = ACKS + ACK_FIELDS * acks
+local RESULTS = #ARGV + 1 - (results_ms > 0 and 2 * (row + acks) or 0)
 local now = now_ms()
 
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 redis.call('STRLEN', lease)
 check_exits(q)
 if limit > 0 then redis.call('LLEN', q.messages) end
-if MOVES <= #ARGV then
+if results_ms > 0 then check_results() end
+if MOVES < RESULTS then
   redis.call('LLEN', q.messages)
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', dead)
   redis.call('HLEN', index)
-  for at = 17, #KEYS do redis.call('STRLEN', KEYS[at]) end
+  for at = 17, #KEYS - (results_ms > 0 and 4 or 0) do redis.call('STRLEN', KEYS[at]) end
 end
 
 local function is_named(element, name)
@@ -69,10 +75,17 @@ local function find(at)
   found[at] = is_named(element, name) and #element == tonumber(size) and element or search(name, size)
 end
 for at = ACKS, MOVES - 1, ACK_FIELDS do find(at) end
-for at = MOVES, #ARGV, MOVE_FIELDS do find(at) end
+for at = MOVES, RESULTS - 1, MOVE_FIELDS do find(at) end
 
 local alive = lease_ms == '0' and redis.call('EXISTS', lease) == 1 or renew(lease, now + lease_ms)
 local codes, acked = {}, row
+local results = {} -- id, result, id ...
+local function add_result(id, result)
+  if results_ms > 0 and id ~= '' then
+    results[#results + 1] = id
+    results[#results + 1] = result
+  end
+end
 
 if row > 0 then
   local leaving = (q.keyed or q.apart) and redis.call('LRANGE', processing, -row, -1) or {}
@@ -81,6 +94,7 @@ if row > 0 then
   if q.keyed then
     for at = #leaving, 1, -1 do release_key(q, leaving[at]) end
   end
+  for at = RESULTS, results_ms > 0 and RESULTS + 2 * row - 2 or 0, 2 do add_result(ARGV[at], ARGV[at + 1]) end
   codes[1] = string.rep('d', row)
 end
 
@@ -98,6 +112,10 @@ for at = ACKS, MOVES - 1, ACK_FIELDS do
   if element then
     acked = acked + 1
     others[#others + 1] = element
+    if results_ms > 0 then
+      local of = RESULTS + 2 * (row + (at - ACKS) / ACK_FIELDS)
+      add_result(ARGV[of], ARGV[of + 1])
+    end
     if q.keyed then release_key(q, element) end
   end
 end
@@ -105,7 +123,7 @@ if q.apart then delete_bodies(q.bodies, others) end
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
 
 local mark = 16
-for at = MOVES, #ARGV, MOVE_FIELDS do
+for at = MOVES, RESULTS - 1, MOVE_FIELDS do
   local destination, counter, id, again, delay, mark_ms = unpack(ARGV, at + 3, at + 8)
   local element = removed(at)
   if destination == 'done' then
@@ -136,10 +154,13 @@ for at = MOVES, #ARGV, MOVE_FIELDS do
     else -- gone, done
       leave_queue(q, element)
     end
+    if destination == 'dead' or counter == 'cancelled' then add_result(id, destination == 'dead' and 'd' or 'c') end
+    if destination == 'done' then add_result(id, again) end
     redis.call('HINCRBY', q.counters, counter, 1)
   end
 end
 
+if #results > 0 then keep_results(results, results_ms, now) end
 codes = table.concat(codes)
 local claimed = row_uncounted
 for position in string.gmatch(uncounted, '%d+') do

@@ -40,6 +40,7 @@ class Handler:
     once: bool | str = False  #: True: once per message id; a text: once per value of the header of this name
     once_for: float = 86_400.0  #: seconds for which a finished message is remembered
     breaker: Breaker | None = None
+    result: float | None = None  #: seconds for which what the function returns is kept; None: it is not
     measured: bool = True  #: False for broadcasts: each instance has its own queue, too many for a metric label
     typed: TypedCall | None = None  #: how the function takes a typed body; None: it takes the message
 
@@ -89,6 +90,7 @@ class Handlers:
         once: bool | str = False,
         once_for: Duration = "1d",
         breaker: Breaker | None = None,
+        result: Duration | None = None,
     ) -> Handler:
         """Register the handler of a queue; raises InvalidHandler for a second one and for a non-function."""
         check_name(queue)
@@ -114,6 +116,7 @@ class Handlers:
             once,
             seconds(once_for, "once_for", shortest=1.0),
             breaker,
+            None if result is None else seconds(result, "result", shortest=1.0),
             typed=typed,
         )
         self._by_queue[queue] = handler

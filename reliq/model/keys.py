@@ -79,9 +79,10 @@ class QueueKeys(JobKeys):
     """The keys of one queue."""
 
     __slots__ = (
-        "active", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead", "delayed", "flow", "freed",
-        "high", "index", "low", "messages", "next_round", "places", "prepared", "producers", "questions", "queue",
-        "rounds", "runs", "schedule_states", "schedules", "ticks", "told", "trying", "waiting",
+        "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
+        "delayed", "earlier_results", "flow", "freed", "high", "index", "low", "messages", "next_round", "places",
+        "prepared", "producers", "questions", "queue", "results", "rounds", "runs", "schedule_states", "schedules",
+        "ticks", "told", "trying", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -101,6 +102,10 @@ class QueueKeys(JobKeys):
         self.dead = prefix + "dead"  #: zset: dead letters, by ms of death
         self.index = prefix + "index"  #: hash: id -> score, of the messages in delayed or dead
         self.consumers = prefix + "consumers"  #: set: consumers that may hold messages
+        self.results = prefix + "results"  #: hash: id -> what the handler has returned
+        self.earlier_results = prefix + "earlier_results"  #: hash: those of the time before
+        self.awaited = prefix + "awaited"  #: string: exists while someone waits for a result
+        self.answers = prefix + "answers"  #: stream: the ids of messages with results, while someone waits
         self.trying = prefix + "trying"  #: hash: consumer -> the redelivered message it is trying (reliq_monitor.marks)
         self.told = prefix + "told"  #: hash: id of a message that was cancelled while a consumer held it -> ms of that
         self.counters = prefix + "counters"  #: hash

@@ -13,6 +13,7 @@ from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 
 Cancelled = tuple[tuple[str, int], ...]  #: ids of cancelled messages, each with the ms at which that was
 NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known place
+NO_RESULTS: Mapping[bytes, tuple[str, bytes]] = MappingProxyType({})
 
 
 class Settled(StrEnum):
@@ -120,22 +121,27 @@ def settle(
     room: int = settings.CLAIM_BYTES,
     row: int = 0,
     places: Mapping[bytes, int] = NOWHERE,
+    results_kept: float = 0.0,
+    results: Mapping[bytes, tuple[str, bytes]] = NO_RESULTS,
 ) -> Op[Claimed]:
     """Ack messages, move others, and claim up to `limit` new ones. Repeatable only if it claims nothing.
 
     `uncounted`: elements that BLMOVE has moved here without counting them; the script counts them as claimed now.
     `row`: so many of the acks, from the first on, should be the oldest messages of the processing list, in this order.
     `places`: where in the list the other messages should be, counted from 0 at the tail.
+    `results_kept`: seconds for which results are kept, 0 if the handler has none. `results`: of acks, by element: id of
+    the message, and its result.
     """
     in_row, others = acks[:row], acks[row:]
     names = (
         *keys.places, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.index,
         *(move.mark.key for move in moves if move.mark),
+        *(_result_keys(keys) if results_kept else ()),
     )  # fmt: skip
     arguments: list[Argument] = [
         milliseconds(lease), limit, room,
         row, name_of(in_row[0]) if row else b"", name_of(in_row[-1]) if row else b"", 0,
-        len(others), "",
+        len(others), "", milliseconds(results_kept),
     ]  # fmt: skip
     if uncounted:
         every = (*others, *(move.element for move in moves))
@@ -149,8 +155,41 @@ def settle(
             move.destination, move.counter, move.id, move.again, milliseconds(move.delay),
             milliseconds(move.mark.seconds) if move.mark else 0,
         )  # fmt: skip
+    if results_kept:
+        for element in acks:
+            arguments += results.get(element, ("", b""))  # none: the lease was lost meanwhile
     op = scripted("settle", names, arguments, _read_settled)
     return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
+
+
+def _result_keys(keys: QueueKeys) -> tuple[str, ...]:
+    return keys.results, keys.earlier_results, keys.awaited, keys.answers
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The reply of the result script. `result`: None while there is none; `since`: the latest entry of `answers`."""
+
+    result: bytes | None
+    since: bytes = b""
+
+
+def result(keys: QueueKeys, identity: str, wait: float = 0.0) -> Op[Returned]:
+    """Read the result of a message; `wait`: note that the caller waits so many seconds for it."""
+    return scripted("result", _result_keys(keys), (identity, milliseconds(wait)), lambda reply: Returned(*reply))
+
+
+def answered(keys: QueueKeys, since: bytes, seconds: float) -> Op[tuple[bytes, list[str]] | None]:
+    """Wait for results; the reply has the latest entry and the ids that were named after `since`; None: none came."""
+    command = ("XREAD", "BLOCK", milliseconds(seconds), "STREAMS", keys.answers, since)
+    return Op(command, _read_answers, blocks=seconds)
+
+
+def _read_answers(reply: Any) -> tuple[bytes, list[str]] | None:
+    if not reply:
+        return None
+    entries = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
+    return entries[-1][0], [one for _, fields in entries for one in fields[1].decode().split(" ")]
 
 
 def _read_claimed(reply: list[Any]) -> Claimed:

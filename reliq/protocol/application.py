@@ -70,6 +70,7 @@ class Application:
         once: bool | str = False,
         once_for: Duration = "1d",
         breaker: Breaker | None = None,
+        result: Duration | None = None,
     ) -> Callable[[F], F]:
         """Bind a function (def or async def) to a queue. If it returns, the message is acked; if it raises, tried
         again.
@@ -82,6 +83,7 @@ class Application:
         `once`: a handled message is not handled again, however often it is delivered, for `once_for`. True identifies
         messages by id; a text by the value of the header with this name (without it, by id). Costs one more round trip.
         `breaker`: `reliq.breaker(...)`; when too many runs fail, no worker gets messages of the queue for a while.
+        `result`: for at least this time, what the function returns (JSON or bytes) is kept for `queue.result(id)`.
         Raises InvalidHandler for a second handler of a queue.
         """
         check_name(queue)  # at once: `@app.handler` without parentheses would otherwise register nothing, silently
@@ -89,7 +91,7 @@ class Application:
         def bind(function: F) -> F:
             self.handlers.add(
                 queue, function, retry=retry, retry_on=retry_on, dead_on=dead_on, time_limit=time_limit,
-                once=once, once_for=once_for, breaker=breaker,
+                once=once, once_for=once_for, breaker=breaker, result=result,
             )  # fmt: skip
             return function
 

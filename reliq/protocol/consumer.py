@@ -239,6 +239,14 @@ class ConsumerSteps:
         """
         return self.lives.tell(list(self.held.values()), cancelled)
 
+    def keep_results(self, kept: float) -> None:
+        """Store, for so many seconds, what is given to `answer` for each message that is acked."""
+        self._held.results_kept = kept
+
+    def answer(self, message: Message, result: bytes) -> None:
+        """Note the result of a message that is acked next. Thread-safe."""
+        self._held.results[message.element] = (message.id, result)
+
     def report(self, message: Message, report: Report) -> Awaitable[None]:
         """Store what a handler reports about a message that is held here."""
         return self.run_report(self.lives.report(self.consumer, message, report))

@@ -50,7 +50,7 @@ class Search:
                     return Cancellation.CANCELLED
             if (yield from self._tell(wanted)):
                 return Cancellation.TOLD
-            if (yield from self._dead(identity)) is not None:
+            if (yield from self.dead_letter(identity)) is not None:
                 return Cancellation.DONE
         return Cancellation.UNKNOWN
 
@@ -88,7 +88,7 @@ class Search:
         if delayed is not None:
             message = DelayedMessage.read(self.keys.queue, delayed)
             return self._found(message, Place.DELAYED, due_at=message.due_at)
-        letter = yield from self._dead(identity)
+        letter = yield from self.dead_letter(identity)
         if letter is not None:
             return self._found(letter, Place.DEAD, died_at=letter.died_at, reason=letter.reason)
         element = yield ops.prepared_element(self.keys, identity)
@@ -96,7 +96,8 @@ class Search:
             return self._found(ListedMessage.read(self.keys.queue, Glimpse(element)), Place.PREPARED)
         return None
 
-    def _dead(self, identity: str) -> Steps[DeadLetter | None]:
+    def dead_letter(self, identity: str) -> Steps[DeadLetter | None]:
+        """Return the dead letter with this id, without its body."""
         glimpse = yield from self._by_index(self.keys.dead, identity)
         return None if glimpse is None else DeadLetter.read(self.keys.queue, glimpse)
 

@@ -1,12 +1,32 @@
 """A handler as a worker calls it: its body is upgraded and read, a span is around it, and it may be guarded."""
 
 from dataclasses import replace
+from typing import Any
 
 from reliq.model.handlers import Handler, Handlers
+from reliq.model.message import Message
+from reliq.model.policy import Again
+from reliq.model.result import answer
+from reliq.model.signatures import HandlerFunction, refuse_coroutine
 from reliq.model.upgrades import reading
 from reliq.runtime import tracing
 from reliq.transport.store import Store
 from reliq.worker.once import guarded
+
+
+def answering(function: HandlerFunction, is_async: bool) -> HandlerFunction:
+    """Return the function with its return values as answers, but for Again."""
+
+    def run(message: Message) -> Any:
+        result = function(message)
+        refuse_coroutine(result)
+        return result if isinstance(result, Again) else answer(result)
+
+    async def run_async(message: Message) -> Any:
+        result = await function(message)
+        return result if isinstance(result, Again) else answer(result)
+
+    return run_async if is_async else run
 
 
 def called(handler: Handler, handlers: Handlers, store: Store) -> Handler:
@@ -15,5 +35,7 @@ def called(handler: Handler, handlers: Handlers, store: Store) -> Handler:
     upgrades.check()
     if handler.typed is not None or upgrades.latest > 1:
         function = reading(function, handler.typed, upgrades)
+    if handler.result is not None:
+        function = answering(function, handler.is_async)
     handler = replace(handler, function=tracing.traced(function))
     return replace(handler, function=guarded(handler, store)) if handler.once else handler

@@ -6,7 +6,7 @@ the message finds the mark and settles the message without running the handler.
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reliq import ops
@@ -15,6 +15,7 @@ from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Again
+from reliq.model.result import Answer
 from reliq.model.signatures import HandlerFunction, refuse_coroutine
 from reliq.ops import Destination, Mark, Move
 from reliq.ops.schema import Counter
@@ -29,9 +30,10 @@ class Finished:
     """The result of a guarded handler: the message is done, and this mark is to be written."""
 
     mark: Mark
+    result: bytes = b""  #: what is stored for those who wait for it
 
     def move(self, message: Message) -> Move:
-        return Move(message.element, Destination.DONE, Counter.ACKED, message.id, mark=self.mark)
+        return Move(message.element, Destination.DONE, Counter.ACKED, message.id, self.result, mark=self.mark)
 
 
 class MarkUnknown(Exception):
@@ -88,4 +90,6 @@ def _identity(handler: Handler, message: Message) -> str:
 
 def _outcome(result: object, finished: Finished) -> object:
     refuse_coroutine(result)
-    return result if isinstance(result, Again) else finished
+    if isinstance(result, Again):
+        return result
+    return replace(finished, result=result.stored) if isinstance(result, Answer) else finished

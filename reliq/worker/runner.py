@@ -11,6 +11,7 @@ from reliq.errors import ReliqError, TimeLimitExceeded
 from reliq.model.handlers import Handler
 from reliq.model.message import Message
 from reliq.model.policy import Retry
+from reliq.model.result import Answer
 from reliq.ops import Move
 from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.moment import Moment
@@ -69,7 +70,7 @@ class Runner:
             finally:
                 if _process() != self._process:
                     forks.end_child()
-            move = None if answer is None else after_return(message, answer)
+            move = None if answer is None else self._after_return(message, answer)
         except BaseException as error:  # sys.exit() in a handler is a failure of its message
             move = self._after_error(message, error)
         self._end(message, move)
@@ -95,11 +96,17 @@ class Runner:
             finally:
                 if _process() != self._process:
                     forks.end_child()
-            move = after_return(message, answer)
+            move = self._after_return(message, answer)
         except BaseException as error:  # a cancelled run is settled already: _end drops this outcome
             move = self._after_error(message, error)
         self._end(message, move)
         return run
+
+    def _after_return(self, message: Message, result: object) -> Move | None:
+        if isinstance(result, Answer):
+            self._steps.answer(message, result.stored)
+            return None
+        return after_return(message, result)
 
     def _after_error(self, message: Message, error: BaseException) -> Move:
         if message.cancelled:

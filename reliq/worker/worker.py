@@ -98,6 +98,7 @@ class Worker:
             self._store, handler.queue, self._owner, checked_lease(options.lease), on_dead, handler.breaker
         )
         runner = Runner(self._store, handler, exchange, self._owner)
+        exchange.steps.keep_results(handler.result or 0.0)
         exchange.steps.run_report = self._report_async if handler.is_async else self._report
         if handler.is_async:
             self._asyncio = self._asyncio or EventLoop()

@@ -193,7 +193,7 @@ def run_steps(app, tmp_path, mode, steps, until):
 
 
 def survives(app, tmp_path, kills):
-    """A process is killed after each second step: no step is lost, none runs twice but those in flight, none is charged."""
+    """Kill a process after each second step: none is lost, none but those in flight runs twice, none is charged."""
     app.queue("steps").configure(max_deliveries=2)
     steps = run_steps(app, tmp_path, "checkpoint", 2 * kills + 1, lambda stats: stats.counters.get("acked"))
     once = [step for step, before in zip(steps, [-1, *steps], strict=False) if step != before]

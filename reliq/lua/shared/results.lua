@@ -1,0 +1,39 @@
+-- What handlers have returned, by message id, in the last four keys of a call. Results are kept in two hashes: when the first
+-- of `results` is older than they are to be kept, that hash becomes the earlier one, and the one before it is deleted. So
+-- a result is kept for between one and two times as long.
+
+local RESULTS_BEGUN = '' -- the field of `results` with the ms of its first result
+
+local function results_keys()
+  return unpack(KEYS, #KEYS - 3)
+end
+
+-- Fail before the first write if a key has a foreign type.
+local function check_results()
+  local results, earlier, awaited, answers = results_keys()
+  redis.call('HLEN', results)
+  redis.call('HLEN', earlier)
+  redis.call('STRLEN', awaited)
+  redis.call('XLEN', answers)
+end
+
+-- Store results, and tell those who wait for one. `some`: id, result, id ...; ids are never empty.
+local function keep_results(some, kept_ms, now)
+  local results, earlier, awaited, answers = results_keys()
+  local begun = redis.call('HGET', results, RESULTS_BEGUN)
+  if begun and now - begun > kept_ms then
+    redis.call('UNLINK', earlier)
+    redis.call('RENAME', results, earlier)
+    begun = false
+  end
+  if not begun then redis.call('HSET', results, RESULTS_BEGUN, now) end
+  for from = 1, #some, 1000 do
+    redis.call('HSET', results, unpack(some, from, math.min(from + 999, #some)))
+  end
+  redis.call('PEXPIRE', results, 2 * kept_ms)
+  if redis.call('EXISTS', awaited) == 0 then return end
+  local ids = {}
+  for at = 1, #some, 2 do ids[#ids + 1] = some[at] end
+  redis.call('XADD', answers, 'MAXLEN', '~', 1000, '*', 'ids', table.concat(ids, ' '))
+  redis.call('PEXPIRE', answers, 3600000)
+end

@@ -1,0 +1,68 @@
+"""The steps that read the result of a message, or wait for it."""
+
+import time
+from typing import Any
+
+from reliq import ops
+from reliq.errors import HandlerFailed, NoResult, QueueFull
+from reliq.model.dead_letter import DeadLetter
+from reliq.model.element import check_id
+from reliq.model.keys import QueueKeys
+from reliq.model.result import CANCELLED, DEAD, read_result
+from reliq.model.settings import Duration, seconds
+from reliq.ops import Returned, Steps
+from reliq.protocol.search import Search
+
+_SLICE = 5.0  #: seconds between two looks at the dead letters: a monitor that makes one tells no one who waits
+
+
+def result(keys: QueueKeys, identity: str, wait: Duration) -> Steps[Any]:
+    """Return what the handler of a message returned; raises HandlerFailed, and NoResult after `wait`."""
+    check_id(identity)
+    left = seconds(wait, "wait")
+    until = time.monotonic() + left
+    while True:
+        answer = yield from _read(keys, identity, left)
+        stored = answer.result
+        if stored is None or stored == DEAD:
+            letter = yield from Search(keys).dead_letter(identity)
+            if letter is not None:
+                raise _failed(letter)
+        if stored == CANCELLED:
+            raise NoResult(f"message {identity} of {keys.queue!r} was cancelled while it was handled")
+        if stored is not None and stored != DEAD:
+            return read_result(stored)
+        left = until - time.monotonic()
+        if left <= 0:
+            raise NoResult(
+                f"message {identity} of {keys.queue!r} has no result: it is not handled yet, or its handler keeps none "
+                f'(@app.handler({keys.queue!r}, result="1h"))'
+            )
+        yield from _wait(keys, identity, answer.since, min(left, _SLICE))
+
+
+def _read(keys: QueueKeys, identity: str, wait: float) -> Steps[Returned]:
+    try:
+        answer: Returned = yield ops.result(keys, identity, wait)
+    except QueueFull:  # Redis cannot note that someone waits: the next look is after _SLICE
+        answer = yield ops.result(keys, identity)
+    return answer
+
+
+def _wait(keys: QueueKeys, identity: str, since: bytes, wait: float) -> Steps[None]:
+    """Wait until the message is named among the latest results, and at most so many seconds."""
+    until = time.monotonic() + wait
+    while (left := until - time.monotonic()) > 0:
+        answered = yield ops.answered(keys, since, left)
+        if answered is None:
+            return
+        since, ids = answered
+        if identity in ids:
+            return
+
+
+def _failed(letter: DeadLetter) -> HandlerFailed:
+    last = letter.last_error
+    error = last.text.strip().rpartition("\n")[2] if last else ""
+    text = f"message {letter.id} of {letter.queue!r} is a dead letter, reason {letter.reason}"
+    return HandlerFailed(f"{text}: {error}" if error else text, letter.reason, error)

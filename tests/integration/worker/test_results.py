@@ -1,0 +1,188 @@
+"""Results: what handlers return is stored in the step that acks, and given to those who wait for it."""
+
+import asyncio
+import dataclasses
+import threading
+
+import pytest
+
+import reliq
+from reliq import aio
+from reliq.model.keys import QueueKeys
+from tests.support.handlers import settled, working_as
+from tests.support.workers import eventually, working
+
+KEYS = QueueKeys("q")
+
+
+def handler(app, kind, function, **options):
+    async def run_async(message: reliq.Message) -> object:
+        return function(message)
+
+    app.handler("q", result="1h", **options)(run_async if kind == "async" else function)
+
+
+def test_what_a_handler_returns_is_its_result(app, kind):
+    handler(app, kind, lambda message: None if message.json() == 3 else {"double": 2 * message.json()})
+    queue = app.queue("q")
+    ids = queue.send_many(range(1500))
+    with working_as(kind, app):
+        eventually(lambda: settled(app))
+    assert [queue.result(one) for one in ids[:5]] == [{"double": 0}, {"double": 2}, {"double": 4}, None, {"double": 8}]
+    assert queue.result(ids[-1]) == {"double": 2998}
+    assert queue.result(ids[-1]) == {"double": 2998}  # reading it does not take it
+
+
+@dataclasses.dataclass
+class Total:
+    sum: int
+
+
+@pytest.mark.parametrize(
+    ("value", "result"), [(b"\x00raw", b"\x00raw"), ("text", "text"), (Total(3), {"sum": 3}), ([], []), (False, False)]
+)
+def test_a_result_is_json_or_bytes(app, value, result):
+    handler(app, "inline", lambda message: value)
+    one = app.queue("q").send("x")
+    with working(app):
+        assert app.queue("q").result(one, wait=20) == result
+
+
+def test_waiting_takes_a_few_commands_and_ends_with_the_result(app, client):
+    handler(app, "inline", lambda message: "done")
+    queue, results = app.queue("q"), []
+    one = queue.send("x")
+    waiters = [threading.Thread(target=lambda: results.append(queue.result(one, wait=30))) for _ in range(3)]
+    client.config_resetstat()
+    for waiter in waiters:
+        waiter.start()
+    eventually(lambda: client.info("clients")["blocked_clients"] == 3)
+    waited = client.info("commandstats")
+    assert waited["cmdstat_evalsha"]["calls"] == 6  # the result, and the dead letter of that id
+    assert waited["cmdstat_xread"]["calls"] == 3
+    with working(app):
+        for waiter in waiters:
+            waiter.join(timeout=20)
+    assert results == ["done"] * 3
+
+
+def test_a_result_is_awaited_with_asyncio(app, url):
+    handler(app, "async", lambda message: message.json() + 1)
+
+    async def ask() -> list[object]:
+        async with aio.Reliq(url) as other:
+            queue = other.queue("q")
+            ids = await queue.send_many(range(10))
+            return await asyncio.gather(*(queue.result(one, wait="20s") for one in ids))
+
+    with working(app):
+        assert asyncio.run(ask()) == list(range(1, 11))
+
+
+def test_a_dead_message_answers_its_error(app, kind):
+    def fail(message):
+        raise ValueError("no such order")
+
+    handler(app, kind, fail, retry=reliq.fixed("1ms", limit=0))
+    queue = app.queue("q")
+    one = queue.send("x")
+    with working_as(kind, app), pytest.raises(reliq.HandlerFailed, match="no such order") as failed:
+        queue.result(one, wait=20)
+    assert failed.value.reason == "max_failures"
+    assert failed.value.error == "ValueError: no such order"
+
+
+def test_a_message_without_a_result_says_so(app):
+    queue = app.queue("q")
+    with pytest.raises(reliq.NoResult, match=r'@app.handler\(.q., result="1h"\)'):
+        queue.result("unknown", wait=0.05)
+    with pytest.raises(reliq.InvalidName):
+        queue.result("a b")
+    with pytest.raises(reliq.InvalidSetting, match="result is 0"):
+        app.handler("q", result=0)(lambda message: None)
+
+
+def test_what_cannot_be_stored_is_a_failure_of_the_handler(app):
+    handler(app, "inline", lambda message: object(), retry=reliq.fixed("1ms", limit=0))
+    queue = app.queue("q")
+    one = queue.send("x")
+    with working(app), pytest.raises(reliq.HandlerFailed, match="cannot be stored as its result"):
+        queue.result(one, wait=20)
+
+
+def test_a_guarded_handler_has_a_result_too(app, client):
+    handler(app, "inline", lambda message: message.json(), once=True)
+    queue = app.queue("q")
+    with working(app):
+        assert queue.result(queue.send(7, id="a"), wait=20) == 7
+
+
+def test_again_has_no_result(app):
+    tries = []
+    handler(app, "inline", lambda message: tries.append(1) or (reliq.Again() if len(tries) < 3 else len(tries)))
+    queue = app.queue("q")
+    with working(app):
+        assert queue.result(queue.send("x"), wait=20) == 3
+
+
+def test_results_are_kept_for_between_one_and_two_times_as_long(app, client):
+    app.handler("q", result="100s")(lambda message: message.json())
+    queue = app.queue("q")
+
+    def run(value):
+        one = queue.send(value)
+        with working(app):
+            queue.result(one, wait=20)
+        return one
+
+    def age(seconds):
+        client.hincrby(KEYS.results, "", -1000 * seconds)
+
+    first = run(1)
+    age(90)
+    second = run(2)
+    assert [queue.result(one) for one in (first, second)] == [1, 2]
+    age(20)
+    third = run(3)
+    assert [queue.result(one) for one in (first, second, third)] == [1, 2, 3]
+    age(110)
+    run(4)
+    assert queue.result(third) == 3
+    with pytest.raises(reliq.NoResult):
+        queue.result(first)
+    assert 100_000 < client.pttl(KEYS.results) <= 200_000
+    assert 0 < client.pttl(KEYS.earlier_results) <= 200_000
+
+
+def test_a_robbed_worker_stores_no_result(app, client):
+    """The result is written in the step that removes the message, and only if that removes it."""
+    runs = []
+
+    def run(message):
+        runs.append(message.redelivered)
+        if not message.redelivered:
+            client.delete(*client.keys("*lease:*"))
+            eventually(lambda: app.queue("q").stats().counters.get("reclaimed"))
+            return "of the robbed one"
+        return "of its successor"
+
+    app.handler("q", result="1h")(run)
+    one = app.queue("q").send("x")
+    with working(app, monitor=True):
+        assert app.queue("q").result(one, wait=20) == "of its successor"
+    assert runs == [False, True]
+
+
+def test_a_full_redis_still_lets_results_be_read(app, client):
+    app.handler("q", result="1h")(lambda message: message.json())
+    queue = app.queue("q")
+    one = queue.send(1)
+    with working(app):
+        queue.result(one, wait=20)
+    client.config_set("maxmemory", 1)
+    try:
+        assert queue.result(one, wait=1) == 1
+        with pytest.raises(reliq.NoResult):
+            queue.result("other", wait=0.1)
+    finally:
+        client.config_set("maxmemory", 0)
