@@ -75,6 +75,10 @@ def has_messages(keys: QueueKeys) -> Op[bool]:
     return Op(("EXISTS", keys.messages), bool)
 
 
+def exists(key: str) -> Op[bool]:
+    return Op(("EXISTS", key), bool)
+
+
 def reset_counters(keys: QueueKeys) -> list[Op[int]]:
     """Delete the counters and producers of an empty, unused queue."""
     return [Op(("DEL", keys.counters)), Op(("DEL", keys.producers))]

@@ -30,7 +30,7 @@ from reliq.runtime import tracing
 
 T = TypeVar("T")
 
-_ANNOUNCE_EVERY = 60.0
+ANNOUNCE_EVERY = 60.0  #: seconds; a producer then announces the queue again, in case it was deleted
 _PURGE_STEP = 1000
 _LOOKS = 3  #: reads of the statistics while the set of consumers changes
 
@@ -157,7 +157,7 @@ class QueueSteps:
     @property
     def unknown(self) -> bool:
         """Whether this producer has not announced the queue yet, or not recently."""
-        return time.monotonic() - self._announced_at > _ANNOUNCE_EVERY
+        return time.monotonic() - self._announced_at > ANNOUNCE_EVERY
 
     @property
     def version(self) -> int:

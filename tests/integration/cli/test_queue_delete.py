@@ -1,0 +1,112 @@
+"""`reliq queue delete`: a queue goes with everything that belongs to it, and never with messages by mistake."""
+
+import json
+import re
+
+import pytest
+
+from reliq.cli import main
+from reliq.model.keys import QueueKeys
+from reliq.protocol import deletion
+
+
+def delete(app, *arguments):
+    return main.main(["queue", "delete", "orders", "--yes", "--url", app.url, *arguments])
+
+
+@pytest.fixture
+def orders(app, client):
+    """A queue that was used, and is empty now."""
+    queue = app.queue("orders")
+    queue.send("x")
+    with queue.consumer() as consumer:
+        consumer.ack(*consumer.claim())
+    queue.configure(max_length=5)
+    client.delete(QueueKeys("orders").producers)  # as the monitor does, some time after the last send
+    return queue
+
+
+def test_a_used_queue_leaves_nothing_behind(app, orders, client, capsys, caplog):
+    app.subscribe("orders", "order.#")
+    app.schedules.add("daily", "1d", "orders", "x")
+    app.topics.set_alternate("orders")
+    app.queue("mails").send("stays")
+    assert delete(app, "--json") == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["had"]["bindings"] == 1
+    assert re.search(r"deleted queue=orders redis=\S+ by=\S+@\S+ had=1 schedules, 1 bindings", caplog.text)
+    assert [key for key in client.keys("*") if b"{orders}" in key] == []
+    assert (app.queues(), app.topics.list(), app.schedules.list()) == (["mails"], [], [])
+    assert app.topics.stats().alternate is None
+    assert app.queue("mails").stats().ready == 1
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "dead", "processing", "prepared", "waiting"])
+def test_a_queue_with_a_message_in_any_state_is_refused_unless_forced(app, orders, client, capsys, state):
+    consumer = None
+    if state == "delayed":
+        orders.send("x", delay="1h")
+    elif state == "prepared":
+        orders.prepare("x")
+    elif state == "waiting":
+        orders.send_many(["x", "y"], key="k")
+    else:
+        orders.send("x")
+    if state in ("dead", "processing"):
+        consumer = orders.consumer()
+        (message,) = consumer.claim()
+        if state == "dead":
+            consumer.dead(message, "no")
+    assert delete(app) == 1
+    assert "reliq: queue 'orders' has messages (" in capsys.readouterr().err
+    assert app.queues() == ["orders"]
+    assert delete(app, "--force") == 0
+    assert [key for key in client.keys("*") if b"{orders}" in key and b":half:" not in key] == []
+    assert app.queues() == []
+
+
+def test_a_queue_with_a_consumer_is_refused(app, orders, capsys):
+    with orders.consumer() as consumer:
+        consumer.claim()
+        assert delete(app) == 1
+    assert "is in use (1 consumers): stop its workers, or use --force" in capsys.readouterr().err
+
+
+def test_a_message_that_is_sent_meanwhile_is_not_lost(app, orders, capsys, monkeypatch):
+    look = deletion._look
+
+    def send_after(keys, *arguments):
+        there = yield from look(keys, *arguments)
+        monkeypatch.setattr(deletion, "_look", look)
+        orders.send("late")
+        return there
+
+    monkeypatch.setattr(deletion, "_look", send_after)
+    monkeypatch.setattr(deletion, "ANNOUNCE_EVERY", -1)  # only the watch protects the message
+    assert delete(app) == 1
+    assert "has messages (1 ready)" in capsys.readouterr().err
+    assert orders.stats().ready == 1
+
+
+def test_a_queue_whose_producer_would_not_announce_it_again_is_refused(app, orders, client, capsys):
+    with orders.consumer() as consumer:
+        orders.send("x")
+        consumer.ack(*consumer.claim())
+    assert delete(app) == 1
+    assert "a producer has sent to queue 'orders' 0 s ago: wait until none has for 60 s" in capsys.readouterr().err
+
+    producers = QueueKeys("orders").producers
+    for producer, entry in client.hgetall(producers).items():
+        sequence, sent_at = entry.split()
+        client.hset(producers, producer, b"%s %d" % (sequence, int(sent_at) - 61_000))
+    assert delete(app) == 0
+
+    orders._steps._announced_at -= 61  # what the minute would have done
+    orders.send("again")
+    assert (app.queues(), orders.stats().ready) == (["orders"], 1)
+
+
+def test_without_yes_nothing_is_deleted_from_a_script(app, orders, capsys):
+    assert main.main(["queue", "delete", "orders", "--url", app.url]) == 2
+    assert "this would delete the queue orders for good: say --yes" in capsys.readouterr().err
+    assert app.queues() == ["orders"]
