@@ -203,7 +203,7 @@ def operator(url: str, admin: reliq.Reliq) -> None:
         ("topics", "unbind", "q", "order.*"), ("dead", "list", "q"), ("delayed", "list", "q"), ("audit",),
         ("dead", "redrive", "q", "--limit", "1"), ("dead", "purge", "q", "--all", "--yes"), ("doctor",),
         ("purge", "q", "--yes"), ("keys", "create", "x", "--scope", "enqueue", "--queue", "*"), ("keys", "list"),
-        ("audit", "--repair"),
+        ("audit", "--repair"), ("queue", "delete", "q", "--force", "--yes"),
     ):  # fmt: skip
         run(*arguments, url=url)
 
@@ -268,7 +268,7 @@ def run(*arguments: str, url: str = "") -> str:
     if not url:
         arguments, url = arguments[:-1], arguments[-1]
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
-        command = arguments[:2] if arguments[0] in ("dead", "topics", "keys", "delayed") else arguments[:1]
+        command = arguments[:2] if arguments[0] in ("dead", "topics", "keys", "delayed", "queue") else arguments[:1]
         try:
             status = main.main([*command, "--url", url, *arguments[len(command) :]])
         except SystemExit as error:
