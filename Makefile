@@ -10,7 +10,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test coverage test-slow test-install test-lowest test-celery demo bench bench-full docs pictures screenshots clean
+.PHONY: help setup check fix test coverage test-slow test-docs test-install test-lowest test-celery demo bench bench-full docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -69,6 +69,9 @@ test-lowest: $(READY) ## Most tests with the lowest version of each dependency (
 	  tests/integration/client tests/integration/worker tests/integration/api tests/integration/cli \
 	  --ignore tests/unit/test_generate_sync.py --ignore tests/unit/test_type_checkers.py \
 	  --ignore tests/unit/test_reference.py --ignore tests/integration/api/test_contract.py
+
+test-docs: $(READY) ## The tutorial, the pages with Spark, all examples, and each page of the site in Chromium (10 minutes)
+	$(BIN)/pytest -m slow tests/integration/test_pages.py tests/acceptance/test_examples.py tests/integration/ui/test_site.py
 
 # The suites come from the package registry, pinned by hash, into .data/sdists.
 test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (an hour)

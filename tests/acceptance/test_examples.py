@@ -22,10 +22,10 @@ def needs(program: str) -> pytest.MarkDecorator:
         (["fastapi_orders.py"], "shipping {'order': 2}", []),
         (["django_shop/demo.py"], "shipped 3\norder 2 was rolled back", []),
         (["order_pipeline.py"], "billed 200 of 200, dead 0", None),
-        (["webhooks.py"], "delivered 300 of 300, dead 0", None),
+        pytest.param(["webhooks.py"], "delivered 300 of 300, dead 0", None, marks=pytest.mark.slow),
         (["asyncio_orders.py"], "shipped 500 of 500, acked 500", []),
         pytest.param(["http_clients.py", "javascript"], "acked 2, delayed 1", [], marks=needs("node")),
-        pytest.param(["http_clients.py", "go"], "acked 2, delayed 1", [], marks=needs("go")),
+        pytest.param(["http_clients.py", "go"], "acked 2, delayed 1", [], marks=[needs("go"), pytest.mark.slow]),
         pytest.param(
             ["spark_files.py"], "", None, marks=[needs("java"), pytest.mark.spark, pytest.mark.slow], id="spark_files"
         ),

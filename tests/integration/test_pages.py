@@ -28,10 +28,11 @@ def stories() -> Iterator[Any]:
         if page not in TUTORIAL and any("not run" not in block.marks for block in to_run(page)):
             marks = [pytest.mark.spark, pytest.mark.slow] if page in NEED_A_JVM else []
             yield pytest.param([page], page in NEED_A_JVM, id=name, marks=marks)
-    yield pytest.param(TUTORIAL, False, id="the tutorial")
+    yield pytest.param(TUTORIAL, False, id="the tutorial", marks=pytest.mark.slow)
     yield pytest.param(TUTORIAL, True, id="the tutorial with Spark", marks=[pytest.mark.spark, pytest.mark.slow])
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("pages", "jvm"), list(stories()))
 def test_the_code_of_the_pages_runs(pages, jvm, url, tmp_path, monkeypatch):
     folder = tmp_path / "work"
