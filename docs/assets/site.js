@@ -1,4 +1,4 @@
-// Tables that are wider than a phone scroll: they can be reached by keyboard.
+// What is wider than a phone scrolls: tables and code can be reached by keyboard.
 document$.subscribe(() => {
-  for (const table of document.querySelectorAll(".md-typeset__scrollwrap")) table.tabIndex = 0;
+  for (const wide of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) wide.tabIndex = 0;
 });

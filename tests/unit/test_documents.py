@@ -118,3 +118,9 @@ def test_the_page_of_states_has_every_edge_of_the_chart_and_no_other():
     page = (ROOT / "docs" / "concepts" / "states.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\S+) \| (\S+) \| .+ \| `(.+)` \|$", page, re.MULTILINE)
     assert sorted(tuple("[*]" if one in ("new", "gone") else one for one in row) for row in rows) == sorted(chart)
+
+
+def test_the_page_of_examples_has_each_of_them():
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    scripts = {file.name for file in (ROOT / "examples").glob("*.py")} - {"running.py"}  # what several of them need
+    assert {name for name in scripts if f"`python examples/{name}" not in page} == set()

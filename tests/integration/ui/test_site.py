@@ -75,7 +75,7 @@ def test_no_page_has_faults(read, site, look):
 
 def test_the_search_finds_a_word_without_a_server(read):
     page = read("index", **LIGHT)
-    page.get_by_label("Search").first.fill("poison")
+    page.get_by_placeholder("Search").fill("poison")
     found = page.locator(".md-search-result__link").first
     expect(found).to_be_visible()
     found.click()
