@@ -19,3 +19,11 @@ def ship(order: int) -> None:
 @task()
 def refuse(order: int) -> None:
     raise ValueError(f"no such order: {order}")
+
+
+@task(backend="outbox", queue_name="payments")
+def charge(order: int, amount: int) -> dict[str, int]:
+    """Charge for an order: a row of the same transaction as the order, so it is never forgotten."""
+    if amount < 0:
+        raise ValueError(f"order {order}: the amount is {amount}")
+    return {"order": order, "charged": amount}

@@ -9,7 +9,6 @@
 `reliq worker reliq.contrib.django.worker:app` runs the tasks, with DJANGO_SETTINGS_MODULE set as for manage.py.
 """
 
-import functools
 from typing import Any
 
 try:
@@ -25,14 +24,16 @@ from reliq.contrib.django.compat import BaseTaskBackend, TaskResult, TaskResultS
 from reliq.errors import InvalidSetting
 from reliq.model.element import new_id
 
-_OPTIONS = {"url", "retries", "on_commit", "max_body"}
+_OPTIONS = {"url", "retries", "on_commit", "outbox", "results", "result_ttl", "max_body"}
 
 
 class ReliqBackend(BaseTaskBackend):
     """A task backend. A task of a database transaction is sent when that commits, and not at all if it is rolled back.
 
     OPTIONS: `url` (default RELIQ_URL); `retries`: how often a failed task is tried again before it is a dead letter, 0
-    by default; `on_commit`: False sends at once; `max_body`. Results are not stored.
+    by default; `on_commit`: False sends at once; `outbox`: the database (such as "default") in whose transaction the
+    task is written, to be sent by a worker; `results`: the cache (such as "default") that keeps the results of tasks,
+    for `result_ttl`, a day by default; `max_body`.
     """
 
     supports_defer = True
@@ -44,9 +45,20 @@ class ReliqBackend(BaseTaskBackend):
         if unknown := set(self.options) - _OPTIONS:
             raise InvalidSetting(f"TASKS[{alias!r}] has OPTIONS {sorted(unknown)}: reliq knows {sorted(_OPTIONS)}")
         self.app = Reliq(self.options.get("url"), max_body=self.options.get("max_body"))
+        self.outbox: str | None = self.options.get("outbox")
+        self.supports_priority = self.outbox is None  # a row has none
+        self._results = self._make_results()
+        self.supports_get_result = self._results is not None
+
+    def _make_results(self) -> Any:
+        if "results" not in self.options:
+            return None
+        from reliq.contrib.django.results import Results
+
+        return Results(self.options["results"], self.options.get("result_ttl", "1d"))
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Send a task, when the current transaction commits; raises reliq's errors, then or now."""
+        """Write a task into the outbox, or send it when the transaction commits; raises reliq's errors, then or now."""
         self.validate_task(task)
         result = TaskResult(
             task=task, id=new_id(), status=TaskResultStatus.READY, enqueued_at=timezone.now(), started_at=None,
@@ -61,13 +73,32 @@ class ReliqBackend(BaseTaskBackend):
             headers={"task": task.module_path},
             priority="high" if task.priority > 0 else "low" if task.priority < 0 else "normal",
         )
-        send = functools.partial(self._send, result, message)
-        if self.options.get("on_commit", True):
-            transaction.on_commit(send)
+        if self.outbox is not None:
+            from reliq.contrib.django import outbox
+
+            outbox.write(self.outbox, task.queue_name, message, self.app.max_body)
+            transaction.on_commit(lambda: self._enqueued(result), using=self.outbox)
+        elif self.options.get("on_commit", True):
+            transaction.on_commit(lambda: self._send(result, message))
         else:
-            send()
+            self._send(result, message)
         return result
 
+    def get_result(self, result_id: str) -> Any:
+        """Return the result of a task; raises TaskResultDoesNotExist."""
+        return super().get_result(result_id) if self._results is None else self._results.load(result_id)
+
+    def note(self, result: Any) -> None:
+        """Store the state of a task, if the options say where."""
+        if self._results is not None:
+            self._results.store(result)
+
     def _send(self, result: Any, message: NewMessage) -> None:
+        self.note(result)  # before a worker can do so
         self.app.queue(result.task.queue_name).send(message)
+        task_enqueued.send(type(self), task_result=result)
+
+    def _enqueued(self, result: Any) -> None:
+        if self._results is not None:
+            self._results.store(result, anew=False)  # a worker may have begun it already
         task_enqueued.send(type(self), task_result=result)

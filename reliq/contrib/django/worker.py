@@ -1,6 +1,9 @@
 """The application that runs Django's tasks: `reliq worker reliq.contrib.django.worker:app`."""
 
 import functools
+import os
+import socket
+import traceback
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,8 +18,11 @@ from reliq.contrib.django import ReliqBackend
 from reliq.contrib.django.compat import (
     Task,
     TaskContext,
+    TaskError,
     TaskResult,
+    TaskResultDoesNotExist,
     TaskResultStatus,
+    normalize_json,
     task_backends,
     task_finished,
     task_started,
@@ -38,7 +44,15 @@ def application() -> reliq.Reliq:
             policy = {"retry": reliq.exponential(first=5, factor=3, jitter=0.2, limit=retries)}
         for queue in sorted(backend.queues):
             app.handler(queue, **policy)(functools.partial(run, backend))
+    for database in sorted({one.outbox for one in ours if one.outbox is not None}):
+        _relay(database, app)
     return app
+
+
+def _relay(database: str, app: reliq.Reliq) -> None:
+    from reliq.contrib.django.outbox import relaying  # needs SQLAlchemy
+
+    relaying(database, app)
 
 
 def run(backend: ReliqBackend, message: reliq.Message) -> None:
@@ -47,29 +61,54 @@ def run(backend: ReliqBackend, message: reliq.Message) -> None:
     task = import_string(wanted["task"])
     if not isinstance(task, Task):
         raise reliq.Dead(f"{wanted['task']} is not a task")
-    result = TaskResult(
-        task=task, id=message.id, status=TaskResultStatus.RUNNING,
-        enqueued_at=datetime.fromtimestamp(message.enqueued_at / 1000, UTC), started_at=timezone.now(),
-        last_attempted_at=timezone.now(), finished_at=None, args=wanted["args"], kwargs=wanted["kwargs"],
-        backend=backend.alias, errors=[], worker_ids=[],
-    )  # fmt: skip
+    result = _begun(backend, task, message, wanted)
     close_old_connections()
     task_started.send(type(backend), task_result=result)
     try:
         context = (TaskContext(task_result=result),) if task.takes_context else ()
-        task.call(*context, *result.args, **result.kwargs)
+        value = task.call(*context, *result.args, **result.kwargs)
+        _set(result, _return_value=value if value is None else normalize_json(value))
         _end(backend, result, TaskResultStatus.SUCCESSFUL)
-    except Exception:
-        _end(backend, result, TaskResultStatus.FAILED)
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        name = f"{type(error).__module__}.{type(error).__qualname__}"
+        result.errors.append(TaskError(exception_class_path=name, traceback=text))
+        again = message.failures < int(backend.options.get("retries", 0))
+        _end(backend, result, TaskResultStatus.READY if again else TaskResultStatus.FAILED)
         raise
     finally:
         close_old_connections()
 
 
+def _begun(backend: ReliqBackend, task: Any, message: reliq.Message, wanted: dict[str, Any]) -> Any:
+    """Return the result of a task that is starting: with its earlier attempts, if results are stored."""
+    try:
+        result = backend.get_result(message.id)
+    except (TaskResultDoesNotExist, NotImplementedError):
+        result = TaskResult(
+            task=task, id=message.id, status=TaskResultStatus.READY,
+            enqueued_at=datetime.fromtimestamp(message.enqueued_at / 1000, UTC), started_at=None,
+            last_attempted_at=None, finished_at=None, args=wanted["args"], kwargs=wanted["kwargs"],
+            backend=backend.alias, errors=[], worker_ids=[],
+        )  # fmt: skip
+    now = timezone.now()
+    _set(result, status=TaskResultStatus.RUNNING, started_at=result.started_at or now, last_attempted_at=now)
+    result.worker_ids.append(f"{socket.gethostname()}-{os.getpid()}")
+    backend.note(result)
+    return result
+
+
 def _end(backend: ReliqBackend, result: Any, status: Any) -> None:
-    object.__setattr__(result, "status", status)
-    object.__setattr__(result, "finished_at", timezone.now())
-    task_finished.send(type(backend), task_result=result)
+    _set(result, status=status, finished_at=None if status == TaskResultStatus.READY else timezone.now())
+    backend.note(result)
+    if status != TaskResultStatus.READY:
+        task_finished.send(type(backend), task_result=result)
+
+
+def _set(result: Any, **values: Any) -> None:
+    """Set fields of a result, which is frozen for its readers."""
+    for name, value in values.items():
+        object.__setattr__(result, name, value)
 
 
 app = application()

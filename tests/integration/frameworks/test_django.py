@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +15,30 @@ from tests.support.workers import ROOT, eventually
 SHOP = ROOT / "examples" / "django_shop"
 
 
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database and the cache: Django reads its settings once in a process."""
+    return tmp_path_factory.mktemp("shop")
+
+
 @pytest.fixture
-def shop(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def shop(url: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The tasks of the example, in this process."""
     monkeypatch.setenv("RELIQ_URL", url)
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "settings")
     monkeypatch.setenv("SHOP_LOG", str(tmp_path / "log"))
-    monkeypatch.setenv("SHOP_DB", str(tmp_path / "db"))
+    monkeypatch.setenv("SHOP_DB", str(folder / "db"))
+    monkeypatch.setenv("SHOP_CACHE", str(folder / "cache"))
     monkeypatch.syspath_prepend(SHOP)
     import django
 
     django.setup()
     import shop
-
-    yield shop
+    from django.core.management import call_command
     from django.db import connections
 
+    call_command("migrate", verbosity=0)
+    yield shop
     connections.close_all()
 
 
@@ -41,10 +49,15 @@ def environment() -> dict[str, str]:
 
 def run_all(queue: reliq.Queue) -> None:
     """Run a worker in a process of its own until the queue is empty."""
+    work_until(lambda: (now := queue.stats()).ready + now.processing == 0)
+
+
+def work_until(condition: Callable[[], bool]) -> None:
+    """Run a worker in a process of its own, for a while."""
     command = [sys.executable, "-m", "reliq", "worker", "reliq.contrib.django.worker:app", "--quiet"]
     worker = subprocess.Popen(command, env=environment())
     try:
-        eventually(lambda: (now := queue.stats()).ready + now.processing == 0, timeout=30)
+        eventually(condition, timeout=30)
     finally:
         worker.terminate()
         worker.wait(timeout=30)
@@ -89,11 +102,60 @@ def test_a_task_that_is_deferred_or_has_a_priority(app: reliq.Reliq, shop: Any) 
         assert (message.priority, message.json()["args"], message.headers) == ("high", [2], {"task": "shop.ship"})
 
 
-def test_wrong_settings_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"retry": 3}, r"OPTIONS \['retry'\]"),
+        ({"results": "nowhere"}, r"cache 'nowhere': CACHES has \['default', 'own'\]"),
+        ({"results": "own"}, "LocMemCache: workers do not see it"),
+    ],
+)
+def test_wrong_settings_are_refused(
+    shop: Any, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], sentence: str
+) -> None:
+    from django.conf import settings
+
     from reliq.contrib.django import ReliqBackend
 
-    with pytest.raises(reliq.errors.InvalidSetting, match=r"OPTIONS \['retry'\]"):
-        ReliqBackend("default", {"OPTIONS": {"retry": 3}})
+    monkeypatch.setitem(settings.CACHES, "own", {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"})
+    with pytest.raises(reliq.errors.InvalidSetting, match=sentence):
+        ReliqBackend("default", {"OPTIONS": options})
+
+
+def test_a_task_in_the_outbox_is_a_row_of_its_transaction(app: reliq.Reliq, shop: Any) -> None:
+    from django.db import connection, transaction
+
+    def rows() -> list[Any]:
+        with connection.cursor() as cursor:
+            return list(cursor.execute("SELECT id, queue FROM reliq_outbox").fetchall())
+
+    with transaction.atomic():
+        kept = shop.charge.enqueue(1, 100)
+        assert rows() == [(kept.id, "payments")]
+    with transaction.atomic():
+        shop.charge.enqueue(2, 100)
+        transaction.set_rollback(True)
+    assert rows() == [(kept.id, "payments")]
+    assert app.queue("payments").stats().ready == 0
+    work_until(lambda: app.queue("payments").stats().counters.get("acked") == 1)
+    assert rows() == []
+    with pytest.raises(Exception, match="does not support setting priority"):
+        shop.charge.using(priority=1).enqueue(3, 100)
+
+
+def test_results_are_stored_where_the_options_say(app: reliq.Reliq, shop: Any) -> None:
+    good, bad = shop.charge.enqueue(1, 100), shop.charge.enqueue(2, -5)
+    good.refresh()
+    assert (good.status, good.attempts) == ("READY", 0)
+    work_until(lambda: app.queue("payments").stats().dead == 1)
+    eventually(lambda: good.refresh() or bad.refresh() or (good.is_finished and bad.is_finished))
+    assert (good.status, good.return_value, good.attempts) == ("SUCCESSFUL", {"order": 1, "charged": 100}, 1)
+    assert (bad.status, bad.errors[0].exception_class) == ("FAILED", ValueError)
+    assert "order 2: the amount is -5" in bad.errors[0].traceback
+    again = shop.charge.get_result(good.id)
+    assert (again.task.queue_name, again.args, again.finished_at) == ("payments", [1, 100], good.finished_at)
+    with pytest.raises(Exception, match="no-such-task"):
+        shop.charge.get_result("no-such-task")
 
 
 def test_a_message_that_names_no_task_is_a_dead_letter(app: reliq.Reliq, shop: Any) -> None:

@@ -1,0 +1,58 @@
+"""The outbox of `reliq.contrib.sql` in Django's database: a task is a row of the transaction that enqueues it."""
+
+import json
+import threading
+from typing import Any
+
+from django.db import connections
+from sqlalchemy import URL, Engine, create_engine
+
+from reliq import NewMessage, Reliq
+from reliq.contrib.sql import outbox, relay
+from reliq.errors import InvalidSetting
+from reliq.protocol.batch import checked
+
+_COLUMNS = ("id", "queue", "headers", "delay", "body")
+
+
+def write(database: str, queue: str, message: NewMessage, max_body: int) -> None:
+    """Write a row in the current transaction; raises InvalidMessage for what `send` would refuse."""
+    message = checked(message, max_body)
+    row = (message.id, queue, json.dumps(message.headers), message.delay, message.body)
+    places = ", ".join(["%s"] * len(row))
+    with connections[database].cursor() as cursor:
+        cursor.execute(f"INSERT INTO {outbox.name} ({', '.join(_COLUMNS)}) VALUES ({places})", row)  # noqa: S608  names
+
+
+def relaying(database: str, app: Reliq) -> threading.Thread:
+    """Start a thread that sends the rows and deletes them. Each worker may have one, and be killed at any point."""
+    arguments = (engine_of(database), app, threading.Event())
+    thread = threading.Thread(target=relay, args=arguments, name="reliq-outbox", daemon=True)
+    thread.start()
+    return thread
+
+
+def engine_of(database: str) -> Engine:
+    """Return SQLAlchemy's engine for one of Django's databases."""
+    connection = connections[database]
+    settings = connection.settings_dict
+    match connection.vendor:
+        case "sqlite":
+            url = URL.create("sqlite", database=str(settings["NAME"]))
+        case "postgresql":
+            url = _postgresql(connection.Database.__name__, settings)
+        case other:
+            raise InvalidSetting(f"the option outbox needs PostgreSQL or SQLite: the database {database!r} is {other}")
+    return create_engine(url, pool_pre_ping=True)
+
+
+def _postgresql(driver: str, settings: dict[str, Any]) -> URL:
+    return URL.create(
+        f"postgresql+{driver}",
+        username=settings["USER"] or None,
+        password=settings["PASSWORD"] or None,
+        host=settings["HOST"] or None,
+        port=int(settings["PORT"]) if settings["PORT"] else None,
+        database=settings["NAME"],
+        query={name: value for name, value in settings["OPTIONS"].items() if isinstance(value, str)},
+    )
