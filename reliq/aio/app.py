@@ -8,6 +8,8 @@ from reliq.aio.queue import Queue
 from reliq.aio.schedules import Schedules
 from reliq.aio.topics import Topics
 from reliq.model import settings
+from reliq.model.element import check_id
+from reliq.model.found import Found
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage, PublishOptions
 from reliq.model.settings import Duration, Size
@@ -92,6 +94,19 @@ class Reliq(Application):
         """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""
         names = await self.store.run(ops.one(ops.queue_names()))
         return names if of_broadcasts else [name for name in names if instance_of(name) is None]
+
+    async def find(self, id: str) -> Found | None:
+        """Return where the message with this id is, in whichever queue; None if it is in none.
+
+        The queues are looked through one after the other, in the order of their names, as by `Queue.find`, which is
+        faster where the queue is known. The first that has the id answers. Raises InvalidName.
+        """
+        check_id(id)
+        for name in sorted(await self.queues(of_broadcasts=True)):
+            found = await self.queue(name, of_broadcast=True).find(id)
+            if found is not None:
+                return found
+        return None
 
     async def close(self) -> None:
         """Close the idle connections."""

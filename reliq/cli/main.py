@@ -9,7 +9,21 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import reliq
-from reliq.cli import bench, chaos, dead, delayed, insight, messages, new, queues, schedules, services, topics, worker
+from reliq.cli import (
+    bench,
+    chaos,
+    dead,
+    delayed,
+    insight,
+    life,
+    messages,
+    new,
+    queues,
+    schedules,
+    services,
+    topics,
+    worker,
+)
 from reliq.cli.options import BAD_USAGE, command
 from reliq.errors import MissingExtra, ReliqError
 from reliq.runtime import logging as logs
@@ -70,7 +84,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"reliq {reliq.__version__}")
     parser.set_defaults(run=lambda _: _help(parser))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for part in (worker, services, new, messages, queues, topics, schedules, delayed, dead, insight, chaos, bench):
+    for part in (
+        worker,
+        services,
+        new,
+        messages,
+        life,
+        queues,
+        topics,
+        schedules,
+        delayed,
+        dead,
+        insight,
+        chaos,
+        bench,
+    ):
         part.add_to(commands)
     _spark(commands.add_parser("spark", help="data into queues, dead letters into data, by Spark"))
     add_api(commands, command)

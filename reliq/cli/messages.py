@@ -1,4 +1,4 @@
-"""Queues and messages from the command line: send, stats, config, pause, resume, purge, cancel."""
+"""Queues and messages from the command line: send, stats, config, pause, resume, purge."""
 
 import argparse
 import json
@@ -52,8 +52,6 @@ def add_to(commands: Any) -> None:
     one.add_argument("--for", dest="duration", default="1h", metavar="TIME", help="how long it is open (default: 1h)")
     one = command(commands, "purge", purge, "remove ready, delayed and prepared messages", queue=True, json_too=True)
     one.add_argument("--yes", action="store_true", help="do not ask")
-    one = command(commands, "cancel", cancel, "cancel one message, wherever it is", queue=True, json_too=True)
-    one.add_argument("id", help="its id")
 
 
 def send(options: argparse.Namespace) -> int:
@@ -184,10 +182,3 @@ def purge(options: argparse.Namespace) -> int:
     confirmed(options, f"remove all ready and delayed messages of {options.queue}")
     removed = queue.purge()
     return say(options, f"{removed} messages removed", removed=removed)
-
-
-def cancel(options: argparse.Namespace) -> int:
-    """Cancel a message; exit 1 if it was not removed."""
-    answer = queue_of(options).cancel(options.id)
-    say(options, answer.value, cancelled=bool(answer), answer=answer.value)
-    return 0 if answer else 1

@@ -25,10 +25,19 @@ class Progress:
         self._drawn = now
         rate = done / max(now - self._started, 1e-6)
         if self._total:
-            filled = min(_WIDTH, _WIDTH * done // self._total)
-            bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{self._total}"
+            drawn = f"{_bar(done / self._total, _WIDTH)} {done}/{self._total}"
         else:
-            bar = str(done)
+            drawn = str(done)
         print(
-            f"\r\x1b[K{self._what} {bar} {rate:,.0f}/s {note}", end="\n" if final else "", file=sys.stderr, flush=True
+            f"\r\x1b[K{self._what} {drawn} {rate:,.0f}/s {note}", end="\n" if final else "", file=sys.stderr, flush=True
         )
+
+
+def bar(fraction: float, width: int = 20) -> str:
+    """Return a bar of text for a number from 0 to 1, with its percentage."""
+    return f"{_bar(fraction, width)} {fraction:4.0%}"
+
+
+def _bar(fraction: float, width: int) -> str:
+    filled = min(width, int(width * fraction))
+    return f"[{'#' * filled}{'.' * (width - filled)}]"

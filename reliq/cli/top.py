@@ -7,12 +7,16 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from reliq.cli.progress import bar
 from reliq.errors import ReliqError
 from reliq.observability.snapshot import QueueSnapshot, every_queue, read_readable
 from reliq.ops.schema import Counter
+from reliq.protocol.running import Running, running
 from reliq.transport.store import Store
 
 _MOST = 1000  #: queues that are read
+_BUSY = 20  #: of them, those with the most in processing, whose messages are read
+_BARS = 10  #: messages that are shown with their progress
 _NAME = 23
 _HEAD = (
     f"{'queue':{_NAME}}{'ready':>8}{'proc':>7}{'delayed':>8}{'dead':>7}{'oldest':>8}{'in/s':>7}{'out/s':>7}{'cons':>5}"
@@ -28,22 +32,31 @@ _ENTER, _LEAVE, _HOME, _CLEAR_LINE, _CLEAR_REST = (
 
 
 class Look:
-    """All queues at one time."""
+    """All queues at one time. `running`: messages that report their progress."""
 
     def __init__(
-        self, readings: Sequence[QueueSnapshot], at: float, queues: int, unreadable: Collection[str] = ()
+        self,
+        readings: Sequence[QueueSnapshot],
+        at: float,
+        queues: int,
+        unreadable: Collection[str] = (),
+        running: Sequence[Running] = (),
     ) -> None:
         self.readings = {reading.queue: reading for reading in readings}
         self.at = at
         self.queues = queues
         self.unreadable = len(unreadable)
+        self.running = running
 
 
 def look(store: Store) -> Look:
     """Read all queues now; raises ReliqError."""
     names = store.run(every_queue(), timeout=0)
     readings, unreadable = store.run(read_readable(names[:_MOST]), timeout=0)
-    return Look(readings, time.monotonic(), len(names), unreadable)
+    busy = sorted((one for one in readings if one.processing), key=lambda one: -one.processing)[:_BUSY]
+    held = [one for reading in busy for one in store.run(running(reading.queue, _BARS), timeout=0)]
+    reporting = [one for one in held if one.fraction is not None][:_BARS]
+    return Look(readings, time.monotonic(), len(names), unreadable, reporting)
 
 
 def watch(store: Store, interval: float, once: bool, stopping: threading.Event) -> int:
@@ -74,12 +87,31 @@ def frame(before: Look, now: Look, where: str, height: int) -> list[str]:
     lines = [_summary(rows, rates, now.queues, where), "", _HEAD]
     if now.unreadable:
         lines[1] = f"{now.unreadable} cannot be read, `reliq stats` says why"
-    room = max(1, height - len(lines))
+    bars = _bars(now.running)
+    room = max(1, height - len(lines) - len(bars))
     lines += [_row(one, *rates[one.queue]) for one in rows[:room]]
     shown, there = min(room, len(rows)), now.queues - now.unreadable
     if there > shown:
         lines[-1] = f"... and {there - shown + 1} more queues"
-    return lines
+    return lines + bars
+
+
+def _bars(running: Sequence[Running]) -> list[str]:
+    """Return a line for each message that reports its progress, after a blank line."""
+    lines = []
+    for one in running:
+        said = one.progress.text if one.progress else ""
+        report = "".join(letter if letter.isprintable() else " " for letter in said)
+        name, identity = _fitted(one.message.queue, 16), _fitted(one.message.id, 13, start=False)
+        lines.append(f"{name:17}{identity:14}{bar(one.fraction or 0)}  {report}"[:80])
+    return ["", *lines] if lines else []
+
+
+def _fitted(text: str, width: int, start: bool = True) -> str:
+    """Return the text, or its start or end, in at most `width` characters."""
+    if len(text) <= width:
+        return text
+    return text[: width - 1] + "…" if start else "…" + text[1 - width :]
 
 
 def _summary(rows: Sequence[QueueSnapshot], rates: dict[str, tuple[float, float]], queues: int, where: str) -> str:

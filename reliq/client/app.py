@@ -9,6 +9,8 @@ from reliq.client.queue import Queue
 from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
 from reliq.model import settings
+from reliq.model.element import check_id
+from reliq.model.found import Found
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage, PublishOptions
 from reliq.model.settings import Duration, Size
@@ -93,6 +95,19 @@ class Reliq(Application):
         """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""
         names = self.store.run(ops.one(ops.queue_names()))
         return names if of_broadcasts else [name for name in names if instance_of(name) is None]
+
+    def find(self, id: str) -> Found | None:
+        """Return where the message with this id is, in whichever queue; None if it is in none.
+
+        The queues are looked through one after the other, in the order of their names, as by `Queue.find`, which is
+        faster where the queue is known. The first that has the id answers. Raises InvalidName.
+        """
+        check_id(id)
+        for name in sorted(self.queues(of_broadcasts=True)):
+            found = self.queue(name, of_broadcast=True).find(id)
+            if found is not None:
+                return found
+        return None
 
     def close(self) -> None:
         """Close the idle connections."""

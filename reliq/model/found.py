@@ -1,7 +1,8 @@
 """Where a message is, and what became of a request to cancel it."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 from reliq.model.listed_message import ListedMessage
 
@@ -48,6 +49,15 @@ class Progress:
     tag: str = ""  #: of the push of the message that the handler had; see Message.tag
     state: bytes | None = None  #: MessagePack
 
+    def summary(self) -> dict[str, Any]:
+        """Return what a program or a page shows of it, without the state."""
+        return {
+            "fraction": self.fraction,
+            "text": self.text,
+            "at": self.at,
+            "state_bytes": None if self.state is None else len(self.state),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -76,3 +86,62 @@ class Found:
     reason: str = ""  #: of a dead letter
     progress: Progress | None = None  #: what its handler has reported
     history: tuple[Event, ...] = ()  #: oldest first, where the queue keeps a history
+
+    @property
+    def why(self) -> str:
+        """Say in a sentence why the message is in its place, and what it waits for."""
+        match self.place:
+            case Place.READY:
+                ahead = "the next to be taken" if not self.position else f"taken after about {self.position:,} others"
+                return f"{ahead}; none is given out now: {self.limited_by}" if self.limited_by else ahead
+            case Place.WAITING:
+                return f"another message of its key {self.waiting_for!r} is before it"
+            case Place.PROCESSING:
+                return f"held by consumer {self.consumer}"
+            case Place.DELAYED:
+                failures = self.message.failures if self.message else 0
+                return f"waits for the next try after {failures} failures" if failures else "not due yet"
+            case Place.PREPARED:
+                return "its producer has not decided about it"
+            case Place.DEAD:
+                return f"died: {self.reason}"
+            case Place.DONE:
+                return "it has left the queue"
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a program or a page shows of it."""
+        return {
+            "id": self.id,
+            "queue": self.queue,
+            "place": self.place.value,
+            "why": self.why,
+            "position": self.position,
+            "limited_by": self.limited_by,
+            "waiting_for": self.waiting_for,
+            "consumer": self.consumer,
+            "since": self.since,
+            "due_at": self.due_at,
+            "died_at": self.died_at,
+            "reason": self.reason,
+            "message": None if self.message is None else _summary(self.message),
+            "progress": None if self.progress is None else self.progress.summary(),
+            "history": [asdict(event) for event in self.history],
+        }
+
+
+def _summary(message: ListedMessage) -> dict[str, Any]:
+    last = message.last_error
+    return {
+        "enqueued_at": message.enqueued_at,
+        "failures": message.failures,
+        "deliveries": message.deliveries,
+        "redelivered": message.redelivered,
+        "headers": message.headers,
+        "routing_key": message.routing_key,
+        "key": message.key,
+        "limit_key": message.limit_key,
+        "priority": message.priority,
+        "size": message.size,
+        "error_class": last.error_class if last else "",
+        "error": last.text if last else "",
+    }

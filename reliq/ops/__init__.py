@@ -90,7 +90,20 @@ from reliq.ops.flow import (
     wait_for_messages,
     wait_for_slot,
 )
-from reliq.ops.life import REMOVALS, Match, Swept, Wanted, forget_reports, report, reported, reported_tag, sweep, tell
+from reliq.ops.life import (
+    REMOVALS,
+    Match,
+    Swept,
+    Wanted,
+    count_reports,
+    forget_reports,
+    progress_of,
+    report,
+    reported,
+    reported_tag,
+    sweep,
+    tell,
+)
 from reliq.ops.monitor import (
     Fate,
     Return,
@@ -317,6 +330,7 @@ __all__ = [
     "configure",
     "count",
     "count_between",
+    "count_reports",
     "count_rolled",
     "count_unroutable",
     "cycle_add",
@@ -392,6 +406,7 @@ __all__ = [
     "prepared_element",
     "prepared_ids",
     "prepared_overdue",
+    "progress_of",
     "promote",
     "publish",
     "purge",

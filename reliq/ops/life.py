@@ -92,8 +92,21 @@ def reported(keys: QueueKeys, identity: str) -> Op[Progress | None]:
     return Op(("HGETALL", keys.report(identity)), _read_report)
 
 
+def progress_of(keys: QueueKeys, identity: str) -> Op[Progress | None]:
+    """Read how far the handler of a message is, without its state."""
+    names = (schema.Report.FRACTION, schema.Report.TEXT, schema.Report.AT, schema.Report.TAG)
+
+    def read(reply: list[bytes | None]) -> Progress | None:
+        return _progress({name: value for name, value in zip(names, reply, strict=True) if value is not None})
+
+    return Op(("HMGET", keys.report(identity), *names), read)
+
+
 def _read_report(reply: list[bytes]) -> Progress | None:
-    fields = {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    return _progress({name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)})
+
+
+def _progress(fields: Mapping[str, bytes]) -> Progress | None:
     if not fields:
         return None
     fraction = fields.get(schema.Report.FRACTION)
@@ -109,6 +122,11 @@ def _read_report(reply: list[bytes]) -> Progress | None:
 def reported_tag(keys: QueueKeys, identity: str) -> Op[str | None]:
     """Read which push of a message the latest report is about."""
     return Op(("HGET", keys.report(identity), schema.Report.TAG), optional_text)
+
+
+def count_reports(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
+    """Count the messages, of these, about which something was reported."""
+    return Op(("EXISTS", *map(keys.report, ids)))
 
 
 def forget_reports(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:

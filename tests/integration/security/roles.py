@@ -74,6 +74,7 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         @app.handler("q", retry=reliq.fixed(0, limit=2))
         def handle(message: reliq.Message) -> None:
             done.append(message.body[:5].decode())
+            message.progress(0.5, "half way")
             if message.body == b"fails":
                 raise ValueError("as it should")
             if message.body == b"dies":
@@ -187,25 +188,36 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
     run("stats", url)
 
 
+OPERATING = (
+    ("stats",), ("stats", "q"), ("config", "q"), ("config", "q", "max_length=100"), ("pause", "q"), ("resume", "q"),
+    ("config", "q", "rate=100/s", "concurrency=9"), ("breaker", "q", "open", "--for", "1h"),
+    ("breaker", "q", "close"),
+    ("find", "in-order"), ("find", "later", "--queue", "q"), ("top", "--once"),
+    ("cancel", "q", "--key", "none"), ("cancel", "q", "in-order"), ("cancel", "q", "prepared"), ("cancel", "q", "held"),
+    ("cancel", "q", "later"), ("topics", "bind", "q", "order.*"), ("topics", "list"), ("topics", "test", "order.a"),
+    ("topics", "unbind", "q", "order.*"), ("dead", "list", "q"), ("delayed", "list", "q"), ("audit",),
+    ("dead", "redrive", "q", "--limit", "1"), ("dead", "purge", "q", "--all", "--yes"), ("doctor",),
+    ("purge", "q", "--yes"), ("keys", "create", "x", "--scope", "enqueue", "--queue", "*"), ("keys", "list"),
+    ("audit", "--repair"), ("queue", "delete", "q", "--force", "--yes"),
+)  # fmt: skip
+
+
 def operator(url: str, admin: reliq.Reliq) -> None:
     """Every command line call that reads or changes queues, topics and keys."""
     admin.queue("q").send_many([LARGE] * 5)
     admin.queue("q").send("later", delay="1h", id="later")
-    admin.queue("q").send("in order", key="k")
+    for _ in range(2):
+        admin.queue("q").send("in order", key="k")
+    admin.queue("q").send("in order too", key="k", id="in-order")
+    admin.queue("q").prepare("undecided", id="prepared")
     with admin.queue("q").consumer() as one:
         for message in one.claim(3):
             one.dead(message, "as it should")
-    for arguments in (
-        ("stats",), ("stats", "q"), ("config", "q"), ("config", "q", "max_length=100"), ("pause", "q"), ("resume", "q"),
-        ("config", "q", "rate=100/s", "concurrency=9"), ("breaker", "q", "open", "--for", "1h"),
-        ("breaker", "q", "close"),
-        ("cancel", "q", "later"), ("topics", "bind", "q", "order.*"), ("topics", "list"), ("topics", "test", "order.a"),
-        ("topics", "unbind", "q", "order.*"), ("dead", "list", "q"), ("delayed", "list", "q"), ("audit",),
-        ("dead", "redrive", "q", "--limit", "1"), ("dead", "purge", "q", "--all", "--yes"), ("doctor",),
-        ("purge", "q", "--yes"), ("keys", "create", "x", "--scope", "enqueue", "--queue", "*"), ("keys", "list"),
-        ("audit", "--repair"), ("queue", "delete", "q", "--force", "--yes"),
-    ):  # fmt: skip
-        run(*arguments, url=url)
+    admin.queue("q").send("held", id="held", priority="high")
+    with admin.queue("q").consumer() as holder:
+        holder.claim(1)
+        for arguments in OPERATING:
+            run(*arguments, url=url)
 
 
 def api(url: str, admin: reliq.Reliq) -> None:

@@ -20,12 +20,13 @@ USERS = {
 #: The scripts that a role's calls may run; `tests/integration/security/roles.py` runs most of them.
 SCRIPTS = {
     "producer": "push arrive enqueue publish prepare decide announce cycle_add cycle_remove",
-    "worker": "register heartbeat mark_tried claim settle forget decide announce bind",
+    "worker": "register heartbeat mark_tried claim settle forget decide announce bind report",
     "monitor": "promote due existing reclaim_when_full discard ask advance_within forget stats "
     "announce finish commit_roll stage_abort stage_clear unstage browse",
-    "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find",
+    "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find sweep tell decide "
+    "upcoming",
     "api": "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive "
-    "discard stats existing allow finish browse find upcoming",
+    "discard stats existing allow finish browse find upcoming sweep tell report decide",
 }
 FORBIDDEN = (
     "FLUSHALL", "FLUSHDB", "KEYS *", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "SHUTDOWN", "ACL LIST",

@@ -1,0 +1,114 @@
+"""Single messages from the command line: find them, cancel them."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import reliq
+from reliq.cli.options import app_of, command, error_line, header, pair, queue_of, say, utc
+from reliq.cli.progress import Progress, bar
+from reliq.cli.queue_names import known_queue
+from reliq.model.found import Found
+
+
+def add_to(commands: Any) -> None:
+    """Add these commands to the parser."""
+    one = command(commands, "find", find, "say where a message is, and why", json_too=True)
+    one.add_argument("id", help="its id")
+    one.add_argument("--queue", metavar="QUEUE", help="the queue that it is in (default: look into all of them)")
+
+    one = command(
+        commands, "cancel", cancel, "cancel one message, wherever it is, or those with a key or with headers",
+        queue=True, json_too=True,
+    )  # fmt: skip
+    one.add_argument("id", nargs="?", help="its id")
+    one.add_argument("--key", help="all messages with this ordering key or limit key")
+    header(one, "all messages with this header")
+    one.add_argument("--dry-run", action="store_true", help="with --key or --header: only say how many")
+
+
+def find(options: argparse.Namespace) -> int:
+    """Print where a message is; exit 1 if it is nowhere."""
+    app = app_of(options)
+    found = known_queue(app, options.queue).find(options.id) if options.queue else app.find(options.id)
+    if options.json:
+        print(json.dumps(found and found.summary()))
+    elif found is None:
+        where = f"queue {options.queue}" if options.queue else "any queue"
+        print(f"reliq: message {options.id} is not in {where}: it was handled, removed, or never sent", file=sys.stderr)
+    else:
+        print("\n".join(f"{name:12}{_printable(text)}" for name, text in _facts(found)))
+    return 0 if found else 1
+
+
+def _facts(found: Found) -> Iterator[tuple[str, str]]:
+    yield "queue", found.queue
+    yield "place", found.place.value
+    yield "why", found.why
+    if found.since is not None:
+        yield "since", utc(found.since)
+    if found.due_at is not None:
+        yield "due", utc(found.due_at)
+    if found.died_at is not None:
+        yield "died", utc(found.died_at)
+    if found.progress is not None:
+        yield "progress", _progress(found)
+    message = found.message
+    if message is not None and message.readable:
+        yield "sent", utc(message.enqueued_at)
+        yield "failures", str(message.failures)
+        yield "deaths", f"{message.deliveries} (consumers that died with it)"
+        yield "size", f"{message.size:,} bytes"
+        for name, value in (
+            ("key", message.key),
+            ("limit key", message.limit_key),
+            ("routing key", message.routing_key),
+        ):
+            if value:
+                yield name, value
+        for name, value in message.headers.items():
+            yield "header", f"{name}={value}"
+        if message.last_error is not None:
+            yield "last error", error_line(message.last_error)
+    for event in found.history:
+        yield "history", f"{utc(event.at)}  {event.name}  {event.detail}"
+
+
+def _printable(text: str) -> str:
+    """Return the text with escapes for what would move the cursor: whoever sent the message has written it."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def _progress(found: Found) -> str:
+    report = found.progress
+    assert report is not None  # noqa: S101  the caller has looked
+    text = f"{bar(report.fraction)}  {report.text}" if report.fraction is not None else "a checkpoint"
+    return f"{text}  ({utc(report.at)})"
+
+
+def cancel(options: argparse.Namespace) -> int:
+    """Cancel a message, exit 1 if it was not removed; or many."""
+    headers = dict(pair(one) for one in options.header)
+    if (options.id is not None) + (options.key is not None) + bool(headers) != 1:
+        raise reliq.InvalidSetting("say what to cancel: the id of a message, --key KEY, or --header NAME=VALUE")
+    if options.id is None:
+        return _cancel_many(options, headers)
+    if options.dry_run:
+        raise reliq.InvalidSetting("--dry-run is for --key and --header; `reliq find ID` says where one message is")
+    answer = queue_of(options).cancel(options.id)
+    say(options, answer.value, cancelled=bool(answer), answer=answer.value)
+    return 0 if answer else 1
+
+
+def _cancel_many(options: argparse.Namespace, headers: dict[str, str]) -> int:
+    line = Progress("cancelling", visible=False if options.json else None)
+    result = queue_of(options).cancel_many(
+        key=options.key, headers=headers or None, dry_run=options.dry_run, progress=line.update
+    )
+    line.update(result.cancelled, final=True)
+    would = "would be " if options.dry_run else ""
+    text = f"{result.cancelled} messages {would}cancelled, consumers of {result.told} {would}told"
+    return say(options, text, **asdict(result), dry_run=options.dry_run)
