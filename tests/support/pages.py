@@ -9,6 +9,9 @@
     <!-- after: CODE -->           likewise, after it; `reader` is the Reader
     <!-- spark: REASON -->         it is run only where a JVM may be started
 
+The requests of an `http` block are sent to an HTTP service, and must be answered 2xx. LEASE stands for the lease of an
+answer before, ID for its first message.
+
 A `console` block has commands behind `$ ` and what they print; `...` stands for any text. A command is repeated until
 it prints this, because a worker in another terminal needs its time. A variable that a terminal prints as
 `export NAME=value` is set from then on, as a reader copies the line.
@@ -16,6 +19,7 @@ it prints this, because a worker in another terminal needs its time. A variable 
 
 import ast
 import asyncio
+import contextlib
 import inspect
 import os
 import re
@@ -29,9 +33,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import httpx
+
+from tests.integration.api.serving import serving
 from tests.support.workers import ROOT, eventually
 
-LANGUAGES = ("python", "sh", "console")
+LANGUAGES = ("python", "sh", "console", "http")
 _BLOCK = re.compile(
     r"(?P<marks>(?:^ *<!-- [a-z ]+:\s.*?-->\n\n?)*)^ *```(?P<language>\w*)(?P<rest>[^\n]*)\n(?P<code>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
@@ -83,6 +90,8 @@ class Reader:
         self._names: dict[str, Any] = {"__name__": "__main__", "reader": self}
         self._terminals: list[Terminal] = []
         self._loop = asyncio.Runner()
+        self._service: httpx.Client | None = None
+        self._opened = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -90,6 +99,7 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         for terminal in reversed(self._terminals):
             terminal.close()
+        self._opened.close()
         self._loop.close()
 
     def printed(self) -> str:
@@ -108,6 +118,8 @@ class Reader:
                 self._open(block.code, text)
             elif block.language == "python":
                 self._python(block, block.code)
+            elif block.language == "http":
+                self._http(block.code)
             elif block.language == "console":
                 self._console(block.code)
             else:
@@ -132,6 +144,16 @@ class Reader:
         if done.returncode:
             raise AssertionError(f"exit status {done.returncode}\n{done.stdout}")
         return done.stdout
+
+    def _http(self, code: str) -> None:
+        self._service = self._service or self._opened.enter_context(serving(self.environment["RELIQ_URL"]))
+        for method, path, headers, body in _requests(code):
+            for name in ("LEASE", "ID"):
+                path, body = (text.replace(name, self._names.get(name, name)) for text in (path, body))
+            answer = self._service.request(method, path, headers=headers, content=body)
+            assert answer.is_success, f"{method} {path} was answered {answer.status_code} {answer.text}"
+            if leased := answer.json().get("messages"):
+                self._names |= {"LEASE": answer.json()["lease"], "ID": leased[0]["id"]}
 
     def _console(self, code: str) -> None:
         for command, wanted in _commands(code):
@@ -184,6 +206,15 @@ def _commands(code: str) -> Iterator[tuple[str, str]]:
             more, _, printed = printed.partition("\n")
             command = f"{command[:-1]} {more}"
         yield command, printed
+
+
+def _requests(code: str) -> Iterator[tuple[str, str, dict[str, str], str]]:
+    """Yield method, path, headers and body of each request."""
+    for request in re.split(r"^(?=(?:GET|POST|PUT|PATCH|DELETE) )", code, flags=re.MULTILINE)[1:]:
+        head, _, body = request.partition("\n\n")
+        first, *headers = head.splitlines()
+        method, path = first.split()
+        yield method, path, dict(line.split(": ", 1) for line in headers), body.strip()
 
 
 def _is_like(printed: str, wanted: str) -> bool:

@@ -13,6 +13,7 @@ from tests.support.workers import ROOT
 LIGHT = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
 DARK = {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}}
 PHONE = {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+LOCAL = ("file:", "data:", "blob:")
 SEEN = [("index", LIGHT), ("concepts/reclaim", DARK), ("operations/metrics", PHONE)]
 
 
@@ -40,9 +41,7 @@ def read(browser, site):
         page = context.new_page()
         page.on("console", lambda message: faults.append(message.text))
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on(
-            "request", lambda request: request.url.startswith(("file:", "data:", "blob:")) or faults.append(request.url)
-        )
+        page.on("request", lambda request: faults.extend(one for one in [request.url] if not one.startswith(LOCAL)))
         page.goto(f"file://{site}/{page_name}.html")
         return page
 
