@@ -42,6 +42,7 @@ from reliq.model.element import Failure
 from reliq.model.found import Cancellation, CancelledMany, Event, Found, Place, Progress
 from reliq.model.keywords import ConfigChanges, DeadLetterFilters
 from reliq.model.message import Message
+from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import BatchOptions, MessageOptions, NewMessage, PublishOptions
 from reliq.model.policy import Again, Dead, Retry
 from reliq.model.schedule import ScheduleOptions
@@ -55,8 +56,9 @@ __all__ = [
     "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetterFilters", "DeadLetters", "Delayed", "DelayedMessage",
     "DelayedPage", "DurabilityUnavailable", "Event", "Failure", "Found", "HandlerFailed", "InvalidBody",
     "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed", "LeaseLost", "Message",
-    "MessageOptions", "NewMessage", "NoResult", "OutcomeUnknown", "Place", "Prepared", "PreparedClosed", "Progress",
-    "PublishOptions", "Queue", "QueueFull", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry",
-    "Schedule", "ScheduleOptions", "Schedules", "Stats", "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable",
-    "__version__", "breaker", "exponential", "fixed", "rocketmq_levels", "steps",
+    "MessageOptions", "Middleware", "NewMessage", "NoResult", "OutcomeUnknown", "Place", "Prepared",
+    "PreparedClosed", "Progress", "PublishOptions", "Queue", "QueueFull", "RedisUnavailable", "RedisUnsuitable",
+    "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions", "Schedules", "Sending", "Stats",
+    "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable", "__version__", "breaker", "exponential", "fixed",
+    "rocketmq_levels", "steps",
 ]  # fmt: skip

@@ -9,14 +9,14 @@ Spark job that has them as options or in a column. Needs the extra `otel`. No bo
 part of a span.
 """
 
-import functools
-import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar, Token
+from typing import Any, NamedTuple
 
 try:
+    from opentelemetry import context as context_api
     from opentelemetry import propagate, trace
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
@@ -28,6 +28,7 @@ except ImportError as error:
 
 import reliq
 from reliq.model.message import Message
+from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
 from reliq.runtime import tracing
 
@@ -86,19 +87,38 @@ def processing(message: Message) -> Iterator[Span]:
     if not isinstance(active, _Tracer):
         yield trace.INVALID_SPAN
         return
-    with active.processing(message) as span:
-        yield span
+    active.runs.before(message)
+    try:
+        yield trace.get_current_span()
+    except BaseException as error:
+        active.runs.on_error(message, error)
+        raise
+    active.runs.after(message, None)
 
 
 class _Tracer:
     """Creates reliq's spans with a tracer of OpenTelemetry."""
 
     def __init__(self, tracer: trace.Tracer, provider: TracerProvider) -> None:
-        self._tracer = tracer
+        self.sends = _Sends(tracer)
+        self.runs = _Runs(tracer)
         self._provider = provider
 
-    @contextmanager
-    def sending(self, queue: str, messages: Sequence[NewMessage]) -> Iterator[None]:
+    def flush(self) -> None:
+        force_flush = getattr(self._provider, "force_flush", None)  # the SDK has it, the API does not
+        if force_flush is not None:
+            force_flush(_FLUSH_FOR)
+
+
+class _Sends(Middleware[Sending]):
+    """A span around each send; the headers of the messages carry its context."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+        self._span: ContextVar[Span] = ContextVar("reliq_send")
+
+    def before(self, sending: Sending) -> None:
+        queue, messages = sending.destination, sending.messages
         parent, links = _parents(messages)
         span = self._tracer.start_span(
             f"send {queue}", context=parent, kind=SpanKind.PRODUCER, links=links, attributes=_of_send(queue, messages)
@@ -108,11 +128,31 @@ class _Tracer:
         if carrier:
             for message in messages:
                 message.headers = {**message.headers, **carrier}
-        with _ended(span):
-            yield
+        self._span.set(span)
 
-    @contextmanager
-    def processing(self, message: Message) -> Iterator[Span]:
+    def after(self, sending: Sending, result: Any) -> None:
+        self._span.get().end()
+
+    def on_error(self, sending: Sending, error: BaseException) -> None:
+        _fail(self._span.get(), error)
+
+
+class _Open(NamedTuple):
+    """The span of a run, and what was the case before it."""
+
+    span: Span
+    attached: Token[Context]
+    around: "_Open | None"
+
+
+class _Runs(Middleware[Message]):
+    """A span around each run of a handler, which is the current one in it."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+        self._open: ContextVar[_Open | None] = ContextVar("reliq_run", default=None)
+
+    def before(self, message: Message) -> None:
         parent = propagate.extract(message.headers, context=_NOTHING)
         sent = trace.get_current_span(parent).get_span_context()
         span = self._tracer.start_span(
@@ -122,43 +162,31 @@ class _Tracer:
             links=[Link(sent)] if sent.is_valid else [],
             attributes=_of_run(message),
         )
-        with trace.use_span(span, record_exception=False, set_status_on_exception=False), _ended(span):
-            yield span
+        attached = context_api.attach(trace.set_span_in_context(span))
+        self._open.set(_Open(span, attached, self._open.get()))
 
-    def flush(self) -> None:
-        force_flush = getattr(self._provider, "force_flush", None)  # the SDK has it, the API does not
-        if force_flush is not None:
-            force_flush(_FLUSH_FOR)
+    def after(self, message: Message, result: Any) -> None:
+        self._close().end()
 
-    def traced(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+    def on_error(self, message: Message, error: BaseException) -> None:
+        _fail(self._close(), error)
 
-            async def run_async(message: Message) -> Any:
-                with self.processing(message):
-                    return await handler(message)
-
-            return functools.update_wrapper(run_async, handler)
-
-        def run(message: Message) -> Any:
-            with self.processing(message):
-                return handler(message)
-
-        return functools.update_wrapper(run, handler)
+    def _close(self) -> Span:
+        ended = self._open.get()
+        if ended is None:
+            return trace.INVALID_SPAN
+        context_api.detach(ended.attached)
+        self._open.set(ended.around)
+        return ended.span
 
 
-@contextmanager
-def _ended(span: Span) -> Iterator[None]:
-    """End the span; after an error with the error's class but never its text, which may quote a body."""
-    try:
-        yield
-    except BaseException as error:
-        kind = type(error)
-        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        span.set_attribute("error.type", name)
-        span.set_status(StatusCode.ERROR)
-        raise
-    finally:
-        span.end()
+def _fail(span: Span, error: BaseException) -> None:
+    """End the span with the class of the error, but never its text, which may quote a body."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    span.set_attribute("error.type", name)
+    span.set_status(StatusCode.ERROR)
+    span.end()
 
 
 def _parents(messages: Sequence[NewMessage]) -> tuple[Context | None, list[Link]]:

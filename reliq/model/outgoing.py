@@ -191,6 +191,7 @@ class NewMessage:
         other = object.__new__(NewMessage)
         if self.headers or self.placed or self.ttl is not None:
             other.__dict__.update(self.__dict__)
+            other.headers = self.headers.copy()
         else:
             other.headers = {}
         other.body = encode_body(body)

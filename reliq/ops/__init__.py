@@ -181,6 +181,7 @@ from reliq.ops.producer import (
 from reliq.ops.queue_scan import due, existing
 from reliq.ops.request import (
     Argument,
+    Await,
     Op,
     Packed,
     Request,
@@ -256,6 +257,7 @@ __all__ = [
     "Accepted",
     "Argument",
     "Asked",
+    "Await",
     "Browsed",
     "Cancelled",
     "Claimed",

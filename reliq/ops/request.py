@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -88,6 +89,14 @@ class Sleep:
     """Wait, without keeping a watching connection."""
 
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Await(Sleep):
+    """Wait for an async hook of a middleware, in its context. Only asyncio's store can."""
+
+    hook: Coroutine[Any, Any, None]
+    context: Context
 
 
 Request = Op[Any] | Sequence[Op[Any]] | Watch | Transaction | Sleep

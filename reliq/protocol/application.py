@@ -1,5 +1,6 @@
 """The base of synchronous and asyncio applications: settings, handlers, and the steps of their queues."""
 
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack
@@ -9,6 +10,8 @@ from reliq.model.backoff import Backoff
 from reliq.model.breaker import Breaker
 from reliq.model.handlers import DeadHook, Handlers
 from reliq.model.keys import check_name
+from reliq.model.message import Message
+from reliq.model.middleware import Middleware, Sending, check_middleware
 from reliq.model.outgoing import Body
 from reliq.model.policy import Errors
 from reliq.model.routing import check_pattern
@@ -164,6 +167,21 @@ class Application:
             return function
 
         return bind
+
+    def middleware(self, *, runs: Middleware[Message] | None = None, sends: Middleware[Sending] | None = None) -> None:
+        """Put code around each run of a handler, around each send, or both; what is added first is the outermost.
+
+        Runs are those in the workers of this application, of broadcasts too; sends are those of this application.
+        Raises InvalidHandler for a hook that cannot be called, and for an async one around the sends of a reliq.Reliq;
+        a worker for an async one around a handler that is a def.
+        """
+        if runs is not None:
+            self.handlers.add_middleware(runs)
+        if sends is not None:
+            check_middleware(
+                sends, may_await=inspect.iscoroutinefunction(getattr(self, "close", None)), where="reliq.Reliq"
+            )
+            self._pool.middleware.append(sends)
 
     def on_dead(self, queue: str | None = None) -> Callable[[DeadHook], DeadHook]:
         """Register a function to be called with each message that a worker of this application makes a dead letter.

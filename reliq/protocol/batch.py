@@ -19,7 +19,6 @@ from reliq.model.outgoing import (
     too_large,
 )
 from reliq.ops import StoredBody
-from reliq.runtime import tracing
 
 _NO_OPTIONS: BatchOptions = {
     "delay": 0,
@@ -149,7 +148,7 @@ def checked_many(
 ) -> Sequence[NewMessage]:
     """Return the messages of a call; raises InvalidMessage, which names the first invalid one.
 
-    `plain`: whether they get no header later: without any option they are a RawBatch then.
+    `plain`: whether nothing is changed in them later: without any option they are a RawBatch then.
     """
     check_option_names(options, BatchOptions)
     if isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable):
@@ -157,7 +156,7 @@ def checked_many(
     bodies = list(bodies)
     ids = new_ids(len(bodies))
     plain = plain and (not options or _NO_OPTIONS | options == _NO_OPTIONS)
-    if plain and tracing.active is None and (bare := _bare(bodies, ids, max_body)) is not None:
+    if plain and (bare := _bare(bodies, ids, max_body)) is not None:
         return bare
     alike = NewMessage(b"", **options)
     made: list[NewMessage] = []

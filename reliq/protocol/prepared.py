@@ -1,7 +1,6 @@
 """The steps of prepared messages: prepare, commit, roll back, check back."""
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +17,8 @@ from reliq.ops.schema import Counter
 from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.durability import MEMORY, check_possible, confirm, durability
+from reliq.protocol.middleware import around_send
 from reliq.protocol.producer import ProducerPool, stored
-from reliq.runtime import tracing
 
 CHECK_AFTER = 60.0  #: seconds until the first check-back, and between two of them
 _CHECK_SOONEST = 0.1
@@ -61,23 +60,15 @@ class PreparedSteps:
         clock = self._pool.clock
         if not clock.known and message.ttl is not None:
             clock.note((yield ops.server_time()))
-        with tracing.sending(self._keys.queue, [message]):
-            bodies: list[ops.StoredBody] = []
-            entry = ops.Entry(
-                message.id, encoded(message, clock.now(), bodies), message.delay, message.dedup_key, message.window,
-                message.digest,
-            )  # fmt: skip
-            yield from self._prepare(entry, bodies, check_after, checks, care)
+        steps = self._prepare(message, check_after, checks, care)
+        yield from around_send(self._pool.middleware, self._keys.queue, [message], steps)
 
-    def _prepare(
-        self,
-        entry: ops.Entry,
-        bodies: Sequence[ops.StoredBody],
-        check_after: float,
-        checks: int,
-        care: DecisionOptions,
-    ) -> Steps[None]:
-        keys = self._keys
+    def _prepare(self, message: NewMessage, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
+        keys, bodies = self._keys, list[ops.StoredBody]()
+        entry = ops.Entry(
+            message.id, encoded(message, self._pool.clock.now(), bodies), message.delay, message.dedup_key,
+            message.window, message.digest,
+        )  # fmt: skip
         session = self._pool.take()
         try:
             prepare = ops.prepare(keys, entry, check_after, checks, session.producer, session.sequence)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from reliq import forks, ops
 from reliq.model.keys import QueueKeys
+from reliq.model.middleware import Middleware, Sending
 from reliq.ops import Steps
 
 T = TypeVar("T")
@@ -75,6 +76,7 @@ class ProducerPool:
 
     def __init__(self) -> None:
         self.clock = Clock()
+        self.middleware: list[Middleware[Sending]] = []  #: around each send; the first is the outermost
         self.versions: Mapping[str, int] = {}  #: by queue: the version of the bodies that this application sends
         self._free: deque[ProducerSession] = deque()
 

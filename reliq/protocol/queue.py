@@ -23,6 +23,7 @@ from reliq.ops.schema import Config as Field
 from reliq.protocol.batch import Call, RawBatch, calls_of, checked, checked_many
 from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import MEMORY, Durability, check_possible, confirm, durability
+from reliq.protocol.middleware import around_send
 from reliq.protocol.prepared import PreparedSteps
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.search import Search
@@ -103,17 +104,23 @@ class QueueSteps:
         expiring = not isinstance(messages, RawBatch) and [message for message in messages if message.ttl is not None]
         if expiring and not self._clock.known:
             self._clock.note((yield ops.server_time()))
+        steps = self._send_all(messages, wanted, retries)
+        return (yield from around_send(self._pool.middleware, self.keys.queue, messages, steps))
+
+    def _send_all(
+        self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None
+    ) -> Steps[list[str]]:
+        """Send the messages, batch by batch."""
         ids: list[str] = []
-        with tracing.sending(self.keys.queue, messages):
-            for batch in calls_of(messages):
-                try:
-                    ids += yield from self._send(batch, wanted, retries)
-                except ReliqError as error:
-                    if ids:
-                        error.sent = tuple(ids)
-                        before = f"the first {len(ids)} of the {len(messages)} messages of the call were enqueued"
-                        error.args = (f"{error}; {before}",)
-                    raise
+        for batch in calls_of(messages):
+            try:
+                ids += yield from self._send(batch, wanted, retries)
+            except ReliqError as error:
+                if ids:
+                    error.sent = tuple(ids)
+                    before = f"the first {len(ids)} of the {len(messages)} messages of the call were enqueued"
+                    error.args = (f"{error}; {before}",)
+                raise
         return ids
 
     def _send(self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
@@ -182,7 +189,8 @@ class QueueSteps:
         return message
 
     def prepared_many(self, bodies: Iterable[Body | NewMessage], options: BatchOptions) -> Sequence[NewMessage]:
-        messages = checked_many(bodies, options, self._max_body, plain=self.version == 1)
+        plain = self.version == 1 and not self._pool.middleware and tracing.active is None
+        messages = checked_many(bodies, options, self._max_body, plain=plain)
         if self.version > 1:
             stamp(messages, self.version)
         return messages

@@ -17,9 +17,9 @@ from reliq.ops.schema import Counter, Topics
 from reliq.ops.topology import slot_of
 from reliq.protocol.batch import checked, encoded
 from reliq.protocol.durability import Durability, check_possible, confirm, durability
+from reliq.protocol.middleware import around_send
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.queue import QueueSteps
-from reliq.runtime import tracing
 
 _FRESH = 0.5  #: seconds for which known bindings are used without asking Redis
 
@@ -87,16 +87,9 @@ class TopicSteps:
             yield ops.count_unroutable(1)
             return {}
         self._stamp(message, queues)
-        with tracing.sending(routing_key, [message]):
-            session = self._pool.take()
-            try:
-                reached = [self._queue(name) for name in queues]
-                yield from self._publish(routing_key, message, reached, session, wanted, retries)
-            except OutcomeUnknown as error:
-                raise OutcomeUnknown(str(error), (message.id,)) from None
-            finally:
-                self._pool.give_back(session)
-        return dict.fromkeys(queues, message.id)
+        reached = [self._queue(name) for name in queues]
+        steps = self._publish(routing_key, message, reached, wanted, retries)
+        return (yield from around_send(self._pool.middleware, routing_key, [message], steps))
 
     def _stamp(self, message: NewMessage, queues: Sequence[str]) -> None:
         """Note the version of the body, which is that of the queues of this application; raises InvalidMessage."""
@@ -122,7 +115,24 @@ class TopicSteps:
         routing_key: str,
         message: NewMessage,
         queues: Sequence[QueueSteps],
+        wanted: Durability | None,
+        retries: int | None,
+    ) -> Steps[dict[str, str]]:
+        session = self._pool.take()
+        try:
+            yield from self._publish_in(session, routing_key, message, queues, wanted, retries)
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), (message.id,)) from None
+        finally:
+            self._pool.give_back(session)
+        return dict.fromkeys((queue.keys.queue for queue in queues), message.id)
+
+    def _publish_in(
+        self,
         session: ProducerSession,
+        routing_key: str,
+        message: NewMessage,
+        queues: Sequence[QueueSteps],
         wanted: Durability | None,
         retries: int | None,
     ) -> Steps[None]:

@@ -1,22 +1,22 @@
-"""The hooks of tracing, around a send and around a handler. Nothing is traced before `reliq.otel.instrument()`."""
+"""The tracer of the process, a middleware of all its sends and runs. None before `reliq.otel.instrument()`."""
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Protocol
 
 from reliq.model.message import Message
-from reliq.model.outgoing import NewMessage
+from reliq.model.middleware import Middleware, Sending
 
 
 class Tracer(Protocol):
-    """Creates spans for sends and handlers."""
+    """Creates spans for sends and runs."""
 
-    def sending(self, queue: str, messages: Sequence[NewMessage]) -> AbstractContextManager[None]:
-        """Return a context for a send, which puts the context of its span into the headers of the messages."""
+    @property
+    def sends(self) -> Middleware[Sending]:
+        """A middleware that puts the context of its span into the headers of the messages."""
 
-    def traced(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-        """Return the handler, def or async def, with a span around each run."""
+    @property
+    def runs(self) -> Middleware[Message]:
+        """A middleware around the runs of handlers."""
 
     def flush(self) -> None:
         """Export the finished spans before the process ends."""
@@ -24,18 +24,17 @@ class Tracer(Protocol):
 
 active: Tracer | None = None  #: one per process, like OpenTelemetry's own provider
 
-_UNTRACED = nullcontext()
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-def sending(queue: str, messages: Sequence[NewMessage]) -> AbstractContextManager[None]:
-    """Return the active tracer's context for a send."""
-    return _UNTRACED if active is None else active.sending(queue, messages)
+def sends() -> tuple[Middleware[Sending], ...]:
+    """Return the active tracer's middleware around sends, if there is one."""
+    return () if active is None else (active.sends,)
 
 
-def traced(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-    """Return the handler as the worker must call it."""
-    return handler if active is None else active.traced(handler)
+def runs() -> tuple[Middleware[Message], ...]:
+    """Return the active tracer's middleware around runs, if there is one."""
+    return () if active is None else (active.runs,)
 
 
 def flush() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from reliq import forks
-from reliq.ops import Request, Sleep, Transaction, Watch
+from reliq.ops import Await, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
 from reliq.transport.aio_replies import read_replies
 from reliq.transport.calls import (
@@ -53,6 +53,9 @@ class AioConnection:
 
     async def perform(self, request: Request) -> Any:
         """Send a request once and read the answer. Raises ConnectionLost, TryAgain or a ReliqError."""
+        if isinstance(request, Await):
+            await asyncio.create_task(request.hook, context=request.context)
+            return None
         if isinstance(request, Sleep):
             await asyncio.sleep(request.seconds)
             return None

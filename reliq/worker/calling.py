@@ -1,15 +1,17 @@
-"""A handler as a worker calls it: its body is upgraded and read, a span is around it, and it may be guarded."""
+"""A handler as a worker calls it: its body is upgraded and read, middleware is around it, and it may be guarded."""
 
 from dataclasses import replace
 from typing import Any
 
 from reliq.model.handlers import Handler, Handlers
 from reliq.model.message import Message
+from reliq.model.middleware import check_middleware
 from reliq.model.policy import Again
 from reliq.model.result import answer
 from reliq.model.signatures import HandlerFunction, refuse_coroutine
 from reliq.model.upgrades import reading
 from reliq.runtime import tracing
+from reliq.runtime.middleware import around_runs
 from reliq.transport.store import Store
 from reliq.worker.once import guarded
 
@@ -30,12 +32,19 @@ def answering(function: HandlerFunction, is_async: bool) -> HandlerFunction:
 
 
 def called(handler: Handler, handlers: Handlers, store: Store) -> Handler:
-    """Return the handler with the function to call. One that takes the message, without options, stays as it is."""
+    """Return the handler with the function to call. One that takes the message, without options, stays as it is.
+
+    Raises InvalidHandler.
+    """
     function, upgrades = handler.function, handlers.upgrades_of(handler.queue)
     upgrades.check()
     if handler.typed is not None or upgrades.latest > 1:
         function = reading(function, handler.typed, upgrades)
+    for one in handlers.middleware:
+        check_middleware(one, may_await=handler.is_async, where=f"the handler of queue {handler.queue!r}")
+    if chain := (*tracing.runs(), *handlers.middleware):
+        function = around_runs(function, chain, handler.is_async)
     if handler.result is not None:
         function = answering(function, handler.is_async)
-    handler = replace(handler, function=tracing.traced(function))
+    handler = replace(handler, function=function)
     return replace(handler, function=guarded(handler, store)) if handler.once else handler

@@ -77,7 +77,34 @@ async def send() -> None:
         ship(Order(1))
 
 
+class ErrorReport(reliq.Middleware[reliq.Message]):
+    def on_error(self, message: reliq.Message, error: BaseException) -> None:
+        print(message.id, error)
+
+
+class RequestId(reliq.Middleware[reliq.Sending]):
+    async def before(self, sending: reliq.Sending) -> None:
+        for message in sending.messages:
+            message.headers["request"] = "r"
+
+
+class Timer:
+    def before(self, message: reliq.Message) -> None: ...
+    def after(self, message: reliq.Message, result: object) -> None: ...
+    def on_error(self, message: reliq.Message, error: BaseException) -> None: ...
+
+
+app.middleware(runs=ErrorReport())
+app.middleware(runs=Timer())
+shop.middleware(runs=ErrorReport(), sends=RequestId())
+
+
+class Wrong(reliq.Middleware[reliq.Message]):
+    def on_error(self, message: reliq.Message) -> None: ...  # wrong
+
+
 def wrong() -> None:
+    app.middleware(sends=ErrorReport())  # wrong
     app.queue("orders").send(object())  # wrong
     app.queue("orders").send_many([object()])  # wrong
     app.publish("order.new", body=Order)  # wrong

@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import reliq
 from reliq import otel
+from reliq.worker.calling import called
 from tests.support.workers import eventually, working
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -31,7 +32,7 @@ def spans():
 @pytest.fixture
 def tracer(spans):
     active: Any = reliq.runtime.tracing.active
-    return active._tracer
+    return active.runs._tracer
 
 
 def headers(app, queue="orders"):
@@ -148,7 +149,9 @@ def test_off_leaves_headers_and_handlers_as_they_are(app):
     def handler(message):
         return None
 
-    assert reliq.runtime.tracing.traced(handler) is handler
+    app.handler("orders")(handler)
+    (plain,) = app.handlers
+    assert called(plain, app.handlers, app.store).function is handler
     app.queue("orders").send("x")
     with app.queue("orders").consumer() as consumer:
         (message,) = consumer.claim()

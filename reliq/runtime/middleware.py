@@ -1,0 +1,96 @@
+"""The order in which the hooks of middleware are called, for runs and for sends."""
+
+import contextvars
+import logging
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+from reliq.model.message import Message
+from reliq.model.middleware import Middleware
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+log = logging.getLogger("reliq.middleware")
+
+HandlerFunction = Callable[[Message], Any]
+
+
+def around(
+    chain: Sequence[Middleware[S]], subject: S, inner: Generator[Any, Any, T], call: Callable[..., Any]
+) -> Generator[Any, Any, T]:
+    """Run `inner` with the hooks around it; yields what it yields, and what the hooks return to be awaited.
+
+    `call` calls a hook.
+    """
+    begun: list[Middleware[S]] = []
+    try:
+        for one in chain:
+            yield from _waited(call(one.before, subject))
+            begun.append(one)
+        result = yield from inner
+        while begun:
+            yield from _waited(call(begun.pop().after, subject, result))
+        return result
+    except GeneratorExit:  # abandoned: nothing can be awaited any more
+        raise
+    except BaseException as error:
+        while begun:
+            one = begun.pop()
+            try:
+                yield from _waited(call(one.on_error, subject, error))
+            except Exception:
+                log.exception("on_error of middleware %s failed; the first error stays", type(one).__qualname__)
+        raise
+
+
+def _waited(awaitable: Any) -> Generator[Any, Any, None]:
+    if awaitable is not None:
+        yield awaitable
+
+
+def around_runs(function: HandlerFunction, chain: Sequence[Middleware[Message]], is_async: bool) -> HandlerFunction:
+    """Return the handler with the hooks around each run, in a context of its own."""
+
+    def in_context(message: Message) -> Any:
+        steps = around(chain, message, _run(function, message), _call)
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
+        steps.close()
+        raise TypeError("a hook of a middleware must be awaited, and the handler is not async: make the hook a def")
+
+    def run(message: Message) -> Any:
+        return contextvars.copy_context().run(in_context, message)
+
+    async def run_async(message: Message) -> Any:  # its task has a context of its own
+        steps = around(chain, message, _run_async(function, message), _call)
+        try:
+            awaitable = next(steps)
+            while True:
+                try:
+                    answer = await awaitable
+                except BaseException as error:  # noqa: BLE001  a cancellation too: on_error must know
+                    awaitable = steps.throw(error)
+                else:
+                    awaitable = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            steps.close()
+
+    return run_async if is_async else run
+
+
+def _run(function: HandlerFunction, message: Message) -> Generator[Any, Any, Any]:
+    yield from ()
+    return function(message)
+
+
+def _run_async(function: HandlerFunction, message: Message) -> Generator[Any, Any, Any]:
+    return (yield function(message))
+
+
+def _call(hook: Callable[..., Any], *arguments: Any) -> Any:
+    return hook(*arguments)

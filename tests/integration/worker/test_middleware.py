@@ -1,0 +1,404 @@
+"""Middleware around runs and sends, on a real Redis."""
+
+import asyncio
+import threading
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+import reliq
+from reliq import aio
+from reliq.testing import work_off
+from reliq.worker import Options, Worker
+from tests.support.handlers import KINDS, bind, settled, working_as
+from tests.support.workers import eventually
+
+request: ContextVar[str] = ContextVar("request", default="none")
+
+
+class Recorder(reliq.Middleware[Any]):
+    """Notes what is called, in which order, with which context variable."""
+
+    def __init__(self, name: str, seen: list[tuple[Any, ...]], raises: str = "") -> None:
+        self.name = name
+        self.seen = seen
+        self.raises = raises
+
+    def before(self, subject):
+        self.note("before")
+        request.set(f"{request.get()}>{self.name}")
+
+    def after(self, subject, result):
+        self.note("after", result)
+
+    def on_error(self, subject, error):
+        self.note("on_error", type(error).__name__)
+
+    def note(self, hook, *more):
+        self.seen.append((self.name, hook, request.get(), *more))
+        if hook == self.raises:
+            raise LookupError(hook)
+
+
+class AsyncRecorder(Recorder):
+    """The same with hooks that are awaited."""
+
+    async def before(self, subject):
+        await asyncio.sleep(0)
+        super().before(subject)
+
+    async def after(self, subject, result):
+        await asyncio.sleep(0)
+        super().after(subject, result)
+
+    async def on_error(self, subject, error):
+        await asyncio.sleep(0)
+        super().on_error(subject, error)
+
+
+WAYS = [*((kind, Recorder) for kind in KINDS), ("async", AsyncRecorder)]
+all_ways = pytest.mark.parametrize(("kind", "middleware"), WAYS)
+ways = pytest.mark.parametrize(("kind", "middleware"), [("inline", Recorder), ("async", AsyncRecorder)])
+
+
+def run_one(app, kind, function, **options):
+    """Let a worker run the function for one message, and wait for the end of it."""
+    bind(app, kind, function, **options)
+    app.queue("q").send("x")
+    with working_as(kind, app):
+        eventually(lambda: settled(app) or app.queue("q").stats().delayed)
+
+
+@all_ways
+def test_hooks_are_around_the_handler_in_one_context(app, kind, middleware):
+    seen: list[tuple[Any, ...]] = []
+    for name in ("outer", "inner"):
+        app.middleware(runs=middleware(name, seen))
+
+    def handle(message):
+        seen.append(("handler", request.get()))
+        request.set("left by the handler")
+        return "the result"
+
+    run_one(app, kind, handle)
+    assert seen == [
+        ("outer", "before", "none"),
+        ("inner", "before", "none>outer"),
+        ("handler", "none>outer>inner"),
+        ("inner", "after", "left by the handler", "the result"),
+        ("outer", "after", "left by the handler", "the result"),
+    ]
+
+
+@all_ways
+def test_a_run_sees_nothing_of_the_one_before(app, kind, middleware):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=middleware("one", seen))
+    bind(app, kind, lambda message: request.set(message.id))
+    app.queue("q").send_many(["x"] * 50)
+    with working_as(kind, app):
+        eventually(lambda: settled(app))
+    assert [entry for entry in seen if entry[1] == "before"] == [("one", "before", "none")] * 50
+
+
+@ways
+def test_an_error_reaches_on_error_and_its_message_is_retried(app, kind, middleware):
+    seen: list[tuple[Any, ...]] = []
+    for name in ("outer", "inner"):
+        app.middleware(runs=middleware(name, seen))
+
+    def handle(message):
+        raise KeyError("no")
+
+    run_one(app, kind, handle, retry=reliq.fixed("1h"))
+    assert [entry[:2] + entry[3:] for entry in seen] == [
+        ("outer", "before"),
+        ("inner", "before"),
+        ("inner", "on_error", "KeyError"),
+        ("outer", "on_error", "KeyError"),
+    ]
+    (waiting,) = app.queue("q").delayed.list()
+    assert waiting.errors[-1].error_class == "KeyError"
+
+
+@ways
+@pytest.mark.parametrize(
+    ("raises", "expected"),
+    [
+        ("before", [("outer", "before"), ("inner", "before"), ("outer", "on_error", "LookupError")]),
+        (
+            "after",
+            [("outer", "before"), ("inner", "before"), ("inner", "after", None), ("outer", "on_error", "LookupError")],
+        ),
+    ],
+)
+def test_a_hook_that_raises_fails_the_run_and_the_outer_ones_are_told(app, kind, middleware, raises, expected):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=middleware("outer", seen))
+    app.middleware(runs=middleware("inner", seen, raises))
+    ran: list[reliq.Message] = []
+    run_one(app, kind, ran.append, retry=reliq.fixed("1h"))
+    assert [entry[:2] + entry[3:] for entry in seen] == expected
+    assert len(ran) == (raises == "after")
+    (waiting,) = app.queue("q").delayed.list()
+    assert waiting.errors[-1].error_class == "LookupError"
+
+
+@ways
+def test_an_on_error_that_raises_is_logged_and_the_first_error_stays(app, kind, middleware, caplog):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=middleware("outer", seen))
+    app.middleware(runs=middleware("inner", seen, "on_error"))
+
+    def handle(message):
+        raise KeyError("no")
+
+    run_one(app, kind, handle, retry=reliq.fixed("1h"))
+    assert [entry[1] for entry in seen] == ["before", "before", "on_error", "on_error"]
+    assert "on_error of middleware" in caplog.text
+    (waiting,) = app.queue("q").delayed.list()
+    assert waiting.errors[-1].error_class == "KeyError"
+
+
+@pytest.mark.parametrize(("error", "reason"), [(reliq.Dead("no"), "rejected"), (reliq.Retry(delay="1h"), None)])
+def test_before_decides_about_a_message_as_a_handler_does(app, error, reason):
+    class Gate(reliq.Middleware[reliq.Message]):
+        def before(self, message):
+            raise error
+
+    app.middleware(runs=Gate())
+    run_one(app, "inline", print)
+    assert [letter.reason for letter in app.queue("q").dead.list()] == ([reason] if reason else [])
+    assert app.queue("q").stats().delayed == (reason is None)
+
+
+def test_a_body_that_does_not_fit_is_an_error_and_a_typed_handler_runs_inside(app):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=Recorder("one", seen))
+
+    @app.handler("q")
+    def handle(order: dict[str, int]) -> None:
+        seen.append(("handler", order))
+
+    app.queue("q").send_many([{"a": 1}, {"a": "b"}])
+    assert work_off(app) == 2
+    assert [entry[1] for entry in seen] == ["before", {"a": 1}, "after", "before", "on_error"]
+    assert seen[-1][-1] == "InvalidBody"
+
+
+def test_a_handler_that_exceeds_its_time_limit_is_an_error(app):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=AsyncRecorder("one", seen))
+
+    @app.handler("q", time_limit=0.05, retry=reliq.fixed("1h"))
+    async def handle(message):
+        await asyncio.sleep(60)
+
+    app.queue("q").send("x")
+    with working_as("async", app):
+        eventually(lambda: len(seen) == 2)
+    assert seen[1][-1] == "CancelledError"
+
+
+def test_a_message_that_was_handled_before_passes_no_middleware(app):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=Recorder("one", seen))
+    app.handler("q", once=True)(lambda message: None)
+    for _ in range(2):
+        app.queue("q").send("x", id="mine")
+        assert work_off(app) == 1
+    assert len(seen) == 2
+
+
+def test_a_broadcast_has_it_too(app):
+    seen: list[tuple[Any, ...]] = []
+    done = threading.Event()
+    app.middleware(runs=Recorder("one", seen))
+    app.broadcast("config.#")(lambda message: done.set())
+    with working_as("inline", app):
+        eventually(app.topics.list)
+        app.publish("config.new", "x")
+        assert done.wait(20)
+        eventually(lambda: len(seen) == 2)
+
+
+def test_an_async_hook_around_a_def_is_refused_when_the_worker_starts(app):
+    app.middleware(runs=AsyncRecorder("one", []))
+    app.handler("q")(print)
+    with pytest.raises(reliq.InvalidHandler, match="before of middleware AsyncRecorder is async, and the handler of"):
+        Worker(app.store, app.handlers, Options())
+
+
+def test_a_hook_that_must_be_awaited_and_cannot_be_fails_the_run(app):
+    class Hidden(reliq.Middleware[reliq.Message]):
+        def before(self, message):
+            return asyncio.sleep(0)
+
+    app.middleware(runs=Hidden())
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        run_one(app, "inline", print, retry=reliq.fixed("1h"))
+    (waiting,) = app.queue("q").delayed.list()
+    assert "make the hook a def" in waiting.errors[-1].text
+
+
+# --- sends ---
+
+
+class Stamp(reliq.Middleware[reliq.Sending]):
+    """Notes the sender's context variable in the headers."""
+
+    def __init__(self) -> None:
+        self.destinations: list[tuple[str, int]] = []
+
+    def before(self, sending):
+        self.destinations.append((sending.destination, len(sending.messages)))
+        for message in sending.messages:
+            message.headers["request"] = request.get()
+        request.set("seen by the hooks alone")
+
+
+class AsyncStamp(Stamp):
+    async def before(self, sending):
+        await asyncio.sleep(0)
+        super().before(sending)
+
+
+def received(app):
+    with app.queue("q").consumer() as consumer:
+        messages = consumer.claim(limit=10)
+        consumer.ack(*messages)
+    return messages
+
+
+def test_a_send_passes_its_middleware(app):
+    stamp = Stamp()
+    app.middleware(sends=stamp)
+    app.subscribe("q", "a.#")
+    request.set("r-1")
+    try:
+        queue = app.queue("q")
+        queue.send("x")
+        queue.send_many(["x", "x"])
+        queue.send_many(["x", "x"], headers={"mine": "kept"})
+        queue.prepare("x").commit()
+        app.publish("a.b", "x")
+        assert request.get() == "r-1"
+    finally:
+        request.set("none")
+    messages = received(app)
+    assert [message.headers["request"] for message in messages] == ["r-1"] * 7
+    assert [message.headers.get("mine") for message in messages].count("kept") == 2
+    assert stamp.destinations == [("q", 1), ("q", 2), ("q", 2), ("q", 1), ("a.b", 1)]
+
+
+@pytest.mark.parametrize("stamp", [Stamp, AsyncStamp])
+def test_a_send_of_asyncio_passes_it_too(app, url, stamp):
+    async def send():
+        async with aio.Reliq(url) as shop:
+            shop.middleware(sends=stamp())
+            await shop.subscribe("q", "a.#")
+            request.set("r-2")
+            await shop.queue("q").send("x")
+            await shop.queue("q").send_many(["x", "x"])
+            async with await shop.queue("q").prepare("x"):
+                pass
+            await shop.publish("a.b", "x")
+            return request.get()
+
+    assert asyncio.run(send()) == "r-2"
+    assert [message.headers for message in received(app)] == [{"request": "r-2"}] * 5
+
+
+def test_headers_of_each_message_are_its_own(app):
+    class Number(reliq.Middleware[reliq.Sending]):
+        def before(self, sending):
+            for number, message in enumerate(sending.messages):
+                message.headers["number"] = str(number)
+
+    app.middleware(sends=Number())
+    app.queue("q").send_many(["x"] * 3, headers={"mine": "kept"})
+    assert sorted(message.headers["number"] for message in received(app)) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("middleware", [Recorder, AsyncRecorder])
+def test_the_result_and_the_error_of_a_send_reach_the_hooks(url, middleware):
+    seen: list[tuple[Any, ...]] = []
+
+    async def send():
+        async with aio.Reliq(url) as shop:
+            for name in ("outer", "inner"):
+                shop.middleware(sends=middleware(name, seen))
+            await shop.queue("q").configure(max_length=1)
+            sent = await shop.queue("q").send("x")
+            with pytest.raises(reliq.QueueFull):
+                await shop.queue("q").send("x")
+            return sent
+
+    sent = asyncio.run(send())
+    assert [entry[:2] + entry[3:] for entry in seen] == [
+        ("outer", "before"), ("inner", "before"), ("inner", "after", [sent]), ("outer", "after", [sent]),
+        ("outer", "before"), ("inner", "before"),
+        ("inner", "on_error", "QueueFull"), ("outer", "on_error", "QueueFull"),
+    ]  # fmt: skip
+
+
+def test_before_refuses_a_send_and_nothing_is_sent(app):
+    class Gate(reliq.Middleware[reliq.Sending]):
+        def before(self, sending):
+            raise PermissionError(sending.destination)
+
+    app.middleware(sends=Gate())
+    for send in (app.queue("q").send, lambda body: app.queue("q").send_many([body])):
+        with pytest.raises(PermissionError, match="q"):
+            send("x")
+    assert app.queue("q").stats().ready == 0
+
+
+def test_a_cancelled_send_is_told_to_its_hooks(url):
+    seen: list[tuple[Any, ...]] = []
+
+    class Slow(AsyncRecorder):
+        async def before(self, sending):
+            await super().before(sending)
+            started.set()
+            await asyncio.sleep(60)
+
+    async def send():
+        async with aio.Reliq(url) as shop:
+            shop.middleware(sends=AsyncRecorder("outer", seen))
+            shop.middleware(sends=Slow("inner", seen))
+            task = asyncio.create_task(shop.queue("q").send("x"))
+            await started.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return (await shop.queue("q").stats()).ready
+
+    started = asyncio.Event()
+    assert asyncio.run(send()) == 0
+    assert [entry[:2] + entry[3:] for entry in seen] == [
+        ("outer", "before"), ("inner", "before"), ("outer", "on_error", "CancelledError"),
+    ]  # fmt: skip
+
+
+def test_a_middleware_that_cannot_be_called_is_refused(app):
+    class Half:
+        def before(self, subject): ...
+        def after(self, subject): ...
+        def on_error(self, subject, error): ...
+
+    for wrong, problem in (
+        (Half(), r"Half\.after\(subject\), which cannot be called"),
+        (object(), "before of middleware object is None"),
+    ):
+        for way in ("runs", "sends"):
+            with pytest.raises(reliq.InvalidHandler, match=problem):
+                app.middleware(**{way: wrong})
+
+
+def test_an_async_hook_around_the_sends_of_a_synchronous_application_is_refused(app):
+    with pytest.raises(
+        reliq.InvalidHandler, match=r"before of middleware AsyncStamp is async, and reliq\.Reliq is not"
+    ):
+        app.middleware(sends=AsyncStamp())
