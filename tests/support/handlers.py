@@ -27,7 +27,7 @@ def working_as(kind: str, app: reliq.Reliq, **options: Any) -> contextlib.Abstra
     return working(app, threads=4 if kind == "threads" else 1, **options)
 
 
-def settled(app: reliq.Reliq) -> bool:
-    """Whether no message of q is still to be handled."""
-    stats = app.queue("q").stats()
+def settled(app: reliq.Reliq, queue: str = "q") -> bool:
+    """Whether no message of the queue is still to be handled."""
+    stats = app.queue(queue).stats()
     return stats.ready == stats.processing == stats.delayed == 0

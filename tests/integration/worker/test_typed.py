@@ -1,6 +1,7 @@
 """Typed handlers in every kind of worker, on a real Redis."""
 
 import asyncio
+import runpy
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from reliq import aio
 from reliq.worker import Worker
 from tests.integration.api.serving import own_process
 from tests.support.handlers import KINDS, settled, working_as
-from tests.support.workers import eventually, process
+from tests.support.workers import ROOT, eventually, process
 
 
 @dataclass
@@ -212,3 +213,14 @@ def test_the_command_says_so_in_one_sentence(url, tmp_path):
         _, errors = child.communicate(timeout=60)
     assert child.returncode == 2
     assert errors.decode().startswith("reliq: queue 'q' has an upgrade to version 3 and none to version 2: add ")
+
+
+def test_the_example_runs(app, monkeypatch, capsys):
+    monkeypatch.setenv("RELIQ_URL", app.url)
+    shop = runpy.run_path(str(ROOT / "examples" / "typed_orders.py"), run_name="__main__")["app"]
+    with working_as("inline", shop):
+        eventually(lambda: settled(shop, "orders"))
+    shop.close()
+    lines = [line.partition(",")[0] for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["shipping 1 to Bonn", "shipping 2 to Kiel"]
+    assert [letter.reason for letter in app.queue("orders").dead.list()] == ["invalid"]

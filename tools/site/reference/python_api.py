@@ -26,6 +26,11 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
         "A handler is registered with `Reliq.handler` on the page [Application](application.md).",
         ["Retry", "Dead", "Again", "Backoff", "fixed", "steps", "exponential", "rocketmq_levels", "breaker"],
     ),
+    "middleware": (
+        "Middleware",
+        "Code around handlers and sends: `Reliq.middleware` on the page [Application](application.md).",
+        ["Middleware", "Sending"],
+    ),
     "consumer": ("Consumer", "Claim and settle in your own code, without a worker.", ["Consumer"]),
     "dead-letters": (
         "Dead letters and delayed messages",

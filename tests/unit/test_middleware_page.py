@@ -1,0 +1,105 @@
+"""The examples of docs/how-to/middleware.md, run as they are printed."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reliq
+from reliq.testing import fake, work_off
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
+SIGNATURES, SENTRY, DJANGO, REQUEST_ID = re.findall(
+    r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
+)
+SECRET = 4711
+
+
+def run(example: str, app: reliq.Reliq) -> dict[str, Any]:
+    names: dict[str, Any] = {"reliq": reliq, "app": app}
+    exec(example, names)
+    return names
+
+
+@pytest.fixture
+def app() -> reliq.Reliq:
+    return fake(reliq.Reliq())
+
+
+def test_the_hooks_are_called_as_they_are_printed(app):
+    run(SIGNATURES, app)
+    app.handler("orders", retry=reliq.fixed("1h"))(lambda message: message.json()["number"])
+    app.queue("orders").send_many([{"number": 1}, {}])
+    assert work_off(app) == 2
+    assert app.queue("orders").stats().counters["acked"] == 1
+
+
+def test_an_error_is_reported_once_without_the_body(app):
+    import sentry_sdk
+    from sentry_sdk.transport import Transport
+
+    events: list[Any] = []
+
+    class Capture(Transport):
+        def capture_envelope(self, envelope: Any) -> None:
+            events.extend(item.payload.json for item in envelope.items)
+
+    run(SENTRY, app)
+
+    @app.handler("orders", retry=reliq.fixed("1h"))
+    def ship(message):
+        raise reliq.Retry if message.json()["later"] else KeyError("no such order")
+
+    app.queue("orders").send_many([{"later": True}, {"later": False, "secret": SECRET}])
+    sentry_sdk.init(
+        dsn="http://key@localhost/1", transport=Capture, default_integrations=False, include_local_variables=False
+    )
+    try:
+        work_off(app)
+    finally:
+        sentry_sdk.init()
+    (event,) = events
+    assert event["exception"]["values"][-1]["type"] == "KeyError"
+    assert event["tags"] == {"queue": "orders"}
+    assert event["contexts"]["message"]["failures"] == 0
+    assert str(SECRET) not in str(event)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_connections_are_closed_around_a_run(app, monkeypatch, fails):
+    import django.db
+
+    calls: list[str] = []
+    monkeypatch.setattr(django.db, "close_old_connections", lambda: calls.append("close"))
+    run(DJANGO, app)
+
+    @app.handler("orders", retry=reliq.fixed("1h"))
+    def ship(message):
+        calls.append("run")
+        if fails:
+            raise KeyError
+
+    app.queue("orders").send("x")
+    work_off(app)
+    assert calls == ["close", "run", "close"]
+
+
+def test_a_request_id_goes_on_through_the_queues(app):
+    names, seen = run(REQUEST_ID, app), []
+
+    @app.handler("orders")
+    def ship(message):
+        seen.append(names["request_id"].get())
+        app.queue("mails").send("shipped")
+
+    @app.handler("mails")
+    def mail(message):
+        seen.append(names["request_id"].get())
+
+    token = names["request_id"].set("r-7")
+    app.queue("orders").send("x")
+    names["request_id"].reset(token)
+    own = app.queue("orders").send("x")
+    work_off(app)
+    assert sorted(seen) == sorted(["r-7", "r-7", own, own])
