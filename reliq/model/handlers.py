@@ -10,7 +10,7 @@ from reliq.model.backoff import Backoff, exponential
 from reliq.model.breaker import Breaker
 from reliq.model.keys import check_name, instance_queue
 from reliq.model.message import Message
-from reliq.model.middleware import Middleware, check_middleware
+from reliq.model.middleware import Middleware, Sending
 from reliq.model.policy import Errors, Policy, error_classes
 from reliq.model.routing import check_pattern
 from reliq.model.schedule import Definition
@@ -77,7 +77,8 @@ class Handlers:
         self.broadcasts: list[Broadcast] = []
         self.dead_hooks: list[tuple[str | None, DeadHook]] = []
         self.schedules: list[Definition] = []
-        self.middleware: list[Middleware[Message]] = []  #: around each run; the first is the outermost
+        self.around_runs: list[Middleware[Message]] = []  #: the first is the outermost
+        self.around_sends: list[Middleware[Sending]] = []  #: likewise
         self.checks: dict[str, HandlerFunction] = {}  #: by queue: the function that decides about prepared messages
 
     def add(
@@ -162,11 +163,6 @@ class Handlers:
         upgrades = self.upgrades_of(check_name(queue))
         upgrades.add(version, function)
         self.versions[queue] = upgrades.latest
-
-    def add_middleware(self, middleware: Middleware[Message]) -> None:
-        """Register code around each run of a handler; raises InvalidHandler unless its hooks can be called."""
-        check_middleware(middleware, may_await=True, where="")
-        self.middleware.append(middleware)
 
     def upgrades_of(self, queue: str) -> Upgrades:
         """Return the upgrades of a queue's bodies, those that are registered later too."""

@@ -51,7 +51,7 @@ class Application:
         self.max_body = body_limit(max_body)
         self.handlers = Handlers()
         self._pool = ProducerPool()
-        self._pool.versions = self.handlers.versions
+        self._pool.versions, self._pool.middleware = self.handlers.versions, self.handlers.around_sends
         self._steps: dict[str, QueueSteps] = {}
         self._topics = TopicSteps(self._steps_of, self._pool, self.max_body)
         self._schedules = ScheduleSteps(self._steps_of, self.max_body)
@@ -176,12 +176,13 @@ class Application:
         a worker for an async one around a handler that is a def.
         """
         if runs is not None:
-            self.handlers.add_middleware(runs)
+            check_middleware(runs, may_await=True, where="")
+            self.handlers.around_runs.append(runs)
         if sends is not None:
             check_middleware(
                 sends, may_await=inspect.iscoroutinefunction(getattr(self, "close", None)), where="reliq.Reliq"
             )
-            self._pool.middleware.append(sends)
+            self.handlers.around_sends.append(sends)
 
     def on_dead(self, queue: str | None = None) -> Callable[[DeadHook], DeadHook]:
         """Register a function to be called with each message that a worker of this application makes a dead letter.

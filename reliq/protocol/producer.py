@@ -76,7 +76,7 @@ class ProducerPool:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.middleware: list[Middleware[Sending]] = []  #: around each send; the first is the outermost
+        self.middleware: Sequence[Middleware[Sending]] = ()  #: around each send; the first is the outermost
         self.versions: Mapping[str, int] = {}  #: by queue: the version of the bodies that this application sends
         self._free: deque[ProducerSession] = deque()
 

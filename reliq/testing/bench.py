@@ -1,8 +1,7 @@
 """The bench: an application under test, its sends, its handlers and its clock."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,8 +9,8 @@ from reliq.client.app import Reliq
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
 from reliq.model import settings
+from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
-from reliq.runtime import tracing
 from reliq.testing.offline import fake, work_off
 
 
@@ -42,7 +41,7 @@ class Bench:
     def __init__(self, app: Reliq, url: str | None = None) -> None:
         self.app = app
         self._url = url
-        self._recorder = _Recorder(tracing.active)
+        self._recorder = _Recorder()
         self._clock: Any = None
 
     def start(self) -> Self:
@@ -51,13 +50,13 @@ class Bench:
             fake(self.app)
         else:
             self.app.store.redirect(self._url)
-        tracing.active = self._recorder
+        self.app.handlers.around_sends.append(self._recorder)
         return self
 
     def close(self) -> None:
         """Connect the application to its own server again, and set the clock right."""
-        if tracing.active is self._recorder:
-            tracing.active = self._recorder.before
+        if self._recorder in self.app.handlers.around_sends:
+            self.app.handlers.around_sends.remove(self._recorder)
         self._stop_clock()
         self.app.store.redirect(self.app.url)
 
@@ -118,30 +117,14 @@ def _time_machine() -> Any:
     return time_machine
 
 
-class _Recorder:
-    """Notes what is sent, in the place of a tracer, and lets the tracer before it work on."""
+class _Recorder(Middleware[Sending]):
+    """Notes what is sent, with the headers that other middleware has added."""
 
-    def __init__(self, before: tracing.Tracer | None) -> None:
-        self.before = before
+    def __init__(self) -> None:
         self.sent: list[Sent] = []
 
-    @contextmanager
-    def sending(self, queue: str, messages: Sequence[NewMessage]) -> Iterator[None]:
-        """Note the messages of a send that succeeded."""
-        if self.before is None:
-            yield
-        else:
-            with self.before.sending(queue, messages):
-                yield
-        self.sent += [_as_sent(queue, one) for one in messages if not one.duplicate]
-
-    def traced(self, handler: Any) -> Any:
-        """Return the handler, as the tracer before wants it."""
-        return handler if self.before is None else self.before.traced(handler)
-
-    def flush(self) -> None:
-        if self.before is not None:
-            self.before.flush()
+    def after(self, sending: Sending, result: Any) -> None:
+        self.sent += [_as_sent(sending.destination, one) for one in sending.messages if not one.duplicate]
 
 
 def _as_sent(to: str, one: NewMessage) -> Sent:

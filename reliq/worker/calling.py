@@ -40,9 +40,9 @@ def called(handler: Handler, handlers: Handlers, store: Store) -> Handler:
     upgrades.check()
     if handler.typed is not None or upgrades.latest > 1:
         function = reading(function, handler.typed, upgrades)
-    for one in handlers.middleware:
+    for one in handlers.around_runs:
         check_middleware(one, may_await=handler.is_async, where=f"the handler of queue {handler.queue!r}")
-    if chain := (*tracing.runs(), *handlers.middleware):
+    if chain := (*tracing.runs(), *handlers.around_runs):
         function = around_runs(function, chain, handler.is_async)
     if handler.result is not None:
         function = answering(function, handler.is_async)
