@@ -1,6 +1,6 @@
 """Django's tasks on reliq: `python examples/django_shop/demo.py`. Starts a Redis and a worker of its own.
 
-Needs the extras: `pip install '.[django,embedded]'` in reliq's source folder.
+Needs the extras: `pip install '.[django,sql,embedded]'` in reliq's source folder.
 """
 
 import os
@@ -63,9 +63,9 @@ def main() -> None:
         finally:
             worker.terminate()
             worker.wait(timeout=30)
-        print(log.read_text(), end="")
         for charge in charges:
             print(charge.return_value)
+        print(log.read_text(), end="")
         print("order 2 was rolled back")
 
 

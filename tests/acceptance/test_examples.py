@@ -20,6 +20,7 @@ def needs(program: str) -> pytest.MarkDecorator:
         (["pubsub.py"], "redriven 1, dead 0, welcomed 3 of 3", ["failed", "failed", "failed", "dead"]),
         (["polling.py", "1"], "rounds; 2000 accounts", []),
         (["fastapi_orders.py"], "shipping {'order': 2}", []),
+        (["taskiq_orders.py"], "shipped 4", None),
         (["django_shop/demo.py"], "shipped 3\norder 2 was rolled back", []),
         (["order_pipeline.py"], "billed 200 of 200, dead 0", None),
         pytest.param(["webhooks.py"], "delivered 300 of 300, dead 0", None, marks=pytest.mark.slow),

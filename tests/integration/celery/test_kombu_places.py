@@ -2,6 +2,8 @@
 
 import shutil
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,12 @@ import pytest
 
 import reliq.contrib.kombu  # noqa: F401  registers the transport
 from reliq.errors import RedisUnavailable
+from tests.integration.celery.workers import APP, environment, working
 from tests.integration.client.test_cluster import cluster_url, nodes  # noqa: F401
 from tests.integration.client.test_sentinel import master, replica, sentinel_url  # noqa: F401
 from tests.integration.security.test_tls import folder, port  # noqa: F401
 from tests.integration.security.test_tls import url as tls_url
+from tests.support.workers import eventually
 
 
 def exchange_messages(broker: str, **options: Any) -> None:
@@ -41,6 +45,22 @@ def exchange_messages(broker: str, **options: Any) -> None:
 @pytest.mark.parametrize("place", ["cluster_url", "sentinel_url"])
 def test_queues_and_exchanges(place: str, request: pytest.FixtureRequest) -> None:
     exchange_messages(f"reliq+{request.getfixturevalue(place)}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["cluster_url", "sentinel_url"])
+def test_a_killed_worker_of_celery(place: str, url: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Its guard finds the node, or the master, and returns the task to another worker."""
+    broker, path = f"reliq+{request.getfixturevalue(place)}", tmp_path / "notes"
+    more = {"TEST_BACKEND": url, "TEST_OPTIONS": '{"lease": 60, "reconnect_grace": 60}'}
+    code = f"from {APP} import note; note.delay({str(path)!r}, 'task', 3.0)"
+    with working(broker, "-c", "1", **more) as one:
+        subprocess.run([sys.executable, "-c", code], env=environment(broker, **more), check=True)
+        eventually(lambda: path.exists() and path.read_text())
+        one.process.kill()
+    with working(broker, "-c", "1", name="two", **more):
+        eventually(lambda: path.read_text().count("end") == 1, timeout=40)
+    assert path.read_text().splitlines() == ["begin task", "begin task", "end task"]
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
