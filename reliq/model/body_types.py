@@ -16,6 +16,8 @@ from reliq.errors import InvalidBody
 Reader = Callable[[bytes], Any]
 
 _NO_JSON = (str, bytes, bytearray, memoryview)
+_NOTHING = b"null"  #: how an empty body, such as that of a schedule, is read
+_EMPTY = "it is empty"
 
 
 class DataclassObject(Protocol):
@@ -45,12 +47,12 @@ def reader_of(annotation: Any) -> Reader:
 
     def read(body: bytes) -> Any:
         try:
-            return decode(body)
+            return decode(body or _NOTHING)
         except msgspec.ValidationError as error:
             problem, _, path = str(error).partition(" - at `")
-            raise invalid(name, path.rstrip("`") or "$", problem) from None
+            raise invalid(name, path.rstrip("`") or "$", problem if body else _EMPTY) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise invalid(name, "$", str(error) if body else "it is empty") from None
+            raise invalid(name, "$", str(error)) from None
 
     return read
 
@@ -100,11 +102,11 @@ def _pydantic_reader(annotation: Any, name: str) -> Reader:
 
     def read(body: bytes) -> Any:
         try:
-            return validate(body)
+            return validate(body or _NOTHING)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             path = "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-            raise invalid(name, path, first["msg"] if body else "it is empty") from None
+            raise invalid(name, path, first["msg"] if body else _EMPTY) from None
 
     return read
 

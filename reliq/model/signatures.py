@@ -18,6 +18,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _BY_PLACE = (
     inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
 )  # fmt: skip
+_ANYTHING = (inspect.Parameter.empty, Any, object)
 _COUNTS = {1: "one positional argument", 2: "two positional arguments"}
 _MESSAGE = re.compile(r"(\w+\.)*Message")
 
@@ -49,7 +50,8 @@ def typed_call(function: HandlerFunction, what: str, bare: Any = Message) -> Typ
     if not bodies:
         return None
     shown = f"{what} is {name_of(function)}{signature}"
-    if len(bodies) > 1 or len(given) > 2:
+    others = [signature.parameters[name].annotation for name in given if name not in bodies]
+    if len(bodies) > 1 or len(others) > 1 or any(one in _ANYTHING for one in others):
         raise InvalidHandler(
             f"{shown}: it can take one body, annotated with its type, and the message, annotated with reliq.Message"
         )
@@ -75,7 +77,7 @@ def _caller(
 def _type_of(function: HandlerFunction, parameter: inspect.Parameter, bare: Any, what: str) -> Any:
     """Return the type of a parameter, `bare` if it has none or may be anything."""
     annotation = parameter.annotation
-    if annotation in (parameter.empty, Any, object):
+    if annotation in _ANYTHING:
         return bare
     try:
         holder = SimpleNamespace(__annotations__={"type": annotation})

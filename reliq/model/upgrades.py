@@ -65,7 +65,10 @@ class Upgrades:
 
     def current(self, message: Message) -> bytes:
         """Return the body in the latest version. Raises InvalidBody, and Retry for a later version."""
-        body, version = message.body, _version_of(message)
+        body, text = message.body, message.headers.get(VERSION_HEADER)
+        if text is None and not self._steps:
+            return body
+        version = 1 if text is None else _version_of(text)
         if version > self.latest:
             raise Retry(
                 f"the body has version {version}, and this worker knows versions up to {self.latest}: "
@@ -98,8 +101,7 @@ def reading(function: HandlerFunction, typed: TypedCall | None, upgrades: Upgrad
     return functools.update_wrapper(read, function)
 
 
-def _version_of(message: Message) -> int:
-    text = message.headers.get(VERSION_HEADER, "1")
+def _version_of(text: str) -> int:
     if text.isascii() and text.isdigit() and 0 < int(text) <= MOST_VERSIONS:
         return int(text)
     raise InvalidBody(f"the header {VERSION_HEADER} is {text!r}: a whole number from 1 on", "$")

@@ -8,6 +8,7 @@ from reliq.extras import missing_extra
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
+from reliq.model.result import Answer
 from reliq.ops import Move
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.worker.calling import called
@@ -45,6 +46,7 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
 def _run_one(app: Reliq, handler: Handler) -> bool:
     """Run the handler of the next message that is not expired; return whether there was one."""
     consumer = ConsumerSteps(QueueKeys(handler.queue), new_owner(connected=False), lease=60)
+    consumer.keep_results(handler.result or 0.0)
     queue = app.queue(handler.queue)
     messages, ready = [], queue.stats().ready
     while ready and not (messages := app.store.run(consumer.claim(1))):
@@ -52,15 +54,19 @@ def _run_one(app: Reliq, handler: Handler) -> bool:
         if ready == before:  # paused, or limited
             break
     for message in messages:
-        move = _outcome(handler, message, consumer.consumer)
+        move = _outcome(handler, message, consumer)
         app.store.run(consumer.settle([] if move else [message.element], [move] if move else []))
     app.store.run(consumer.leave())
     return bool(messages)
 
 
-def _outcome(handler: Handler, message: Message, worker: str) -> Move | None:
+def _outcome(handler: Handler, message: Message, consumer: ConsumerSteps) -> Move | None:
     try:
         result = handler.function(message)
-        return after_return(message, asyncio.run(result) if handler.is_async else result)
+        result = asyncio.run(result) if handler.is_async else result
+        if isinstance(result, Answer):
+            consumer.answer(message, result.stored)
+            return None
+        return after_return(message, result)
     except Exception as error:  # noqa: BLE001  a handler may raise anything; that is its outcome
-        return after_error(handler, message, error, worker)
+        return after_error(handler, message, error, consumer.consumer)

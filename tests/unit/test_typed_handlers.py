@@ -98,6 +98,8 @@ BODIES: list[tuple[Any, Any]] = [
     (Order, ORDER),
     (Optional[Order], ORDER),  # noqa: UP045
     (Order | None, None),
+    (Order | None, b""),
+    (Customer | None, b""),
     (Shipment, Shipment(ORDER, MOMENT, UUID(int=7))),
     (Customer, Customer(fullName="ann", visits=[Visit(1)])),
     (Customer | None, Customer(fullName="ann")),
@@ -136,7 +138,7 @@ def test_what_is_sent_is_what_the_handler_gets(app, kind, body):
         return body
 
     handle.__annotations__["body"] = kind
-    expected = json.loads(body) if isinstance(body, bytes) else body
+    expected = json.loads(body or b"null") if isinstance(body, bytes) else body
     got = call(app, handle, body)
     assert got == expected
     assert type(got) is type(expected)
@@ -155,10 +157,6 @@ def message_first(message: Message, order: Order):
 
 
 def by_place(order: Order, message: Message, /):
-    return order, message
-
-
-def bare_message(order: Order, message):
     return order, message
 
 
@@ -218,7 +216,7 @@ class Shop:
 
 
 FUNCTIONS = [
-    body_only, body_first, message_first, by_place, bare_message, by_name, body_by_name, optional_message,
+    body_only, body_first, message_first, by_place, by_name, body_by_name, optional_message,
     own_default, forward, for_type_checkers_only,
     Shop().ship, Shop(), Shop.static, Shop.of_class, decorated(body_first), functools.partial(with_shop, "eu"),
     functools.partial(decorated(forward)), decorated(functools.partial(with_shop, "eu")),
@@ -302,6 +300,7 @@ def register(app, way):
 
 def two_bodies(order: Order, customer: Customer): ...
 def three(order: Order, message: Message, shop): ...
+def bare(order: Order, message): ...
 def unknown(order: Unknown): ...
 def inside(order: Holder): ...
 def text(order: str): ...
@@ -316,6 +315,8 @@ def mixed(order: dict[Customer, Unknown]): ...
     [
         (two_bodies, "two_bodies(order: .*Order, customer: .*Customer): it can take one body"),
         (three, "it can take one body"),
+        (bare, "it can take one body"),
+        (Shop.ship, "it can take one body"),
         (unknown, "type of order is unsuitable: Unknown is not a type that JSON can be read into"),
         (inside, "Unknown is not a type that JSON"),
         (text, "take the reliq.Message and read message.body"),

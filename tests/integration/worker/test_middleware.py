@@ -201,6 +201,21 @@ def test_a_handler_that_exceeds_its_time_limit_is_an_error(app):
     assert seen[1][-1] == "CancelledError"
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_after_gets_what_the_handler_returned_where_it_is_kept_as_a_result(app, kind):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=Recorder("one", seen))
+
+    async def answer_async(message):
+        return {"answer": 42}
+
+    app.handler("q", result="1h")(answer_async if kind == "async def" else lambda message: {"answer": 42})
+    identity = app.queue("q").send("x")
+    assert work_off(app) == 1
+    assert seen[-1][-1] == {"answer": 42}
+    assert app.queue("q").result(identity) == {"answer": 42}
+
+
 def test_a_message_that_was_handled_before_passes_no_middleware(app):
     seen: list[tuple[Any, ...]] = []
     app.middleware(runs=Recorder("one", seen))
