@@ -2,8 +2,6 @@
 
 import json
 import logging
-import subprocess
-import sys
 from urllib.parse import quote
 
 import pytest
@@ -17,7 +15,7 @@ from reliq.runtime.logging import JsonLines, Lines
 from reliq.runtime.url import dereferenced, read_url, redacted
 from reliq.transport.store import Store
 from reliq_api.settings import Settings
-from tests.support.workers import ROOT
+from tests.support.commands import give_up_soon, run
 
 #: Long enough to be found, with all that means something in a URL.
 PASSWORDS = st.text(st.sampled_from("abcXYZ789/@#%:?&=+,;![]~'\" \\é$*|{}"), min_size=8, max_size=24)
@@ -203,10 +201,9 @@ def test_the_settings_of_the_http_service_show_no_url():
         ("redis://u:hunter2@127.0.0.1:1/0",),
     ],
 )
-def test_the_command_line_prints_no_password(arguments):
-    command = [sys.executable, "-m", "reliq", *arguments]
-    environment = {"PYTHONPATH": f"{ROOT}:{ROOT}/monitor:{ROOT}/api", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+def test_the_command_line_prints_no_password(arguments, monkeypatch):
+    give_up_soon(monkeypatch)
+    done = run(*arguments)
     assert done.returncode
     assert "hunter2" not in done.stdout + done.stderr
     if "--json" in arguments and done.stdout:

@@ -1,10 +1,7 @@
-"""The command line: real processes, what they print and how they end."""
+"""The command line: workers as real processes, all other commands in this one."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -12,7 +9,8 @@ import reliq
 from reliq.cli import main
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
-from tests.support.workers import ROOT, eventually, process
+from tests.support.commands import give_up_soon, run
+from tests.support.workers import eventually, process
 
 KEYS = QueueKeys("q")
 
@@ -36,14 +34,6 @@ def work(message):
 def shop(tmp_path):
     (tmp_path / "shop.py").write_text(APP)
     return tmp_path
-
-
-def run(*arguments, input=None, url=None):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "monitor")])}
-    command = [sys.executable, "-m", "reliq", *arguments, *(["--url", url] if url else [])]
-    return subprocess.run(
-        command, check=False, capture_output=True, text=True, input=input, env=environment, timeout=60
-    )
 
 
 def test_a_worker_handles_and_ends_with_0_on_sigterm(app, shop):
@@ -178,7 +168,7 @@ def test_dead_letters_listed_shown_redriven_purged(app, url):
 )
 def test_bad_input_is_one_clear_line(app, url, monkeypatch, capsys, arguments, says, status):
     monkeypatch.setenv("RELIQ_URL", url)
-    monkeypatch.setattr("reliq.model.settings.SEND_TIMEOUT", 0.1)
+    give_up_soon(monkeypatch)
     app.queue("q").send("x")
     assert main.main(arguments) == status
     printed = capsys.readouterr().err
