@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.support.workers import ROOT
 
@@ -32,7 +32,7 @@ def site(tmp_path_factory) -> Path:
 def read(browser, site):
     """Opens a page of the site; nothing may go wrong in it, and it may ask no other place for anything."""
     faults: list[str] = []
-    contexts = []
+    contexts: list[BrowserContext] = []
 
     def opened(page_name, **options):
         while contexts:
