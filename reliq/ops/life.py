@@ -124,9 +124,9 @@ def reported_tag(keys: QueueKeys, identity: str) -> Op[str | None]:
     return Op(("HGET", keys.report(identity), schema.Report.TAG), optional_text)
 
 
-def count_reports(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
-    """Count the messages, of these, about which something was reported."""
-    return Op(("EXISTS", *map(keys.report, ids)))
+def count_notes(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
+    """Return 0 if nothing was reported about these messages, and no message of the queue was told to be cancelled."""
+    return Op(("EXISTS", keys.told, *map(keys.report, ids)))
 
 
 def forget_reports(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:

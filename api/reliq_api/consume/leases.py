@@ -3,18 +3,21 @@ Redis is all its state, so that any process of the service, started at any time,
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from reliq import ops
+from reliq.errors import LeaseLost
 from reliq.model.backoff import exponential
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
+from reliq.model.life import Life, Report
 from reliq.model.message import Message
 from reliq.model.policy import Policy, Retry
-from reliq.ops import Move, Settled, Steps
-from reliq.protocol.outcomes import buried, failure_now, released, retried
+from reliq.ops import Destination, Move, Settled, Steps
+from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
 
 CODES = {Settled.DONE: "done", Settled.ALREADY: "already", Settled.LOST: "lost"}
 
@@ -94,21 +97,24 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     acks: list[bytes] = []
     moves: list[Move] = []
     places: tuple[list[int], list[int]] = ([], [])
-    for place, outcome in enumerate(outcomes):
-        element = elements.take(outcome.id)
-        if element is None:
-            continue
+    taken = [(place, one, element) for place, one in enumerate(outcomes) if (element := elements.take(one.id))]
+    lives = yield from _lives(keys, [element for _, outcome, element in taken if outcome.verb != "ack"])
+    for place, outcome, element in taken:
         if outcome.verb == "ack":
             acks.append(element)
         else:
-            moves.append(_move(Message.decode(keys.queue, element), lease, outcome))
+            moves.append(_move(Message.decode(keys.queue, element), lease, outcome, lives))
         places[outcome.verb != "ack"].append(place)
     if not acks and not moves:
         return ["already" if (yield _known(keys, lease)) else "lost"] * len(outcomes)
-    request: list[ops.Op[Any]] = [ops.settle(keys, lease, 0, acks, moves)]
+    ids = [outcomes[place].id for place in places[0] + places[1]]
+    request: list[ops.Op[Any]] = [ops.settle(keys, lease, 0, acks, moves), ops.count_notes(keys, ids)]
     if elements.empty:
         request.append(_finish(keys, lease))
-    answer: ops.Claimed = (yield request)[0]
+    answer: ops.Claimed
+    answer, notes, *_ = yield request
+    if notes:
+        yield from _forget(keys, ids, len(acks), moves, answer.codes)
     codes = ["lost" if answer.status == "lost" else "already"] * len(outcomes)
     for place, code in zip(places[0] + places[1], answer.codes, strict=True):
         codes[place] = CODES[Settled(code)]
@@ -123,21 +129,68 @@ def _known(keys: QueueKeys, lease: str) -> ops.Op[bool]:
 
 
 def _read_back(keys: QueueKeys, lease: str) -> Steps[Elements]:
-    pairs: list[tuple[str, bytes]] = []
     held = yield ops.read_back(keys, lease)
+    messages = _readable(keys, held)
+    return Elements(((message.id, message.element) for message in messages), others=len(held) - len(messages))
+
+
+def _held(keys: QueueKeys, lease: str) -> Steps[list[Message]]:
+    return _readable(keys, (yield ops.read_back(keys, lease)))
+
+
+def _readable(keys: QueueKeys, held: Sequence[bytes]) -> list[Message]:
+    """Return the messages of a lease, oldest first, without elements that do not decode."""
+    messages = []
     for element in reversed(held):
-        try:
-            pairs.append((Message.decode(keys.queue, element).id, element))
-        except Undecodable:
-            continue
-    return Elements(pairs, others=len(held) - len(pairs))
+        with suppress(Undecodable):
+            messages.append(Message.decode(keys.queue, element))
+    return messages
 
 
 def _finish(keys: QueueKeys, lease: str) -> ops.Op[bool]:
     return ops.finish(keys, lease, _SETTLED_REMEMBERED)
 
 
-def _move(message: Message, lease: str, outcome: Outcome) -> Move:
+class _Lives:
+    """What is known of the messages of a lease that are put back: the holder that their elements are made with."""
+
+    def __init__(self, lives: Mapping[bytes, Life]) -> None:
+        self.lives = lives
+
+    def report(self, message: Message, report: Report) -> Awaitable[None]:
+        raise AssertionError("consumers over HTTP report with the call `progress`")
+
+
+def _lives(keys: QueueKeys, elements: Sequence[bytes]) -> Steps[_Lives]:
+    """Read which of these messages were cancelled, and about which something was reported."""
+    if not elements:
+        return _Lives({})
+    messages = [Message.decode(keys.queue, element) for element in elements]
+    told, *tags = yield [ops.told(keys), *(ops.reported_tag(keys, message.id) for message in messages)]
+    lives = {message.element: Life(stored=tag is not None) for message, tag in zip(messages, tags, strict=True)}
+    for message in _cancelled(messages, told):
+        lives[message.element].cancelled = True
+    return _Lives(lives)
+
+
+def _cancelled(messages: Iterable[Message], told: ops.Cancelled) -> list[Message]:
+    """Return the messages that were cancelled; one that was sent later under the same id is another one."""
+    at = dict(told)
+    return [message for message in messages if message.enqueued_at <= at.get(message.id, -1)]
+
+
+def _forget(keys: QueueKeys, ids: Sequence[str], acks: int, moves: Sequence[Move], codes: str) -> Steps[None]:
+    """Delete the notes about the messages, acks first, that have left the queue now."""
+    leaves = [True] * acks + [move.destination is Destination.GONE for move in moves]
+    gone = [one for one, left, code in zip(ids, leaves, codes, strict=True) if left and code == Settled.DONE]
+    if gone:
+        yield [ops.forget_reports(keys, gone), ops.forget_told(keys, gone)]
+
+
+def _move(message: Message, lease: str, outcome: Outcome, lives: _Lives) -> Move:
+    message.holder = lives
+    if message.cancelled and outcome.verb != "dead":
+        return cancelled(message)
     match outcome.verb:
         case "release":
             return released(message, outcome.delay or 0.0)
@@ -148,9 +201,32 @@ def _move(message: Message, lease: str, outcome: Outcome) -> Move:
     return buried(message, failure, "max_failures") if delay is None else retried(message, failure, delay)
 
 
-def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[bool]:
-    """Extend a lease; return whether it is valid and holds messages."""
-    alive, held = yield [ops.heartbeat(keys, lease, seconds), ops.held_count(keys, lease)]
+def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[list[str] | None]:
+    """Extend a lease; return the ids of its cancelled messages, or None if it is over or holds no messages."""
+    alive, held, told = yield [ops.heartbeat(keys, lease, seconds), ops.held_count(keys, lease), ops.told(keys)]
     if alive and not held:
         yield _finish(keys, lease)
-    return bool(alive and held)
+    if not (alive and held):
+        return None
+    if not told:
+        return []
+    return [message.id for message in _cancelled((yield from _held(keys, lease)), told)]
+
+
+def report(keys: QueueKeys, lease: str, identity: str, report: Report) -> Steps[None]:
+    """Store what the consumer reports about a message of the lease; raises LeaseLost if it is not there any more."""
+    message = next((one for one in (yield from _held(keys, lease)) if one.id == identity), None)
+    if message is None or not (yield ops.report(keys, lease, identity, message.tag, report)):
+        raise LeaseLost(
+            "the lease has ended, or the message is settled: another consumer may be handling it; the report was not "
+            "stored"
+        )
+
+
+def states(keys: QueueKeys, messages: Sequence[Message]) -> Steps[dict[str, bytes]]:
+    """Read the checkpoints of earlier consumers of these messages, by id."""
+    ids = [message.id for message in messages if message.was_started]
+    if not ids:
+        return {}
+    reports = yield [ops.reported(keys, one) for one in ids]
+    return {one: found.state for one, found in zip(ids, reports, strict=True) if found and found.state is not None}

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
+from reliq.model.life import read_state
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq_api.http.problems import Problem
@@ -25,14 +26,25 @@ class Leased(msgspec.Struct, omit_defaults=True, gc=False):
     redelivered: bool
     enqueued_at: int
     routing_key: str = ""
+    state: Raw | None = None
 
 
-def leased(message: Message, encoding: Encoding) -> Leased:
+def leased(message: Message, encoding: Encoding, state: bytes | None = None) -> Leased:
     kind, body = shown(message.body, encoding, message.headers)
     return Leased(
         message.id, body, kind, message.headers, message.deliveries, message.failures, message.redelivered,
-        message.enqueued_at, message.routing_key,
+        message.enqueued_at, message.routing_key, _state(state),
     )  # fmt: skip
+
+
+def _state(state: bytes | None) -> Raw | None:
+    """Return a checkpoint as JSON; None without one, and for one of Python that has no form in JSON."""
+    if state is None:
+        return None
+    try:
+        return Raw(encode(read_state(state)))
+    except (TypeError, ValueError):
+        return None
 
 
 def shown(body: bytes, encoding: Encoding, headers: Mapping[str, str]) -> tuple[str, str | Raw]:

@@ -4,6 +4,7 @@ from fastapi import Request, Response
 
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
+from reliq.model.life import Report, checked_progress, checked_state
 from reliq.model.message import Message
 from reliq.model.settings import MAX_BATCH
 from reliq.protocol.outcomes import released
@@ -47,10 +48,11 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
     identity = poll.steps.consumer if messages else None
     if identity is not None:
         state.remembered.add(identity, messages)
+    states = await state.reliq.store.run(leases.states(QueueKeys(queue), messages))
     answer = {
         "lease": identity,
         "lease_seconds": wanted.lease,
-        "messages": [leased(message, wanted.encoding) for message in messages],
+        "messages": [leased(message, wanted.encoding, states.get(message.id)) for message in messages],
     }
     return Response(encode(answer), media_type="application/json")
 
@@ -120,7 +122,31 @@ async def extend(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ExtendRequest, request: Request
 ) -> schemas.Extended:
     """The lease then ends in `lease` seconds. 409: it has already ended, or has no messages left."""
-    keys = QueueKeys(queue)
-    if not await request.app.state.reliq.store.run(leases.extend(keys, lease, wanted.lease)):
+    cancelled = await request.app.state.reliq.store.run(leases.extend(QueueKeys(queue), lease, wanted.lease))
+    if cancelled is None:
         raise Problem("lease_lost", "the lease has ended, or all its messages are settled")
-    return schemas.Extended(lease=lease, lease_seconds=wanted.lease)
+    return schemas.Extended(lease=lease, lease_seconds=wanted.lease, cancelled=cancelled)
+
+
+@router.post(
+    "/queues/{queue}/leases/{lease}/progress",
+    summary="Report the progress of a message",
+    response_model=schemas.ProgressStored,
+    responses=failures("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost"),
+    openapi_extra=needs("consume"),
+)
+async def report(
+    queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ProgressRequest, request: Request
+) -> schemas.ProgressStored:
+    """Stored while the lease is valid and holds the message; else 409. The next consumer of it gets the state."""
+    await request.app.state.reliq.store.run(leases.report(QueueKeys(queue), lease, wanted.id, _report(wanted)))
+    return schemas.ProgressStored(id=wanted.id)
+
+
+def _report(wanted: schemas.ProgressRequest) -> Report:
+    if wanted.progress is None and wanted.state is None:
+        raise Problem("invalid_request", "give progress, a number from 0 to 1, or state, or both")
+    report = Report() if wanted.progress is None else checked_progress(wanted.progress, wanted.text)
+    if wanted.state is not None:
+        report.state = checked_state(wanted.state).state
+    return report

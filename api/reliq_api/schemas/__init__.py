@@ -18,12 +18,15 @@ from reliq_api.schemas.leases import (
     Leased,
     LeaseGiven,
     LeaseRequest,
+    ProgressRequest,
+    ProgressStored,
     ReleaseOf,
     RetryOf,
     Settled,
     SettleRequest,
     SettleResult,
 )
+from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found
 from reliq_api.schemas.messages import BatchEnqueued, BatchResult, Enqueued, NewMessage
 from reliq_api.schemas.problems import Health, ProblemDetails
 from reliq_api.schemas.queues import (
@@ -67,6 +70,9 @@ __all__ = [
     "BindingChanged",
     "Breaker",
     "BreakerRequest",
+    "CancelRequest",
+    "Cancelled",
+    "CancelledMany",
     "ConfigChanges",
     "DeadLetter",
     "DeadLetterDetails",
@@ -79,6 +85,7 @@ __all__ = [
     "Extended",
     "Failure",
     "Filter",
+    "Found",
     "Health",
     "Lease",
     "LeaseGiven",
@@ -91,6 +98,8 @@ __all__ = [
     "Paused",
     "Period",
     "ProblemDetails",
+    "ProgressRequest",
+    "ProgressStored",
     "Published",
     "PurgeRequest",
     "Purged",

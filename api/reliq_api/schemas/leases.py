@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reliq.model import settings as core
+from reliq.model.life import MAX_TEXT_BYTES
 from reliq_api.schemas.base import Lease, MessageId, Request, Seconds, Whole
 
 
@@ -37,6 +38,7 @@ class Leased(BaseModel):
     redelivered: bool = Field(description="A consumer vanished while it held it: it may have been handled already.")
     enqueued_at: int = Field(description="Ms since the epoch.")
     routing_key: str | None = None
+    state: Any = Field(None, description="The latest checkpoint of an earlier consumer; absent without one.")
 
 
 class LeaseGiven(BaseModel):
@@ -102,3 +104,21 @@ class ExtendRequest(Request):
 class Extended(BaseModel):
     lease: Lease
     lease_seconds: float
+    cancelled: list[str] = Field(description="Ids of messages of the lease that were cancelled meanwhile.")
+
+
+class ProgressRequest(Request):
+    """At least one of `progress` and `state`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"id": "a1", "progress": 0.4, "text": "page 12 of 30", "state": {"page": 12}}]}
+    )
+
+    id: MessageId
+    progress: float | None = Field(None, ge=0, le=1, allow_inf_nan=False, description="How much is done, 0 to 1.")
+    text: str = Field("", max_length=MAX_TEXT_BYTES, description="What is shown beside it.")
+    state: Any = Field(None, description="What the next consumer can go on from, up to 1 MiB as MessagePack.")
+
+
+class ProgressStored(BaseModel):
+    id: MessageId

@@ -47,6 +47,7 @@ CALLS: dict[str, list[tuple[str, str, Any]]] = {
         ("POST", "leases", {}),
         ("POST", "leases/h0123456789abcdef0123/settle", {"ack": ["x"]}),
         ("POST", "leases/h0123456789abcdef0123/extend", {}),
+        ("POST", "leases/h0123456789abcdef0123/progress", {"id": "x", "progress": 1}),
     ],
     "metrics": [("GET", "", None)],
     "operate": [
@@ -58,6 +59,9 @@ CALLS: dict[str, list[tuple[str, str, Any]]] = {
         ("GET", "dead/x", None),
         ("POST", "dead/redrive", {}),
         ("POST", "dead/purge", {"all": True}),
+        ("GET", "messages/x", None),
+        ("DELETE", "messages/x", None),
+        ("POST", "cancel", {"key": "k"}),
     ],
 }
 EVERY = [(scope, *call) for scope, calls in CALLS.items() for call in calls]

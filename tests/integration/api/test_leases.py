@@ -217,7 +217,9 @@ def test_extend_moves_the_end_of_the_lease(post, app, orders):
     orders.send("x")
     lease, ids = leased(post)
     expire(app, orders.name, lease)
-    assert post(f"leases/{lease}/extend", {"lease": 600}).json() == {"lease": lease, "lease_seconds": 600}
+    assert post(f"leases/{lease}/extend", {"lease": 600}).json() == {
+        "lease": lease, "lease_seconds": 600, "cancelled": [],
+    }  # fmt: skip
     assert Monitor(app.store).scan().reclaimed == 0
     assert codes(post(f"leases/{lease}/settle", {"ack": ids})) == {ids[0]: "done"}
 

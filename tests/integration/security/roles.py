@@ -236,6 +236,12 @@ def api(url: str, admin: reliq.Reliq) -> None:
         lease = answered("POST", "/v1/queues/q/leases", json={"limit": 3}).json()
         answered("POST", f"/v1/queues/q/leases/{lease['lease']}/extend", json={})
         first, second, third = (message["id"] for message in lease["messages"])
+        report = {"id": first, "progress": 0.5, "state": 1}
+        answered("POST", f"/v1/queues/q/leases/{lease['lease']}/progress", json=report)
+        answered("GET", f"/v1/queues/q/messages/{first}")
+        for one in (third, admin.queue("q").send("ready"), admin.queue("q").send("later", delay="1h")):
+            answered("DELETE", f"/v1/queues/q/messages/{one}")
+        answered("POST", "/v1/queues/q/cancel", json={"headers": {"a": "b"}})
         settle = {"ack": [first], "dead": [{"id": second, "reason": "no"}], "retry": [{"id": third, "delay": 60}]}
         answered("POST", f"/v1/queues/q/leases/{lease['lease']}/settle", json=settle)
         answered("POST", "/v1/queues/empty/leases", json={"limit": 3, "wait": 1})

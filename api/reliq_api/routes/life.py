@@ -1,0 +1,81 @@
+"""Single messages: find, cancel."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import Request, Response
+from pydantic import Field
+
+from reliq.model.found import Cancellation
+from reliq_api import schemas
+from reliq_api.enqueue.bodies import encode
+from reliq_api.http.docs import failures
+from reliq_api.http.problems import Problem
+from reliq_api.http.route import call_router, needs
+from reliq_api.routes.queues import existing
+
+router = call_router("messages")
+
+Id = Annotated[str, Field(min_length=1, max_length=128)]
+
+_STATUS = {Cancellation.CANCELLED: 200, Cancellation.TOLD: 202}
+
+
+@router.get(
+    "/queues/{queue}/messages/{id}",
+    summary="Where a message is, and why",
+    response_model=schemas.Found,
+    responses=failures("invalid_name", "message_not_found"),
+    openapi_extra=needs("operate"),
+)
+async def find(queue: schemas.QueueName, id: Id, request: Request) -> Response:
+    """Without its body. Delayed and dead messages are found at once, ready ones in about a second per million."""
+    found = await (await existing(request, queue)).find(id)
+    if found is None:
+        raise _unknown(queue)
+    return Response(encode(found.summary()), media_type="application/json")
+
+
+@router.delete(
+    "/queues/{queue}/messages/{id}",
+    summary="Cancel a message",
+    response_model=schemas.Cancelled,
+    responses={
+        202: {"model": schemas.Cancelled, "description": "A consumer holds it, and is told"},
+        **failures("invalid_name", "message_not_found", "message_done", "outcome_unknown"),
+    },
+    openapi_extra=needs("operate"),
+)
+async def cancel(queue: schemas.QueueName, id: Id, request: Request) -> Response:
+    """200: it is removed and never runs. 202: its consumer learns it with its next heartbeat. Safe to repeat."""
+    result = await (await existing(request, queue)).cancel(id)
+    match result:
+        case Cancellation.UNKNOWN:
+            raise _unknown(queue)
+        case Cancellation.DONE:
+            raise Problem("message_done", "the message was handled, or is a dead letter", result=result.value)
+    return Response(encode({"result": result.value}), _STATUS[result], media_type="application/json")
+
+
+def _unknown(queue: str) -> Problem:
+    return Problem(
+        "message_not_found",
+        f"queue {queue!r} has no message with this id: it was handled, removed, or never sent",
+        result=Cancellation.UNKNOWN.value,
+    )
+
+
+@router.post(
+    "/queues/{queue}/cancel",
+    summary="Cancel messages by key or headers",
+    response_model=schemas.CancelledMany,
+    responses=failures("invalid_name", "invalid_json", "body_too_large", "invalid_message", "outcome_unknown"),
+    openapi_extra=needs("operate"),
+)
+async def cancel_many(
+    queue: schemas.QueueName, wanted: schemas.CancelRequest, request: Request
+) -> schemas.CancelledMany:
+    """Those that are sent or put back while it runs may be missed: repeat it until it answers 0."""
+    found = await existing(request, queue)
+    result = await found.cancel_many(key=wanted.key, headers=wanted.headers, dry_run=wanted.dry_run)
+    return schemas.CancelledMany(**asdict(result), dry_run=wanted.dry_run)
