@@ -74,7 +74,7 @@ test-docs: $(READY) ## The tutorial, the pages with Spark, all examples, and eac
 	$(BIN)/pytest -m slow tests/integration/test_pages.py tests/acceptance/test_examples.py tests/integration/ui/test_site.py
 
 # The suites come from the package registry, pinned by hash, into .data/sdists.
-test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (an hour)
+test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (20 minutes)
 	$(BIN)/pytest tests/integration/celery tests/integration/frameworks -rR --timeout 9000
 
 # pip's own lines say which package, and how far. Without a network, what was installed before has to do.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reliq import Message
+from reliq import Message, ops
 from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.errors import ReliqError
 from reliq.model import settings
@@ -300,11 +300,12 @@ class Holder:
         return exchange
 
     def drop(self, queue: str) -> None:
-        """Unregister a consumer; what it holds goes back."""
+        """Unregister a consumer; what it holds goes back. If Redis is away, a guard or a monitor does so later."""
         exchange = self.exchanges.pop(queue)
         with contextlib.suppress(ReliqError):
+            self._store.call(ops.ping(), timeout=0)  # there may be many queues, each of which would wait for Redis
             exchange.relieve()
-        exchange.leave(lambda: False)
+            exchange.leave(lambda: False)
         exchange.close()
         if not self.exchanges and self._heartbeat is not None:
             self._heartbeat.stop()

@@ -11,7 +11,8 @@ import kombu
 import pytest
 
 import reliq
-import reliq.contrib.kombu
+import reliq.contrib.kombu  # registers the transport
+from reliq.embedded import EmbeddedRedis
 from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import ROOT, eventually
 
@@ -30,6 +31,17 @@ def test_a_consumer_outlives_an_outage_of_redis(broker: str, connection: kombu.C
         for message in received.messages:
             message.ack()
     assert received == ["before", "after"]
+
+
+def test_an_outage_does_not_hold_up_the_end_of_many_consumers() -> None:
+    with EmbeddedRedis() as server:
+        connection = kombu.Connection(f"reliq+{server.url}")
+        consumer = kombu.Consumer(connection, [kombu.Queue(f"queue-{number}") for number in range(6)])
+        consumer.consume()
+    begun = time.monotonic()
+    consumer.cancel()
+    connection.close()
+    assert time.monotonic() - begun < 20  # a send waits for Redis for ten seconds, and there are six queues
 
 
 def test_a_forked_child_closes_nothing_of_its_parent(app: reliq.Reliq, connection: kombu.Connection) -> None:
