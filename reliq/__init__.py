@@ -6,6 +6,7 @@ from reliq.runtime import startup  # noqa: F401  the first import: signals are h
 
 from reliq._version import __version__
 from reliq.client.app import Reliq
+from reliq.client.batch import Batch
 from reliq.client.consumer import Consumer
 from reliq.client.cycle import Cycle
 from reliq.client.dead_letters import DeadLetters
@@ -35,6 +36,7 @@ from reliq.errors import (
     Unroutable,
 )
 from reliq.model.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
+from reliq.model.batch import BatchProgress
 from reliq.model.breaker import breaker
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
@@ -52,11 +54,11 @@ from reliq.protocol.schedules import Schedule
 from reliq.protocol.topics import Binding, TopicStats
 
 __all__ = [
-    "Again", "Backoff", "BatchOptions", "Binding", "Cancellation", "CancelledMany", "Config", "ConfigChanges",
-    "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetterFilters", "DeadLetters", "Delayed", "DelayedMessage",
-    "DelayedPage", "DurabilityUnavailable", "Event", "Failure", "Found", "HandlerFailed", "InvalidBody",
-    "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed", "LeaseLost", "Message",
-    "MessageOptions", "Middleware", "NewMessage", "NoResult", "OutcomeUnknown", "Place", "Prepared",
+    "Again", "Backoff", "Batch", "BatchOptions", "BatchProgress", "Binding", "Cancellation", "CancelledMany",
+    "Config", "ConfigChanges", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetterFilters", "DeadLetters",
+    "Delayed", "DelayedMessage", "DelayedPage", "DurabilityUnavailable", "Event", "Failure", "Found", "HandlerFailed",
+    "InvalidBody", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed", "LeaseLost",
+    "Message", "MessageOptions", "Middleware", "NewMessage", "NoResult", "OutcomeUnknown", "Place", "Prepared",
     "PreparedClosed", "Progress", "PublishOptions", "Queue", "QueueFull", "RedisUnavailable", "RedisUnsuitable",
     "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions", "Schedules", "Sending", "Stats",
     "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable", "__version__", "breaker", "exponential", "fixed",

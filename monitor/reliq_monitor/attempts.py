@@ -92,9 +92,9 @@ class Attempts:
         node = self._node_of(home)
         return self._due((duty, name_of(home), item)) and (not node or self._due(("node", node, "")))
 
-    def of_all(self, duty: str, steps: Steps[T], otherwise: T) -> Steps[T]:
-        """Perform a duty for all queues; return `otherwise` if it fails, and during its pause."""
-        return (yield from self._try((duty, "", ""), "", steps, otherwise))
+    def of_all(self, duty: str, steps: Steps[T], otherwise: T, item: str = "") -> Steps[T]:
+        """Perform a duty for all queues; return `otherwise` if it fails, and during its pause. `item` fails alone."""
+        return (yield from self._try((duty, "", item), "", steps, otherwise))
 
     def of_queue(self, duty: str, home: JobKeys, steps: Steps[T], otherwise: T, item: str = "") -> Steps[T]:
         """Perform a duty for one queue; return `otherwise` if it fails, and during its pause. `item` fails alone."""

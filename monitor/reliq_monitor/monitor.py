@@ -24,6 +24,7 @@ from reliq.runtime.moment import Moment
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 from reliq_monitor.attempts import Attempts
+from reliq_monitor.batches import end_batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.liveness import OUTAGE_GRACE, ClockWatch, Liveness, Vanished, boot_time, read_leases
 from reliq_monitor.prepared_timeouts import ask_undecided
@@ -147,6 +148,10 @@ class Monitor:
         if asked or died:
             log.info("prepared asked=%d died=%d", asked, died)
         return asked, died
+
+    def end_batches(self) -> int:
+        """Send what follows the batches with messages that have all ended; return how many batches that were."""
+        return self._run(end_batches(self._attempts))
 
     def send_ticks(self) -> int:
         """Send the due ticks of schedules, and prepare the next ones; return how many messages were sent."""
@@ -361,6 +366,7 @@ class Monitor:
                 self._look()
                 self.finish_staged()
                 self.ask_undecided()
+                self.end_batches()
         if not self.leading:
             return self._interval
         self._run(self._schedules.turn(self._survey))

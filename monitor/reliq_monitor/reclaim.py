@@ -57,6 +57,7 @@ class _Look:
     elements: list[bytes]  #: a batch from the tail, newest first
     length: int  #: of the whole list
     mark: bytes | None
+    follows: bool  #: whether the queue follows its messages
     kinds: Sequence[str]
 
     @property
@@ -106,15 +107,16 @@ def _returns(keys: QueueKeys, look: _Look, max_deliveries: int) -> Steps[tuple[l
 
 def _look(keys: QueueKeys, consumer: str, at_once: int) -> Steps[_Look]:
     processing = keys.processing(consumer)
-    deadline, now, elements, length, mark, *kinds = yield [
+    deadline, now, elements, length, mark, follows, *kinds = yield [
         ops.lease_text(keys, consumer),
         ops.server_time(),
         ops.from_tail(processing, 0, at_once),
         ops.held_count(keys, consumer),
         ops.mark_of(keys, consumer),
+        ops.follows(keys),
         *map(ops.type_of, keys.kinds),
     ]
-    return _Look(deadline, now, elements, length, mark, kinds)
+    return _Look(deadline, now, elements, length, mark, follows, kinds)
 
 
 def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return], decided: bool) -> Steps[Reclaimed]:
@@ -122,7 +124,7 @@ def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return], de
     emptied = look.length <= len(returns)
     mark = None if emptied else marks.after_batch(look.mark, charged=decided)
     try:
-        replies = yield Transaction(_transaction(keys, consumer, returns, look.now, mark))
+        replies = yield Transaction(_transaction(keys, consumer, returns, look, mark))
     except QueueFull:
         # Over maxmemory, a MULTI with an LPUSH is refused as a whole. The script removes first and is accepted.
         seen = look.deadline.decode() if look.deadline else ""
@@ -180,7 +182,7 @@ def _check_types(keys: QueueKeys, kinds: Sequence[str], returns: list[Return]) -
 
 
 def _transaction(
-    keys: QueueKeys, consumer: str, returns: list[Return], now: int, mark: bytes | None
+    keys: QueueKeys, consumer: str, returns: list[Return], look: _Look, mark: bytes | None
 ) -> tuple[Op[int], ...]:
     """Return two commands per message, LREM and its push; then the counters, and the end of the lease.
 
@@ -190,16 +192,16 @@ def _transaction(
     for one in returns:
         commands.append(ops.command("LREM", keys.processing(consumer), -1, one.element))
         if one.fate.dead:
-            commands.append(ops.command("ZADD", keys.dead, now, one.again))
+            commands.append(ops.command("ZADD", keys.dead, look.now, one.again))
         else:
             commands.append(ops.command("LPUSH", keys.messages, one.again))
     commands += _counts(keys, returns, 1)
     for one in returns:
         if one.fate.dead:
-            commands.append(ops.command("HSET", keys.index, one.id, now))
+            commands.append(ops.command("HSET", keys.index, one.id, look.now))
         unreadable = one.fate is Fate.UNREADABLE  # a script may have read a key in it
-        if one.group or unreadable:
-            commands.append(ops.advance_within(keys, one.element))
+        if one.group or unreadable or (look.follows and one.fate is not Fate.BLANK):
+            commands.append(ops.advance_within(keys, one.element, one.fate))
     commands.append(ops.end(keys, consumer))
     if mark is not None:
         commands.append(ops.set_mark(keys, consumer, mark))

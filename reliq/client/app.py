@@ -5,16 +5,19 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from reliq import ops
+from reliq.client.batch import Batch
 from reliq.client.queue import Queue
 from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
 from reliq.model import settings
 from reliq.model.element import check_id
 from reliq.model.found import Found
+from reliq.model.batch import BatchProgress, Target
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage, PublishOptions
 from reliq.model.settings import Duration, Size
 from reliq.protocol.application import Application
+from reliq.protocol.batches import BatchSteps, open_batches, progress
 from reliq.transport.store import Store
 
 
@@ -90,6 +93,21 @@ class Reliq(Application):
     def unsubscribe(self, queue: str, *patterns: str) -> bool:
         """End subscriptions, and return whether there was one; the queue keeps the messages it has."""
         return self.store.run(self._topics.unbind(queue, *patterns))
+
+    def batch(self, *, on_done: Target | None = None, on_dead: Target | None = None) -> Batch:
+        """Return a batch, to be opened as a context: its messages are counted, and one message follows the last one.
+
+        `on_done`, `on_dead`: a queue and a body, or a NewMessage with headers; see Batch. Raises InvalidMessage.
+        """
+        return Batch(self.store, BatchSteps(on_done, on_dead), self._queue_steps)
+
+    def batch_progress(self, id: str) -> BatchProgress | None:
+        """Return how far a batch is; None if it has ended, or never was."""
+        return self.store.run(progress(id))
+
+    def batches(self, *, limit: int = 100) -> list[BatchProgress]:
+        """Return the batches that have not ended, oldest first."""
+        return self.store.run(open_batches(settings.whole(limit, "limit", 1, 10_000)))
 
     def queues(self, *, of_broadcasts: bool = False) -> list[str]:
         """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""

@@ -1,6 +1,6 @@
 -- claim_limited: claim as `claim` does, and only what the limits of the queue allow at this moment.
 --
--- KEYS  1-11 places  12 processing  13 lease  14 consumers  15 flow  16 freed  17 delayed  18 index  19 buckets  20.. processing lists
+-- KEYS  1-13 places  14 processing  15 lease  16 consumers  17 flow  18 freed  19 delayed  20 index  21 buckets  22.. processing lists
 --       of the consumers in ARGV
 -- ARGV  1 lease ms  2 n  3 room, as for claim  4 consumer  5 '1' = it tells `breaker` how its messages end
 --       6.. all consumers of the queue, as far as the caller knows; read only where `concurrency` is limited
@@ -10,8 +10,8 @@
 --         for 'concurrency', when `freed` has an entry.
 --         {'consumers', now, consumer ...}: the caller did not know all of them; nothing was done
 -- A message whose key has no token is delayed until it has one, and keeps its slot: others of its key wait in their line.
--- uses: now, element, bodies, index, rounds, renew, lanes, place, take, flow
-local q, processing, lease, consumers, flow, freed, delayed, index, buckets = places(1), unpack(KEYS, 12, 19)
+-- uses: now, element, bodies, index, rounds, renew, lanes, follow, place, take, flow
+local q, processing, lease, consumers, flow, freed, delayed, index, buckets = places(1), unpack(KEYS, 14, 21)
 local lease_ms, limit, room, consumer, reports = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
 local now = exact_now_ms()
 local now_whole = math.floor(now)
@@ -32,7 +32,7 @@ if concurrency then
   local known = {}
   for at = 6, #ARGV do
     known[ARGV[at]] = true
-    in_use = in_use + redis.call('LLEN', KEYS[at + 14])
+    in_use = in_use + redis.call('LLEN', KEYS[at + 16])
   end
   local members = redis.call('SMEMBERS', consumers)
   for _, member in ipairs(members) do

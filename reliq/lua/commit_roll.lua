@@ -1,13 +1,13 @@
 -- commit_roll: move the first chunk of a committed part into the queue. Safe to repeat and to run concurrently.
 -- For chunks that a script must place, and when memory is full; other chunks use a MULTI (ops.roll), in half the time.
 --
--- KEYS  1 staged  2-12 places  13 delayed  14 dead  15 index  16.. dedup keys of the chunk's messages, in their order
+-- KEYS  1 staged  2-14 places  15 delayed  16 dead  17 index  18.. dedup keys of the chunk's messages, in their order
 -- Returns {n moved, n chunks left}; or {-1, n chunks left}: the dedup keys are not those of the first chunk, nothing moved
 -- A chunk is a RESP array of elements; a RESP map of place to element; or, marked by '=', an array of references and bodies.
 -- A place is the delay in ms; after it, for a message with a dedup key: window in ms, SHA-256 of the key, digest of the
 -- body; or it is 'dead': an invalid row. Removes before it adds. Uses LTRIM because LPOP would copy the chunk into its reply.
--- uses: now, element, bodies, index, rounds, lanes, place
-local staged, delayed, dead, index = KEYS[1], unpack(KEYS, 13, 15)
+-- uses: now, element, bodies, index, rounds, lanes, follow, place
+local staged, delayed, dead, index = KEYS[1], unpack(KEYS, 15, 17)
 local q = places(2)
 local chunk = redis.call('LINDEX', staged, 0)
 if not chunk then return {0, 0} end
@@ -20,7 +20,7 @@ local function next_string()
 end
 
 -- Read the whole chunk: undecodable chunks and wrong types are refused here, before the first write.
-local strings, entries, duplicates, first_ids, dedup, conflicts = {}, {}, {}, {}, 15, 0
+local strings, entries, duplicates, first_ids, dedup, conflicts = {}, {}, {}, {}, 17, 0
 for _ = 1, count do
   local place = kind == '%' and next_string() or '0'
   local element = next_string()
@@ -56,13 +56,16 @@ if kind == '=' then
   return {0, redis.call('LLEN', staged)}
 end
 delete_bodies(q.bodies, duplicates)
-local now = now_ms()
+local now, entered = now_ms(), {}
+for place, entry in ipairs(entries) do entered[place] = entry.element end
+have_entered(q, entered)
 for _, entry in ipairs(entries) do
   if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
   if entry.dies then
     index_add(dead, index, now, id_of(entry.element), entry.element)
     redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
     redis.call('HINCRBY', q.counters, 'dead:invalid', 1)
+    has_died(q, entry.element, 'dead:invalid')
   elseif entry.delay > 0 then
     index_add(delayed, index, now + entry.delay, id_of(entry.element), entry.element)
   elseif kind == '%' then

@@ -1,12 +1,12 @@
 -- cycle_add: add members to the cycle, each with one message. Members that are in it stay as they are.
 --
--- KEYS  1-11 places  12 delayed  13 producers
+-- KEYS  1-13 places  14 delayed  15 producers
 -- ARGV  1 producer ('' = none)  2 sequence, then for each member: member, group, id, element
 -- Returns {'ok', now, 1 or 0 per member: whether it is new}, or {'full', now, length, max_length, unit}: none was added
 -- A call that was carried out before changes nothing, so that a late repeat does not bring back a removed member.
 --         It answers 1 for each member that is in the cycle with the message of this call.
--- uses: now, element, bodies, rounds, lanes, place, room, producers
-local q, delayed, producers = places(1), KEYS[12], KEYS[13]
+-- uses: now, element, bodies, rounds, lanes, follow, place, room, producers
+local q, delayed, producers = places(1), KEYS[14], KEYS[15]
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
 local now = now_ms()
 local answer, enqueued = {}, 0
@@ -30,6 +30,7 @@ for at = 3, #ARGV, 4 do
   local new = redis.call('HSETNX', q.cycle, group, id .. ' ' .. member)
   answer[#answer + 1] = new
   if new == 1 then
+    have_entered(q, {element})
     enter(q, element) -- waits for the key if a message of the member before its removal still holds it
     enqueued = enqueued + 1
   end

@@ -1,11 +1,11 @@
 -- cycle_remove: remove members from the cycle. A delayed message of a member is removed at once, a ready one when a
 -- consumer claims it, one in processing when it is settled.
 --
--- KEYS  1-11 places  12 delayed  13 index
+-- KEYS  1-13 places  14 delayed  15 index
 -- ARGV  groups
 -- Returns 1 or 0 per member: whether it was in the cycle
--- uses: now, element, bodies, index, rounds, lanes, place
-local q, delayed, index = places(1), KEYS[12], KEYS[13]
+-- uses: now, element, bodies, index, rounds, lanes, follow, place
+local q, delayed, index = places(1), KEYS[14], KEYS[15]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 local answer, cancelled = {}, 0
@@ -18,6 +18,7 @@ for at, group in ipairs(ARGV) do
     local element = index_take(delayed, index, string.match(entry, '^%S+'))
     if element then
       leave_queue(q, element)
+      have_left(q, {element}, 'cancelled')
       cancelled = cancelled + 1
     end
   end

@@ -1,12 +1,12 @@
 -- decide: commit, roll back or purge a prepared message. The first decision stands.
 --
--- KEYS  1-11 places  12 delayed  13 index  14 producers  15 prepared  16 questions  17 record  18 dedup key, if it has one
+-- KEYS  1-13 places  14 delayed  15 index  16 producers  17 prepared  18 questions  19 record  20 dedup key, if it has one
 -- ARGV  1 producer ('' = none)  2 sequence  3 id  4 decision: committed | rolled_back | purged  5 ms it is remembered
 -- Returns {decision, id}: the decision that stands, which may be an earlier one, 'undecided' (the message is a dead letter)
 --         or 'unknown'; and the id of the message, for a duplicate that of the first message. {'key', name}: the message
 --         has this dedup key, and the call must be repeated with it in KEYS
--- uses: now, element, bodies, index, rounds, lanes, place, producers, prepared_record
-local q, delayed, index, producers, prepared, questions, record, dedup = places(1), unpack(KEYS, 12, 18)
+-- uses: now, element, bodies, index, rounds, lanes, follow, place, producers, prepared_record
+local q, delayed, index, producers, prepared, questions, record, dedup = places(1), unpack(KEYS, 14, 20)
 local id, decision, remembered = unpack(ARGV, 3, 5)
 local now = now_ms()
 local state, first, element, delay, key, window, digest = unpack(
@@ -47,6 +47,7 @@ if value then
   return {decision, first}
 end
 if key then redis.call('SET', dedup, id .. ' ' .. digest, 'PX', window) end
+have_entered(q, {element})
 if tonumber(delay) > 0 then
   index_add(delayed, index, now + delay, id, element)
 else

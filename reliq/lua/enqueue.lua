@@ -1,6 +1,6 @@
 -- enqueue: add new messages to the queue, all of the call or none of it.
 --
--- KEYS  1-11 places  12 delayed  13 index  14 producers  15.. for each entry with a dedup key: that key, or its `burst` if it
+-- KEYS  1-13 places  14 delayed  15 index  16 producers  17.. for each entry with a dedup key: that key, or its `burst` if it
 --       is to replace the one that waits
 -- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
 --       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body;
@@ -10,15 +10,15 @@
 --         messages with options, as -1 - position if the first message had another body, and the id of the first
 --         message; or {'full', now, length, max_length, unit}: nothing was enqueued
 -- Refuses a full queue. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, bodies, index, rounds, lanes, place, latest, room, producers
-local q, delayed, index, producers = places(1), unpack(KEYS, 12, 14)
+-- uses: now, element, bodies, index, rounds, lanes, follow, place, latest, room, producers
+local q, delayed, index, producers = places(1), unpack(KEYS, 14, 16)
 local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first_option = 4 + plain
 local now = now_ms()
 local repeated = carried_out(producers, producer, sequence)
 
 -- Separate new messages from duplicates, of an earlier call or of another message of this call.
-local answer, fresh, old, seen, dedup = {}, {}, {}, {}, 14
+local answer, fresh, old, seen, dedup = {}, {}, {}, {}, 16
 local position, conflicts, replacing = 0, 0, 0
 for at = first_option, #ARGV, 5 do
   local entry = {id = ARGV[at], element = ARGV[at + 1], delay = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3])}
@@ -66,6 +66,9 @@ if length then
 end
 
 remember(producers, producer, sequence, now)
+local elements = {unpack(ARGV, 4, first_option - 1)}
+for _, entry in ipairs(fresh) do elements[#elements + 1] = entry.element end
+have_entered(q, elements)
 for from = 4, first_option - 1, 1000 do
   redis.call('LPUSH', q.messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))
 end

@@ -1,11 +1,11 @@
 -- fates: where the messages with some ids are, as far as a bounded read shows it.
 --
--- KEYS  1-11 places  12 delayed  13 dead  14 index  15.. processing lists
+-- KEYS  1-13 places  14 delayed  15 dead  16 index  17.. processing lists
 -- ARGV  1 most messages to read of each list, the newest ones  2.. ids
 -- Returns for each id 'dead', 'delayed', 'processing', 'ready'; 'gone' = it is not in the queue; 'unknown' = a list is longer than
 --         what was read of it
--- uses: now, element, bodies, rounds, lanes, place
-local q, delayed, dead, index, most = places(1), KEYS[12], KEYS[13], KEYS[14], tonumber(ARGV[1])
+-- uses: now, element, bodies, rounds, lanes, follow, place
+local q, delayed, dead, index, most = places(1), KEYS[14], KEYS[15], KEYS[16], tonumber(ARGV[1])
 local wanted, complete = {}, true
 for at = 2, #ARGV do wanted[ARGV[at]] = false end
 
@@ -19,7 +19,7 @@ local function read(list, fate)
   if redis.call('LLEN', list) > most then complete = false end
 end
 
-for at = 15, #KEYS do read(KEYS[at], 'processing') end
+for at = 17, #KEYS do read(KEYS[at], 'processing') end
 for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do read(list, 'ready') end
 for _, member in ipairs(redis.call('ZRANGE', q.waiting, 0, most - 1)) do note(string.sub(member, 33), 'ready') end
 if redis.call('ZCARD', q.waiting) > most then complete = false end

@@ -1,17 +1,17 @@
 -- fire: send the messages of due schedules, and set their next ticks.
 --
--- KEYS  1-11 places  12 delayed  13 ticks  14 schedule_states  15 runs
+-- KEYS  1-13 places  14 delayed  15 ticks  16 schedule_states  17 runs
 -- ARGV  for each schedule: name, its state as the caller has read it, its next state, ms at which that is due ('' = never),
 --       ms at which this one is due, its run (JSON), ticks missed, n messages, and for each of them: element, body ('' = it is
 --       in the element)
 -- Returns {now, for each schedule: 1 = sent, 0 = its state is another one: another monitor has sent it, or it was changed,
 --         -1 = it is not due yet, -2 = the queue is full: it is tried again after a second}
 -- Refuses what would exceed the limits of the queue, as `enqueue` does.
--- uses: now, element, bodies, rounds, lanes, place, room
+-- uses: now, element, bodies, rounds, lanes, follow, place, room
 local EXPECTED, STATE, NEXT_DUE, DUE, RUN, MISSED, COUNT, MESSAGES = 1, 2, 3, 4, 5, 6, 7, 8 -- behind the name
 local SENT, CHANGED, EARLY, FULL = 1, 0, -1, -2
 local FULL_PAUSE = 1000 -- ms
-local q, delayed, ticks, states, runs = places(1), unpack(KEYS, 12, 15)
+local q, delayed, ticks, states, runs = places(1), unpack(KEYS, 14, 17)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('ZCARD', ticks)
 redis.call('HLEN', states)
@@ -81,6 +81,7 @@ for place, start in ipairs(starts) do
     for at = start + MESSAGES, start + MESSAGES + 2 * (counts[place] - 1), 2 do
       local element, body = argv[at], argv[at + 1]
       if body ~= '' then redis.call('HSET', q.bodies, body_of(element), body) end
+      if q.follows then have_entered(q, {element}) end
       if end_of(element) and (group_of(element) or priority_of(element)) then
         enter(q, element)
       else

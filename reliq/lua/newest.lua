@@ -1,11 +1,11 @@
 -- newest: replace messages that a consumer has claimed by newer ones of their dedup keys, which wait behind them.
 --
--- KEYS  1-11 places  12 processing
+-- KEYS  1-13 places  14 processing
 -- ARGV  the groups of the claimed messages
 -- Returns for each group the element in the processing list, which may be a newer one now; '' = there is none
 -- The caller has not started these messages. A repeated call returns what the list has by then.
--- uses: now, element, bodies, rounds, lanes, place
-local q, processing = places(1), KEYS[12]
+-- uses: now, element, bodies, rounds, lanes, follow, place
+local q, processing = places(1), KEYS[14]
 local held = {}
 for _, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do held[group_of(element) or ''] = element end
 

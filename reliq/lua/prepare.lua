@@ -1,13 +1,13 @@
 -- prepare: store a message that stays invisible until its producer decides.
 --
--- KEYS  1-11 places  12 delayed  13 producers  14 prepared  15 record
+-- KEYS  1-13 places  14 delayed  15 producers  16 prepared  17 record
 -- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms  6 ms until the first check-back question, and between two
 --       questions  7 most questions  8 dedup key ('' = none)  9 window ms  10 digest of the body
 -- Returns {'ok', now}, also for a call that was carried out before; {'id_in_use', now}: a message with this id is prepared
 --         or was decided lately; {'full', now, length, max_length, unit}
 -- Prepared messages count against the queue's limits here, because a commit is never refused.
--- uses: now, element, bodies, rounds, lanes, place, room, producers
-local q, delayed, producers, prepared, record = places(1), unpack(KEYS, 12, 15)
+-- uses: now, element, bodies, rounds, lanes, follow, place, room, producers
+local q, delayed, producers, prepared, record = places(1), unpack(KEYS, 14, 17)
 local producer, sequence, id, element, delay, every, most, dedup, window, digest = unpack(ARGV)
 sequence = tonumber(sequence)
 local now = now_ms()

@@ -1,10 +1,10 @@
 -- promote: make due delayed messages ready, in the order of their due times.
 --
--- KEYS  1-11 places  12 delayed  13 index
+-- KEYS  1-13 places  14 delayed  15 index
 -- ARGV  1 most messages to promote
 -- Returns {n promoted, ms until the next is due or -1}
--- uses: now, element, bodies, rounds, lanes, place
-local q, delayed, index = places(1), KEYS[12], KEYS[13]
+-- uses: now, element, bodies, rounds, lanes, follow, place
+local q, delayed, index = places(1), KEYS[14], KEYS[15]
 local now = now_ms()
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. string.format('%.0f', now + 1), 'LIMIT', 0, ARGV[1])
@@ -18,6 +18,7 @@ if #due > 0 then
       place(q, element)
     else
       plain[#plain + 1] = element
+      track_ready(q, element)
     end
   end
   if #plain > 0 then redis.call('LPUSH', q.messages, unpack(plain)) end

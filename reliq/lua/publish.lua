@@ -1,12 +1,12 @@
 -- publish: add a copy of one message to several queues, to all of them or to none.
 --
--- KEYS  1 producers of the first queue  then for each queue: 11 places, delayed, index
+-- KEYS  1 producers of the first queue  then for each queue: 13 places, delayed, index
 -- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms
 -- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, position of the full queue, unit}: nothing was
 --         enqueued
 -- Refuses when one queue is full, unless the config of that queue has `overflow drop`: it is skipped and counts a rejection.
--- uses: now, element, bodies, index, rounds, lanes, place, room, producers
-local QUEUE = 13 -- keys each
+-- uses: now, element, bodies, index, rounds, lanes, follow, place, room, producers
+local QUEUE = 15 -- keys each
 local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
 local now = now_ms()
@@ -20,7 +20,7 @@ end
 
 local takers, passed = {}, {}
 for at = 2, #KEYS, QUEUE do
-  local q, delayed, index = places(at), KEYS[at + 11], KEYS[at + 12]
+  local q, delayed, index = places(at), KEYS[at + 13], KEYS[at + 14]
   redis.call('HLEN', index) -- a wrong type is refused here, before the first write
   local length, most, unit = refused(q, delayed, 1, function() return size_of(element) end)
   if not length then
@@ -40,6 +40,7 @@ for _, q in ipairs(passed) do
 end
 for _, taker in ipairs(takers) do
   local q, delayed, index = unpack(taker)
+  have_entered(q, {element})
   if delay > 0 then
     index_add(delayed, index, now + delay, id, element)
   else

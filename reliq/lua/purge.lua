@@ -1,10 +1,10 @@
 -- purge: delete ready and delayed messages, a bounded number per call.
 --
--- KEYS  1-11 places  12 delayed  13 index
+-- KEYS  1-13 places  14 delayed  15 index
 -- ARGV  1 most messages to delete
 -- Returns the number deleted; -1 = only places of cancelled messages were found; 0 = the queue is empty
--- uses: now, element, bodies, rounds, lanes, place
-local q, delayed, index = places(1), KEYS[12], KEYS[13]
+-- uses: now, element, bodies, rounds, lanes, follow, place
+local q, delayed, index = places(1), KEYS[14], KEYS[15]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 local left, removed = tonumber(ARGV[1]), 0
@@ -16,6 +16,7 @@ for at = 1, #waiting, 2 do -- a waiting message does not hold its key
   local element = string.sub(waiting[at], 33)
   leave_cycle(q, element)
   drop_body(q, element)
+  have_left(q, {element}, 'purged')
 end
 local held, blanks = {}, 0
 for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do
@@ -44,6 +45,7 @@ if #later > 0 then
 end
 
 for _, element in ipairs(held) do leave_queue(q, element) end
+have_left(q, held, 'purged')
 if removed > 0 then redis.call('HINCRBY', q.counters, 'purged', removed) end
 if removed == 0 and blanks > 0 then return -1 end
 return removed

@@ -1,11 +1,11 @@
 -- redrive: move dead letters back into the queue, each only if it still exists.
 --
--- KEYS  1-11 places  12 dead  13 index
+-- KEYS  1-13 places  14 dead  15 index
 -- ARGV  for each letter: element, id, member of the cycle ('' = none), new element
 -- Returns one number per letter: 1 = redriven, 0 = it did not exist, its member is in the cycle with another message, or a
 --         newer message of its dedup key is there and replaces it
--- uses: now, element, bodies, rounds, lanes, place
-local q, dead, index = places(1), KEYS[12], KEYS[13]
+-- uses: now, element, bodies, rounds, lanes, follow, place
+local q, dead, index = places(1), KEYS[14], KEYS[15]
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0
 for at = 1, #ARGV, 4 do
@@ -21,6 +21,7 @@ for at = 1, #ARGV, 4 do
       supersede(q, element)
     else
       if member ~= '' then redis.call('HSET', q.cycle, group, id .. ' ' .. member) end
+      has_revived(q, again)
       enter(q, again)
       moved = 1
     end

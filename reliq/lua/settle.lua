@@ -1,6 +1,6 @@
 -- settle: remove messages from processing or move them on, and claim the next messages in the same step.
 --
--- KEYS  1-11 places  12 processing  13 lease  14 delayed  15 dead  16 index  17.. marks, in the order of the messages done;
+-- KEYS  1-13 places  14 processing  15 lease  16 delayed  17 dead  18 index  19.. marks, in the order of the messages done;
 --       then, with results: results, earlier results, awaited, answers
 -- ARGV  1 lease ms (0 = do not renew the lease)  2 n to claim  3 room, as for claim
 --       4 n acks in a row, from the oldest message of the list on  5 name of the first of them  6 name of the last
@@ -21,8 +21,8 @@
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
--- uses: now, element, bodies, index, rounds, renew, lanes, place, take, results
-local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 12, 16)
+-- uses: now, element, bodies, index, rounds, renew, lanes, follow, place, take, results
+local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 14, 18)
 local lease_ms, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local row, first_name, last_name, row_uncounted = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7])
 local uncounted, results_ms, ACKS, ACK_FIELDS, MOVE_FIELDS = ARGV[9], tonumber(ARGV[10]), 11, 3, 9
@@ -41,7 +41,7 @@ if MOVES < RESULTS then
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', dead)
   redis.call('HLEN', index)
-  for at = 17, #KEYS - (results_ms > 0 and 4 or 0) do redis.call('STRLEN', KEYS[at]) end
+  for at = 19, #KEYS - (results_ms > 0 and 4 or 0) do redis.call('STRLEN', KEYS[at]) end
 end
 
 local function is_named(element, name)
@@ -88,9 +88,10 @@ local function add_result(id, result)
 end
 
 if row > 0 then
-  local leaving = (q.keyed or q.apart) and redis.call('LRANGE', processing, -row, -1) or {}
+  local leaving = (q.keyed or q.apart or q.follows) and redis.call('LRANGE', processing, -row, -1) or {}
   redis.call('LTRIM', processing, 0, -1 - row)
   if q.apart then delete_bodies(q.bodies, leaving) end
+  have_left(q, leaving, 'acked')
   if q.keyed then
     for at = #leaving, 1, -1 do release_key(q, leaving[at]) end
   end
@@ -120,9 +121,10 @@ for at = ACKS, MOVES - 1, ACK_FIELDS do
   end
 end
 if q.apart then delete_bodies(q.bodies, others) end
+have_left(q, others, 'acked')
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
 
-local mark = 16
+local mark = 18
 for at = MOVES, RESULTS - 1, MOVE_FIELDS do
   local destination, counter, id, again, delay, mark_ms = unpack(ARGV, at + 3, at + 8)
   local element = removed(at)
@@ -147,13 +149,17 @@ for at = MOVES, RESULTS - 1, MOVE_FIELDS do
       if q.keyed and is_member(q, element) then leave_round(q, group_of(element)) end
       if q.keyed and is_laned(element) then release_slot(q, element) end
       index_add(delayed, index, now + delay, id, again)
+      note(q, counter, element, delay)
     elseif destination == 'dead' then
       index_add(dead, index, now, id, again)
       redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
+      has_died(q, element, counter)
       release_key(q, element)
     else -- gone, done
       leave_queue(q, element)
+      if element ~= BLANK then have_left(q, {element}, counter) end
     end
+    if destination == 'head' or destination == 'tail' then note(q, counter, element) end
     if destination == 'dead' or counter == 'cancelled' then add_result(id, destination == 'dead' and 'd' or 'c') end
     if destination == 'done' then add_result(id, again) end
     redis.call('HINCRBY', q.counters, counter, 1)

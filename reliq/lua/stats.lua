@@ -1,17 +1,17 @@
 -- stats: the state of a queue at one instant. A script, because a full Redis refuses even reads inside a MULTI.
 --
--- KEYS  1-11 places  12 delayed  13 dead  14 prepared  15 flow  16 ticks  17.. processing lists
+-- KEYS  1-13 places  14 delayed  15 dead  16 prepared  17 flow  18 ticks  19.. processing lists
 -- ARGV  none
 -- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
 --         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
 --         one, without most of its body, ms for which the first delayed message has been due, the limit that gives out nothing now
 --         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, schedules with a next tick, ms at which
 --         the first of these ticks is due, counter, value ...}
--- uses: now, element, bodies, rounds, lanes, place, glimpse, flow
-local q, flow = places(1), KEYS[15]
+-- uses: now, element, bodies, rounds, lanes, follow, place, glimpse, flow
+local q, flow = places(1), KEYS[17]
 redis.call('HLEN', flow) -- a wrong type is refused
 local processing = 0
-for at = 17, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+for at = 19, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
 local now, overdue, next_ones, bytes = now_ms(), 0, {}, 0
@@ -28,8 +28,8 @@ local function overdue_since(first)
 end
 
 for _, list in ipairs({q.high, q.messages, q.low}) do add_next(redis.call('LINDEX', list, -1)) end
-if redis.call('ZCOUNT', KEYS[12], '-inf', string.format('%.0f', now)) > 0 then -- else it need not be read: it may be large
-  overdue = overdue_since(redis.call('ZRANGE', KEYS[12], 0, 0, 'WITHSCORES'))
+if redis.call('ZCOUNT', KEYS[14], '-inf', string.format('%.0f', now)) > 0 then -- else it need not be read: it may be large
+  overdue = overdue_since(redis.call('ZRANGE', KEYS[14], 0, 0, 'WITHSCORES'))
 end
 local limited_by, breaker = '', 'closed'
 local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'concurrency')
@@ -40,17 +40,17 @@ if policy[1] then
   local _, reason = within_limits(1, bucket, tonumber(policy[4]), processing, state, exact_now_ms())
   limited_by = reason
 end
-local scheduled, next_tick = redis.call('ZCARD', KEYS[16]), '0'
-if scheduled > 0 then next_tick = redis.call('ZRANGE', KEYS[16], 0, 0, 'WITHSCORES')[2] end
+local scheduled, next_tick = redis.call('ZCARD', KEYS[18]), '0'
+if scheduled > 0 then next_tick = redis.call('ZRANGE', KEYS[18], 0, 0, 'WITHSCORES')[2] end
 forget_read(bytes)
 return {
   now,
   math.max(0, redis.call('LLEN', q.messages) + high + low + redis.call('LLEN', q.next_round) - blank_places(q)) + waiting,
   waiting,
-  redis.call('ZCARD', KEYS[12]),
-  redis.call('ZCARD', KEYS[13]),
-  processing,
   redis.call('ZCARD', KEYS[14]),
+  redis.call('ZCARD', KEYS[15]),
+  processing,
+  redis.call('ZCARD', KEYS[16]),
   redis.call('HEXISTS', q.config, 'paused'),
   high,
   low,

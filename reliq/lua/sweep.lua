@@ -1,6 +1,6 @@
 -- sweep: look through a part of one place of a queue for messages that match, and remove them if that is asked for.
 --
--- KEYS  1-11 places  12 delayed  13 index  14 the list or sorted set that is looked through
+-- KEYS  1-13 places  14 delayed  15 index  16 the list or sorted set that is looked through
 -- ARGV  1 where to begin: for a list and for `delayed`, how many entries from the newest on are behind; for `waiting`, its
 --       last member that is behind, '' = none  2 most entries to look at  3 most bytes to read  4 most messages to remove
 --       5 what must match: id | group | headers  6 the id, the group, or n headers; for headers then name, value, and
@@ -9,8 +9,8 @@
 --         before it (-1 = unknown), glimpse's number, glimpse}
 -- A removed ready message leaves a blank in its place: to take it out would move all that are in front of it. The next
 -- consumer passes over it. Nothing is removed from a processing list: the caller only looks there.
--- uses: now, element, bodies, index, rounds, lanes, place, glimpse
-local q, delayed, index, key = places(1), unpack(KEYS, 12, 14)
+-- uses: now, element, bodies, index, rounds, lanes, follow, place, glimpse
+local q, delayed, index, key = places(1), unpack(KEYS, 14, 16)
 local from, most, most_bytes, removals = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local kind, wanted = ARGV[5], ARGV[6]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
@@ -99,7 +99,9 @@ if removals > 0 and #found > 0 then
       redis.call('LSET', key, one[2], BLANK)
     end
   end
-  for _, one in ipairs(found) do
+  local left = {}
+  for place, one in ipairs(found) do
+    left[place] = one[1]
     if key == q.waiting then -- it does not hold its key
       leave_cycle(q, one[1])
       drop_body(q, one[1])
@@ -107,6 +109,7 @@ if removals > 0 and #found > 0 then
       leave_queue(q, one[1])
     end
   end
+  have_left(q, left, 'cancelled')
   redis.call('HINCRBY', q.counters, 'cancelled', #found)
   if key == delayed then
     following = following - #found

@@ -15,6 +15,7 @@ API_KEYS = "reliq:api:keys"  #: hash: id of an API key -> its permissions and a 
 SCHEDULES = "reliq:schedules"  #: hash: name of a schedule -> the queue that has it; a hint
 TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
 ALLOWANCE = "reliq:api:allowance:"  #: prefix of an API key's id; string: when its allowance is full again
+BATCHES = "reliq:{@batches}:open"  #: zset: ids of batches that have not ended, by the ms at which they were opened
 CLOCK = "reliq:monitor:clock"  #: hash: at, by: the latest jump of the Redis server's clock that a monitor noticed, ms
 LEADER = "reliq:monitor:leader"  #: string: the active monitor; only saves work: any number may be active
 
@@ -46,6 +47,11 @@ def check_grammar(queue: object) -> str:
             f"queue name {queue!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -, the first of them a letter or a digit"
         )
     return queue
+
+
+def batch_record(batch: str) -> str:
+    """Return the key of a batch that has not ended; hash: its queues, and the messages that are sent at its end."""
+    return f"reliq:{{@batches}}:batch:{batch}"
 
 
 class JobKeys:
@@ -80,9 +86,9 @@ class QueueKeys(JobKeys):
 
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
-        "delayed", "earlier_results", "flow", "freed", "high", "index", "low", "messages", "next_round", "places",
-        "prepared", "producers", "questions", "queue", "results", "rounds", "runs", "schedule_states", "schedules",
-        "ticks", "told", "trying", "waiting",
+        "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "low", "messages",
+        "next_round", "places", "prepared", "producers", "questions", "queue", "results", "rounds", "runs",
+        "schedule_states", "schedules", "ticks", "told", "trying", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -124,10 +130,12 @@ class QueueKeys(JobKeys):
         self.schedule_states = prefix + "schedule_states"  #: hash: name -> its next tick and its counts, JSON
         self.ticks = prefix + "ticks"  #: zset: names of schedules, by the ms at which a monitor sends their next tick
         self.runs = prefix + "runs"  #: hash: name -> ms of its latest run, and what was sent, JSON
+        self.followed = prefix + "followed"  #: hash: id -> where it entered the queue; " batch" -> its counts
+        self.history = prefix + "history"  #: stream: the transitions of messages
         #: What scripts call `places`: the keys of ready messages, and those that decide which one is next.
         self.places = (
             self.messages, self.high, self.low, self.waiting, self.active, self.cycle, self.next_round, self.rounds,
-            self.counters, self.config, self.bodies,
+            self.counters, self.config, self.bodies, self.followed, self.history,
         )  # fmt: skip
 
     @property

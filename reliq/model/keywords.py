@@ -30,6 +30,7 @@ class ConfigChanges(TypedDict, total=False):
     `rate`: how many messages are given out, such as "100/s"; `burst`: how many of them at once. `concurrency`: how many
     are in processing at once, over all consumers. `key_rate`, `key_concurrency`: the same for the messages of one limit
     key. `fair`: one message of each limit key after another; `weights`: how many of a key are taken in its turn.
+    `track`: keep an index of the messages, so that `find` is quick. `history`: how long their transitions are kept.
     """
 
     max_length: int | None
@@ -45,6 +46,8 @@ class ConfigChanges(TypedDict, total=False):
     key_concurrency: int | None
     fair: bool | None
     weights: Mapping[str, int] | None
+    track: bool | None
+    history: Duration | None
 
 
 def check_names(given: Mapping[str, object], declared: type, what: str) -> None:

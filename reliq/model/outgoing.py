@@ -98,6 +98,7 @@ class NewMessage:
     replace = False  #: whether it replaces the message with the same dedup_key that waits
     debounce = 0.0  #: seconds
     at_most: float | None = None  #: seconds; None = without limit
+    batch = ""  #: the batch that counts it
     in_cycle = False  #: whether its key is a member of a cycle
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     conflict = False  #: True if that earlier message has another body: this message was not enqueued
@@ -186,6 +187,13 @@ class NewMessage:
             )
         self.replace = True
 
+    def of_batch(self, batch: str) -> "NewMessage":
+        """Return this message as one of a batch."""
+        other = object.__new__(NewMessage)
+        other.__dict__.update(self.__dict__)
+        other.batch = batch
+        return other
+
     def like(self, body: Body, identity: str) -> "NewMessage":
         """Return another message with the same options; raises InvalidMessage."""
         other = object.__new__(NewMessage)
@@ -223,13 +231,14 @@ class NewMessage:
         forks.mark()
         extra = None
         lane = bool(self.limit_key and not self.key)
-        special = routing_key or self.key or lane or self.replace or self.priority != "normal"
+        special = routing_key or self.key or lane or self.replace or self.priority != "normal" or self.batch
         if reference or self.ttl is not None or special:
             extra = Extra(
                 expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
                 routing_key=routing_key,
                 key=self.key,
                 limit_key=self.limit_key if lane else "",
+                batch=self.batch,
                 cycle=self.in_cycle,
                 lane=lane,
                 priority="" if self.priority == "normal" else self.priority,

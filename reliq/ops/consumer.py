@@ -92,13 +92,23 @@ def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
     return scripted("mark_tried", (keys.trying,), (consumer, tag))
 
 
-def claim(keys: QueueKeys, consumer: str, lease: float, limit: int, room: int = settings.CLAIM_BYTES) -> Op[Claimed]:
+def claim(
+    keys: QueueKeys,
+    consumer: str,
+    lease: float,
+    limit: int,
+    room: int = settings.CLAIM_BYTES,
+    held: int | None = None,
+) -> Op[Claimed]:
     """Claim up to `limit` messages, until they have `room` bytes.
+
+    `held`: after `block`, how many messages the consumer held before it; a history notes those beyond as claimed.
 
     Not repeatable: after a lost reply only a read-back finds the claimed messages.
     """
     names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers)
-    op = scripted("claim", names, (milliseconds(lease), limit, room, consumer), _read_claimed)
+    arguments: tuple[Argument, ...] = (milliseconds(lease), limit, room, consumer)
+    op = scripted("claim", names, arguments if held is None else (*arguments, held), _read_claimed)
     return Op(op.command, op.read, op.script, repeatable=False)
 
 

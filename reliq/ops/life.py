@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reliq.model.element import group_of
-from reliq.model.found import Progress
+from reliq.model.found import Event, Progress
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.listed_message import Glimpse
@@ -132,6 +132,41 @@ def count_notes(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
 def forget_reports(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
     """Delete what was reported about messages that have left the queue."""
     return Op(("UNLINK", *map(keys.report, ids)))
+
+
+def tracked(keys: QueueKeys, identity: str) -> Op[bytes | None]:
+    """Read where a message entered the queue: a number that grows, or the beginning of its entry of `waiting`."""
+    return Op(("HGET", keys.followed, identity))
+
+
+def in_line(keys: QueueKeys, line: bytes) -> Op[bytes | None]:
+    """Read the element of the message that waits with this beginning of its entry: group and turn."""
+    command = ("ZRANGEBYLEX", keys.waiting, b"[" + line, b"(" + line + b"\xff", "LIMIT", 0, 1)
+    return Op(command, lambda reply: reply[0][len(line) :] if reply else None)
+
+
+def tracks(keys: QueueKeys) -> Op[bool]:
+    """Read whether the queue has an index of its messages."""
+    return Op(("HEXISTS", keys.config, schema.Config.TRACK), bool)
+
+
+def forget_tracked(keys: QueueKeys) -> Op[int]:
+    """Delete the index of a queue that tracks its messages no more, unless it has the counts of open batches."""
+    return scripted("forget_tracked", (keys.config, keys.followed), ())
+
+
+def delete(key: str) -> Op[int]:
+    return Op(("UNLINK", key))
+
+
+def biography(keys: QueueKeys, identity: str, start: bytes) -> Op[tuple[bytes, list[Event]]]:
+    """Read the transitions of a message from a part of the history; the reply begins with where the next part does."""
+    return scripted("biography", (keys.history,), (identity, start, SWEEP), _read_biography)
+
+
+def _read_biography(reply: list[bytes]) -> tuple[bytes, list[Event]]:
+    rows = zip(reply[1::3], reply[2::3], reply[3::3], strict=True)
+    return reply[0], [Event(int(at.partition(b"-")[0]), name.decode(), detail.decode()) for at, name, detail in rows]
 
 
 def tell(keys: QueueKeys, consumer: str, identity: str) -> Op[bool]:

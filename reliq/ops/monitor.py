@@ -138,6 +138,7 @@ def check_type(key: str, kind: str, expected: str) -> None:
         )
 
 
-def advance_within(keys: QueueKeys, element: bytes) -> Op[int]:
+def advance_within(keys: QueueKeys, element: bytes, fate: Fate) -> Op[int]:
     """Advance the order inside a Transaction. It sends the script's source: an unknown digest would fail too late."""
-    return Op(("EVAL", script_named("advance_within").source, len(keys.places), *keys.places, element))
+    source, names = script_named("advance_within").source, keys.places
+    return Op(("EVAL", source, len(names), *names, element, fate.value, int(fate.dead)))

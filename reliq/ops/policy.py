@@ -79,3 +79,8 @@ def keep_for_broadcasts(keys: QueueKeys, most: int, dead_kept: int) -> Op[int]:
 def is_for_broadcasts(keys: QueueKeys) -> Op[bool]:
     """Whether `keep_for_broadcasts` has set the queue's policy."""
     return Op(("HGET", keys.config, Config.OVERFLOW), lambda reply: reply == _DROP.encode())
+
+
+def follows(keys: QueueKeys) -> Op[bool]:
+    """Read whether the queue follows its messages: it tracks them, keeps a history, or has messages of batches."""
+    return Op(("HMGET", keys.config, Config.TRACK, Config.HISTORY, Config.BATCHED), any)

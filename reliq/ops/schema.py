@@ -28,6 +28,9 @@ class Config:
     FAIR: Final = "fair"  #: present: one message of each limit key after another
     WEIGHTS: Final = "weights"  #: JSON: limit key -> how many of its messages are taken in its turn
     WEIGHT_DIGESTS: Final = "weight_digests"  #: the same for scripts: digest=weight, with blanks between
+    TRACK: Final = "track"  #: present: `followed` has an index of all messages
+    HISTORY: Final = "history"  #: seconds for which `history` keeps the transitions of messages
+    BATCHED: Final = "batched"  #: how many open batches have messages in this queue
     LIMITED: Final = "limited"  #: present while claims have to ask for limits (claim_limited)
     PRIORITISED: Final = "prioritised"  #: present once a message had a priority
     ROUND: Final = "round"  #: the number of the cycle's current round
@@ -38,7 +41,7 @@ class Config:
 SETTINGS: Final = (
     Config.MAX_LENGTH, Config.MAX_BYTES, Config.MAX_DELIVERIES, Config.DEAD_MAX_AGE, Config.DEAD_MAX_COUNT,
     Config.DURABILITY, Config.RATE, Config.BURST, Config.CONCURRENCY,
-    Config.KEY_RATE, Config.KEY_CONCURRENCY, Config.FAIR, Config.WEIGHTS,
+    Config.KEY_RATE, Config.KEY_CONCURRENCY, Config.FAIR, Config.WEIGHTS, Config.TRACK, Config.HISTORY,
 )  # fmt: skip
 
 
@@ -118,6 +121,19 @@ class Job:
     OPENED: Final = "opened"  #: ms since the epoch
     STAGED: Final = "staged"  #: how many were staged, also by attempts that are not committed
     ROLLED: Final = "rolled"  #: how many became visible
+
+
+class Batch:
+    """The record of a batch that has not ended. Beside these, a field "queue NAME" for each of its queues."""
+
+    STATE: Final = "state"  #: open, closed, or abandoned: nothing is sent at its end
+    OPENED: Final = "opened"  #: ms since the epoch
+    DONE: Final = "done"  #: the message to send when all messages have ended
+    DEAD: Final = "dead"  #: the message to send instead if some have died
+    PARENT: Final = "parent"  #: the batch that waits for this one
+    CHILDREN: Final = "children"  #: how many batches it waits for
+    CHILDREN_DEAD: Final = "children_dead"  #: how many messages of ended ones have died
+    ENDING: Final = "ending"  #: its counts at the end, once and for all: sent, dead, cancelled
 
 
 class Prepared:

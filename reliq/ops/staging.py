@@ -7,6 +7,7 @@ from typing import Any
 
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops.browse import as_names, first_names, up_to
+from reliq.ops.policy import follows
 from reliq.ops.request import Argument, Op, Packed, Transaction, Watch, as_text, milliseconds, script_named, scripted
 from reliq.ops.schema import Counter, Job
 
@@ -187,10 +188,13 @@ def commit(
 
 
 def first_chunk(job: str, staged: Staged) -> Watch:
-    """Watch and read the first chunk of a part for `roll`, and refuse keys of a wrong type before `roll` writes."""
+    """Watch and read the first chunk of a part for `roll`, and refuse keys of a wrong type before `roll` writes.
+
+    The second reply is whether the queue follows its messages: then only `commit_roll` moves them.
+    """
     key, keys = staged.key(job), staged.keys
     types = (("LLEN", keys.messages), ("HLEN", keys.counters), ("HLEN", keys.bodies))
-    return Watch((key,), (Op(("LINDEX", key, 0)), *map(Op, types)))
+    return Watch((key,), (Op(("LINDEX", key, 0)), follows(keys), *map(Op, types)))
 
 
 def roll(job: str, staged: Staged, elements: Packed) -> Transaction:

@@ -56,6 +56,10 @@ class Application:
         self._topics = TopicSteps(self._steps_of, self._pool, self.max_body)
         self._schedules = ScheduleSteps(self._steps_of, self.max_body)
 
+    def _queue_steps(self, queue: str) -> QueueSteps:
+        """Return the steps of the queue with a name that a user has given; raises InvalidName."""
+        return self._steps_of(check_name(queue))
+
     def _steps_of(self, queue: str) -> QueueSteps:
         steps = self._steps.get(queue) if isinstance(queue, str) else None
         if steps is None:

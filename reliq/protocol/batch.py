@@ -88,6 +88,7 @@ class Call:
     placed: Sequence[NewMessage]  #: the others: the script `enqueue` decides where each goes
     entries: list[ops.Entry]  #: of `placed`
     bodies: list[StoredBody]
+    counted: bool = False  #: whether some are of a batch: the script `enqueue` counts them
 
     @classmethod
     def of(cls, messages: Sequence[NewMessage], now: int) -> "Call":
@@ -107,7 +108,8 @@ class Call:
             for one in placed
         ]  # fmt: skip
         ids = [message.id for message in messages]
-        return cls(messages, ids, [encoded(one, now, bodies) for one in others], placed, entries, bodies)
+        plain, counted = [encoded(one, now, bodies) for one in others], any(one.batch for one in messages)
+        return cls(messages, ids, plain, placed, entries, bodies, counted)
 
     def enqueued(self, answer: ops.Enqueued) -> list[str]:
         """Note the duplicates that the script has found; return the ids, for a duplicate that of the first message."""

@@ -203,7 +203,7 @@ class ConsumerSteps:
             with contextlib.suppress(QueueFull):  # a full Redis refuses to wait, but not the claim
                 yield self.limits.pause(timeout)
             return (yield from self.claim(limit))
-        more = ops.claim(self.keys, self.consumer, self.lease, limit - 1, room)
+        more = ops.claim(self.keys, self.consumer, self.lease, limit - 1, room, held=len(self.held))
         try:
             with self._asking():
                 sent_at = Moment.now()

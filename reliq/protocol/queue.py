@@ -73,6 +73,8 @@ class Config:
     key_concurrency: int | None = None  #: how many messages of one limit key are ready or in processing at once
     fair: bool = False  #: whether one message of each limit key is taken after another
     weights: dict[str, int] = field(default_factory=dict)  #: limit key -> how many of its messages in its turn
+    track: bool = False  #: whether an index finds ready messages at once
+    history: float | None = None  #: seconds for which the transitions of messages are kept
 
 
 class QueueSteps:
@@ -129,7 +131,7 @@ class QueueSteps:
         call = Call.of(batch, now)
         ids, session = call.ids, self._pool.take()
         try:
-            if self._limited or self.unknown or call.entries:
+            if self._limited or self.unknown or call.entries or call.counted:
                 ids = yield from self._enqueue(call, session, retries)
             else:
                 push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
@@ -231,14 +233,16 @@ class QueueSteps:
             yield ops.bytes_used(self.keys.messages)
         to_set = {name: _checked_config(name, value) for name, value in changes.items() if value is not None}
         to_reset = [name for name, value in changes.items() if value is None]
-        if to_set.get(Field.FAIR) == 0:
-            del to_set[Field.FAIR]
-            to_reset.append(Field.FAIR)
+        for flag in (Field.FAIR, Field.TRACK):
+            if to_set.get(flag) == 0:
+                del to_set[flag]
+                to_reset.append(flag)
         if Field.WEIGHTS in to_set:
             to_set[Field.WEIGHT_DIGESTS] = _weight_digests(to_set[Field.WEIGHTS])
         if Field.WEIGHTS in to_reset:
             to_reset.append(Field.WEIGHT_DIGESTS)
         yield [ops.announce(self.keys.queue), *ops.configure(self.keys, to_set, to_reset)]
+        yield from self.search.forget(to_reset)
         return (yield from self.config())
 
     def pause(self) -> Steps[None]:
@@ -296,6 +300,8 @@ def _read_config(values: Mapping[str, str]) -> Config:
         key_concurrency=number(Field.KEY_CONCURRENCY, int),
         fair=Field.FAIR in values,
         weights=_read_weights(values.get(Field.WEIGHTS)),
+        track=Field.TRACK in values,
+        history=number(Field.HISTORY, float),
     )
 
 
@@ -324,7 +330,7 @@ def _checked_config(name: str, value: Any) -> int | float | str:
             return whole(value, name, settings.MIN_QUOTA_BYTES, 10**15)
         case Field.MAX_DELIVERIES:
             return whole(value, name, 1, 10_000)
-        case Field.DEAD_MAX_AGE:
+        case Field.DEAD_MAX_AGE | Field.HISTORY:
             return settings.seconds(value, name, shortest=1.0)
         case Field.RATE | Field.KEY_RATE:
             return settings.rate(value, name)
@@ -332,7 +338,7 @@ def _checked_config(name: str, value: Any) -> int | float | str:
             return whole(value, name, 1, 1_000_000)
         case Field.KEY_CONCURRENCY:
             return whole(value, name, 1, 1000)
-        case Field.FAIR:
+        case Field.FAIR | Field.TRACK:
             return int(settings.yes_or_no(value, name))
         case Field.WEIGHTS:
             return json.dumps(settings.weights(value, name))

@@ -3,23 +3,27 @@
 Nothing of the hot path keeps an index of the ready messages, so they are looked through, a part with each call.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from reliq import ops
 from reliq.errors import InvalidSetting
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
-from reliq.model.element import check_id
-from reliq.model.found import Cancellation, CancelledMany, Found, Place
+from reliq.model.element import Undecodable, check_id
+from reliq.model.found import Cancellation, CancelledMany, Event, Found, Place
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
+from reliq.model.message import Message
 from reliq.model.outgoing import check_headers, check_key
 from reliq.ops import Match, Steps, Swept, Wanted
+from reliq.ops.schema import Config, Counter
 from reliq.protocol.prepared import REMEMBERED
 from reliq.protocol.progress import Progress, unwatched
 
 _PASSES = 2  #: looks through the whole queue for one message, which may move during the first
+#: Events after which a message is not in the queue any more.
+_ENDS = frozenset({Counter.ACKED, Counter.CANCELLED, Counter.PURGED, Counter.REPLACED})
 _CONSUMERS = 100  #: processing lists that are read in one round trip
 
 
@@ -30,14 +34,78 @@ class Search:
         self.keys = keys
 
     def find(self, identity: str) -> Steps[Found | None]:
-        """Return where the message is; None if it is not in the queue."""
-        wanted, found = Wanted.with_id(check_id(identity)), None
+        """Return where the message is, with what its handler has reported and its history; None if it is unknown."""
+        found = yield from self._locate(check_id(identity))
+        history = yield from self.history(identity)
+        if found is None:
+            last = history[-1] if history else None
+            if last is None or last.name not in _ENDS:
+                return None
+            return Found(self.keys.queue, identity, Place.DONE, reason=last.name, since=last.at, history=history)
+        claims = [event.at for event in history if event.name == Counter.CLAIMED]
+        since = claims[-1] if claims and found.place is Place.PROCESSING else None
+        return replace(found, since=since, progress=(yield ops.reported(self.keys, identity)), history=history)
+
+    def history(self, identity: str) -> Steps[tuple[Event, ...]]:
+        """Return the transitions of a message that the queue's history has, oldest first."""
+        start, events = b"-", []
+        while start:
+            start, some = yield ops.biography(self.keys, identity, start)
+            events += some
+        return tuple(events)
+
+    def forget(self, settings: Collection[str]) -> Steps[None]:
+        """Delete what is kept for settings that were reset. The counts of open batches stay."""
+        if Config.HISTORY in settings:
+            yield ops.delete(self.keys.history)
+        if Config.TRACK in settings:
+            yield ops.forget_tracked(self.keys)
+
+    def _locate(self, identity: str) -> Steps[Found | None]:
+        wanted, found = Wanted.with_id(identity), None
+        tracks, where = yield [ops.tracks(self.keys), ops.tracked(self.keys, identity)]
         for _ in range(_PASSES):
             found = found or (yield from self._find_indexed(identity))
-            found = found or (yield from self._find_ready(wanted))
             found = found or (yield from self._find_held(wanted))
-        found = found or (yield from self._find_indexed(identity))
-        return found and replace(found, progress=(yield ops.reported(self.keys, identity)))
+            if found is None and tracks and where is not None:
+                return (yield from self._find_tracked(wanted, where))
+            if found is None and tracks and (yield from self._index_is_complete()):
+                return None
+            found = found or (yield from self._find_ready(wanted))
+        return found or (yield from self._find_indexed(identity))
+
+    def _find_tracked(self, wanted: Wanted, where: bytes) -> Steps[Found]:
+        """Describe a ready or waiting message from where it has entered the queue."""
+        identity = str(wanted.arguments[1])
+        if not where.isdigit():
+            element = yield ops.in_line(self.keys, where)
+            match = Match(identity, -1, Glimpse(element)) if element else None
+            if match is not None:
+                return (yield from self._describe(self.keys.waiting, match))
+        length, tail = yield [ops.list_length(self.keys.messages), ops.from_tail(self.keys.messages, 0, 1)]
+        entered = int(where) if where.isdigit() else 0
+        first = (yield from self._entered(tail[0])) if tail else entered
+        behind = min(max(0, entered - first), max(0, length - 1))
+        start = max(0, length - behind - ops.SWEEP // 2)
+        swept: Swept = yield ops.sweep(self.keys, self.keys.messages, start, wanted)
+        if swept.matches:
+            return (yield from self._describe(self.keys.messages, swept.matches[0]))
+        return Found(self.keys.queue, identity, Place.READY, position=behind)
+
+    def _entered(self, element: bytes) -> Steps[int]:
+        """Return the number under which a ready message has entered the queue; 0 if it is not known."""
+        try:
+            identity = Message.decode(self.keys.queue, element).id
+        except Undecodable:
+            return 0
+        where = yield ops.tracked(self.keys, identity)
+        return int(where) if where and where.isdigit() else 0
+
+    def _index_is_complete(self) -> Steps[bool]:
+        """Whether the index has all messages. It lacks those that were sent before it, or by programs without reliq."""
+        consumers = yield ops.members(self.keys.consumers)
+        counts, size = yield [ops.stats(self.keys, consumers), ops.hash_size(self.keys.followed)]
+        return bool(size >= counts.ready + counts.processing + counts.delayed)
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Remove the message if it is not in processing; else tell its consumer."""
@@ -50,9 +118,18 @@ class Search:
                     return Cancellation.CANCELLED
             if (yield from self._tell(wanted)):
                 return Cancellation.TOLD
-            if (yield from self.dead_letter(identity)) is not None:
+            if (yield from self._has_ended(identity)):
                 return Cancellation.DONE
         return Cancellation.UNKNOWN
+
+    def _has_ended(self, identity: str) -> Steps[bool]:
+        """Whether the message is a dead letter, or its result or its history says that it was handled."""
+        if (yield from self.dead_letter(identity)) is not None:
+            return True
+        if (yield ops.result(self.keys, identity)).result is not None:
+            return True
+        history = yield from self.history(identity)
+        return bool(history) and history[-1].name == Counter.ACKED
 
     def cancel_many(
         self, key: str | None, headers: Mapping[str, str] | None, dry_run: bool, progress: Progress = unwatched

@@ -265,11 +265,11 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
 def _roll(job: Job, staged: Staged) -> Steps[int | None]:
     """Make the first chunk of a part visible; return how many messages it had, None if there is no chunk left."""
     while True:
-        first, *_ = yield ops.first_chunk(job.name, staged)
+        first, follows, *_ = yield ops.first_chunk(job.name, staged)
         if first is None:
             yield Transaction(())
             return None
-        elements, bodies = elements_of(first), bodies_of(first)
+        elements, bodies = None if follows else elements_of(first), bodies_of(first)
         try:
             if elements is not None:
                 if (yield ops.roll(job.name, staged, elements)) is not None:

@@ -46,7 +46,7 @@ def stage() -> ops.Transaction:
 
 #: One call of each script, which uses every key that it is given.
 CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
-    "advance_within": lambda: ops.advance_within(KEYS, keyed("a", "k")),
+    "advance_within": lambda: ops.advance_within(KEYS, keyed("a", "k"), ops.Fate.EXHAUSTED),
     "allow": lambda: ops.allow("key", 10.0, 1),
     "announce": lambda: ops.announce("new"),
     "arrive": lambda: ops.arrive([KEYS, OTHER], [b"reference"], "producer", 1),
@@ -94,6 +94,8 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "ticks": lambda: ops.ticks([KEYS], 3.0, 10, 10, [0]),
     "unstage": lambda: ops.unstage("j", PART, 1),
     "result": lambda: ops.result(KEYS, "a", 1.0),
+    "biography": lambda: ops.biography(KEYS, "a", b"-"),
+    "forget_tracked": lambda: ops.forget_tracked(KEYS),
     "sweep": lambda: ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("m"), 1),
     "tell": lambda: ops.tell(KEYS, "w", "a"),
     "report": lambda: ops.report(KEYS, "w", "a", "a 1", Report(0.5)),

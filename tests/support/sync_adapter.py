@@ -5,6 +5,7 @@ import inspect
 from typing import Any
 
 from reliq import aio
+from reliq.aio.batch import Batch
 from reliq.aio.delayed import Delayed
 from reliq.aio.prepared import Prepared
 
@@ -29,8 +30,18 @@ class Blocking:
     def _wrapped(self, value: Any) -> Any:
         if inspect.iscoroutine(value):
             return self._wrapped(self._runner.run(value))
-        faces = (aio.Queue, aio.DeadLetters, aio.Consumer, aio.Topics, aio.Cycle, aio.Schedules, Prepared, Delayed)
-        if isinstance(value, faces):
+        faces = (
+            aio.Queue,
+            aio.DeadLetters,
+            aio.Consumer,
+            aio.Topics,
+            aio.Cycle,
+            aio.Schedules,
+            Prepared,
+            Delayed,
+            Batch,
+        )
+        if isinstance(value, (*faces, Prepared, Delayed, Batch)):
             return Blocking(value, self._runner)
         if callable(value):
             return lambda *arguments, **options: self._wrapped(value(*arguments, **options))

@@ -19,6 +19,8 @@ HASHES = {
     "job": schema.Job,
     "record": schema.Prepared,
     "report": schema.Report,
+    "batch": schema.Batch,
+    "parent": schema.Batch,
 }
 COMMAND = re.compile(r"redis\.call\('(H[A-Z]+)', ([\w.\[\]]+), ([^\n]*)\)")
 LITERAL = re.compile(r"(?<!== )'([a-z_:]+)'")  #: not what something is compared with

@@ -24,6 +24,8 @@ class QueueConfig(BaseModel):
     key_concurrency: int | None
     fair: bool
     weights: dict[str, int]
+    track: bool
+    history: float | None
 
 
 class ConfigChanges(Request):
@@ -52,6 +54,14 @@ class ConfigChanges(Request):
     key_concurrency: Whole | None = Field(None, ge=1, le=1000, description="Messages of one limit key at once.")
     fair: bool | None = Field(None, description="Take one message of each limit key after another.")
     weights: dict[str, Whole] | None = Field(None, description="By limit key: how many in its turn.", max_length=1000)
+    track: bool | None = Field(None, description="Keep an index of the messages: they are found at once.")
+    history: float | None = Field(
+        None,
+        ge=1,
+        le=core.MAX_DELAY_SECONDS,
+        allow_inf_nan=False,
+        description="Seconds the transitions of messages are kept.",
+    )
 
 
 class QueueStats(BaseModel):

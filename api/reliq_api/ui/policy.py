@@ -34,6 +34,8 @@ FIELDS = (
     Field("key_concurrency", "Messages of one limit key at once", "no limit"),
     Field("fair", "One message of each limit key after another: true or false", "false", number=False),
     Field("weights", "Weights of limit keys, such as gold:4,silver:2", "1 for each", number=False),
+    Field("track", "An index of all messages: true or false", "false", number=False),
+    Field("history", "Transitions of messages are kept for, such as 1h", "none", number=False),
     Field("durability", "A send is answered when it is in memory, fsync or replicas=1", "memory", number=False),
 )
 
@@ -48,9 +50,9 @@ def written(config: Config) -> dict[str, str]:
 def _text(name: str, value: Any) -> str:
     if name == "weights":
         return ",".join(f"{key}:{weight}" for key, weight in value.items())
-    if name == "fair":
+    if name in ("fair", "track"):
         return "true"
-    if name != "dead_max_age":
+    if name not in ("dead_max_age", "history"):
         return str(value)
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if value % length == 0:
@@ -72,7 +74,7 @@ def _value(field: Field, given: Mapping[str, str]) -> Any:
     text = given[field.name].strip()
     if not text:
         return None
-    if field.name == "dead_max_age":
+    if field.name in ("dead_max_age", "history"):
         return seconds(text, field.name, shortest=1.0)
     if not field.number:
         return text

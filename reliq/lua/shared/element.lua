@@ -4,10 +4,11 @@
 local VERSION_APART = 2 -- the body of such an element lies in the hash `bodies`
 local BODY_REFERENCE = 12 -- bytes: the field of `bodies`, which ends with the size of the body as four bytes
 local GROUP = 16 -- bytes
+local BATCH = 12 -- bytes
 local BLANK = '\193cancelled' -- in the place of a ready message that was cancelled: to take it out of a long list would take too long
 -- How these fields begin, in the order in which they end an element; each may be absent. The priority also has its value.
 local TAIL = {
-  cycle = '\165cycle\195', lane = '\164lane\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',
+  batch = '\165batch\172', cycle = '\165cycle\195', lane = '\164lane\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',
   apart = '\165apart\196\12',
 }
 
@@ -79,4 +80,17 @@ local function is_laned(element)
   if not group_of(element) then return false end
   local _, last = priority_of(element)
   return string.sub(element, last - #TAIL.lane + 1, last) == TAIL.lane
+end
+
+-- The id of the message's batch, or nil. No text that a field may have, which is UTF-8, looks like one.
+local function batch_of(element)
+  if not end_of(element) then return nil end
+  local _, last = priority_of(element)
+  for _, flag in ipairs({TAIL.cycle, TAIL.lane}) do
+    if string.sub(element, last - #flag + 1, last) == flag then last = last - #flag end
+  end
+  local first = last - BATCH + 1
+  if string.sub(element, first - #TAIL.batch, first - 1) ~= TAIL.batch then return nil end
+  local batch = string.sub(element, first, last)
+  return not string.find(batch, '[^%w_-]') and batch or nil
 end

@@ -1,12 +1,18 @@
--- Choose the list for a ready message by priority, key and cycle membership. Requires `element`, `bodies`
--- and `rounds` and `lanes`.
+-- Choose the list for a ready message by priority, key and cycle membership. Requires `element`, `bodies`,
+-- `rounds`, `lanes` and `follow`.
 
 -- Fail before the first write if a key that a departing message may touch has a foreign type. Most queues have neither
--- keys nor priorities: one EXISTS replaces eight reads there. Sets `q.keyed`: some message holds an ordering key, and
--- `q.apart`: some body is in `bodies`; if both are false, no element needs to be searched for what leaves with it.
+-- keys nor priorities: one EXISTS replaces eight reads there. Sets `q.keyed`: some message holds an ordering key, `q.apart`:
+-- some body is in `bodies`, and `q.follows`: what happens to messages is noted; if all are false, no element needs to be
+-- searched for what leaves with it.
 local function check_exits(q)
   redis.call('HLEN', q.counters)
-  redis.call('HLEN', q.config)
+  q.track, q.history, q.batched = unpack(redis.call('HMGET', q.config, 'track', 'history', 'batched'))
+  q.follows = q.track or q.history or q.batched
+  if q.follows then
+    redis.call('HLEN', q.followed)
+    redis.call('XLEN', q.history_key)
+  end
   q.apart = redis.call('HLEN', q.bodies) > 0
   q.keyed = false
   if redis.call('EXISTS', q.high, q.low, q.next_round, q.waiting, q.rounds, q.active, q.cycle) == 0 then return end
@@ -21,7 +27,7 @@ local function named_places(at)
   return {
     messages = KEYS[at], high = KEYS[at + 1], low = KEYS[at + 2], waiting = KEYS[at + 3], active = KEYS[at + 4],
     cycle = KEYS[at + 5], next_round = KEYS[at + 6], rounds = KEYS[at + 7], counters = KEYS[at + 8],
-    config = KEYS[at + 9], bodies = KEYS[at + 10],
+    config = KEYS[at + 9], bodies = KEYS[at + 10], followed = KEYS[at + 11], history_key = KEYS[at + 12],
   }
 end
 
@@ -42,6 +48,7 @@ end
 -- Make a message ready. While `messages` is empty every message goes there, regardless of priority: idle consumers wait
 -- on that list, so it must not be empty while another list has messages.
 local function make_ready(q, element)
+  track_ready(q, element)
   if is_member(q, element) then return join_round(q, element) end
   local priority = priority_of(element)
   if not priority or redis.call('LLEN', q.messages) == 0 then return redis.call('LPUSH', q.messages, element) end
@@ -51,8 +58,9 @@ end
 
 -- The line of a key: one zset has the waiting messages of all keys, ordered by member: group, turn, element.
 local function join_line(q, group, element)
-  local turn = redis.call('HINCRBY', q.counters, 'ordered', 1)
-  redis.call('ZADD', q.waiting, 0, group .. string.format('%016.0f', turn) .. element)
+  local line = group .. string.format('%016.0f', redis.call('HINCRBY', q.counters, 'ordered', 1))
+  redis.call('ZADD', q.waiting, 0, line .. element)
+  track(q, element, line)
 end
 
 -- The first entry of a line; nil if none waits.
@@ -76,6 +84,7 @@ end
 -- Delete what is left of a message that a newer one has replaced.
 local function supersede(q, element)
   drop_body(q, element)
+  have_left(q, {element}, 'replaced')
   redis.call('HINCRBY', q.counters, 'replaced', 1)
 end
 

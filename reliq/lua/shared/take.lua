@@ -1,5 +1,5 @@
 -- Move messages into a processing list. RPOPLPUSH is the older name of LMOVE ... RIGHT LEFT, and takes 17 bytes less of the
--- append-only file and of the way to a replica for each message. Requires `element`.
+-- append-only file and of the way to a replica for each message. Requires `element` and `follow`.
 
 local LOOKS = 1000 -- entries that one claim does not take: cancelled ones, and those beyond the limits of their keys
 
@@ -48,6 +48,7 @@ local function take(q, processing, limit, room, policy, admits)
         looks = looks - 1
       else
         moved, room = moved + 1, room - size_of(element)
+        if q.history then note(q, 'claimed', element, string.match(processing, 'processing:(.*)$')) end
         taken[#taken + 1] = element
       end
     end

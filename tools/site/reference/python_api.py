@@ -41,7 +41,7 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "life": (
         "The life of a message",
         "What `queue.find`, `queue.cancel` and `queue.cancel_many` return.",
-        ["Found", "Place", "Progress", "Event", "Cancellation", "CancelledMany"],
+        ["Found", "Place", "Progress", "Event", "Cancellation", "CancelledMany", "Batch", "BatchProgress"],
     ),
     "schedules": ("Schedules", "`app.schedules`.", ["Schedules", "Schedule", "ScheduleOptions"]),
 }

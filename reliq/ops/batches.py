@@ -1,0 +1,81 @@
+"""Ops of batches: their records, and the counts that the queues of their messages keep."""
+
+from collections.abc import Mapping, Sequence
+
+from reliq.model.batch import Counts
+from reliq.model.keys import BATCHES, QueueKeys, batch_record
+from reliq.ops.request import Argument, Op, milliseconds, scripted
+from reliq.ops.schema import Batch
+
+_KEPT_OPEN = 7 * 86_400.0  #: seconds for which a batch without messages is kept that its producer never closes
+_QUEUE = "queue "  #: how the fields of a record that name its queues begin
+
+
+def batch_open(batch: str, fields: Mapping[str, bytes | str], parent: str) -> Op[bool]:
+    """Create a batch; the reply is False if the parent is not open any more."""
+    names = [batch_record(batch), BATCHES, *([batch_record(parent)] if parent else [])]
+    flat: list[Argument] = [part for pair in fields.items() for part in pair]
+    return scripted("batch_open", names, (batch, milliseconds(_KEPT_OPEN), Batch.PARENT, parent, *flat), bool)
+
+
+def batch_change(batch: str, field: str, value: Argument) -> Op[bool]:
+    """Set a field of an open batch; the reply is False if it is not open any more."""
+    return scripted("batch_change", (batch_record(batch),), (field, value), bool)
+
+
+def batch_enlist(batch: str, queue: str) -> Op[bool]:
+    """Note that a batch will have messages in a queue."""
+    return batch_change(batch, _QUEUE + queue, 1)
+
+
+def batch_close(batch: str, state: str) -> Op[bool]:
+    """Close a batch: it has all its messages."""
+    return batch_change(batch, Batch.STATE, state)
+
+
+def batch_end(batch: str, parent: str, dead: int) -> Op[bool]:
+    names = [batch_record(batch), BATCHES, *([batch_record(parent)] if parent else [])]
+    return scripted("batch_end", names, (batch, dead), bool)
+
+
+def batch_forget(keys: QueueKeys, batch: str) -> Op[bool]:
+    return scripted("batch_forget", (keys.config, keys.followed), (batch,), bool)
+
+
+def batch_ids(limit: int) -> Op[list[str]]:
+    """Read the batches that have not ended, oldest first."""
+    return Op(("ZRANGE", BATCHES, 0, limit - 1), lambda reply: [one.decode() for one in reply])
+
+
+def batch_fields(batch: str) -> Op[dict[str, bytes]]:
+    """Read the record of a batch; empty if it has ended, or never was."""
+    return Op(("HGETALL", batch_record(batch)), _read_fields)
+
+
+def _read_fields(reply: Sequence[bytes]) -> dict[str, bytes]:
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def queues_in(fields: Mapping[str, bytes]) -> list[QueueKeys]:
+    """Return the queues that a batch has, from the fields of its record."""
+    return [QueueKeys(name.removeprefix(_QUEUE)) for name in sorted(fields) if name.startswith(_QUEUE)]
+
+
+def batch_counts(keys: QueueKeys, batch: str) -> Op[Counts]:
+    """Read a queue's counts of a batch."""
+    return Op(("HGET", keys.followed, f" {batch}"), _read_counts)
+
+
+def _read_counts(reply: bytes | None) -> Counts:
+    return Counts(*map(int, reply.split())) if reply else Counts()
+
+
+def batch_ending(batch: str, ending: bytes) -> list[Op[bytes]]:
+    """Fix the counts of a batch at its end; the second reply has those that were fixed first."""
+    record = batch_record(batch)
+    return [Op(("HSETNX", record, Batch.ENDING, ending)), Op(("HGET", record, Batch.ENDING))]
+
+
+def batch_drop(batch: str) -> Op[int]:
+    """Remove a batch without record, which Redis has lost or dropped, from the open ones."""
+    return Op(("ZREM", BATCHES, batch))

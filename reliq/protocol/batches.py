@@ -1,0 +1,129 @@
+"""The steps of batches: open, send, close, and what follows when all messages have ended."""
+
+import time
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.errors import InvalidSetting, QueueFull
+from reliq.model.batch import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
+from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
+from reliq.ops import Steps
+from reliq.ops.schema import Batch as Field
+
+OPEN, CLOSED, ABANDONED = "open", "closed", "abandoned"
+MOST = 1000  #: batches that one turn of a monitor looks at
+_ENDED = (CLOSED, ABANDONED)
+
+
+class BatchSteps:
+    """One batch, as its producer knows it."""
+
+    def __init__(self, on_done: Target | None, on_dead: Target | None, parent: str = "") -> None:
+        self.id = new_batch_id()
+        self.is_open = False
+        self._done, self._dead = checked_end(on_done, "on_done"), checked_end(on_dead, "on_dead")
+        self._parent = parent
+        self._queues: set[str] = set()
+
+    def open(self) -> Steps[None]:
+        """Create the batch in Redis; raises InvalidSetting if its parent is closed."""
+        if not (yield ops.batch_open(self.id, {Field.DONE: self._done, Field.DEAD: self._dead}, self._parent)):
+            raise InvalidSetting(f"batch {self._parent} is closed: open batches in it before its block ends")
+        self.is_open = True
+
+    def enlist(self, queue: str) -> Steps[None]:
+        """Note a queue before the first message is sent to it; raises InvalidSetting if the batch is not open."""
+        if self.is_open and queue in self._queues:
+            return
+        if not self.is_open or not (yield ops.batch_enlist(self.id, queue)):
+            raise InvalidSetting(f"batch {self.id} is not open: send its messages in its `with` block")
+        self._queues.add(queue)
+
+    def marked(self, messages: Sequence[NewMessage]) -> list[NewMessage]:
+        """Return the messages as those of this batch."""
+        return [message.of_batch(self.id) for message in messages]
+
+    def close(self, abandon: bool) -> Steps[None]:
+        """End the sending. `abandon`: nothing is sent when the messages have ended."""
+        self.is_open = False
+        yield ops.batch_close(self.id, ABANDONED if abandon else CLOSED)
+
+
+def progress(batch: str) -> Steps[BatchProgress | None]:
+    """Return how far a batch is; None if it has ended, or never was."""
+    fields = yield ops.batch_fields(batch)
+    if not fields:
+        return None
+    counts = yield from _counts(batch, fields)
+    return BatchProgress(
+        batch,
+        fields[Field.STATE].decode(),
+        int(fields[Field.OPENED]),
+        counts.sent,
+        counts.sent - counts.open - counts.dead - counts.cancelled,
+        counts.dead,
+        counts.cancelled,
+        int(fields.get(Field.CHILDREN, 0)),
+    )
+
+
+def open_batches(limit: int) -> Steps[list[BatchProgress]]:
+    """Return the batches that have not ended, oldest first."""
+    found = []
+    for batch in (yield ops.batch_ids(limit)):
+        one = yield from progress(batch)
+        if one is not None:
+            found.append(one)
+    return found
+
+
+def _counts(batch: str, fields: dict[str, bytes]) -> Steps[Counts]:
+    queues = ops.queues_in(fields)
+    counts = (yield [ops.batch_counts(keys, batch) for keys in queues]) if queues else []
+    return sum(counts, Counts())
+
+
+def end(batch: str) -> Steps[bool]:
+    """Do what follows if all messages of a batch have ended; return whether they have. For monitors; safe to repeat."""
+    fields = yield ops.batch_fields(batch)
+    if not fields:
+        yield ops.batch_drop(batch)
+        return False
+    state = fields[Field.STATE].decode()
+    if state not in _ENDED or int(fields.get(Field.CHILDREN, 0)) > 0:
+        return False
+    if Field.ENDING not in fields:
+        counts = yield from _counts(batch, fields)
+        # A handler in one queue may send to another one that was read before: two equal looks are one instant.
+        if counts.open or counts != (yield from _counts(batch, fields)):
+            return False
+        dead = counts.dead + int(fields.get(Field.CHILDREN_DEAD, 0))
+        _, ending = yield ops.batch_ending(batch, b"%d %d %d" % (counts.sent, dead, counts.cancelled))
+    else:
+        ending = fields[Field.ENDING]
+    sent, dead, cancelled = map(int, ending.split())
+    target = fields[Field.DEAD] if dead and fields[Field.DEAD] else fields[Field.DONE]
+    if target and state == CLOSED:
+        yield from _send(batch, decode_end(target), sent, dead, cancelled)
+    queues = ops.queues_in(fields)
+    if queues:
+        yield [ops.batch_forget(keys, batch) for keys in queues]
+    yield ops.batch_end(batch, fields[Field.PARENT].decode(), dead)
+    return True
+
+
+def _send(batch: str, message: End, sent: int, dead: int, cancelled: int) -> Steps[None]:
+    """Send the message at the end, once: the batch is its producer, and this its first call."""
+    counts = {
+        "batch": batch,
+        "batch-handled": str(sent - dead - cancelled),
+        "batch-dead": str(dead),
+        "batch-cancelled": str(cancelled),
+    }
+    new = NewMessage(message.body, id=message.id, headers={**message.headers, **counts})
+    keys = QueueKeys(message.queue)
+    element = new.element(time.time_ns() // 1_000_000)
+    answer = (yield [ops.announce(keys.queue), ops.enqueue(keys, [element], (), f"batch-{batch}", 1)])[1]
+    if answer.status == "full":
+        raise QueueFull(f"queue {message.queue!r} is full: the message at the end of batch {batch} waits")

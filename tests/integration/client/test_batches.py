@@ -1,0 +1,232 @@
+"""Batches: counted with their messages, and followed by one message when all of them have ended; by both faces."""
+
+import pytest
+
+import reliq
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
+from reliq.model.keys import BATCHES, QueueKeys
+from reliq.protocol.batches import end
+from reliq.transport.store import Store
+from reliq_monitor import Monitor
+
+
+@pytest.fixture
+def monitor(url):
+    store = Store(url)
+    yield Monitor(store)
+    store.close()
+
+
+@pytest.fixture
+def app(face):
+    return face()
+
+
+def take(queue, limit=100):
+    with queue.consumer() as consumer:
+        messages = consumer.claim(limit=limit)
+        consumer.ack(*messages)
+        return messages
+
+
+def reports(app):
+    return [(message.body.decode(), counts(message)) for message in take(app.queue("reports"))]
+
+
+def counts(message):
+    return {name: int(value) for name, value in message.headers.items() if name.startswith("batch-")}
+
+
+def handled(number, dead=0, cancelled=0):
+    return {"batch-handled": number, "batch-dead": dead, "batch-cancelled": cancelled}
+
+
+def test_one_message_follows_the_last_one_of_a_batch(app, monitor, client):
+    with app.batch(on_done=("reports", {"month": 11})) as batch:
+        batch.send("orders", 1)
+        batch.send_many("orders", [2, 3])
+        batch.send("mails", 4, key="k", priority="high")
+        assert monitor.end_batches() == 0
+        progress = batch.progress()
+        assert (progress.state, progress.sent, progress.open) == ("open", 4, 4)
+    assert [one.id for one in app.batches()] == [batch.id]
+    take(app.queue("orders"))
+    assert monitor.end_batches() == 0
+    progress = app.batch_progress(batch.id)
+    assert (progress.state, progress.sent, progress.handled, progress.open) == ("closed", 4, 3, 1)
+    take(app.queue("mails"))
+    assert monitor.end_batches() == 1
+    assert monitor.end_batches() == 0
+    assert reports(app) == [('{"month":11}', handled(4))]
+    assert batch.progress() is None
+    left = [key.decode() for key in client.keys("*") if b"@batches" in key or b"followed" in key]
+    assert left == []
+    assert client.hget(QueueKeys("orders").config, "batched") is None
+
+
+def test_messages_of_other_batches_and_of_none_do_not_count(app, monitor):
+    with app.batch(on_done=("reports", "a")) as first, app.batch(on_done=("reports", "b")) as second:
+        first.send("orders", 1)
+        app.queue("orders").send(2)
+        second.send("orders", 3)
+    take(app.queue("orders"), limit=2)
+    assert monitor.end_batches() == 1
+    assert [body for body, _ in reports(app)] == ["a"]
+
+
+def test_dead_and_cancelled_messages_end_and_on_dead_is_sent_in_the_place_of_on_done(app, monitor):
+    with app.batch(on_done=("reports", "done"), on_dead=("reports", "dead")) as batch:
+        ids = batch.send_many("orders", range(4))
+    with app.queue("orders").consumer() as consumer:
+        first, second = consumer.claim(limit=2)
+        consumer.dead(first, "no")
+        consumer.retry(second)
+    assert app.queue("orders").cancel(ids[3])
+    take(app.queue("orders"))
+    assert monitor.end_batches() == 1
+    assert reports(app) == [("dead", handled(2, dead=1, cancelled=1))]
+
+
+def test_without_on_dead_the_end_is_told_all_the_same(app, monitor):
+    with app.batch(on_done=("reports", "done")) as batch:
+        batch.send("orders", 1)
+    with app.queue("orders").consumer() as consumer:
+        consumer.dead(*consumer.claim(), "no")
+    assert monitor.end_batches() == 1
+    assert reports(app) == [("done", handled(0, dead=1))]
+
+
+def test_a_redriven_message_of_a_batch_that_has_not_ended_is_open_again(app, monitor):
+    with app.batch(on_done=("reports", "done")) as batch:
+        batch.send_many("orders", [1, 2])
+    with app.queue("orders").consumer() as consumer:
+        consumer.dead(*consumer.claim(), "no")
+    app.queue("orders").dead.redrive()
+    take(app.queue("orders"), limit=1)
+    assert monitor.end_batches() == 0
+    take(app.queue("orders"))
+    assert monitor.end_batches() == 1
+    assert reports(app) == [("done", handled(2))]
+
+
+def test_a_batch_waits_for_the_batches_in_it(app, monitor):
+    with app.batch(on_done=("reports", "outer"), on_dead=("reports", "outer dead")) as outer:
+        outer.send("orders", 1)
+        with outer.batch(on_done=("reports", "inner")) as inner:
+            inner.send("orders", 2)
+    with app.queue("orders").consumer() as consumer:
+        first, second = consumer.claim(limit=2)
+        consumer.ack(first)
+        assert monitor.end_batches() == 0
+        assert outer.progress().batches == 1
+        consumer.dead(second, "no")
+    assert monitor.end_batches() + monitor.end_batches() == 2
+    assert [body for body, _ in reports(app)] == ["inner", "outer dead"]
+
+
+def test_a_block_that_raises_sends_nothing_at_the_end(app, monitor):
+    def fail():
+        with app.batch(on_done=("reports", "done")) as batch:
+            batch.send("orders", 1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert len(take(app.queue("orders"))) == 1
+    assert monitor.end_batches() == 1
+    assert reports(app) == []
+
+
+def test_an_empty_batch_is_done_at_once(app, monitor):
+    with app.batch(on_done=("reports", "none")):
+        pass
+    assert monitor.end_batches() == 1
+    assert reports(app) == [("none", handled(0))]
+
+
+def test_two_monitors_and_a_crash_between_the_steps_send_one_message(app, url):
+    """The steps are cut off after each of their requests, and done again by another monitor."""
+    with app.batch(on_done=("reports", "done"), on_dead=("reports", "dead")) as batch:
+        batch.send("orders", 1)
+    with app.queue("orders").consumer() as consumer:
+        consumer.dead(*consumer.claim(), "no")
+    store = Store(url)
+    requests = 0
+    while True:
+        steps, answer, cut = end(batch.id), None, False
+        try:
+            for number in range(100):
+                if number > requests:
+                    cut = True
+                    break
+                answer = store.call(steps.send(answer))
+        except StopIteration:
+            pass
+        if not cut:
+            break
+        requests += 1
+    store.close()
+    assert requests >= 4
+    assert [body for body, _ in reports(app)] == ["dead"]
+
+
+def test_messages_of_many_kinds_are_counted_once(app, monitor, client):
+    with app.batch(on_done=("reports", "done")) as batch:
+        batch.send("orders", "x" * 100_000)  # its body is apart
+        batch.send("orders", 2, delay="1h")
+        batch.send("orders", 3, dedup_key="d")
+        batch.send("orders", 3, dedup_key="d")
+        batch.send("orders", reliq.NewMessage(4, limit_key="t", headers={"a": "b"}))
+        batch.send("orders", 5, dedup_key="latest", replace=True)
+        batch.send("orders", 6, dedup_key="latest", replace=True)
+    assert batch.progress().sent == 6
+    take(app.queue("orders"))
+    app.queue("orders").purge()
+    take(app.queue("orders"))
+    assert monitor.end_batches() == 1
+    assert sum(reports(app)[0][1].values()) == 6
+
+
+def test_a_full_queue_of_the_end_is_tried_again(app, monitor):
+    app.queue("reports").configure(max_length=1)
+    app.queue("reports").send("in the way")
+    with app.batch(on_done=("reports", "done")) as batch:
+        batch.send("orders", 1)
+    take(app.queue("orders"))
+    assert monitor.end_batches() == 0
+    assert monitor.failures["batches"] == 1
+    take(app.queue("reports"))
+    for failing in list(monitor._attempts._failing.values()):
+        failing.next_at = 0.0
+    assert monitor.end_batches() == 1
+    assert reports(app) == [("done", handled(1))]
+
+
+def test_what_a_batch_needs_is_checked_before_anything_is_sent(app):
+    for target in ("reports", ("reports",), ("reports", 1, 2)):
+        with pytest.raises(InvalidSetting, match="give a queue and a body"):
+            app.batch(on_done=target)
+    with pytest.raises(InvalidName):
+        app.batch(on_done=("no queue", 1))
+    with pytest.raises(InvalidMessage, match="the limit is 65,536"):
+        app.batch(on_dead=("reports", "x" * 65_537))
+    with pytest.raises(InvalidMessage, match="options of a send"):
+        app.batch(on_done=("reports", reliq.NewMessage(1, delay=1)))
+    batch = app.batch(on_done=("reports", 1))
+    with pytest.raises(InvalidSetting, match="is not open"):
+        batch.send("orders", 1)
+    with batch:
+        pass
+    with pytest.raises(InvalidSetting, match="is not open"):
+        batch.send("orders", 1)
+    with pytest.raises(InvalidSetting, match="is closed"), batch.batch():
+        pass
+
+
+def test_a_batch_whose_record_is_lost_is_forgotten(app, monitor, client):
+    with app.batch(on_done=("reports", 1)) as batch:
+        batch.send("orders", 1)
+    client.delete(f"reliq:{{@batches}}:batch:{batch.id}")
+    assert monitor.end_batches() == 0
+    assert client.exists(BATCHES) == 0
+    take(app.queue("orders"))

@@ -1,0 +1,150 @@
+"""What a queue notes about its messages: the index of `track`, the history, and the counts of batches."""
+
+from typing import Any
+
+import pytest
+
+from reliq import ops
+from reliq.model.element import Extra, group_of
+from reliq.ops import Destination, Entry, Move, Revival, Wanted
+from tests.support.state import KEYS, element, elements, keyed
+
+BATCH = "abcdefABCDEF"
+
+
+def of_batch(name, **extra):
+    return element(name, extra=Extra(batch=BATCH, **extra))
+
+
+def counts(world):
+    found = world.redis.hget(KEYS.followed, f" {BATCH}")
+    return found and tuple(int(one) for one in found.split())
+
+
+def events(world, identity="a"):
+    _, found = world.run(ops.biography(KEYS, identity, b"-"))
+    return [(event.name, event.detail) for event in found]
+
+
+def settle(world, acks=(), moves=()):
+    return world.run(ops.settle(KEYS, "w", 15.0, acks, moves))
+
+
+@pytest.fixture
+def tracked(world):
+    world.given(config={"track": 1, "history": 3600}, leases={"w": 15_000})
+    return world
+
+
+def test_push_leaves_a_queue_that_follows_its_messages_to_enqueue(tracked):
+    assert tracked.run(ops.push(KEYS, elements("a"), "p", 1, 0)) is False
+    tracked.run(ops.enqueue(KEYS, elements("a", "b")))
+    assert tracked.redis.hgetall(KEYS.followed) == {b"a": b"1", b"b": b"2"}
+
+
+def test_a_life_is_noted_from_its_beginning_to_its_end(tracked):
+    tracked.run(ops.enqueue(KEYS, elements("a", "b")))
+    tracked.run(ops.claim(KEYS, "w", 15.0, 1))
+    settle(tracked, moves=[Move(element("a"), Destination.DELAYED, "retried", "a", element("a2"), 5.0)])
+    tracked.redis.zadd(KEYS.delayed, {element("a2"): 0})
+    tracked.run(ops.promote(KEYS, 10))
+    tracked.run(ops.claim(KEYS, "w", 15.0, 2))
+    settle(tracked, acks=[element("b"), element("a2")])
+    assert events(tracked) == [
+        ("enqueued", ""), ("claimed", "w"), ("retried", "5000"), ("claimed", "w"), ("acked", ""),
+    ]  # fmt: skip
+    assert tracked.redis.hgetall(KEYS.followed) == {}
+
+
+def test_dead_letters_and_redrives_are_noted(tracked):
+    tracked.run(ops.enqueue(KEYS, elements("a")))
+    tracked.run(ops.claim(KEYS, "w", 15.0, 1))
+    settle(tracked, moves=[Move(element("a"), Destination.DEAD, "dead:rejected", "a", element("a2"))])
+    assert tracked.redis.hexists(KEYS.followed, "a") is False
+    tracked.run(ops.redrive(KEYS, [Revival(element("a2"), "a", element("a3"))]))
+    assert events(tracked)[2:] == [("dead:rejected", ""), ("redriven", "")]
+    assert tracked.redis.hexists(KEYS.followed, "a")
+
+
+def test_a_message_that_waits_for_its_key_is_found_by_its_line(tracked):
+    for name in "ab":
+        tracked.run(ops.enqueue(KEYS, [], [Entry(name, keyed(name, "k"), 0, None, 0)]))
+    line = tracked.run(ops.tracked(KEYS, "b"))
+    assert line.startswith(group_of("k").encode())
+    assert tracked.run(ops.in_line(KEYS, line)) == keyed("b", "k")
+
+
+@pytest.mark.parametrize("how", ["cancel", "sweep", "purge"])
+def test_what_is_cancelled_or_purged_leaves_the_index(tracked, how):
+    tracked.run(ops.enqueue(KEYS, [], [Entry("a", element("a"), 60.0 if how == "cancel" else 0, None, 0)]))
+    if how == "cancel":
+        tracked.run(ops.cancel(KEYS, "a"))
+    elif how == "sweep":
+        tracked.run(ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("a"), 1))
+    else:
+        tracked.run(ops.purge(KEYS, 10))
+    assert tracked.redis.hgetall(KEYS.followed) == {}
+    assert events(tracked)[1:] == [("purged" if how == "purge" else "cancelled", "")]
+
+
+def test_the_history_is_bounded_by_its_time(tracked):
+    for number in range(200):
+        tracked.redis.xadd(KEYS.history, {"id": "a", "event": "enqueued", "detail": ""}, id=f"1-{number + 1}")
+    for _ in range(100):
+        tracked.run(ops.enqueue(KEYS, elements("b")))
+    assert len(tracked.redis.xrange(KEYS.history, "-", "(1000-0")) < 100  # Redis deletes a hundred at a time
+    assert 0 < tracked.redis.pttl(KEYS.history) <= 3_660_000
+
+
+def test_a_batch_counts_its_messages_until_they_end(world):
+    world.given(leases={"w": 15_000})
+    world.run(ops.enqueue(KEYS, [of_batch("a"), element("x"), of_batch("b", key="k", group=group_of("k"))]))
+    world.run(ops.enqueue(KEYS, [], [Entry("c", of_batch("c"), 60.0, None, 0), Entry("d", of_batch("d"), 0, None, 0)]))
+    assert counts(world) == (4, 4, 0, 0)
+    assert world.redis.hget(KEYS.config, "batched") == b"1"
+    claimed = world.run(ops.claim(KEYS, "w", 15.0, 10)).elements
+    a, x, b, d = claimed
+    settle(world, acks=[a, x])
+    assert counts(world) == (3, 4, 0, 0)
+    settle(world, moves=[Move(b, Destination.DEAD, "dead:rejected", "b", of_batch("b"))])
+    assert counts(world) == (2, 4, 1, 0)
+    world.run(ops.redrive(KEYS, [Revival(of_batch("b"), "b", of_batch("b"))]))
+    assert counts(world) == (3, 4, 0, 0)
+    world.run(ops.cancel(KEYS, "c"))
+    assert counts(world) == (2, 4, 0, 1)
+    settle(world, acks=[d], moves=[])
+    settle(world, acks=[d])  # again: it is not there any more
+    world.run(ops.purge(KEYS, 10))
+    assert counts(world) == (0, 4, 0, 2)
+
+
+def test_a_repeated_call_and_a_duplicate_do_not_count(world):
+    entry = Entry("a", of_batch("a"), 0, "dedup", 60.0)
+    world.run(ops.enqueue(KEYS, [], [entry], "p", 1))
+    world.run(ops.enqueue(KEYS, [], [entry], "p", 1))
+    world.run(ops.enqueue(KEYS, [], [Entry("b", of_batch("b"), 0, "dedup", 60.0)], "p", 2))
+    assert counts(world) == (1, 1, 0, 0)
+
+
+def test_a_message_that_is_tried_again_stays_open(world):
+    world.given(leases={"w": 15_000})
+    world.run(ops.enqueue(KEYS, [of_batch("a")]))
+    world.run(ops.claim(KEYS, "w", 15.0, 10))
+    settle(world, moves=[Move(of_batch("a"), Destination.HEAD, "retried", "a", of_batch("a2"))])
+    assert counts(world) == (1, 1, 0, 0)
+
+
+def test_a_body_that_ends_like_a_batch_has_none(world):
+    body = b"\xa5batch\xac" + BATCH.encode()
+    world.run(ops.enqueue(KEYS, [element("a", body=body), element("b", body=body, extra=Extra(expires_at=2**40))]))
+    assert world.redis.exists(KEYS.followed) == 0
+
+
+@pytest.mark.parametrize("extra", [{"cycle": True}, {"lane": True}, {"priority": "high"}, {"apart": b"r" * 12}])
+def test_a_batch_is_found_before_the_other_fields_of_the_tail(world, extra):
+    group: dict[str, Any] = {} if "priority" in extra or "apart" in extra else {"key": "k", "group": group_of("k")}
+    raw = element("a", version=2 if "apart" in extra else 1, body=b"", extra=Extra(batch=BATCH, **group, **extra))
+    if extra.get("cycle"):
+        world.redis.hset(KEYS.cycle, group_of("k"), "other k")
+    world.run(ops.enqueue(KEYS, [], [Entry("a", raw, 0, None, 0)]))
+    assert counts(world) == (1, 1, 0, 0)
