@@ -9,9 +9,9 @@ from reliq.aio.queue import Queue
 from reliq.aio.schedules import Schedules
 from reliq.aio.topics import Topics
 from reliq.model import settings
+from reliq.model.batch import BatchProgress, Target
 from reliq.model.element import check_id
 from reliq.model.found import Found
-from reliq.model.batch import BatchProgress, Target
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage, PublishOptions
 from reliq.model.settings import Duration, Size
