@@ -183,9 +183,8 @@ class Application:
             check_middleware(runs, may_await=True, where="")
             self.handlers.around_runs.append(runs)
         if sends is not None:
-            check_middleware(
-                sends, may_await=inspect.iscoroutinefunction(getattr(self, "close", None)), where="reliq.Reliq"
-            )
+            asynchronous = inspect.iscoroutinefunction(getattr(self, "close", None))  # as in reliq.aio
+            check_middleware(sends, may_await=asynchronous, where="reliq.Reliq")
             self.handlers.around_sends.append(sends)
 
     def on_dead(self, queue: str | None = None) -> Callable[[DeadHook], DeadHook]:
