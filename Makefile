@@ -68,7 +68,8 @@ test-lowest: $(READY) ## Most tests with the lowest version of each dependency (
 	$(LOWEST)/bin/python -m pytest -n 2 -m 'not slow and not browser and not spark' tests/unit tests/scripts \
 	  tests/integration/client tests/integration/worker tests/integration/api tests/integration/cli \
 	  --ignore tests/unit/test_generate_sync.py --ignore tests/unit/test_type_checkers.py \
-	  --ignore tests/unit/test_reference.py --ignore tests/integration/api/test_contract.py
+	  --ignore tests/unit/test_reference.py --ignore tests/unit/test_documents.py \
+	  --ignore tests/integration/api/test_contract.py --ignore tests/integration/api/test_generated_client.py
 
 test-docs: $(READY) ## The tutorial, the pages with Spark, all examples, and each page of the site in Chromium (10 minutes)
 	$(BIN)/pytest -m slow tests/integration/test_pages.py tests/acceptance/test_examples.py tests/integration/ui/test_site.py

@@ -144,9 +144,10 @@ class EmbeddedRedis:
         while time.monotonic() < until and process.poll() is None:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                    connection.sendall(b"INFO server\r\n")
-                    # The answer must come from this server: the port may belong to another one.
-                    if b"process_id:%d\r" % process.pid in connection.recv(4096):
+                    connection.sendall(b"PING\r\nINFO server\r\n")
+                    # Not -LOADING: a file that it cannot read ends it. And from this server: the port may be another's.
+                    answer = connection.recv(4096)
+                    if answer.startswith(b"+PONG") and b"process_id:%d\r" % process.pid in answer:
                         return
             except OSError:
                 pass

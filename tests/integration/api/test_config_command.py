@@ -9,6 +9,7 @@ from tests.integration.api.test_keys import reliq
 
 
 def test_a_policy_is_shown_and_changed(url, app):
+    app.queue("orders").send("x")
     assert json.loads(reliq(url, "config", "orders", "--json").stdout)["max_bytes"] is None
     changed = reliq(url, "config", "orders", "max_bytes=2097152", "dead_max_age=30d", "--json")
     assert json.loads(changed.stdout)["max_bytes"] == 2_097_152

@@ -1,8 +1,6 @@
 """API keys: who may do what, and what a key that may not gets to know."""
 
 import json
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +16,7 @@ from reliq.ops import command
 from reliq_api.access import keyring
 from reliq_api.access.keyring import ApiKey, judged
 from tests.integration.api.serving import problem, serving
+from tests.support.commands import run
 from tests.support.workers import eventually
 
 
@@ -264,8 +263,7 @@ def test_a_foreign_web_page_changes_nothing(service, app, name, headers):
 
 
 def reliq(url, *arguments):
-    command = [sys.executable, "-m", "reliq", *arguments, "--url", url]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run(*arguments, url=url)
 
 
 def test_keys_are_made_listed_and_revoked(url, app):

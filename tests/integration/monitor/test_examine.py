@@ -12,6 +12,7 @@ from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnavailable
 from reliq.observability.doctor import examine
 from reliq.transport.store import Store, unchecked_store
+from tests.support.commands import give_up_soon
 
 
 def run(capsys, *arguments: str) -> tuple[int, str]:
@@ -56,7 +57,8 @@ def test_json_has_every_finding(url, capsys):
     assert {"level", "subject", "fact", "meaning", "change"} == set(report["findings"][0])
 
 
-def test_nobody_there_is_a_failure(capsys):
+def test_nobody_there_is_a_failure(capsys, monkeypatch):
+    give_up_soon(monkeypatch)
     status, text = run(capsys, "--url", "redis://127.0.0.1:1/0", "--json")
     assert (status, json.loads(text)["findings"][0]["subject"]) == (2, "connection")
 
