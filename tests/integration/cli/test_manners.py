@@ -97,14 +97,14 @@ def test_without_a_command_all_commands_are_shown(capsys):
 
 
 @pytest.mark.parametrize("command", [("stats",), ("send", "q", "x"), ("top", "--once")])
-def test_on_a_terminal_a_redis_that_is_down_is_said_within_a_second(command):
+def test_on_a_terminal_a_redis_that_is_down_is_said_at_once(command):
     *_, start_of_python = on_a_terminal()  # shows all commands
     status, printed, seconds = on_a_terminal(*command, "--url", "redis://127.0.0.1:1/0")
     assert status == 1
     assert "Redis at redis://127.0.0.1:1/0 cannot be reached" in printed
     assert "`reliq dev` starts one" in printed
     assert len(printed.splitlines()) == 1
-    assert seconds - start_of_python < 1.0
+    assert seconds - start_of_python < 2.0  # 0.2 s on a quiet machine; 5 s if the call were repeated
 
 
 @pytest.mark.parametrize("password", ["a/b", "a@b", "a#b", "a%b", "a:b", "a?b", "a/@#%:?b"])
