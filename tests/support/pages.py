@@ -101,6 +101,9 @@ class Reader:
             terminal.close()
         self._opened.close()
         self._loop.close()
+        for name, module in list(sys.modules.items()):  # another page has a module of the same name
+            if Path(getattr(module, "__file__", None) or "/").is_relative_to(self.folder):
+                del sys.modules[name]
 
     def printed(self) -> str:
         """Return what the terminal that was opened last has printed."""
