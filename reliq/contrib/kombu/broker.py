@@ -153,9 +153,10 @@ class Broker:
         queue = self._queue(self.name_of(name))
         self.store.run(queue.send_many([queue.prepared(message, {})]))
 
-    def publish(self, routing_key: str, message: NewMessage) -> None:
-        """Send to every queue whose bindings match now, in one atomic step."""
-        self.store.run(self._topics.publish_now(routing_key, self._topics.prepared(message, {})))
+    def publish(self, routing_key: str, message: NewMessage, timeout: float | None = None) -> None:
+        """Send to every queue whose bindings match now, in one atomic step; wait for Redis for `timeout` seconds."""
+        steps = self._topics.publish_now(routing_key, self._topics.prepared(message, {}))
+        self.store.run(steps, timeout=timeout)
 
     # --- the life of its parts ---
 

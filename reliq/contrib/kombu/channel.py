@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from amqp.protocol import queue_declare_ok_t
-from kombu.exceptions import ChannelError
+from kombu.entity import TRANSIENT_DELIVERY_MODE
+from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.uuid import uuid
@@ -17,7 +18,7 @@ from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.consuming import Credit, Reader, Subscription, hand_back
 from reliq.contrib.kombu.messages import incoming, outgoing, requeued
 from reliq.contrib.kombu.names import pattern, routing_key
-from reliq.errors import InvalidSetting, ReliqError
+from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, failure_now, retried
@@ -168,14 +169,24 @@ class Channel(virtual.Channel):
         }
 
     def basic_publish(self, message: dict[str, Any], exchange: str = "", routing_key: str = "", **_: Any) -> None:
-        """Publish; raises reliq's errors, of which those of a lost connection are kombu's `connection_errors`."""
-        message["properties"]["delivery_info"] |= {"exchange": exchange, "routing_key": routing_key}
+        """Publish; raises reliq's errors, of which those of a lost connection are kombu's `connection_errors`.
+
+        A passing note to an exchange, such as a heartbeat of a Celery worker, is sent now or not at all: kombu would
+        repeat it until Redis is back, and the worker's event loop would stand still meanwhile.
+        """
+        properties = message["properties"]
+        properties["delivery_info"] |= {"exchange": exchange, "routing_key": routing_key}
         three = self._options.prioritised or self._broker.is_prioritised(exchange, routing_key)
         new = outgoing(message, self._options, three)
-        if exchange:
-            self._broker.publish(_routing_key(exchange, routing_key), new)
-        else:
+        if not exchange:
             self._broker.send(routing_key, new)
+        elif properties.get("delivery_mode") == TRANSIENT_DELIVERY_MODE:
+            try:
+                self._broker.publish(_routing_key(exchange, routing_key), new, timeout=0)
+            except (RedisUnavailable, OutcomeUnknown) as error:
+                raise OperationalError(str(error)) from None
+        else:
+            self._broker.publish(_routing_key(exchange, routing_key), new)
 
     # --- consuming ---
 

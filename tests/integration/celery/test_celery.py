@@ -1,10 +1,13 @@
 """Celery with its workers on reliq: canvas, control, events, beat, Flower, kills and dead letters."""
 
+import contextlib
 import gc
 import importlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +18,7 @@ import celery
 import pytest
 
 import reliq
+from reliq.embedded import EmbeddedRedis
 from tests.integration.celery.workers import APP, Process, environment, working
 from tests.support.workers import eventually
 
@@ -174,6 +178,22 @@ def test_pools_without_processes(app: reliq.Reliq, broker: str, client: Any, tmp
         eventually(lambda: "begin long" in path.read_text())
         worker.process.kill()
         eventually(lambda: app.queue("celery").stats().ready == 1)
+
+
+@pytest.mark.slow
+def test_an_outage_of_redis_stops_no_task_and_no_stop(url: str, tmp_path: Path) -> None:
+    """The event loop goes on: what the worker holds is run, heartbeats are dropped, and SIGTERM is obeyed."""
+    path = tmp_path / "notes"
+    with EmbeddedRedis() as server, contextlib.ExitStack() as stack:
+        broker = f"reliq+{server.url}"
+        worker = stack.enter_context(working(broker, "-c", "1", TEST_BACKEND=url))
+        code = f"from {APP} import note\nfor n in range(4): note.delay({str(path)!r}, str(n), 2.0)"
+        subprocess.run([sys.executable, "-c", code], env=environment(broker), check=True)
+        eventually(lambda: path.exists() and path.read_text())
+        server.kill()
+        eventually(lambda: path.read_text().count("end") == 4, timeout=30)
+        worker.process.terminate()
+        assert worker.process.wait(timeout=30) == 0
 
 
 def test_beat_sends_what_is_due(app: reliq.Reliq, broker: str, client: Any, tmp_path: Path) -> None:

@@ -44,6 +44,17 @@ def test_an_outage_does_not_hold_up_the_end_of_many_consumers() -> None:
     assert time.monotonic() - begun < 20  # a send waits for Redis for ten seconds, and there are six queues
 
 
+def test_a_passing_note_does_not_wait_for_redis() -> None:
+    with EmbeddedRedis() as server:
+        connection = kombu.Connection(f"reliq+{server.url}")
+        notes = kombu.Exchange("notes", type="topic", delivery_mode="transient")
+        producer = kombu.Producer(connection, exchange=notes)
+        producer.publish("note", routing_key="worker.heartbeat", retry=True)
+    with pytest.raises(kombu.exceptions.OperationalError, match="cannot be reached"):
+        producer.publish("note", routing_key="worker.heartbeat", retry=True)
+    connection.close()
+
+
 def test_a_forked_child_closes_nothing_of_its_parent(app: reliq.Reliq, connection: kombu.Connection) -> None:
     received = Received(connection, "orders", ack=False, prefetch_count=1)
     with received.consumer:
