@@ -165,6 +165,7 @@ def test_an_eta_is_kept_in_redis(app: reliq.Reliq, broker: str, client: Any, tmp
     assert not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["threads", "gevent"])
 def test_pools_without_processes(app: reliq.Reliq, broker: str, client: Any, tmp_path: Path, pool: str) -> None:
     path = tmp_path / "notes"
