@@ -254,13 +254,14 @@ class Message:
         extra = msgspec.structs.replace(self._envelope.extra or NO_EXTRA, reason=reason)
         return self.again(extra=extra, deliveries=self.deliveries if deliveries is None else deliveries)
 
-    def revived(self, keep_failures: bool) -> bytes:
+    def revived(self, keep_failures: bool, **changes: Any) -> bytes:
         """Return the element of a redriven dead letter: no reason, no expiry, no failures unless `keep_failures`."""
         extra = msgspec.structs.replace(self._envelope.extra or NO_EXTRA, reason="", expires_at=0)
         if keep_failures:
-            return self.again(redelivered=False, deliveries=0, extra=extra)
+            return self.again(redelivered=False, deliveries=0, extra=extra, **changes)
         extra = msgspec.structs.replace(extra, errors=())
-        return self.again(redelivered=False, deliveries=0, failures=0, extra=None if extra == NO_EXTRA else extra)
+        extra_left = None if extra == NO_EXTRA else extra
+        return self.again(redelivered=False, deliveries=0, failures=0, extra=extra_left, **changes)
 
     def __repr__(self) -> str:
         return f"<Message {self.id} of {self.queue}: {self.size} bytes, failures={self.failures}>"

@@ -13,7 +13,9 @@ from reliq_api.ui.reading import exists
 async def viewer(request: Request) -> Access:
     """Return the rights of the viewer; raises Problem for a missing or wrong key, and for forms of other web sites."""
     guard: Guard = request.app.state.guard
-    return await guard.identify(request)
+    access = await guard.identify(request)
+    request.state.access = access
+    return access
 
 
 Viewer = Annotated[Access, Depends(viewer)]

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from reliq.errors import ReliqError
 from reliq_api.http.problems import of_error
 from reliq_api.http.requests import BoundedRequest
+from reliq_api.ui import audit
 from reliq_api.ui.render import page
 
 POLICY = (
@@ -46,6 +47,8 @@ class Page(APIRoute):
         async def guarded(request: Request) -> Response:
             try:
                 response = await handle(request)
+                if request.method == "POST" and response.status_code == HTTPStatus.SEE_OTHER:
+                    audit.note(request, getattr(request.state, "form", ()))
             except RequestValidationError:
                 response = _failed(request, 400, "The address or the form holds a value that cannot be read.")
             except HTTPException as error:
@@ -72,7 +75,9 @@ async def form(request: Request) -> list[tuple[str, str]]:
     bounded = BoundedRequest(request.scope, request.receive, state.buffered, state.settings.body_timeout)
     bounded.allow(_FORM_LARGEST)
     try:
-        return parse_qsl((await bounded.taken()).decode(), keep_blank_values=True, max_num_fields=2000)
+        fields = parse_qsl((await bounded.taken()).decode(), keep_blank_values=True, max_num_fields=2000)
+        request.state.form = fields
+        return fields
     except ValueError:
         raise HTTPException(400, "The form cannot be read.") from None
     finally:

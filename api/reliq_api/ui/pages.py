@@ -6,6 +6,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.protocol.queue import Stats
+from reliq.protocol.running import running
 from reliq_api.ui import policy, reading
 from reliq_api.ui.access import Operated, Seen, Viewer, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION
@@ -82,6 +83,7 @@ async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m"
         holders=await store.run(reading.holders(name)),
         upcoming=await store.run(reading.next_messages(name)) if may_operate else None,
         retries=await store.run(reading.retries(name)) if may_operate else None,
+        running_now=await store.run(running(name, reading.RUNNING_LARGEST)) if may_operate else None,
         plots=_plots(sampler_of(request).histories.get(name) or History(), span),
         span=span,
         spans=list(SPANS),

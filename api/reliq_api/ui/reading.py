@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from reliq import ops
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
+from reliq.model.found import Found, Place
 from reliq.model.keys import QueueKeys, is_connected
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterSteps, Filter
 from reliq.protocol.delayed import delayed_page
+from reliq.protocol.search import Search
 
 CONSUMERS_LARGEST = 100
 NEXT_LARGEST = 10
@@ -21,6 +23,9 @@ START = 200  #: bytes of the body of a message that is taken next
 BODY_READ = 256 * 1024  #: bytes of a dead letter's body: a larger one is shown in part, and not as formatted JSON
 TALLY_LARGEST = 1000
 RETRIES_LARGEST = 10
+RUNNING_LARGEST = 20  #: messages in processing on the page of a queue
+DEPTH = 100  #: messages of a list that are read to show the body of one
+BODY_START = 4096  #: bytes of each of these bodies
 RETRIES_LOOKED_AT = 50  #: of the delayed messages that are due first
 
 
@@ -100,6 +105,33 @@ def _next(message: ListedMessage) -> Next:
 def letter(queue: str, identity: str) -> Steps[DeadLetter | None]:
     """Read a dead letter with as much of its body as a page shows."""
     return (yield from DeadLetterSteps(QueueKeys(queue)).get(identity, BODY_READ))
+
+
+def found(queue: str, identity: str) -> Steps[Found | None]:
+    """Look for a message; first where its handler runs, as the page about it is read again and again."""
+    search = Search(QueueKeys(queue))
+    return (yield from search.find_held(identity)) or (yield from search.find(identity))
+
+
+def body_of(one: Found) -> Steps[ListedMessage | None]:
+    """Read a message with the start of its body; None if it lies too deep, or is not there any more."""
+    keys = QueueKeys(one.queue)
+    match one.place:
+        case Place.DELAYED | Place.DEAD:
+            zset = keys.dead if one.place is Place.DEAD else keys.delayed
+            glimpse = yield ops.find(keys, zset, one.id, 0, BODY_READ)
+            return ListedMessage.read(one.queue, glimpse) if isinstance(glimpse, Glimpse) else None
+        case Place.PROCESSING:
+            source, skip, depth = keys.processing(one.consumer), 0, DEPTH
+        case Place.READY if one.position is not None and one.position < DEPTH:
+            source, skip, depth = keys.messages, 0, one.position + 2
+        case _:
+            return None
+    for glimpse in (yield ops.upcoming(source, skip, depth, BODY_START)):
+        message = ListedMessage.read(one.queue, glimpse)
+        if message.id == one.id:
+            return message
+    return None
 
 
 def retries(queue: str) -> Steps[list[DelayedMessage]]:

@@ -123,6 +123,12 @@ NOTICES = {
     "schedule-resumed": "The schedule goes on with its next tick.",
     "schedule-run": "Its message is sent, beside its ticks.",
     "schedule-removed": "The schedule is removed. What it has sent stays.",
+    "cancel-cancelled": "The message is cancelled: it never runs.",
+    "cancel-told": "Its consumer is told with its next heartbeat.",
+    "cancel-done": "Nothing to cancel: the message has ended.",
+    "cancel-unknown": "Nothing to cancel: the message is not in the queue any more.",
+    "sent": "The message is sent.",
+    "edited": "The edited message is back in the queue.",
     "purged": "Removed for good: {count}.",
     "deleted": "Dead letters removed for good: {count}.",
 }

@@ -15,8 +15,23 @@ MESSAGES = (
     "purge",
     "dead/redrives/1",
     "policy",
+    "message?id=1",
+    "message/cancel?id=1",
+    "send",
+    "dead/edit?id=1",
 )
-FORMS = ("pause", "resume", "purge", "policy", "dead/purge", "dead/redrive", "dead/redrives/1/stop")
+FORMS = (
+    "pause",
+    "resume",
+    "purge",
+    "policy",
+    "dead/purge",
+    "dead/redrive",
+    "dead/redrives/1/stop",
+    "message/cancel",
+    "send",
+    "dead/edit",
+)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The dashboard in a real Chromium. `look` fails each test with pages that used the console or asked another host."""
 
 import re
+from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import httpx
@@ -210,14 +211,14 @@ def test_the_download_of_a_hostile_body_is_a_file(app, look):
 
 
 @pytest.fixture
-def paths(app) -> list[str]:
+def paths(app) -> Iterator[list[str]]:
     """Every kind of page, with something on it."""
-    app.queue("orders").send_many([1, 2])
+    running, _ = app.queue("orders").send_many([1, 2])
     app.queue("invoices").send(1)
     app.queue("invoices").pause()
     (letter,) = bury(app, "emails", [{"to": "ada"}], "no such address", headers={"tenant": "acme"})
     dead = "/queues/emails/dead"
-    of_dead = ["", "?reason=expired", f"/letter?id={letter}", "/redrive", "/purge"]
+    of_dead = ["", "?reason=expired", f"/letter?id={letter}", f"/edit?id={letter}", "/redrive", "/purge"]
     app.subscribe("orders", "order.created.*")
     app.subscribe("invoices", "#")
     of_queues = ["/", "/?q=none", "/queues/orders", "/queues/invoices", "/queues/orders/purge", "/queues/orders/policy"]
@@ -226,8 +227,11 @@ def paths(app) -> list[str]:
     app.schedules.run("daily-report@eu")
     app.schedules.add("paused", "30s", "orders")
     app.schedules.pause("paused")
-    of_queues += ["/schedules", "/schedules/daily-report@eu", "/schedules/paused"]
-    return [*of_queues, *(dead + one for one in of_dead)]
+    of_queues += ["/schedules", "/schedules/daily-report@eu", "/schedules/paused", "/find", "/queues/orders/send"]
+    of_queues += [f"/queues/orders/{one}?id={running}" for one in ("message", "message/cancel")]
+    with app.queue("orders").consumer() as consumer:
+        consumer.claim()[0].progress(0.4, "page 12 of 30")
+        yield [*of_queues, *(dead + one for one in of_dead)]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ from tests.support.workers import aged, eventually
 
 PAGES = ("/", "/queues/orders", "/queues/orders/purge", "/queues/orders/dead", "/queues/orders/dead/redrive",
          "/queues/orders/dead/purge", "/queues/orders/policy", "/topics", "/topics?key=a",
-         "/jobs", "/schedules", "/schedules/none", "/queues/none")  # fmt: skip
+         "/jobs", "/schedules", "/schedules/none", "/queues/none", "/find", "/find?id=none",
+         "/queues/orders/send")  # fmt: skip
 
 
 def text_of(answer: httpx.Response) -> str:

@@ -1,0 +1,229 @@
+"""The pages about single messages: find, look at, cancel, send, edit a dead one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+from fastapi import Depends, HTTPException, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRouter
+
+from reliq.aio.queue import Queue
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
+from reliq.model.dead_letter import DeadLetter
+from reliq.model.element import check_id
+from reliq.model.found import Cancellation, Found, Place
+from reliq.model.keys import QueueKeys
+from reliq.protocol.edited import redrive_edited, why_not_editable
+from reliq_api.ui import reading
+from reliq_api.ui.access import Operated, Viewer, reliq_of
+from reliq_api.ui.guard import Page, form
+from reliq_api.ui.render import page
+
+router = APIRouter(route_class=Page)
+
+Form = Annotated[list[tuple[str, str]], Depends(form)]
+
+CHEAP = 10_000  #: ready messages that are looked through for each refresh of a page
+_OPTIONS = ("delay", "key", "priority", "dedup_key")
+
+
+@router.get("/find")
+async def find(request: Request, who: Viewer, id: str = "") -> Response:
+    """Lead to the page of a message in whichever queue that the viewer may operate."""
+    reliq, identity, fault = reliq_of(request), id.strip(), ""
+    try:
+        names = sorted(await reliq.queues(of_broadcasts=True)) if identity and check_id(identity) else []
+    except InvalidName:
+        names, fault = [], "An id has 1 to 128 printable characters, and no blank."
+    for name in names:
+        if not who.may_operate(name):
+            continue
+        found = await reliq.store.run(reading.found(name, identity))
+        if found is not None:
+            return RedirectResponse(_address(request, name, identity), status_code=303)
+    return page(request, "find.html", status=404 if identity else 200, identity=identity, fault=fault)
+
+
+def _address(request: Request, queue: str, identity: str, **more: str) -> str:
+    return f"{_queue(request, queue)}/message?{urlencode({'id': identity, **more})}"
+
+
+def _queue(request: Request, queue: str) -> str:
+    return f"{request.scope.get('root_path', '').rstrip('/')}/queues/{quote(queue, safe='')}"
+
+
+async def _found(request: Request, queue: str, identity: str) -> Found:
+    try:
+        found = await reliq_of(request).store.run(reading.found(queue, identity))
+    except InvalidName:
+        found = None
+    if found is None:
+        raise HTTPException(404, "This message is not in the queue (any more): it was handled, removed, or never sent.")
+    return found
+
+
+@router.get("/queues/{name}/message")
+async def message(request: Request, queue: Operated, id: str) -> Response:
+    found = await _found(request, queue.name, id)
+    return page(
+        request,
+        "message.html",
+        queue=queue.name,
+        found=found,
+        shown_message=await reliq_of(request).store.run(reading.body_of(found)),
+        period=_period(found),
+    )
+
+
+def _period(found: Found) -> int:
+    """Return after how many ms the page is read again; 0 = not by itself, as looking takes long."""
+    if found.place is Place.PROCESSING:
+        return 1000
+    return 0 if found.position is not None and found.position > CHEAP else 3000
+
+
+@router.get("/queues/{name}/message/cancel")
+async def ask_cancel(request: Request, queue: Operated, id: str) -> Response:
+    return page(request, "cancel.html", queue=queue.name, found=await _found(request, queue.name, id))
+
+
+@router.post("/queues/{name}/message/cancel")
+async def cancel(request: Request, queue: Operated, fields: Form) -> Response:
+    identity = dict(fields).get("id", "")
+    try:
+        result = await queue.cancel(identity)
+    except InvalidName:
+        result = Cancellation.UNKNOWN
+    notice = {"notice": f"cancel-{result.value}"}
+    if result is Cancellation.TOLD:
+        return RedirectResponse(_address(request, queue.name, identity, **notice), status_code=303)
+    return RedirectResponse(f"{_queue(request, queue.name)}?{urlencode(notice)}", status_code=303)
+
+
+# --- send ---
+
+
+@router.get("/queues/{name}/send")
+async def ask_send(request: Request, queue: Operated) -> Response:
+    return _send_page(request, queue, {}, {})
+
+
+def _send_page(request: Request, queue: Queue, given: Mapping[str, str], faults: Mapping[str, str]) -> Response:
+    values = {name: given.get(name, "") for name in ("body", "headers", *_OPTIONS)}
+    return page(
+        request, "send.html", status=422 if faults else 200, queue=queue.name, values=values, faults=dict(faults)
+    )
+
+
+@router.post("/queues/{name}/send")
+async def send(request: Request, queue: Operated, fields: Form) -> Response:
+    given = {name: value for name, value in fields if value.strip()}
+    options: dict[str, Any] = {
+        name: given[name].strip() for name in ("delay", "key", "priority", "dedup_key") if name in given
+    }
+    try:
+        sent = await queue.send(_text(given.get("body", "")), headers=_headers(given.get("headers", "")), **options)
+    except (InvalidMessage, InvalidSetting) as error:
+        return _send_page(request, queue, given, {_field_of(str(error)): str(error)})
+    request.state.form = [*fields, ("sent", sent)]
+    return RedirectResponse(_address(request, queue.name, sent, notice="sent"), status_code=303)
+
+
+def _field_of(fault: str) -> str:
+    """Return the field of the form that an error is about, by the word for it at the start of the error."""
+    words = {"dedup_key": "dedup_key", "priority": "priority", "delay": "delay", "header": "headers", "key": "key"}
+    return next((field for word, field in words.items() if word in fault[:40]), "body")
+
+
+def _text(text: str) -> str:
+    """Return a text as it was typed: a browser sends each end of a line as two characters."""
+    return text.replace("\r\n", "\n")
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Read a header from each line, `name: value`; raises InvalidMessage."""
+    headers = {}
+    for line in text.splitlines():
+        if line.strip():
+            name, colon, value = line.partition(":")
+            if not colon or not name.strip():
+                raise InvalidMessage(f"the header line {line.strip()[:100]!r} has no colon: write name: value")
+            headers[name.strip()] = value.strip()
+    return headers
+
+
+# --- edit a dead letter ---
+
+
+async def _letter(queue: Queue, identity: str) -> DeadLetter:
+    try:
+        letter = await queue.dead.get(identity)
+    except InvalidName:
+        letter = None
+    if letter is None:
+        raise HTTPException(404, "This message is not a dead letter (any more): it may have been redriven or removed.")
+    return letter
+
+
+@router.get("/queues/{name}/dead/edit")
+async def ask_edit(request: Request, queue: Operated, id: str) -> Response:
+    letter = await _letter(queue, id)
+    reason = _why_not(letter)
+    body = "" if reason else letter.body.decode()
+    return _edit_page(request, queue, letter, body, _lines(letter.headers), {}, reason)
+
+
+def _edit_page(
+    request: Request, queue: Queue, letter: DeadLetter, body: str, headers: str, faults: Mapping[str, str], reason: str
+) -> Response:
+    values = {"body": body, "headers": headers}
+    return page(
+        request, "edit.html", status=422 if faults else 200, queue=queue.name, letter=letter, values=values,
+        faults=dict(faults), reason=reason,
+    )  # fmt: skip
+
+
+def _why_not(letter: DeadLetter) -> str:
+    """Return why the page cannot edit a letter; empty if it can."""
+    if reason := why_not_editable(letter):
+        return reason
+    try:
+        written = _headers(_lines(letter.headers)) == letter.headers
+    except InvalidMessage:
+        written = False
+    return "" if written else "Its headers have line ends, or names with colons, which this form cannot write."
+
+
+def _lines(headers: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in headers.items())
+
+
+@router.post("/queues/{name}/dead/edit")
+async def edit(request: Request, queue: Operated, fields: Form) -> Response:
+    given = dict(fields)
+    letter = await _letter(queue, given.get("id", ""))
+    if given.get("tag") != letter.tag:
+        raise HTTPException(409, "Nothing was changed: it was redriven and died again since the page was read.")
+    body, headers = given.get("body", ""), given.get("headers", "")
+    if reason := _why_not(letter):
+        return _edit_page(request, queue, letter, "", "", {"body": reason}, reason)
+    edited = (body if b"\r\n" in letter.body else _text(body)).encode()
+    try:
+        steps = redrive_edited(QueueKeys(queue.name), letter, edited, _headers(headers), reliq_of(request).max_body)
+        moved = await reliq_of(request).store.run(steps)
+    except InvalidMessage as error:
+        return _edit_page(request, queue, letter, body, headers, {_field_of(str(error)): str(error)}, "")
+    if not moved:
+        raise HTTPException(409, "Nothing was changed: the message is not a dead letter any more.")
+    request.state.form = [*fields, ("changed", _changes(letter, edited, headers))]
+    return RedirectResponse(_address(request, queue.name, letter.id, notice="edited"), status_code=303)
+
+
+def _changes(letter: DeadLetter, body: bytes, headers: str) -> str:
+    changed: Sequence[str] = [
+        name
+        for name, differs in (("body", body != letter.body), ("headers", _headers(headers) != letter.headers))
+        if differs
+    ]
+    return " and ".join(changed) or "nothing"

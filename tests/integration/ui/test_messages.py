@@ -1,0 +1,174 @@
+"""Single messages on the dashboard: find, look, cancel, send, edit and redrive, over plain HTTP and in Chromium."""
+
+import logging
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from reliq.model.found import Cancellation
+from tests.integration.ui.dying import bury
+from tests.integration.ui.test_pages import text_of
+
+
+def fields_of(html):
+    """The hidden fields of a page."""
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', html))
+
+
+@pytest.fixture
+def orders(app):
+    return app.queue("orders")
+
+
+@pytest.fixture
+def audit(caplog):
+    caplog.set_level(logging.INFO, logger="reliq.api.audit")
+    return lambda: [record.getMessage() for record in caplog.records if record.name == "reliq.api.audit"]
+
+
+def test_the_search_leads_to_the_message_in_whichever_queue(app, client, orders):
+    app.queue("emails").send("x")
+    one = orders.send('{"order": 7}', delay="1h", headers={"tenant": "acme"}, key="k")
+    assert 'name="id" aria-label="Find a message by its id"' in client.get("/queues/emails").text
+    found = client.get("/find", params={"id": f" {one} "})
+    assert (found.status_code, found.headers["location"]) == (303, f"/queues/orders/message?id={one}")
+    text = text_of(client.get(found.headers["location"]))
+    for part in ("delayed", "not due yet", "tenant acme", '"order": 7', "Key k"):
+        assert part in text
+    assert client.get("/find", params={"id": "unknown"}).status_code == 404
+    assert "no blank" in client.get("/find", params={"id": "a b"}).text
+    assert client.get("/find").status_code == 200
+    assert client.get("/queues/orders/message?id=unknown").status_code == 404
+
+
+def test_a_ready_message_says_what_keeps_it_and_shows_its_body(client, orders):
+    orders.send("first")
+    one = orders.send("second")
+    orders.pause()
+    text = text_of(client.get(f"/queues/orders/message?id={one}"))
+    assert "taken after about 1 others; none is given out now: paused" in text
+    assert "second" in text
+
+
+def test_a_cancellation_is_confirmed_and_noted(client, orders, audit):
+    ready, held = orders.send_many(["x", "y"])
+    assert "Cancel the message" in client.get(f"/queues/orders/message/cancel?id={ready}").text
+    answer = client.post("/queues/orders/message/cancel", data={"id": ready})
+    assert answer.headers["location"] == "/queues/orders?notice=cancel-cancelled"
+    assert orders.find(ready) is None
+    with orders.consumer() as consumer:
+        (message,) = consumer.claim()
+        answer = client.post("/queues/orders/message/cancel", data={"id": held})
+        assert "Its consumer is told" in client.get(answer.headers["location"]).text
+        assert orders.cancel(held) is Cancellation.TOLD
+        consumer.ack(message)
+    answer = client.post("/queues/orders/message/cancel", data={"id": held})
+    assert "cancel-unknown" in answer.headers["location"]
+    first, *_ = audit()
+    assert first == (f"dashboard: this machine, without a key did POST /queues/orders/message/cancel id='{ready}'")
+
+
+def test_a_message_is_sent_from_a_form_and_the_log_does_not_quote_it(client, orders, audit):
+    orders.send("x", id="taken")
+    form = {"body": "a\r\nb", "headers": "tenant: acme\r\nkind: x", "delay": "1h", "key": "k", "priority": "high"}
+    answer = client.post("/queues/orders/send", data=form)
+    assert "The message is sent" in client.get(answer.headers["location"]).text
+    (sent,) = orders.delayed.list()
+    assert (sent.body, sent.headers, sent.key, sent.priority) == (
+        b"a\nb", {"tenant": "acme", "kind": "x"}, "k", "high",
+    )  # fmt: skip
+    assert "acme" not in audit()[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("delay", "soon"), ("headers", "no colon"), ("key", "k" * 5000), ("priority", "urgent")]
+)
+def test_a_fault_of_a_form_stands_beside_its_field_and_nothing_is_sent(client, orders, field, value):
+    orders.send("x")
+    answer = client.post("/queues/orders/send", data={"body": "as typed", field: value})
+    assert (answer.status_code, f'id="{field}-fault"' in answer.text) == (422, True)
+    assert "as typed" in answer.text
+    assert orders.stats().ready == 1
+
+
+def test_an_edited_letter_goes_back_under_its_id_and_the_log_says_who(client, orders, app, audit):
+    (one,) = bury(app, "orders", ['{"order": "seven"}'], headers={"tenant": "acme"}, key="k")
+    page = client.get(f"/queues/orders/dead/edit?id={one}").text
+    form = {**fields_of(page), "body": '{"order": 7}', "headers": "tenant: acme\nedited: yes"}
+    faulty = client.post("/queues/orders/dead/edit", data={**form, "headers": "no colon"})
+    assert (faulty.status_code, 'id="headers-fault"' in faulty.text, app.queue("orders").stats().dead) == (422, True, 1)
+    answer = client.post("/queues/orders/dead/edit", data=form)
+    assert "The edited message is back" in client.get(answer.headers["location"]).text
+    assert audit()[-1].endswith(f"POST /queues/orders/dead/edit id='{one}', changed='body and headers'")
+    assert client.post("/queues/orders/dead/edit", data=form).status_code == 404
+    with orders.consumer() as consumer:
+        (message,) = consumer.claim()
+        assert (message.id, message.body, message.key, message.failures) == (one, b'{"order": 7}', "k", 0)
+        assert message.headers == {"tenant": "acme", "edited": "yes"}
+        consumer.dead(message, "again")
+    answer = client.post("/queues/orders/dead/edit", data=form)
+    assert (answer.status_code, "died again since" in answer.text) == (409, True)
+    stats = orders.stats()
+    assert (stats.dead, stats.counters["redriven"]) == (1, 1)
+
+
+def test_letters_that_cannot_be_edited_are_refused_with_a_sentence(client, app):
+    large, binary = bury(app, "orders", [b"x" * 5000, b"\xff\x00"])
+    (lines,) = bury(app, "orders", ["x"], headers={"a": "1\n2"})
+    reasons = {large: "more than 1 KiB cannot be edited here", binary: "Its body is not text", lines: "have line ends"}
+    for one, reason in reasons.items():
+        assert reason in client.get(f"/queues/orders/dead/edit?id={one}").text
+        letter = app.queue("orders").dead.get(one)
+        answer = client.post("/queues/orders/dead/edit", data={"id": one, "tag": letter.tag, "body": "y"})
+        assert (answer.status_code, reason in answer.text) == (422, True)
+    assert app.queue("orders").stats().dead == 3
+
+
+def test_the_lines_of_an_edited_body_end_as_they_did(client, app, orders):
+    unix, windows = bury(app, "orders", ["a\nb", "a\r\nb"])
+    for one, body in ((unix, b"a\nc"), (windows, b"a\r\nc")):
+        form = fields_of(client.get(f"/queues/orders/dead/edit?id={one}").text)
+        client.post("/queues/orders/dead/edit", data={**form, "body": "a\r\nc"})
+        with orders.consumer() as consumer:
+            (message,) = consumer.claim()
+            consumer.ack(message)
+        assert (message.id, message.body) == (one, body)
+
+
+def test_in_chromium_a_message_is_found_watched_and_cancelled(orders, look):
+    one = orders.send('{"rows": 30}')
+    with orders.consumer() as consumer:
+        (message,) = consumer.claim()
+        message.progress(0.25, "page 7 of 30")
+        page = look("/queues/orders")
+        expect(page.get_by_role("table").filter(has_text="page 7 of 30")).to_be_visible()
+        page.get_by_label("Find a message by its id").fill(one)
+        page.keyboard.press("Enter")
+        expect(page.locator("h1 .badge")).to_have_text("processing")
+        expect(page.locator("pre.body")).to_have_text('{\n  "rows": 30\n}')
+        bar = page.get_by_role("progressbar")
+        expect(bar).to_have_attribute("value", "0.25")
+        message.checkpoint({"page": 14})
+        message.progress(1, "page 30 of 30")
+        expect(bar).to_have_attribute("value", "1.0")
+        expect(page.get_by_text("page 30 of 30")).to_be_visible()
+        page.get_by_role("link", name="Cancel…").click()
+        page.get_by_role("button", name="Cancel the message").click()
+        expect(page.get_by_text("Its consumer is told")).to_be_visible()
+        consumer.heartbeat()
+        assert message.cancelled
+        consumer.ack(message)
+
+
+def test_in_chromium_a_letter_is_edited_and_redriven(app, orders, look):
+    (one,) = bury(app, "orders", ['{"order": "seven"}'])
+    page = look(f"/queues/orders/dead/letter?id={one}")
+    page.get_by_role("link", name="Edit and redrive…").click()
+    expect(page.get_by_label("Body")).to_have_value('{"order": "seven"}')
+    page.get_by_label("Headers").fill("edited: yes")
+    page.get_by_label("Body").fill('{"order": 7}')
+    page.get_by_role("button", name="Save and redrive").click()
+    expect(page.get_by_text("The edited message is back in the queue")).to_be_visible()
+    expect(page.locator("pre.body")).to_contain_text('"order": 7')
+    assert orders.find(one).message.headers == {"edited": "yes"}
