@@ -48,6 +48,7 @@ redis.call('ZCARD', delayed)
 redis.call('ZCARD', dead)
 redis.call('HLEN', index)
 
+check_batches(q, strings)
 redis.call('LTRIM', staged, 1, -1)
 if kind == '=' then
   for from = 1, #strings, 1000 do

@@ -65,9 +65,10 @@ if length then
   return {'full', now, length, most, unit}
 end
 
-remember(producers, producer, sequence, now)
 local elements = {unpack(ARGV, 4, first_option - 1)}
 for _, entry in ipairs(fresh) do elements[#elements + 1] = entry.element end
+check_batches(q, elements)
+remember(producers, producer, sequence, now)
 have_entered(q, elements)
 for from = 4, first_option - 1, 1000 do
   redis.call('LPUSH', q.messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))

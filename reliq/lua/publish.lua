@@ -21,7 +21,8 @@ end
 local takers, passed = {}, {}
 for at = 2, #KEYS, QUEUE do
   local q, delayed, index = places(at), KEYS[at + 13], KEYS[at + 14]
-  redis.call('HLEN', index) -- a wrong type is refused here, before the first write
+  redis.call('HLEN', index) -- wrong types are refused here, before the first write
+  check_batches(q, {element})
   local length, most, unit = refused(q, delayed, 1, function() return size_of(element) end)
   if not length then
     takers[#takers + 1] = {q, delayed, index}

@@ -18,7 +18,8 @@ for at = 1, #ARGV, 4 do
       replaced = replaced + 1
       drop_body(q, element)
     elseif group and is_latest(group) and redis.call('HEXISTS', q.active, group) == 1 then
-      supersede(q, element)
+      drop_body(q, element) -- it stays counted as dead where a batch counts it
+      redis.call('HINCRBY', q.counters, 'replaced', 1)
     else
       if member ~= '' then redis.call('HSET', q.cycle, group, id .. ' ' .. member) end
       has_revived(q, again)

@@ -23,14 +23,14 @@ from reliq import ops
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnsuitable
 from reliq.model.breaker import Breaker
-from reliq.model.element import group_of
+from reliq.model.element import BLANK, group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.model.schedule import Definition, State
 from reliq.observability.snapshot import GONE
-from reliq.ops import Destination, Entry, Member, Move, Revival
-from reliq.protocol.outcomes import failure_now, released, retried
+from reliq.ops import Destination, Entry, Member, Move, Revival, Wanted
+from reliq.protocol.outcomes import failure_now, passed_over, released, retried
 from reliq.transport.store import Store
 from reliq_monitor.reclaim import take_back
 from reliq_monitor.schedules import prepared
@@ -46,6 +46,7 @@ LIMITS: tuple[dict[str, str | int], ...] = (
     {"key_concurrency": 2}, {"key_rate": "1/h"}, {"rate": "1/h", "burst": 9}, {"concurrency": 3},
     {"fair": 1, "key_rate": "1/h", "concurrency": 4},
 )  # fmt: skip
+BATCH = "abcdefABCDEF"
 ASIDE = "aside:"  #: prefix of a key moved aside for another program's key
 
 queues = st.sampled_from(QUEUES)
@@ -73,6 +74,7 @@ class Queues(RuleBasedStateMachine):
         self.seen: dict[tuple[str, str], list[Any]] = {line: [] for line in self.sent}
         self.latest: dict[tuple[str, str], Any] = {}  #: by queue and dedup key: the body that was sent last
         self.given_out: set[Any] = set()  #: bodies
+        self.before_index: set[str] = set()  #: ids of messages that the index need not have
 
     def run(self, op):
         return self.store.call(op)
@@ -102,6 +104,8 @@ class Queues(RuleBasedStateMachine):
         for name in names:
             command = "ZRANGE" if name in (keys.delayed, keys.dead, keys.waiting) else "LRANGE"
             for one in self.run(ops.command(command, self.where(name), 0, -1)):
+                if one == BLANK:
+                    continue
                 found.append(Message.decode(keys.queue, one[32:] if name == keys.waiting else one))
         return found
 
@@ -120,8 +124,8 @@ class Queues(RuleBasedStateMachine):
 
     @rule(data=st.data(), keys=queues)
     def another_program_takes_a_key(self, data, keys):
-        places = (*keys.places, keys.delayed, keys.dead, keys.index)
-        key = data.draw(st.sampled_from([one for one in places if one not in self.foreign]))
+        places = {*keys.places, keys.delayed, keys.dead, keys.index} - {keys.history}  # a stream, as this is
+        key = data.draw(st.sampled_from(sorted(places - self.foreign)))
         if len(self.foreign) < 3:
             if self.run(ops.command("EXISTS", key)):
                 self.run(ops.command("RENAME", key, ASIDE + key))
@@ -141,7 +145,12 @@ class Queues(RuleBasedStateMachine):
 
     def new(self, key, priority="normal", identity=None):
         self.number += 1
-        return NewMessage(f"b{self.number:04}", id=identity or f"m{self.number:04}", key=key, priority=priority)
+        message = NewMessage(f"b{self.number:04}", id=identity or f"m{self.number:04}", key=key, priority=priority)
+        return self.of_batch(message)
+
+    def of_batch(self, message):
+        """Every third message is of a batch."""
+        return message.of_batch(BATCH) if self.number % 3 == 0 else message
 
     @rule(
         keys=queues,
@@ -155,7 +164,7 @@ class Queues(RuleBasedStateMachine):
     @rule(keys=queues, key=st.sampled_from(LIMIT_KEYS), delay=st.sampled_from([0, 60]))
     def send_with_limit_key(self, keys, key, delay):
         self.number += 1
-        message = NewMessage(f"b{self.number:04}", id=f"m{self.number:04}", limit_key=key)
+        message = self.of_batch(NewMessage(f"b{self.number:04}", id=f"m{self.number:04}", limit_key=key))
         self.attempt(ops.enqueue(keys, [], [Entry(message.id, message.element(0), delay, None, 0.0)]))
 
     @rule(keys=queues, limits=st.sampled_from(LIMITS))
@@ -165,6 +174,12 @@ class Queues(RuleBasedStateMachine):
         every = {name for one in LIMITS for name in one}
         self.run(ops.command("HDEL", keys.config, *every))
         self.run(ops.command("HSET", keys.config, "limited", 1, *(part for pair in limits.items() for part in pair)))
+
+    @initialize(tracks=st.booleans())
+    def begin_with_an_index(self, tracks):
+        if tracks:
+            self.before_index = {one.id for one in self.live(QUEUES[0])}
+            self.run(ops.command("HSET", QUEUES[0].config, "track", 1, "history", 3600))
 
     @initialize(limits=st.sampled_from(LIMITS), key=st.sampled_from(LIMIT_KEYS), messages=st.integers(0, 4))
     def begin_with_limits(self, limits, key, messages):
@@ -211,6 +226,7 @@ class Queues(RuleBasedStateMachine):
             self.number += 1
             body, identity = f"b{self.number:04}", f"m{self.number:04}"
             message = NewMessage(body, id=identity, dedup_key=dedup_key, replace=True, debounce=debounce)
+            message = self.of_batch(message)
             entry = Entry(identity, message.element(0), message.debounce, dedup_key, 0.0, replace=True, at_most=90.0)
             if self.attempt(ops.enqueue(keys, [], [entry])):
                 self.latest[keys.queue, dedup_key] = message.body
@@ -262,11 +278,12 @@ class Queues(RuleBasedStateMachine):
         assert sent in ([], [[ops.Firing.SENT], [ops.Firing.CHANGED]])
 
     def messages_of(self, name, key, count):
-        return [(self.new(key, identity=f"{name}@{self.number}").element(0), b"") for _ in range(count)]
+        made = [self.new(key, identity=f"{name}@{self.number}").of_batch("") for _ in range(count)]
+        return [(message.element(0), b"") for message in made]
 
     @rule(keys=queues, member=st.sampled_from(MEMBERS))
     def enter(self, keys, member):
-        message = self.new(member)
+        message = self.new(member).of_batch("")
         message.in_cycle = True
         entrant = Member(member, group_of(member), message.id, message.element(0))
         self.attempt(ops.cycle_add(keys, [entrant], "producer", self.number))
@@ -291,7 +308,11 @@ class Queues(RuleBasedStateMachine):
         """The BLMOVE of an idle consumer, and the claim behind it."""
         if keys.messages in self.foreign or not self.run(ops.command("LLEN", keys.messages)):
             return
-        self.note(keys, [self.run(ops.block(keys, consumer, 0.01))])
+        element = self.run(ops.block(keys, consumer, 0.01))
+        if element == BLANK:
+            self.attempt(ops.settle(keys, consumer, 1000.0, (), [passed_over(element)]))
+        else:
+            self.note(keys, [element])
         self.claim(keys, consumer, 0)
 
     def note(self, keys, elements):
@@ -406,6 +427,31 @@ class Queues(RuleBasedStateMachine):
         if cancelled:
             self.latest = {line: body for line, body in self.latest.items() if body != message.body}
 
+    @rule(data=st.data())
+    def cancel_anywhere(self, data):
+        keys, message = self.some(data, lambda keys: self.ready(keys) + self.elements(keys, keys.waiting, keys.delayed))
+        if message is None:
+            return
+        places = (keys.delayed, keys.waiting, keys.high, keys.low, keys.next_round, keys.messages)
+        before = {one.body for one in self.live(keys)}
+        matches = []
+        for place in places:
+            start = b"" if place == keys.waiting else 0
+            swept = self.attempt(ops.sweep(keys, place, start, Wanted.with_id(message.id), 1))
+            matches = swept.matches if swept else []
+            if matches or swept is None:
+                break
+        gone = before - {one.body for one in self.live(keys)}
+        assert len(gone) == len(matches)
+        for line, bodies in self.sent.items():
+            if line[0] == keys.queue:
+                self.sent[line] = [one for one in bodies if one not in gone or one in self.seen[line]]
+        self.latest = {line: body for line, body in self.latest.items() if body not in gone}
+
+    def live(self, keys):
+        """Every message that is not a dead letter."""
+        return self.ready(keys) + self.held(keys) + self.elements(keys, keys.waiting, keys.delayed)
+
     def again_has(self, identity):
         """Whether the index may know another message of this id."""
         return any(identity == one for one, _ in self.again)
@@ -420,6 +466,25 @@ class Queues(RuleBasedStateMachine):
             gone = sum(counters.get(name, 0) for name in GONE)
             assert len(here) + gone == counters.get("enqueued", 0)
             assert max(Counter(message.body for message in here).values(), default=1) == 1
+
+    @invariant()
+    def a_batch_counts_its_messages(self):
+        for keys in QUEUES:
+            counts = self.run(ops.command("HGET", self.where(keys.followed), f" {BATCH}"))
+            still_open, sent, dead, cancelled = map(int, counts.split()) if counts else (0, 0, 0, 0)
+            assert still_open == sum(one.extra is not None and one.extra.batch == BATCH for one in self.live(keys))
+            letters = sum(one.extra is not None and one.extra.batch == BATCH for one in self.elements(keys, keys.dead))
+            assert dead >= letters  # a dead letter that a newer message replaces is dead for its batch
+            assert still_open + dead + cancelled <= sent
+
+    @invariant()
+    def the_index_has_every_message(self):
+        keys = QUEUES[0]
+        if self.run(ops.command("HEXISTS", self.where(keys.config), "track")):
+            indexed = {name.decode() for name in self.run(ops.command("HKEYS", self.where(keys.followed)))}
+            live = {one.id for one in self.live(keys)}
+            assert indexed - {f" {BATCH}"} <= live
+            assert {one for one in live - self.before_index if not self.again_has(one)} <= indexed
 
     @invariant()
     def who_waits_waits_for_somebody(self):
@@ -475,7 +540,8 @@ class Queues(RuleBasedStateMachine):
     @invariant()
     def idle_consumers_are_woken(self):
         for keys in QUEUES:
-            assert self.elements(keys, keys.messages) or not self.elements(keys, keys.high, keys.low)
+            wakes = self.run(ops.command("EXISTS", self.where(keys.messages)))  # also by a blank
+            assert wakes or not self.elements(keys, keys.high, keys.low)
 
     @invariant()
     def each_key_keeps_its_order(self):
@@ -494,7 +560,8 @@ class Queues(RuleBasedStateMachine):
     @invariant()
     def the_next_round_begins_when_everybody_is_back(self):
         for keys in QUEUES:
-            if self.elements(keys, keys.next_round) and not self.elements(keys, keys.messages):
+            ready = self.run(ops.command("EXISTS", self.where(keys.messages)))  # also with a blank
+            if self.elements(keys, keys.next_round) and not ready:
                 current = self.run(ops.command("HGET", self.where(keys.config), "round"))
                 assert self.run(ops.command("ZCOUNT", self.where(keys.rounds), "-inf", current))
 

@@ -49,6 +49,11 @@ local function track_ready(q, element)
   if q.track then track(q, element, redis.call('HGET', q.counters, 'enqueued') or 0) end
 end
 
+-- Fail before the first write if new messages are of a batch, and their counts have a foreign type.
+local function check_batches(q, elements)
+  if next(by_batch(elements)) then redis.call('HLEN', q.followed) end
+end
+
 -- Note new messages, before they are put into their places.
 local function have_entered(q, elements)
   for batch, count in pairs(by_batch(elements)) do count_batch(q, batch, count, count, 0, 0) end
