@@ -106,7 +106,7 @@ class Found:
             case Place.DEAD:
                 return f"died: {self.reason}"
             case Place.DONE:
-                return "it has left the queue"
+                return f"it has left the queue: {self.reason or 'handled'}"
 
     def summary(self) -> dict[str, Any]:
         """Return what a program or a page shows of it."""

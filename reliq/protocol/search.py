@@ -107,11 +107,6 @@ class Search:
         counts, size = yield [ops.stats(self.keys, consumers), ops.hash_size(self.keys.followed)]
         return bool(size >= counts.ready + counts.processing + counts.delayed)
 
-    def find_held(self, identity: str) -> Steps[Found | None]:
-        """Return where the message is if it is in processing: cheaper than `find` where many are ready."""
-        found = yield from self._find_held(Wanted.with_id(check_id(identity)))
-        return found and replace(found, progress=(yield ops.reported(self.keys, identity)))
-
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Remove the message if it is not in processing; else tell its consumer."""
         wanted = Wanted.with_id(check_id(identity))

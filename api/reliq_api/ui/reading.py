@@ -108,9 +108,7 @@ def letter(queue: str, identity: str) -> Steps[DeadLetter | None]:
 
 
 def found(queue: str, identity: str) -> Steps[Found | None]:
-    """Look for a message; first where its handler runs, as the page about it is read again and again."""
-    search = Search(QueueKeys(queue))
-    return (yield from search.find_held(identity)) or (yield from search.find(identity))
+    return (yield from Search(QueueKeys(queue)).find(identity))
 
 
 def body_of(one: Found) -> Steps[ListedMessage | None]:

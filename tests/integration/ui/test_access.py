@@ -82,6 +82,11 @@ def test_totals_are_of_the_queues_one_may_see(holding):
     assert all_queues.get("/").text.count("<dd><span>2</span></dd>") == 2
 
 
+def test_batches_are_for_keys_of_all_queues(holding):
+    clients = [holding("operate"), holding("enqueue", "*"), holding("metrics", "*")]
+    assert [client.get("/batches").status_code for client in clients] == [403, 403, 200]
+
+
 def test_who_may_look_sees_numbers_but_no_message(holding):
     client = holding("metrics")
     answer = client.get("/queues/orders")

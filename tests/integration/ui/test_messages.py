@@ -136,6 +136,27 @@ def test_the_lines_of_an_edited_body_end_as_they_did(client, app, orders):
         assert (message.id, message.body) == (one, body)
 
 
+def test_a_message_that_is_done_has_its_history(client, orders):
+    orders.configure(history="1h")
+    one = orders.send("x")
+    with orders.consumer() as consumer:
+        consumer.ack(*consumer.claim())
+    text = text_of(client.get(f"/queues/orders/message?id={one}"))
+    assert "done" in text and "it has left the queue: acked" in text
+    assert re.search(r"History.*enqueued.*claimed.*acked", text)
+    assert "Cancel" not in text
+
+
+def test_open_batches_are_listed_with_their_progress(client, app):
+    assert "No batch is open" in client.get("/batches").text
+    with app.batch() as batch:
+        batch.send_many("orders", [1, 2, 3, 4])
+    with app.queue("orders").consumer() as consumer:
+        consumer.ack(*consumer.claim())
+    text = text_of(client.get("/batches"))
+    assert batch.id in text and "25 %" in text
+
+
 def test_in_chromium_a_message_is_found_watched_and_cancelled(orders, look):
     one = orders.send('{"rows": 30}')
     with orders.consumer() as consumer:
