@@ -17,7 +17,7 @@ log = logging.getLogger("reliq.api")
 
 
 class Server(uvicorn.Server):
-    """A server that answers waiting polls before it waits for connections to end."""
+    """A server that answers all who wait before it waits for connections to end."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
@@ -25,6 +25,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.polls.drain()
+        self._app.state.results.drain()
         await super().shutdown(sockets)
 
 

@@ -46,6 +46,12 @@ def _encode(value: object) -> bytes:
     return model_dump_json(value).encode() if model_dump_json else msgspec.json.encode(value)
 
 
+def result_json(stored: bytes) -> bytes | None:
+    """Return the JSON of a stored result; None if it is bytes."""
+    return stored[1:] if stored.startswith(_JSON) else None
+
+
 def read_result(stored: bytes) -> Any:
     """Return the value of a stored result."""
-    return msgspec.json.decode(stored[1:]) if stored.startswith(_JSON) else stored[1:]
+    text = result_json(stored)
+    return stored[1:] if text is None else msgspec.json.decode(text)

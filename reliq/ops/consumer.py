@@ -189,6 +189,12 @@ def result(keys: QueueKeys, identity: str, wait: float = 0.0) -> Op[Returned]:
     return scripted("result", _result_keys(keys), (identity, milliseconds(wait)), lambda reply: Returned(*reply))
 
 
+def last_answer(keys: QueueKeys) -> Op[bytes]:
+    """Read the latest entry of `answers`, to wait for those after it."""
+    command = ("XREVRANGE", keys.answers, "+", "-", "COUNT", 1)
+    return Op(command, lambda reply: reply[0][0] if reply else b"0-0")
+
+
 def answered(keys: QueueKeys, since: bytes, seconds: float) -> Op[tuple[bytes, list[str]] | None]:
     """Wait for results; the reply has the latest entry and the ids that were named after `since`; None: none came."""
     command = ("XREAD", "BLOCK", milliseconds(seconds), "STREAMS", keys.answers, since)

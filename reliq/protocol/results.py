@@ -13,7 +13,7 @@ from reliq.model.settings import Duration, seconds
 from reliq.ops import Returned, Steps
 from reliq.protocol.search import Search
 
-_SLICE = 5.0  #: seconds between two looks at the dead letters: a monitor that makes one tells no one who waits
+LOOK_EVERY = 5.0  #: seconds between two looks at the dead letters: a monitor that makes one tells no one who waits
 
 
 def result(keys: QueueKeys, identity: str, wait: Duration) -> Steps[Any]:
@@ -22,29 +22,45 @@ def result(keys: QueueKeys, identity: str, wait: Duration) -> Steps[Any]:
     left = seconds(wait, "wait")
     until = time.monotonic() + left
     while True:
-        answer = yield from _read(keys, identity, left)
-        stored = answer.result
-        if stored is None or stored == DEAD:
-            letter = yield from Search(keys).dead_letter(identity)
-            if letter is not None:
-                raise _failed(letter)
-        if stored == CANCELLED:
-            raise NoResult(f"message {identity} of {keys.queue!r} was cancelled while it was handled")
-        if stored is not None and stored != DEAD:
-            return read_result(stored)
+        answer = yield from look(keys, identity, left)
+        if answer.result is not None:
+            return read_result(answer.result)
         left = until - time.monotonic()
         if left <= 0:
-            raise NoResult(
-                f"message {identity} of {keys.queue!r} has no result: it is not handled yet, or its handler keeps none "
-                f'(@app.handler({keys.queue!r}, result="1h"))'
-            )
-        yield from _wait(keys, identity, answer.since, min(left, _SLICE))
+            raise missing(keys, identity)
+        yield from _wait(keys, identity, answer.since, min(left, LOOK_EVERY))
+
+
+def look(keys: QueueKeys, identity: str, wait: float = 0.0) -> Steps[Returned]:
+    """Read the stored result, if there is one; raises HandlerFailed, and NoResult for a cancelled message.
+
+    `wait`: note that the caller waits so many seconds for it.
+    """
+    answer = yield from _read(keys, identity, wait)
+    stored = answer.result
+    if stored is None or stored == DEAD:
+        letter = yield from Search(keys).dead_letter(identity)
+        if letter is not None:
+            raise _failed(letter)
+    if stored == CANCELLED:
+        raise NoResult(f"message {identity} of {keys.queue!r} was cancelled while it was handled")
+    if stored == DEAD:  # and redriven or removed since
+        return Returned(None, (yield ops.last_answer(keys)))
+    return answer
+
+
+def missing(keys: QueueKeys, identity: str) -> NoResult:
+    """Return the error for a message that has no result."""
+    return NoResult(
+        f"message {identity} of {keys.queue!r} has no result: it is not handled yet, or its handler keeps none "
+        f'(@app.handler({keys.queue!r}, result="1h"))'
+    )
 
 
 def _read(keys: QueueKeys, identity: str, wait: float) -> Steps[Returned]:
     try:
         answer: Returned = yield ops.result(keys, identity, wait)
-    except QueueFull:  # Redis cannot note that someone waits: the next look is after _SLICE
+    except QueueFull:  # Redis cannot note that someone waits: the next look is after LOOK_EVERY
         answer = yield ops.result(keys, identity)
     return answer
 

@@ -13,10 +13,12 @@ from starlette.routing import compile_path
 
 from reliq.errors import (
     DurabilityUnavailable,
+    HandlerFailed,
     InvalidMessage,
     InvalidName,
     InvalidSetting,
     LeaseLost,
+    NoResult,
     OutcomeUnknown,
     QueueFull,
     RedisUnavailable,
@@ -50,11 +52,13 @@ CODES = {
     "schedule_not_found": Kind(404, "There is no such schedule"),
     "dead_letter_not_found": Kind(404, "There is no such dead letter"),
     "message_not_found": Kind(404, "The queue has no such message"),
+    "no_result": Kind(404, "The message has no result"),
     "method_not_allowed": Kind(405, "Not with this method"),
     "request_timeout": Kind(408, "The request did not come in time"),
     "request_in_progress": Kind(409, "The first request with this key still runs", retry_after=1),
     "lease_lost": Kind(409, "The lease is over"),
     "message_done": Kind(409, "The message has ended"),
+    "handler_failed": Kind(409, "The message is a dead letter"),
     "body_too_large": Kind(413, "The body is too large"),
     "batch_too_large": Kind(413, "The batch has too many messages"),
     "unsupported_media_type": Kind(415, "A content type or encoding that cannot be read"),
@@ -86,6 +90,8 @@ _BY_ERROR: tuple[tuple[type[ReliqError], str, str], ...] = (
     (DurabilityUnavailable, "durability_unavailable", ""),
     (Unroutable, "unroutable", ""),
     (LeaseLost, "lease_lost", ""),
+    (NoResult, "no_result", ""),
+    (HandlerFailed, "handler_failed", ""),
     (RedisUnavailable, "redis_unavailable", "Redis cannot be reached or refuses; nothing was changed."),
     (
         OutcomeUnknown,
@@ -137,6 +143,8 @@ def of_error(error: ReliqError) -> Problem:
             problem = Problem(code, text or said)
             if isinstance(error, OutcomeUnknown) and error.ids:
                 problem.extra["ids"] = list(error.ids)
+            if isinstance(error, HandlerFailed):
+                problem.extra.update(reason=error.reason, error=error.error)
             return problem
     return Problem("internal_error", "Redis answered something unexpected; the log of the service says more.")
 

@@ -135,6 +135,13 @@ class BoundedRequest(Request):
             raise Problem("invalid_request", f"the body holds a value that cannot be read: {error}") from None
 
 
+async def gone(request: Request) -> None:
+    """Wait until the client has closed its connection; only for a request with a body that was read, or without one."""
+    message = await request.receive()
+    while message["type"] != "http.disconnect":
+        message = await request.receive()
+
+
 def fields(request: Request) -> dict[str, str]:
     """The headers as a dict, built once: a look-up of a missing one in Starlette's headers costs as much."""
     scope = request.scope

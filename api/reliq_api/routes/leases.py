@@ -15,6 +15,7 @@ from reliq_api.consume.polls import Poll
 from reliq_api.enqueue.bodies import encode, leased
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
+from reliq_api.http.requests import gone
 from reliq_api.http.route import call_router, needs
 
 ANSWER_LARGEST = 8 * 1024 * 1024  #: bytes of bodies in one answer
@@ -36,7 +37,7 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
     """
     state = request.app.state
     poll = Poll(queue, wanted.limit, wanted.lease, wanted.wait)
-    messages, surplus = _fitting(await state.polls.take(poll, lambda: _gone(request)))
+    messages, surplus = _fitting(await state.polls.take(poll, lambda: gone(request)))
     if messages and wanted.wait:
         try:
             await state.guard.confirm(request.state.access, "consume", queue)
@@ -65,13 +66,6 @@ def _fitting(messages: list[Message]) -> tuple[list[Message], list[Message]]:
         if place and size > ANSWER_LARGEST:
             return messages[:place], messages[place:]
     return messages, []
-
-
-async def _gone(request: Request) -> None:
-    """Wait until the client has closed its connection."""
-    message = await request.receive()
-    while message["type"] != "http.disconnect":
-        message = await request.receive()
 
 
 @router.post(

@@ -59,6 +59,7 @@ CALLS: dict[str, list[tuple[str, str, Any]]] = {
         ("POST", "dead/redrive", {}),
         ("POST", "dead/purge", {"all": True}),
         ("GET", "messages/x", None),
+        ("GET", "messages/x/result", None),
         ("DELETE", "messages/x", None),
         ("POST", "cancel", {"key": "k"}),
     ],
@@ -80,6 +81,7 @@ def test_a_call_needs_its_scope(guarded, make, app, scope, method, path, body):
         "lease_lost",
         "dead_letter_not_found",
         "message_not_found",
+        "no_result",
     )
     assert problem(foreign) == (404, "queue_not_found")
     assert problem(nobody) == (401, "unauthorized")
