@@ -4,6 +4,8 @@
 -- ARGV  1 batch  2 n messages of the batch, and of those in it, that have died
 -- Returns 1, or 0 if it was deleted before
 local batch, open, parent = KEYS[1], KEYS[2], KEYS[3]
+redis.call('HLEN', batch) -- wrong types are refused here, before the first write
+if parent then redis.call('HLEN', parent) end
 redis.call('ZREM', open, ARGV[1])
 if redis.call('DEL', batch) == 0 then return 0 end
 if parent and redis.call('EXISTS', parent) == 1 then

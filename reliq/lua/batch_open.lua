@@ -5,7 +5,8 @@
 -- Returns 1, also if this call was carried out before; 0: the parent is not open any more
 -- uses: now
 local batch, open, parent = KEYS[1], KEYS[2], KEYS[3]
-redis.call('ZCARD', open) -- wrong types are refused here, before the first write
+redis.call('HLEN', batch) -- wrong types are refused here, before the first write
+redis.call('ZCARD', open)
 if redis.call('EXISTS', batch) == 1 then return 1 end
 if parent and redis.call('HGET', parent, 'state') ~= 'open' then return 0 end
 local now = now_ms()

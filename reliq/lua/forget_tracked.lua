@@ -4,5 +4,6 @@
 -- ARGV  none
 -- Returns 1, or 0 if it tracks them again, or has counts of open batches beside the index: these stay
 local config, followed = KEYS[1], KEYS[2]
+redis.call('HLEN', followed) -- a wrong type is refused here, before the first write
 if redis.call('HEXISTS', config, 'track') == 1 or redis.call('HEXISTS', config, 'batched') == 1 then return 0 end
 return redis.call('UNLINK', followed)

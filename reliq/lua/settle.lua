@@ -7,7 +7,8 @@
 --       7 n of them that BLMOVE moved here: they are not yet counted as claimed
 --       8 n other acks  9 positions, among all messages that follow, of those that BLMOVE moved here
 --       10 ms for which results are kept, 0 = there are none
---       11.. for each other ack: name, size, place; then for each message that is not acked: name, size, place,
+--       11 batches of the acks in a row, each with its number of them, with blanks between
+--       12.. for each other ack: name, size, place; then for each message that is not acked: name, size, place,
 --       destination, counter, id, new element (of one that is done: its result), delay ms, ms that its mark lasts;
 --       then, with results, for each ack, those in a row first: id, result
 --       The name of a message is its first bytes up to the nonce, so that a body is never sent again; size is that of the
@@ -25,7 +26,8 @@
 local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 14, 18)
 local lease_ms, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local row, first_name, last_name, row_uncounted = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7])
-local uncounted, results_ms, ACKS, ACK_FIELDS, MOVE_FIELDS = ARGV[9], tonumber(ARGV[10]), 11, 3, 9
+local uncounted, results_ms, row_batches = ARGV[9], tonumber(ARGV[10]), ARGV[11]
+local ACKS, ACK_FIELDS, MOVE_FIELDS = 12, 3, 9
 local acks = tonumber(ARGV[8])
 local MOVES = ACKS + ACK_FIELDS * acks
 local RESULTS = #ARGV + 1 - (results_ms > 0 and 2 * (row + acks) or 0)
@@ -88,10 +90,12 @@ local function add_result(id, result)
 end
 
 if row > 0 then
-  local leaving = (q.keyed or q.apart or q.follows) and redis.call('LRANGE', processing, -row, -1) or {}
+  local looks = q.keyed or q.apart or q.track or q.history
+  local leaving = looks and redis.call('LRANGE', processing, -row, -1) or {}
   redis.call('LTRIM', processing, 0, -1 - row)
   if q.apart then delete_bodies(q.bodies, leaving) end
-  have_left(q, leaving, 'acked')
+  for batch, count in string.gmatch(row_batches, '(%S+) (%d+)') do count_batch(q, batch, -count, 0, 0, 0) end
+  have_left(q, leaving, 'acked', true)
   if q.keyed then
     for at = #leaving, 1, -1 do release_key(q, leaving[at]) end
   end

@@ -1,5 +1,6 @@
 """Ops of a consumer: registration, lease, claims, and settling the messages it holds."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,7 @@ from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 Cancelled = tuple[tuple[str, int], ...]  #: ids of cancelled messages, each with the ms at which that was
 NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known place
 NO_RESULTS: Mapping[bytes, tuple[str, bytes]] = MappingProxyType({})
+NO_BATCHES: Mapping[bytes, str] = MappingProxyType({})
 
 
 class Settled(StrEnum):
@@ -133,6 +135,7 @@ def settle(
     places: Mapping[bytes, int] = NOWHERE,
     results_kept: float = 0.0,
     results: Mapping[bytes, tuple[str, bytes]] = NO_RESULTS,
+    batches: Mapping[bytes, str] = NO_BATCHES,
 ) -> Op[Claimed]:
     """Ack messages, move others, and claim up to `limit` new ones. Repeatable only if it claims nothing.
 
@@ -140,7 +143,7 @@ def settle(
     `row`: so many of the acks, from the first on, should be the oldest messages of the processing list, in this order.
     `places`: where in the list the other messages should be, counted from 0 at the tail.
     `results_kept`: seconds for which results are kept, 0 if the handler has none. `results`: of acks, by element: id of
-    the message, and its result.
+    the message, and its result. `batches`: of messages that are in one, by element: only the script counts others.
     """
     in_row, others = acks[:row], acks[row:]
     names = (
@@ -151,7 +154,7 @@ def settle(
     arguments: list[Argument] = [
         milliseconds(lease), limit, room,
         row, name_of(in_row[0]) if row else b"", name_of(in_row[-1]) if row else b"", 0,
-        len(others), "", milliseconds(results_kept),
+        len(others), "", milliseconds(results_kept), _by_batch(in_row, batches) if batches else "",
     ]  # fmt: skip
     if uncounted:
         every = (*others, *(move.element for move in moves))
@@ -170,6 +173,11 @@ def settle(
             arguments += results.get(element, ("", b""))  # none: the lease was lost meanwhile
     op = scripted("settle", names, arguments, _read_settled)
     return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
+
+
+def _by_batch(elements: Sequence[bytes], batches: Mapping[bytes, str]) -> str:
+    counts = Counter(batches[one] for one in elements if one in batches)
+    return " ".join(f"{batch} {count}" for batch, count in counts.items())
 
 
 def _result_keys(keys: QueueKeys) -> tuple[str, ...]:

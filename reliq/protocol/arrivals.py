@@ -78,6 +78,8 @@ class Arrivals:
                     continue
                 if extra.group and message.is_latest:
                     self._latest.append(message)
+                if extra.batch:
+                    self._held.batches[element] = extra.batch
                 if extra.cycle:
                     self.cyclic = self._members = True
                 if message.reference:

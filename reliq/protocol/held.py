@@ -34,6 +34,7 @@ class HeldMessages:
         self.by_element: dict[bytes, Message] = {}  #: what arrives is added here
         self.results_kept = 0.0  #: seconds for which results are kept; 0: there are none
         self.results: dict[bytes, tuple[str, bytes]] = {}  #: of handled messages: id and result
+        self.batches: dict[bytes, str] = {}  #: of the messages that are in one
         self.uncounted: set[bytes] = set()  #: moved by BLMOVE, which moves no counter
         self.most_bytes: int | None = None  #: bytes of messages at which the consumer claims no further ones
         self._leaving = 0  #: of the oldest messages, those that calls under way are acking
@@ -47,6 +48,7 @@ class HeldMessages:
         """Remove a message that was settled; return it, or None if it was removed before. Thread-safe."""
         self.uncounted.discard(element)
         self.results.pop(element, None)
+        self.batches.pop(element, None)
         return self.by_element.pop(element, None)
 
     def remove_all(self, elements: Iterable[bytes]) -> None:
@@ -56,15 +58,17 @@ class HeldMessages:
             pop(element, None)
         if self.uncounted:
             self.uncounted.difference_update(elements)
-        if self.results:
-            for element in elements:
-                self.results.pop(element, None)
+        for known in (self.results, self.batches):
+            if known:
+                for element in elements:
+                    known.pop(element, None)
 
     def clear(self) -> None:
         """Forget all messages."""
         self.by_element.clear()
         self.uncounted.clear()
         self.results.clear()
+        self.batches.clear()
         self._large.clear()
 
     def in_order(self, acks: Sequence[bytes]) -> Sequence[bytes]:
@@ -126,5 +130,5 @@ class HeldMessages:
         return ops.settle(
             keys, consumer, lease, acks, moves, limit, self.uncounted,
             room=self.room(settled) if limit else 0, row=row, places=self.places(settled[row:]),
-            results_kept=self.results_kept, results=self.results,
+            results_kept=self.results_kept, results=self.results, batches=self.batches,
         )  # fmt: skip

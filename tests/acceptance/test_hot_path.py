@@ -138,7 +138,7 @@ def test_claim_and_ack_neither_receive_nor_append_a_body(app, url, growing, size
 def test_a_send_appends_its_body_once_and_little_else(app, growing, size, at_once):
     queue, calls = app.queue("orders"), 20
     queue.send("the queue is announced")
-    queue.send("the script is loaded")
+    queue.send(b"x" * size)  # the scripts are loaded
     before = appended(growing)
     for _ in range(calls):
         queue.send_many([b"x" * size] * at_once)

@@ -434,7 +434,7 @@ class Queues(RuleBasedStateMachine):
             return
         places = (keys.delayed, keys.waiting, keys.high, keys.low, keys.next_round, keys.messages)
         before = {one.body for one in self.live(keys)}
-        matches: list[Any] = []
+        matches: list[ops.Match] = []
         for place in places:
             start = b"" if place == keys.waiting else 0
             swept = self.attempt(ops.sweep(keys, place, start, Wanted.with_id(message.id), 1))

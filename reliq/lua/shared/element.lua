@@ -84,7 +84,11 @@ end
 
 -- The id of the message's batch, or nil. No text that a field may have, which is UTF-8, looks like one.
 local function batch_of(element)
-  if not end_of(element) then return nil end
+  if string.byte(element) ~= 0x9a then return nil end
+  if string.sub(element, -#TAIL.batch - BATCH, -BATCH - 1) == TAIL.batch then -- without other fields of the tail
+    local batch = string.sub(element, -BATCH)
+    return not string.find(batch, '[^%w_-]') and batch or nil
+  end
   local _, last = priority_of(element)
   for _, flag in ipairs({TAIL.cycle, TAIL.lane}) do
     if string.sub(element, last - #flag + 1, last) == flag then last = last - #flag end

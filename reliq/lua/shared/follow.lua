@@ -5,6 +5,7 @@
 -- member of `waiting`; and, under a blank and the batch, the counts of a batch: open, sent, dead, cancelled.
 
 local MOST_EVENTS = 1000000 -- of a history
+local SAME_PLACE = 50 -- messages of one call that have one number in the index: a search looks around it
 
 local function note(q, event, element, detail)
   if not q.history then return end
@@ -51,31 +52,33 @@ end
 
 -- Fail before the first write if new messages are of a batch, and their counts have a foreign type.
 local function check_batches(q, elements)
-  if next(by_batch(elements)) then redis.call('HLEN', q.followed) end
+  q.entering = by_batch(elements)
+  if next(q.entering) then redis.call('HLEN', q.followed) end
 end
 
 -- Note new messages, before they are put into their places.
 local function have_entered(q, elements)
-  for batch, count in pairs(by_batch(elements)) do count_batch(q, batch, count, count, 0, 0) end
+  for batch, count in pairs(q.entering or by_batch(elements)) do count_batch(q, batch, count, count, 0, 0) end
   if not q.follows then return end
   if q.track then
-    local first, pairs_of = tonumber(redis.call('HGET', q.counters, 'enqueued') or 0), {}
+    local first, pairs_of, where = tonumber(redis.call('HGET', q.counters, 'enqueued') or 0), {}, nil
     for place, element in ipairs(elements) do
-      pairs_of[#pairs_of + 1] = id_of(element)
-      pairs_of[#pairs_of + 1] = first + place
+      if place % SAME_PLACE == 1 then where = string.format('%.0f', first + place) end
+      pairs_of[2 * place - 1], pairs_of[2 * place] = id_of(element), where
     end
     for from = 1, #pairs_of, 1000 do
       redis.call('HSET', q.followed, unpack(pairs_of, from, math.min(from + 999, #pairs_of)))
     end
   end
-  for _, element in ipairs(elements) do note(q, 'enqueued', element) end
+  for _, element in ipairs(q.history and elements or {}) do note(q, 'enqueued', element) end
 end
 
--- Note messages that have left the queue for good. `event`: acked, cancelled, purged, replaced, ...
-local function have_left(q, elements, event)
+-- Note messages that have left the queue for good. `event`: acked, cancelled, purged, replaced, ... `counted`: their batches
+-- have counted them.
+local function have_left(q, elements, event, counted)
   if not q.follows or #elements == 0 then return end
   local cancelled = event == 'acked' and 0 or 1
-  if q.batched then
+  if q.batched and not counted then
     for batch, count in pairs(by_batch(elements)) do count_batch(q, batch, -count, 0, 0, cancelled * count) end
   end
   if q.track then
@@ -85,7 +88,7 @@ local function have_left(q, elements, event)
       redis.call('HDEL', q.followed, unpack(ids, from, math.min(from + 999, #ids)))
     end
   end
-  for _, element in ipairs(elements) do note(q, event, element) end
+  for _, element in ipairs(q.history and elements or {}) do note(q, event, element) end
 end
 
 -- Note a message that has become a dead letter.
