@@ -21,7 +21,7 @@ from reliq_api.enqueue.coalescer import Sends
 from reliq_api.http import docs, problems
 from reliq_api.http.buffered import Buffered
 from reliq_api.pressure import Pressure
-from reliq_api.routes import dead, delayed, health, leases, life, messages, metrics, queues, schedules, topics
+from reliq_api.routes import batches, dead, delayed, health, leases, life, messages, metrics, queues, schedules, topics
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
 
@@ -66,7 +66,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.buffered = Buffered(settings.max_buffered)
     app.include_router(topics.publishing)
-    for module in (messages, life, topics, schedules, leases, queues, delayed, dead, health, metrics):
+    for module in (messages, life, topics, schedules, leases, batches, queues, delayed, dead, health, metrics):
         app.include_router(module.router)
     problems.install(app)
     docs.install(app)

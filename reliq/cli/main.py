@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import reliq
 from reliq.cli import (
+    batches,
     bench,
     chaos,
     dead,
@@ -90,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         new,
         messages,
         life,
+        batches,
         queues,
         topics,
         schedules,

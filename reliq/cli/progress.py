@@ -41,3 +41,11 @@ def bar(fraction: float, width: int = 20) -> str:
 def _bar(fraction: float, width: int) -> str:
     filled = min(width, int(width * fraction))
     return f"[{'#' * filled}{'.' * (width - filled)}]"
+
+
+def age(seconds: float) -> str:
+    """Return a length of time with its largest unit, such as 1.5h."""
+    for size, unit in ((1, "s"), (60, "m"), (3600, "h"), (86_400, "d")):
+        if seconds / size < 99.5 or unit == "d":
+            return f"{seconds / size:.1f}{unit}" if seconds / size < 9.95 else f"{seconds / size:.0f}{unit}"
+    raise AssertionError("days have no bound")

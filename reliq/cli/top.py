@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from reliq.cli.progress import bar
+from reliq.cli.progress import age, bar
 from reliq.errors import ReliqError
 from reliq.observability.snapshot import QueueSnapshot, every_queue, read_readable
 from reliq.ops.schema import Counter
@@ -129,7 +129,7 @@ def _summary(rows: Sequence[QueueSnapshot], rates: dict[str, tuple[float, float]
 def _row(one: QueueSnapshot, came: float, went: float) -> str:
     mark = "!" if one.exact and one.missing else "‖" if one.paused else ""
     name = one.queue if len(one.queue) + len(mark) < _NAME else one.queue[: _NAME - 3 - len(mark)] + "…"
-    oldest = _age(one.oldest_ready_age) if one.ready else "-"
+    oldest = age(one.oldest_ready_age) if one.ready else "-"
     return (
         f"{name + mark:{_NAME}}{short(one.ready):>8}{short(one.processing):>7}{short(one.delayed):>8}"
         f"{short(one.dead):>7}{oldest:>8}{short(came):>7}{short(went):>7}{one.consumers:>5}"
@@ -155,13 +155,6 @@ def short(number: float) -> str:
             return f"{number:.0f}{unit}" if unit == "" or number >= 99.95 else f"{number:.1f}{unit}"
         number /= 1000
     return f"{number:.0f}T"
-
-
-def _age(seconds: float) -> str:
-    for size, unit in ((1, "s"), (60, "m"), (3600, "h"), (86_400, "d")):
-        if seconds / size < 99.5 or unit == "d":
-            return f"{seconds / size:.1f}{unit}" if seconds / size < 9.95 else f"{seconds / size:.0f}{unit}"
-    raise AssertionError("days have no bound")
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 import base64
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import msgspec
 
@@ -46,6 +47,10 @@ class BatchProgress:
         """How many messages have not ended."""
         return self.sent - self.handled - self.dead - self.cancelled
 
+    def summary(self) -> dict[str, Any]:
+        """Return what a program shows of it."""
+        return {**asdict(self), "open": self.open}
+
 
 class End(msgspec.Struct, array_like=True, frozen=True):
     """The message that is sent when a batch has ended."""
@@ -63,8 +68,9 @@ decode_end = msgspec.msgpack.Decoder(End).decode
 
 
 def new_batch_id() -> str:
-    """Return 72 random bits, as 12 characters."""
-    return base64.urlsafe_b64encode(secrets.token_bytes(9)).decode()
+    """Return about 72 random bits, as 12 characters."""
+    text = base64.urlsafe_b64encode(secrets.token_bytes(9)).decode()
+    return "0" + text[1:] if text.startswith("-") else text  # a command would read it as an option
 
 
 def checked_end(target: Target | None, what: str) -> bytes:

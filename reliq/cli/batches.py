@@ -1,0 +1,58 @@
+"""Batches from the command line: those that have not ended, with their progress."""
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from reliq.cli.options import app_of, command, say_none, utc
+from reliq.cli.progress import age, bar
+from reliq.model.batch import BatchProgress
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    one = command(
+        commands, "batches", batches, "batches that have not ended, oldest first, with their progress", json_too=True
+    )
+    one.add_argument("id", nargs="?", help="only this one, in full")
+    one.add_argument("--limit", type=int, default=100, help="how many (default 100)")
+
+
+def batches(options: argparse.Namespace) -> int:
+    """Print the batches that have not ended; or one, exit 1 if there is none of that id."""
+    if options.id is not None:
+        return _one(options)
+    found = app_of(options).batches(limit=options.limit)
+    if options.json:
+        print(json.dumps([one.summary() for one in found]))
+        return 0
+    say_none(found, "no batch is open")
+    for one in found:
+        counts = f"sent={one.sent} handled={one.handled} dead={one.dead} open={one.open}"
+        print(f"{one.id}  {one.state:9}  {_bar(one)}  {counts}  age={_age(one)}")
+    return 0
+
+
+def _one(options: argparse.Namespace) -> int:
+    found = app_of(options).batch_progress(options.id)
+    if options.json:
+        print(json.dumps(found and found.summary()))
+    elif found is None:
+        print(f"reliq: there is no batch {options.id}: it has ended, or never was", file=sys.stderr)
+    else:
+        print(f"{'state':12}{found.state}\n{'opened':12}{utc(found.opened_at)} ({_age(found)} ago)")
+        print(f"{'progress':12}{_bar(found)}")
+        for name in ("sent", "handled", "dead", "cancelled", "open", "batches"):
+            print(f"{name:12}{getattr(found, name):,}")
+    return 0 if found else 1
+
+
+def _bar(one: BatchProgress) -> str:
+    """Return the bar of the messages that have ended."""
+    return bar((one.sent - one.open) / one.sent if one.sent else 0.0)
+
+
+def _age(one: BatchProgress) -> str:
+    return age(max(0.0, time.time() - one.opened_at / 1000))
