@@ -57,9 +57,10 @@ def batch_record(batch: str) -> str:
 class JobKeys:
     """The keys of staged jobs: those of a queue or, for jobs of several queues, those under the tag `@several`."""
 
-    __slots__ = ("_prefix", "epochs", "jobs")
+    __slots__ = ("_prefix", "epochs", "jobs", "place")
 
     def __init__(self, place: str) -> None:
+        self.place = place  #: the hash tag
         self._prefix = f"reliq:{{{place}}}:"
         self.jobs = self._prefix + "jobs"  #: zset: unfinished staged jobs, by the ms at which to look at them
         self.epochs = self._prefix + "epochs"  #: hash: stream -> the last epoch it committed, and when

@@ -130,6 +130,7 @@ class Batch:
     OPENED: Final = "opened"  #: ms since the epoch
     DONE: Final = "done"  #: the message to send when all messages have ended
     DEAD: Final = "dead"  #: the message to send instead if some have died
+    JOB: Final = "job"  #: the staged job with its messages: keys, name and run, with blanks between
     PARENT: Final = "parent"  #: the batch that waits for this one
     CHILDREN: Final = "children"  #: how many batches it waits for
     CHILDREN_DEAD: Final = "children_dead"  #: how many messages of ended ones have died

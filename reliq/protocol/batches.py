@@ -1,15 +1,16 @@
 """The steps of batches: open, send, close, and what follows when all messages have ended."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from reliq import ops
 from reliq.errors import InvalidSetting, QueueFull
 from reliq.model.batch import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import JobKeys, QueueKeys
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Steps
+from reliq.ops import JobState, Steps
 from reliq.ops.schema import Batch as Field
+from reliq.protocol.staging import Job
 
 OPEN, CLOSED, ABANDONED = "open", "closed", "abandoned"
 MOST = 1000  #: batches that one turn of a monitor looks at
@@ -48,6 +49,28 @@ class BatchSteps:
         """End the sending. `abandon`: nothing is sent when the messages have ended."""
         self.is_open = False
         yield ops.batch_close(self.id, ABANDONED if abandon else CLOSED)
+
+
+def of_job(batch: str, job: Job, queues: Collection[str]) -> Steps[None]:
+    """Close a batch that a staged job sends, before the job is committed: it ends after the job has."""
+    for queue in queues:
+        yield ops.batch_enlist(batch, queue)
+    yield ops.batch_change(batch, Field.JOB, f"{job.home.place} {job.name} {job.run}")
+    yield ops.batch_close(batch, CLOSED)
+
+
+def abandon(batch: str) -> Steps[None]:
+    """Close a batch of which nothing is sent."""
+    yield ops.batch_close(batch, ABANDONED)
+
+
+def _is_under_way(fields: dict[str, bytes]) -> Steps[bool]:
+    """Whether the messages of the batch are those of a staged job that is not completely visible yet."""
+    if Field.JOB not in fields:
+        return False
+    place, name, run = fields[Field.JOB].decode().split(" ")
+    job = yield ops.job_record(JobKeys(place), name)
+    return job.run == run and job.state in (JobState.OPEN, JobState.COMMITTED)
 
 
 def progress(batch: str) -> Steps[BatchProgress | None]:
@@ -91,7 +114,7 @@ def end(batch: str) -> Steps[bool]:
         yield ops.batch_drop(batch)
         return False
     state = fields[Field.STATE].decode()
-    if state not in _ENDED or int(fields.get(Field.CHILDREN, 0)) > 0:
+    if state not in _ENDED or int(fields.get(Field.CHILDREN, 0)) > 0 or (yield from _is_under_way(fields)):
         return False
     if Field.ENDING not in fields:
         counts = yield from _counts(batch, fields)
@@ -104,7 +127,8 @@ def end(batch: str) -> Steps[bool]:
         ending = fields[Field.ENDING]
     sent, dead, cancelled = map(int, ending.split())
     target = fields[Field.DEAD] if dead and fields[Field.DEAD] else fields[Field.DONE]
-    if target and state == CLOSED:
+    was_aborted = Field.JOB in fields and not sent
+    if target and state == CLOSED and not was_aborted:
         yield from _send(batch, decode_end(target), sent, dead, cancelled)
     queues = ops.queues_in(fields)
     if queues:

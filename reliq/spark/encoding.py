@@ -70,6 +70,7 @@ def extras(
     keys: pa.Array | None,
     priorities: pa.Array | None,
     references: pa.Array | None,
+    batch: pa.Array | None = None,
 ) -> pa.Array | None:
     """Return the extra fields of each row as a MessagePack map, empty for a row without any; None if no row has one.
 
@@ -83,6 +84,8 @@ def extras(
         fields.append(joined(_text_field(b"routing_key", topics), topics))
     if keys is not None:
         fields.append(joined(_text_field(b"key", keys), keys))
+    if batch is not None:
+        fields.append(joined(ELEMENT_TAIL["batch"], batch))
     if priorities is not None:
         fields.append(_by_value(priorities, lambda priority: ELEMENT_TAIL.get(priority, b"")))
     if keys is not None:
@@ -133,6 +136,11 @@ def stored(references: pa.Array, bodies: pa.Array) -> pa.Array:
 def numbers(first: int, count: int) -> pa.Array:
     """Return consecutive decimal numbers from `first` on."""
     return _decimals(np.arange(first, first + count))
+
+
+def same(value: bytes, count: int) -> pa.Array:
+    """Return the same bytes for each row."""
+    return records(count, value)
 
 
 def as_bytes(column: pa.Array) -> pa.Array:

@@ -27,7 +27,7 @@ STREAM_ROWS_PER_PARTITION = 5_000
 _COMMON = ("connection", "url", "queue", "allowEviction")
 _WRITE = (
     *_COMMON, "job", "timeLimit", "maxBody", "mandatory", "body", "columns", "keyAs", "dedupWindow", "invalid",
-    "deadQueue", "traceparent", "tracestate",
+    "deadQueue", "onHandled", "traceparent", "tracestate",
 )  # fmt: skip
 _READ = (*_COMMON, "state", "numPartitions")
 _STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
@@ -56,6 +56,7 @@ class WriteOptions:
     body: str | None  #: "row", "value", or None: `value` if there is such a column
     columns: tuple[str, ...] | None  #: the columns that are options of the message; None: all with the name of one
     rules: Rules
+    on_handled: str | None = None  #: the queue of a message that follows when every row has been handled
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Given:
     """
 
     def __init__(self, options: Mapping[str, str], url: str | None, conf: Mapping[str, str] = {}) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
+        self._options = {name.lower().replace("_", ""): value for name, value in options.items()}
         self._url = url
         self._conf = conf
 
@@ -102,6 +103,7 @@ class Given:
             self._one_of("body", ("value", "row")),
             self._names("columns"),
             self._rules(queue),
+            check_name(self._options["onhandled"]) if "onhandled" in self._options else None,
         )
 
     def _rules(self, queue: str | None) -> Rules:

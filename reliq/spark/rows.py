@@ -202,11 +202,14 @@ class Rows:
         ids = [fields["id"]] if "id" in fields else [self._prefix.encode(), fields["number"]]
         expires = pc.add(fields["ttl"], encoding.now_ms()) if "ttl" in fields else None
         topics = fields["target"].cast(BYTES) if self._targets.column == "topic" else None
-        extras = encoding.extras(expires, topics, fields.get("key"), fields.get("priority"), references)
+        batch = encoding.same(self._rules.batch.encode(), count) if self._rules.batch else None
+        extras = encoding.extras(expires, topics, fields.get("key"), fields.get("priority"), references, batch)
         headers = fields.get("headers", _encode(self._rules.trace) if self._rules.trace else None)
         inline = bodies if apart is None else pc.if_else(pa.array(apart), pa.scalar(b"", BYTES), bodies)
         frames = encoding.frames(ids, inline, headers, extras, apart)
         places = places_of(fields, count, self._rules.window)
+        if batch is not None and places is None:
+            places = encoding.same(b"0", count)  # a script counts them as it moves them
         return _Encoded(frames, places, references, bodies)
 
     def _routed(

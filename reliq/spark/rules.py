@@ -17,4 +17,5 @@ class Rules:
     dead_queue: str = ""  #: where they become dead letters
     key_as: KeyAs = "order"  #: whether `key` orders the messages, is a header, or both
     window: float = 600.0  #: seconds for which a dedup_key holds
+    batch: str = ""  #: the batch that counts the messages
     trace: Mapping[str, str] = field(default_factory=dict)  #: tracing headers of all rows: the span of this job

@@ -37,6 +37,8 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         self._layout, column = check_write(options, schema, overwrite)
         if options.job is not None:
             raise InvalidSetting("option job is for batch writes: a stream knows its micro-batches by its checkpoint")
+        if options.on_handled is not None:
+            raise InvalidSetting("option onHandled is for batch writes: a stream has no last row")
         self._options = options
         self._run = new_token()
         with closing(options.connection.store()) as store:

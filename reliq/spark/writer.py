@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from reliq import ops
 from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
 from reliq.protocol import staging
+from reliq.protocol.batches import BatchSteps, abandon, of_job
 from reliq.protocol.staging import Job, Part, PartWriter
 from reliq.spark.layout import Layout, layout_of
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
@@ -196,6 +197,10 @@ class ReliqWriter(DataSourceArrowWriter):
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
                 log.warning("job %s was committed before: nothing is written again", self._job.name)
+            elif options.on_handled is not None:
+                batch = BatchSteps((options.on_handled, {"job": self._job.name}), None)
+                store.run(batch.open())
+                self._options = replace(options, rules=replace(options.rules, batch=batch.id))
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
         job = self._job
@@ -210,6 +215,8 @@ class ReliqWriter(DataSourceArrowWriter):
         staged = [message for message in messages if isinstance(message, Staged)]
         with one_sentence(), closing(self._options.connection.store()) as store:
             raise_failure(staged)
+            if batch := self._options.rules.batch:
+                store.run(of_job(batch, self._job, {part.queue for one in staged for part in one.parts}))
             commit(store, self._job, staged, self._options.rules)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -217,6 +224,8 @@ class ReliqWriter(DataSourceArrowWriter):
             return
         with one_sentence(), closing(self._options.connection.store()) as store:
             store.run(staging.abort(self._job))
+            if self._options.rules.batch:
+                store.run(abandon(self._options.rules.batch))
 
 
 def _job_of(options: WriteOptions, where: Targets) -> Job:
