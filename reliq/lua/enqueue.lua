@@ -2,7 +2,8 @@
 --
 -- KEYS  1-13 places  14 delayed  15 index  16 producers  17.. for each entry with a dedup key: that key, or its `burst` if it
 --       is to replace the one that waits
--- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4.. these elements
+-- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4 their batches, each with its number of them, with blanks
+--       between  5.. these elements
 --       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body;
 --       or, with -1 as window, a message that is to replace the one that waits: id, element, debounce ms, -1, ms after
 --       the first of its burst at which it is due at the latest ('' = no limit)
@@ -13,7 +14,8 @@
 -- uses: now, element, bodies, index, rounds, lanes, follow, place, latest, room, producers
 local q, delayed, index, producers = places(1), unpack(KEYS, 14, 16)
 local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local first_option = 4 + plain
+local first_plain = 5
+local first_option = first_plain + plain
 local now = now_ms()
 local repeated = carried_out(producers, producer, sequence)
 
@@ -55,22 +57,27 @@ redis.call('HLEN', index) -- a wrong type is refused here, before the first writ
 delete_bodies(q.bodies, old)
 local length, most, unit = refused(q, delayed, plain + #fresh - replacing, function()
   local size = 0
-  for at = 4, first_option - 1 do size = size + size_of(ARGV[at]) end
+  for at = first_plain, first_option - 1 do size = size + size_of(ARGV[at]) end
   for _, entry in ipairs(fresh) do size = size + size_of(entry.element) end
   return size
 end)
 if length then
-  delete_bodies(q.bodies, {unpack(ARGV, 4, first_option - 1)})
+  delete_bodies(q.bodies, {unpack(ARGV, first_plain, first_option - 1)})
   for _, entry in ipairs(fresh) do delete_bodies(q.bodies, {entry.element}) end
   return {'full', now, length, most, unit}
 end
 
-local elements = {unpack(ARGV, 4, first_option - 1)}
-for _, entry in ipairs(fresh) do elements[#elements + 1] = entry.element end
-check_batches(q, elements)
+local elements = {} -- those that have to be looked at
+if q.follows then elements = {unpack(ARGV, first_plain, first_option - 1)} end
+local placed = {}
+for place, entry in ipairs(fresh) do
+  elements[#elements + 1] = entry.element
+  placed[place] = entry.element
+end
+check_batches(q, placed, ARGV[4])
 remember(producers, producer, sequence, now)
 have_entered(q, elements)
-for from = 4, first_option - 1, 1000 do
+for from = first_plain, first_option - 1, 1000 do
   redis.call('LPUSH', q.messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))
 end
 for _, entry in ipairs(fresh) do

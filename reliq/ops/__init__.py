@@ -178,6 +178,7 @@ from reliq.ops.prepared import (
     question,
 )
 from reliq.ops.producer import (
+    NO_BATCHES,
     Enqueued,
     Entered,
     Entry,
@@ -276,6 +277,7 @@ from reliq.ops.staging import (
 
 __all__ = [
     "NOWHERE",
+    "NO_BATCHES",
     "REMOVALS",
     "SWEEP",
     "Accepted",

@@ -1,7 +1,8 @@
 """Ops for new messages: push, enqueue, publish, bindings of topics, and the cycle."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +11,8 @@ from reliq.model.keys import QUEUES, TOPICS, QueueKeys
 from reliq.ops.commands import read_hash
 from reliq.ops.request import Argument, Op, T, Transaction, milliseconds, optional_text, readable, scripted
 from reliq.ops.schema import Topics
+
+NO_BATCHES: Mapping[str, int] = MappingProxyType({})
 
 
 class Enqueued(msgspec.Struct, frozen=True):
@@ -86,11 +89,20 @@ def push(
 
 
 def enqueue(
-    keys: QueueKeys, plain: Sequence[bytes], entries: Sequence[Entry] = (), producer: str = "", sequence: int = 0
+    keys: QueueKeys,
+    plain: Sequence[bytes],
+    entries: Sequence[Entry] = (),
+    producer: str = "",
+    sequence: int = 0,
+    batches: Mapping[str, int] = NO_BATCHES,
 ) -> Op[Enqueued]:
-    """Enqueue messages. Repeatable only with a producer's sequence: the script then recognizes a repeated call."""
+    """Enqueue messages. Repeatable only with a producer's sequence: the script then recognizes a repeated call.
+
+    `batches`: how many of the plain ones are of each batch; the script looks for those of entries itself.
+    """
     names = [*keys.places, keys.delayed, keys.index, keys.producers]
-    arguments: list[Argument] = [producer, sequence, len(plain), *plain]
+    counts = " ".join(f"{batch} {count}" for batch, count in batches.items())
+    arguments: list[Argument] = [producer, sequence, len(plain), counts, *plain]
     for entry in entries:
         arguments += (entry.id, entry.element, milliseconds(entry.delay))
         if entry.dedup_key is None:

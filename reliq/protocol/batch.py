@@ -1,6 +1,7 @@
 """The messages of one call, all checked before anything is sent."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -88,13 +89,13 @@ class Call:
     placed: Sequence[NewMessage]  #: the others: the script `enqueue` decides where each goes
     entries: list[ops.Entry]  #: of `placed`
     bodies: list[StoredBody]
-    counted: bool = False  #: whether some are of a batch: the script `enqueue` counts them
+    batches: Mapping[str, int]  #: how many of the plain ones are of each batch
 
     @classmethod
     def of(cls, messages: Sequence[NewMessage], now: int) -> "Call":
         """Encode the messages as sent at `now`."""
         if isinstance(messages, RawBatch):
-            return cls(messages, messages.ids, messages.elements(now), (), [], messages.apart())
+            return cls(messages, messages.ids, messages.elements(now), (), [], messages.apart(), ops.NO_BATCHES)
         placed: Sequence[NewMessage] = [message for message in messages if message.placed]
         others = [message for message in messages if not message.placed] if placed else messages
         if any(message.dedup_key is not None for message in placed):
@@ -108,8 +109,11 @@ class Call:
             for one in placed
         ]  # fmt: skip
         ids = [message.id for message in messages]
-        plain, counted = [encoded(one, now, bodies) for one in others], any(one.batch for one in messages)
-        return cls(messages, ids, plain, placed, entries, bodies, counted)
+        plain, batches = (
+            [encoded(one, now, bodies) for one in others],
+            Counter(one.batch for one in others if one.batch),
+        )
+        return cls(messages, ids, plain, placed, entries, bodies, batches)
 
     def enqueued(self, answer: ops.Enqueued) -> list[str]:
         """Note the duplicates that the script has found; return the ids, for a duplicate that of the first message."""

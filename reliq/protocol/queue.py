@@ -131,7 +131,7 @@ class QueueSteps:
         call = Call.of(batch, now)
         ids, session = call.ids, self._pool.take()
         try:
-            if self._limited or self.unknown or call.entries or call.counted:
+            if self._limited or self.unknown or call.entries or call.batches:
                 ids = yield from self._enqueue(call, session, retries)
             else:
                 push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
@@ -149,7 +149,7 @@ class QueueSteps:
             self._pool.give_back(session)
 
     def _enqueue(self, call: Call, session: ProducerSession, retries: int | None) -> Steps[list[str]]:
-        request = ops.enqueue(self.keys, call.plain, call.entries, session.producer, session.sequence)
+        request = ops.enqueue(self.keys, call.plain, call.entries, session.producer, session.sequence, call.batches)
         introduction = self.introduction() if self.unknown else []
         known, answer = yield from stored([self.keys], call.bodies, session, at_most(request, retries), introduction)
         if introduction:

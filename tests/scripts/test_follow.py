@@ -98,7 +98,8 @@ def test_the_history_is_bounded_by_its_time(tracked):
 
 def test_a_batch_counts_its_messages_until_they_end(world):
     world.given(leases={"w": 15_000})
-    world.run(ops.enqueue(KEYS, [of_batch("a"), element("x"), of_batch("b", key="k", group=group_of("k"))]))
+    plain = [of_batch("a"), element("x"), of_batch("b", key="k", group=group_of("k"))]
+    world.run(ops.enqueue(KEYS, plain, batches={BATCH: 2}))
     world.run(ops.enqueue(KEYS, [], [Entry("c", of_batch("c"), 60.0, None, 0), Entry("d", of_batch("d"), 0, None, 0)]))
     assert counts(world) == (4, 4, 0, 0)
     assert world.redis.hget(KEYS.config, "batched") == b"1"
@@ -128,7 +129,7 @@ def test_a_repeated_call_and_a_duplicate_do_not_count(world):
 
 def test_a_message_that_is_tried_again_stays_open(world):
     world.given(leases={"w": 15_000})
-    world.run(ops.enqueue(KEYS, [of_batch("a")]))
+    world.run(ops.enqueue(KEYS, [of_batch("a")], batches={BATCH: 1}))
     world.run(ops.claim(KEYS, "w", 15.0, 10))
     settle(world, moves=[Move(of_batch("a"), Destination.HEAD, "retried", "a", of_batch("a2"))])
     assert counts(world) == (1, 1, 0, 0)

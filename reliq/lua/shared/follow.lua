@@ -50,9 +50,13 @@ local function track_ready(q, element)
   if q.track then track(q, element, redis.call('HGET', q.counters, 'enqueued') or 0) end
 end
 
--- Fail before the first write if new messages are of a batch, and their counts have a foreign type.
-local function check_batches(q, elements)
+-- Count the new messages by their batches. Fails before the first write if the counts have a foreign type. `counted`: a text
+-- of batches and numbers, of messages that are not among these elements.
+local function check_batches(q, elements, counted)
   q.entering = by_batch(elements)
+  for batch, count in string.gmatch(counted or '', '(%S+) (%d+)') do
+    q.entering[batch] = (q.entering[batch] or 0) + count
+  end
   if next(q.entering) then redis.call('HLEN', q.followed) end
 end
 
