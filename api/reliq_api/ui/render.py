@@ -1,6 +1,7 @@
 """Templates, and the format of numbers and times in them."""
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import reliq
 from reliq.model.element import Failure
+from reliq.runtime.tracing import is_traceparent
 from reliq_api.ui.assets import VERSION
 from reliq_api.ui.bodies import shown
 
@@ -94,6 +96,12 @@ def gist(failure: Failure) -> str:
     return line.removeprefix(f"{failure.error_class}: ")[:300]
 
 
+def trace_id(headers: Mapping[str, str]) -> str:
+    """Return the id of the trace that a message belongs to; empty without a valid `traceparent`."""
+    text = headers.get("traceparent", "")
+    return text.split("-")[1] if is_traceparent(text) else ""
+
+
 _environment = Environment(
     loader=PackageLoader("reliq_api.ui"),
     autoescape=True,
@@ -104,7 +112,7 @@ _environment = Environment(
 _environment.filters |= {
     "ago": ago, "compact": compact, "duration": duration, "gist": gist, "in_unit": in_unit, "plural": plural,
     "rate": rate, "segment": lambda text: quote(text, safe=""), "short_class": short_class, "shown": shown,
-    "size": size, "until": until, "utc": utc,
+    "size": size, "trace_id": trace_id, "until": until, "utc": utc,
 }  # fmt: skip
 
 NOTICES = {

@@ -143,8 +143,17 @@ def test_a_message_that_is_done_has_its_history(client, orders):
         consumer.ack(*consumer.claim())
     text = text_of(client.get(f"/queues/orders/message?id={one}"))
     assert "done" in text and "it has left the queue: acked" in text
-    assert re.search(r"History.*enqueued.*claimed.*acked", text)
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC .* ago"
+    assert re.search(rf"History.*enqueued {time}.*claimed {time} {consumer.id} acked {time}", text)
     assert "Cancel" not in text
+
+
+def test_a_message_shows_the_trace_that_it_belongs_to(client, orders):
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    traced = orders.send("x", headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"})
+    wrong = orders.send("x", headers={"traceparent": "no-trace"})
+    assert f"Trace {trace}" in text_of(client.get(f"/queues/orders/message?id={traced}"))
+    assert "Trace " not in text_of(client.get(f"/queues/orders/message?id={wrong}"))
 
 
 def test_open_batches_are_listed_with_their_progress(client, app):
