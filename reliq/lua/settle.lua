@@ -81,7 +81,7 @@ for at = MOVES, RESULTS - 1, MOVE_FIELDS do find(at) end
 
 local alive = lease_ms == '0' and redis.call('EXISTS', lease) == 1 or renew(lease, now + lease_ms)
 local codes, acked = {}, row
-local results = {} -- id, result, id ...
+local results = {} -- id, result, id ...; of messages that are not in the row
 local function add_result(id, result)
   if results_ms > 0 and id ~= '' then
     results[#results + 1] = id
@@ -99,7 +99,6 @@ if row > 0 then
   if q.keyed then
     for at = #leaving, 1, -1 do release_key(q, leaving[at]) end
   end
-  for at = RESULTS, results_ms > 0 and RESULTS + 2 * row - 2 or 0, 2 do add_result(ARGV[at], ARGV[at + 1]) end
   codes[1] = string.rep('d', row)
 end
 
@@ -170,7 +169,11 @@ for at = MOVES, RESULTS - 1, MOVE_FIELDS do
   end
 end
 
-if #results > 0 then keep_results(results, results_ms, now) end
+if results_ms > 0 and row + #results > 0 then
+  begin_results(results_ms, now)
+  store_results(ARGV, RESULTS, RESULTS + 2 * row - 1)
+  store_results(results, 1, #results)
+end
 codes = table.concat(codes)
 local claimed = row_uncounted
 for position in string.gmatch(uncounted, '%d+') do

@@ -126,6 +126,8 @@ class HeldMessages:
 
         Thread-safe where it claims nothing.
         """
+        if self.results_kept:  # the script stores those of a row as they are
+            row = sum(1 for _ in itertools.takewhile(self.results.__contains__, acks[:row]))
         settled = [*acks, *(move.element for move in moves)]
         return ops.settle(
             keys, consumer, lease, acks, moves, limit, self.uncounted,

@@ -17,9 +17,9 @@ local function check_results()
   redis.call('XLEN', answers)
 end
 
--- Store results, and tell those who wait for one. `some`: id, result, id ...; ids are never empty.
-local function keep_results(some, kept_ms, now)
-  local results, earlier, awaited, answers = results_keys()
+-- Begin to store results: those that are too old become the earlier ones.
+local function begin_results(kept_ms, now)
+  local results, earlier = results_keys()
   local begun = redis.call('HGET', results, RESULTS_BEGUN)
   if begun and now - begun > kept_ms then
     redis.call('UNLINK', earlier)
@@ -27,13 +27,18 @@ local function keep_results(some, kept_ms, now)
     begun = false
   end
   if not begun then redis.call('HSET', results, RESULTS_BEGUN, now) end
-  for from = 1, #some, 1000 do
-    redis.call('HSET', results, unpack(some, from, math.min(from + 999, #some)))
-  end
   redis.call('PEXPIRE', results, 2 * kept_ms)
-  if redis.call('EXISTS', awaited) == 0 then return end
+end
+
+-- Store results, and tell those who wait for one. `some` has them from `first` to `last`: id, result, id ...
+local function store_results(some, first, last)
+  local results, _, awaited, answers = results_keys()
+  for from = first, last, 1000 do
+    redis.call('HSET', results, unpack(some, from, math.min(from + 999, last)))
+  end
+  if last < first or redis.call('EXISTS', awaited) == 0 then return end
   local ids = {}
-  for at = 1, #some, 2 do ids[#ids + 1] = some[at] end
+  for at = first, last, 2 do ids[#ids + 1] = some[at] end
   redis.call('XADD', answers, 'MAXLEN', '~', 1000, '*', 'ids', table.concat(ids, ' '))
   redis.call('PEXPIRE', answers, 3600000)
 end
