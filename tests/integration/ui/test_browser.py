@@ -213,6 +213,7 @@ def test_the_download_of_a_hostile_body_is_a_file(app, look):
 @pytest.fixture
 def paths(app) -> Iterator[list[str]]:
     """Every kind of page, with something on it."""
+    app.queue("orders").configure(history="1h")
     running, _ = app.queue("orders").send_many([1, 2])
     app.queue("invoices").send(1)
     app.queue("invoices").pause()
