@@ -12,7 +12,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.listed_message import Glimpse
 from reliq.ops import schema
-from reliq.ops.request import Argument, Op, milliseconds, optional_text, scripted
+from reliq.ops.request import Argument, Op, milliseconds, optional_int, optional_text, scripted
 
 SWEEP = 250  #: entries that one call looks at: under 1 ms for Redis
 SWEEP_BYTES = 512 * 1024  #: of entries, after which a call looks at no more
@@ -150,9 +150,14 @@ def tracks(keys: QueueKeys) -> Op[bool]:
     return Op(("HEXISTS", keys.config, schema.Config.TRACK), bool)
 
 
-def forget_tracked(keys: QueueKeys) -> Op[int]:
-    """Delete the index of a queue that tracks its messages no more, unless it has the counts of open batches."""
-    return scripted("forget_tracked", (keys.config, keys.followed), ())
+def forget_tracked(keys: QueueKeys, cursor: int = 0) -> Op[int]:
+    """Delete a part of the index of a queue that tracks its messages no more; the reply: where to go on, 0 = the end."""
+    return scripted("forget_tracked", (keys.config, keys.followed), (cursor, SWEEP))
+
+
+def count_tracked(keys: QueueKeys) -> list[Op[Any]]:
+    """Read how many fields `followed` has, and how many of them are the counts of batches."""
+    return [Op(("HLEN", keys.followed)), Op(("HGET", keys.config, schema.Config.BATCHED), optional_int)]
 
 
 def delete(key: str) -> Op[int]:

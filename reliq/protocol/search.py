@@ -59,7 +59,9 @@ class Search:
         if Config.HISTORY in settings:
             yield ops.delete(self.keys.history)
         if Config.TRACK in settings:
-            yield ops.forget_tracked(self.keys)
+            cursor = yield ops.forget_tracked(self.keys)
+            while cursor:
+                cursor = yield ops.forget_tracked(self.keys, cursor)
 
     def _locate(self, identity: str) -> Steps[Found | None]:
         wanted, found = Wanted.with_id(identity), None
@@ -104,8 +106,8 @@ class Search:
     def _index_is_complete(self) -> Steps[bool]:
         """Whether the index has all messages. It lacks those that were sent before it, or by programs without reliq."""
         consumers = yield ops.members(self.keys.consumers)
-        counts, size = yield [ops.stats(self.keys, consumers), ops.hash_size(self.keys.followed)]
-        return bool(size >= counts.ready + counts.processing + counts.delayed)
+        counts, fields, batches = yield [ops.stats(self.keys, consumers), *ops.count_tracked(self.keys)]
+        return bool(fields - (batches or 0) >= counts.ready + counts.processing + counts.delayed)
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Remove the message if it is not in processing; else tell its consumer."""

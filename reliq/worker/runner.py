@@ -149,9 +149,10 @@ class Runner:
         message.lost = True
 
     def _begin_again(self, message: Message) -> bool:
-        """Read the checkpoint of a message that was started before, and return whether that succeeded.
+        """Read the checkpoint of a message that was started before, and return whether it is to start.
 
-        A redelivered message is marked, so that the monitor charges it if this process dies of it.
+        A redelivered message is marked, so that the monitor charges it if this process dies of it. It does not start if
+        it was cancelled while the consumer that died had it.
         """
         keys, consumer = self._steps.keys, self._steps.consumer
         try:
@@ -161,6 +162,8 @@ class Runner:
             log.warning("queue=%s id=%s starts unmarked: %s", keys.queue, message.id, error)
         try:
             self._store.run(self._steps.lives.begin(message), timeout=0)
+            if message.redelivered:
+                self.tell(self._store.call(ops.told(keys), timeout=0))
         except ReliqError as error:
             self._give_back(message, error)
         return not message.lost

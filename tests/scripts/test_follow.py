@@ -1,11 +1,12 @@
 """What a queue notes about its messages: the index of `track`, the history, and the counts of batches."""
 
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
 
 from reliq import ops
-from reliq.model.element import Extra, group_of
+from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.ops import Destination, Entry, Move, Revival, Wanted
 from tests.support.state import KEYS, element, elements, keyed
 
@@ -149,3 +150,26 @@ def test_a_batch_is_found_before_the_other_fields_of_the_tail(world, extra):
         world.redis.hset(KEYS.cycle, group_of("k"), "other k")
     world.run(ops.enqueue(KEYS, [], [Entry("a", raw, 0, None, 0)]))
     assert counts(world) == (1, 1, 0, 0)
+
+
+def test_what_replaces_another_in_the_first_call_of_a_batch_is_counted(world):
+    latest = {name: of_batch(name, group=latest_group_of("d")) for name in "abc"}
+    world.run(ops.enqueue(KEYS, [], [Entry(name, one, 0, "d", 0.0, replace=True) for name, one in latest.items()]))
+    assert counts(world) == (2, 3, 0, 1)  # a is ready, and c has replaced b behind it
+
+
+def test_the_index_is_deleted_beside_the_counts_of_an_open_batch(tracked):
+    names = ["x" + first + second for first in ascii_lowercase for second in ascii_lowercase]
+    tracked.run(ops.enqueue(KEYS, [of_batch("a"), *elements(*names)]))
+    tracked.redis.hdel(KEYS.config, "track")
+    cursor = tracked.run(ops.forget_tracked(KEYS))
+    assert tracked.redis.hlen(KEYS.followed) > 1
+    while cursor:
+        cursor = tracked.run(ops.forget_tracked(KEYS, cursor))
+    assert tracked.redis.hkeys(KEYS.followed) == [f" {BATCH}".encode()]
+
+
+def test_the_index_of_a_queue_that_tracks_again_stays(tracked):
+    tracked.run(ops.enqueue(KEYS, [of_batch("a"), *elements("x")]))
+    assert tracked.run(ops.forget_tracked(KEYS)) == 0
+    assert tracked.redis.hlen(KEYS.followed) == 3

@@ -22,7 +22,7 @@ local function count_batch(q, batch, open, sent, dead, cancelled)
   if not counts then
     if sent == 0 then return end
     redis.call('HINCRBY', q.config, 'batched', 1)
-    q.batched, counts = true, '0 0 0 0'
+    q.batched, q.follows, counts = true, true, '0 0 0 0' -- from here on, also in this call
   end
   local a, b, c, d = string.match(counts, '^(%d+) (%d+) (%d+) (%d+)$')
   redis.call('HSET', q.followed, ' ' .. batch, string.format('%d %d %d %d', a + open, b + sent, c + dead, d + cancelled))

@@ -96,8 +96,21 @@ def test_messages_from_before_the_index_are_found_too(app):
     queue = app.queue("q")
     before = queue.send("x")
     queue.configure(track=True)
-    queue.send("y")
+    with app.batch() as batch:
+        batch.send("q", "y")  # its counts lie beside the index
     assert queue.find(before).place is Place.READY
+
+
+def test_an_index_that_was_switched_off_answers_nothing_old(app):
+    queue = app.queue("q")
+    queue.configure(track=True)
+    with app.batch() as batch:
+        one = batch.send("q", "x")
+    queue.configure(track=False)
+    with queue.consumer() as consumer:
+        consumer.ack(*consumer.claim())
+    queue.configure(track=True)
+    assert queue.find(one) is None
 
 
 BATCH = """

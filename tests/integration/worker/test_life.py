@@ -62,6 +62,21 @@ def test_a_handler_that_fails_after_its_message_was_cancelled_is_not_tried_again
         assert queue.stats().counters["cancelled"] == 1
 
 
+def test_a_cancelled_message_whose_worker_was_killed_does_not_start_again(app, client, kind):
+    handled = []
+    queue = app.queue("q")
+    one, other = queue.send_many(["x", "y"])
+    queue.consumer().claim(2)
+    assert queue.cancel(one) is Cancellation.TOLD
+    client.delete(*client.keys("*lease:*"))
+    bind(app, kind, lambda message: handled.append(message.id))
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: handled and settled(app))
+    assert handled == [other]
+    assert queue.stats().counters["cancelled"] == 1
+    assert queue.stats().counters["acked"] == 1
+
+
 def test_a_message_that_is_held_and_has_not_started_does_not_start(app):
     handled = []
 
