@@ -31,6 +31,7 @@ def failed(outcomes: list[Outcome]) -> list[str]:
     return sorted(one.test for one in outcomes if one.result == "failed")
 
 
+@pytest.mark.slow
 def test_the_suite_of_kombu(redis_url: str) -> None:
     tests = str(Path(__file__).with_name("kombu_suite.py"))
     outcomes = run(KOMBU.suite(), f"reliq+{redis_url}", [tests], timeout=150)
