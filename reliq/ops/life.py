@@ -151,7 +151,7 @@ def tracks(keys: QueueKeys) -> Op[bool]:
 
 
 def forget_tracked(keys: QueueKeys, cursor: int = 0) -> Op[int]:
-    """Delete a part of the index of a queue that tracks its messages no more; the reply: where to go on, 0 = the end."""
+    """Delete a part of the index of a queue that tracks its messages no more; the reply: where to go on, 0 = end."""
     return scripted("forget_tracked", (keys.config, keys.followed), (cursor, SWEEP))
 
 
