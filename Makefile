@@ -10,11 +10,11 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test coverage test-slow test-docs test-install test-lowest test-celery demo bench bench-full docs pictures screenshots clean
+.PHONY: help setup check fix test coverage test-slow test-docs test-install test-lowest test-spark-matrix test-celery demo bench bench-full docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-18s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Make the virtual environment
 
@@ -73,6 +73,9 @@ test-lowest: $(READY) ## Most tests with the lowest version of each dependency (
 
 test-docs: $(READY) ## The tutorial, the pages with Spark, all examples, and each page of the site in Chromium (10 minutes)
 	$(BIN)/pytest -m slow tests/integration/test_pages.py tests/acceptance/test_examples.py tests/integration/ui/test_site.py
+
+test-spark-matrix: $(READY) ## Reading, writing and streams with every line of PySpark 4 (15 minutes, 2 GB)
+	$(BIN)/python tools/spark_matrix.py
 
 # The suites come from the package registry, pinned by hash, into .data/sdists.
 test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (20 minutes)
