@@ -3,13 +3,16 @@
 import asyncio
 from typing import TypeVar
 
+from reliq import ops
 from reliq.client.app import Reliq
 from reliq.extras import missing_extra
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, new_owner
+from reliq.model.life import DONE
 from reliq.model.message import Message
 from reliq.model.result import Answer
 from reliq.ops import Move
+from reliq.protocol.batches import MOST, end
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.worker.calling import called
 from reliq.worker.outcome import after_error, after_return
@@ -32,21 +35,29 @@ def fake(app: A) -> A:
 def work_off(app: Reliq, limit: int = 1000) -> int:
     """Run the handlers of all ready messages now, at most `limit`; return how many ran.
 
-    Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed.
+    Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed. What follows a
+    batch is sent when all of its messages have ended.
     """
     done, handlers = 0, [called(handler, app.handlers, app.store) for handler in app.handlers]
     while done < limit:
         ran = sum(_run_one(app, handler) for handler in handlers)
-        if not ran:
+        if not ran and not _end_batches(app):
             break
         done += ran
     return done
+
+
+def _end_batches(app: Reliq) -> bool:
+    """Do what a monitor does for batches; return whether one of them had ended."""
+    ended = [app.store.run(end(batch)) for batch in app.store.call(ops.batch_ids(MOST))]
+    return any(ended)
 
 
 def _run_one(app: Reliq, handler: Handler) -> bool:
     """Run the handler of the next message that is not expired; return whether there was one."""
     consumer = ConsumerSteps(QueueKeys(handler.queue), new_owner(connected=False), lease=60)
     consumer.keep_results(handler.result or 0.0)
+    consumer.run_report = lambda steps: app.store.run(steps) or DONE
     queue = app.queue(handler.queue)
     messages, ready = [], queue.stats().ready
     while ready and not (messages := app.store.run(consumer.claim(1))):
@@ -54,6 +65,8 @@ def _run_one(app: Reliq, handler: Handler) -> bool:
         if ready == before:  # paused, or limited
             break
     for message in messages:
+        if message.was_started:
+            app.store.run(consumer.lives.begin(message))
         move = _outcome(handler, message, consumer)
         app.store.run(consumer.settle([] if move else [message.element], [move] if move else []))
     app.store.run(consumer.leave())

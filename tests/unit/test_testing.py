@@ -52,6 +52,53 @@ def test_a_handler_that_runs_once_does_so_here_too(shop, kind):
     assert shop.queue("orders").stats().counters["acked"] == 2
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_progress_checkpoints_and_results_are_those_of_a_worker(offline, kind):
+    shop = reliq.Reliq()
+
+    if kind == "def":
+
+        @shop.handler("orders", retry=reliq.fixed("1m", limit=1), result="1h")
+        def ship(message: reliq.Message) -> object:
+            if message.state:
+                return message.state
+            message.progress(0.5, "half")
+            message.checkpoint({"page": 7})
+            raise ValueError
+    else:
+
+        @shop.handler("orders", retry=reliq.fixed("1m", limit=1), result="1h")
+        async def ship_async(message: reliq.Message) -> object:
+            if message.state:
+                return message.state
+            await message.progress(0.5, "half")
+            await message.checkpoint({"page": 7})
+            raise ValueError
+
+    bench, orders = offline(shop), shop.queue("orders")
+    one = orders.send("x")
+    assert bench.work_off() == 1
+    found = orders.find(one)
+    assert found and found.progress
+    assert (found.progress.fraction, found.progress.text) == (0.5, "half")
+    assert (bench.travel("2m"), bench.work_off()) == (1, 1)
+    assert orders.result(one) == {"page": 7}
+    assert orders.find(one) is None
+
+
+def test_what_follows_a_batch_is_sent_when_its_messages_have_ended(shop):
+    followed = []
+    shop.handler("orders", retry=reliq.fixed("1m", limit=0))(lambda message: 1 / message.json())
+    shop.handler("reports")(lambda message: followed.append((message.body, message.headers["batch-handled"])))
+    with shop.batch(on_done=("reports", "done"), on_dead=("reports", "dead")) as batch:
+        batch.send_many("orders", [1, 2, 0])
+        with batch.batch(on_done=("reports", "inner")) as inner:
+            inner.send("orders", 3)
+    assert work_off(shop) == 6
+    assert followed == [(b"inner", "1"), (b"dead", "2")]
+    assert shop.batches() == []
+
+
 def test_the_latest_wins_and_a_debounced_message_stays_delayed(shop):
     handled = []
     shop.handler("orders")(lambda message: handled.append(message.body))
