@@ -84,15 +84,33 @@ class Search:
             match = Match(identity, -1, Glimpse(element)) if element else None
             if match is not None:
                 return (yield from self._describe(self.keys.waiting, match))
-        length, tail = yield [ops.list_length(self.keys.messages), ops.from_tail(self.keys.messages, 0, 1)]
-        entered = int(where) if where.isdigit() else 0
-        first = (yield from self._entered(tail[0])) if tail else entered
-        behind = min(max(0, entered - first), max(0, length - 1))
-        start = max(0, length - behind - ops.SWEEP // 2)
-        swept: Swept = yield ops.sweep(self.keys, self.keys.messages, start, wanted)
-        if swept.matches:
-            return (yield from self._describe(self.keys.messages, swept.matches[0]))
-        return Found(self.keys.queue, identity, Place.READY, position=behind)
+        entered, guesses = int(where) if where.isdigit() else 0, []
+        for place in (self.keys.messages, self.keys.high, self.keys.low):
+            length, tail = yield [ops.list_length(place), ops.from_tail(place, 0, 1)]
+            if not tail:
+                continue
+            first = yield from self._entered(tail[0])
+            behind = min(max(0, entered - first), max(0, length - 1))
+            guesses.append(behind)
+            swept: Swept = yield ops.sweep(self.keys, place, max(0, length - behind - ops.SWEEP // 2), wanted)
+            if not swept.matches and length > ops.SWEEP:  # others have left, or went elsewhere
+                behind = yield from self._behind(place, length, entered)
+                swept = yield ops.sweep(self.keys, place, max(0, length - behind - ops.SWEEP // 2), wanted)
+            if swept.matches:
+                return (yield from self._describe(place, swept.matches[0]))
+        return Found(self.keys.queue, identity, Place.READY, position=guesses[0] if guesses else 0)
+
+    def _behind(self, place: str, length: int, entered: int) -> Steps[int]:
+        """Return about how many of a list have entered before, by halves: they lie in the order of their numbers."""
+        low, high = 0, length
+        while high - low > ops.SWEEP // 4:
+            middle = (low + high) // 2
+            some = yield ops.from_tail(place, middle, middle + 1)
+            if some and (yield from self._entered(some[0])) < entered:
+                low = middle
+            else:
+                high = middle
+        return low
 
     def _entered(self, element: bytes) -> Steps[int]:
         """Return the number under which a ready message has entered the queue; 0 if it is not known."""

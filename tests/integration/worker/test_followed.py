@@ -92,6 +92,23 @@ def test_a_tracked_message_is_found_with_few_commands_in_a_long_queue(app, clien
     assert queue.find(ids[10_000]).position == 9_500
 
 
+def test_a_tracked_message_is_found_with_few_commands_among_priorities_and_keys(app, client):
+    queue = app.queue("q")
+    queue.configure(track=True)
+    ids: dict[str, list[str]] = {priority: [] for priority in ("high", "normal", "low")}
+    for _ in range(10):
+        for priority, some in ids.items():
+            some += queue.send_many(range(300), priority=priority)
+        queue.send_many([reliq.NewMessage("x", key="k") for _ in range(300)])
+    for some in ids.values():
+        for place in (1, 1_500, 2_999):
+            client.config_resetstat()
+            found = queue.find(some[place])
+            assert found.place is Place.READY
+            assert found.message.id == some[place]
+            assert client.info("commandstats")["cmdstat_evalsha"]["calls"] < 15
+
+
 def test_messages_from_before_the_index_are_found_too(app):
     queue = app.queue("q")
     before = queue.send("x")
