@@ -112,6 +112,8 @@ def _key(op: Op[Any]) -> str | None:
             return str(pattern)
         case ("MEMORY", "USAGE", key, *_):
             return str(key)
+        case ("XREAD", *_, "STREAMS", key, _):
+            return str(key)
         case (name, key, *_) if name not in _KEYLESS and name not in ("EVALSHA", "EVAL"):
             return str(key)
         case _:

@@ -134,6 +134,29 @@ def test_asyncio(cluster_url):
     assert asyncio.run(story()) == [1] * len(QUEUES)
 
 
+def test_batches_results_find_and_cancel(app):
+    ends = []
+    for name in QUEUES[:4]:
+        app.queue(name).configure(track=True, history="1h")
+        app.handler(name, result="1h")(lambda message: message.json())
+    app.handler("ends")(lambda message: ends.append((message.body, message.headers["batch-handled"])))
+    with app.batch(on_done=("ends", "outer")) as batch:
+        ids = [batch.send(name, number) for number, name in enumerate(QUEUES[:4])]
+        later = batch.send(QUEUES[0], "x", delay="1h")
+        with batch.batch(on_done=("ends", "inner")) as inner:
+            inner.send_many(QUEUES[1], range(3))
+    assert [app.find(one).queue for one in ids] == QUEUES[:4]
+    assert app.queue(QUEUES[0]).find(later).place == "delayed"
+    assert app.queue(QUEUES[0]).cancel(later)
+    with working(app, monitor=True):
+        results = [app.queue(name).result(one, wait=20) for name, one in zip(QUEUES, ids, strict=False)]
+        assert results == [0, 1, 2, 3]
+        eventually(lambda: len(ends) == 2, timeout=20)
+    assert ends == [(b"inner", "3"), (b"outer", "4")]
+    assert app.batches() == []
+    assert app.queue(QUEUES[0]).find(ids[0]).place == "done"
+
+
 def test_a_worker_with_retries_delays_and_dead_letters(app):
     seen = []
     for name in QUEUES[:4]:
