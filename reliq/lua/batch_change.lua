@@ -6,5 +6,4 @@
 local batch = KEYS[1]
 if redis.call('HGET', batch, 'state') ~= 'open' then return 0 end
 redis.call('HSET', batch, unpack(ARGV))
-redis.call('PERSIST', batch)
 return 1

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from reliq.model.batch import Counts
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
-from reliq.ops.request import Argument, Op, milliseconds, scripted
+from reliq.ops.request import Argument, Op, scripted
 from reliq.ops.schema import Batch
 
-_KEPT_OPEN = 7 * 86_400.0  #: seconds for which a batch without messages is kept that its producer never closes
 _QUEUE = "queue "  #: how the fields of a record that name its queues begin
 
 
@@ -15,7 +14,7 @@ def batch_open(batch: str, fields: Mapping[str, bytes | str], parent: str) -> Op
     """Create a batch; the reply is False if the parent is not open any more."""
     names = [batch_record(batch), BATCHES, *([batch_record(parent)] if parent else [])]
     flat: list[Argument] = [part for pair in fields.items() for part in pair]
-    return scripted("batch_open", names, (batch, milliseconds(_KEPT_OPEN), Batch.PARENT, parent, *flat), bool)
+    return scripted("batch_open", names, (batch, Batch.PARENT, parent, *flat), bool)
 
 
 def batch_change(batch: str, field: str, value: Argument) -> Op[bool]:

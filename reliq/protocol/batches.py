@@ -15,6 +15,7 @@ from reliq.protocol.staging import Job
 OPEN, CLOSED, ABANDONED = "open", "closed", "abandoned"
 MOST = 1000  #: batches that one turn of a monitor looks at
 _ENDED = (CLOSED, ABANDONED)
+_OPEN_FOR_MS = 7 * 86_400_000  #: after so long the producer of an open batch is taken for dead
 
 
 class BatchSteps:
@@ -114,6 +115,9 @@ def end(batch: str) -> Steps[bool]:
         yield ops.batch_drop(batch)
         return False
     state = fields[Field.STATE].decode()
+    if state == OPEN and time.time() * 1000 - int(fields[Field.OPENED]) > _OPEN_FOR_MS:
+        yield ops.batch_close(batch, ABANDONED)
+        return False
     if state not in _ENDED or int(fields.get(Field.CHILDREN, 0)) > 0 or (yield from _is_under_way(fields)):
         return False
     if Field.ENDING not in fields:

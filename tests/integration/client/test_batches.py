@@ -230,3 +230,19 @@ def test_a_batch_whose_record_is_lost_is_forgotten(app, monitor, client):
     assert monitor.end_batches() == 0
     assert client.exists(BATCHES) == 0
     take(app.queue("orders"))
+
+
+def test_a_batch_that_its_producer_never_closes_is_abandoned_after_a_week(app, monitor, client):
+    outer = app.batch(on_done=("reports", "outer"))
+    with outer:
+        inner = outer.batch(on_done=("reports", "inner"))
+        inner.__enter__()
+        inner.send("orders", 1)  # and then its producer is killed
+    take(app.queue("orders"))
+    assert monitor.end_batches() == 0
+    client.hincrby(f"reliq:{{@batches}}:batch:{inner.id}", "opened", -8 * 86_400_000)
+    assert monitor.end_batches() == 0
+    assert inner.progress().state == "abandoned"
+    assert monitor.end_batches() + monitor.end_batches() == 2
+    assert [body for body, _ in reports(app)] == ["outer"]
+    assert client.hget(QueueKeys("orders").config, "batched") is None
