@@ -160,7 +160,7 @@ def test_what_replaces_another_in_the_first_call_of_a_batch_is_counted(world):
 
 def test_the_index_is_deleted_beside_the_counts_of_an_open_batch(tracked):
     names = ["x" + first + second for first in ascii_lowercase for second in ascii_lowercase]
-    tracked.run(ops.enqueue(KEYS, [of_batch("a"), *elements(*names)]))
+    tracked.run(ops.enqueue(KEYS, [of_batch("a"), *elements(*names)], batches={BATCH: 1}))
     tracked.redis.hdel(KEYS.config, "track")
     cursor = tracked.run(ops.forget_tracked(KEYS))
     assert tracked.redis.hlen(KEYS.followed) > 1
@@ -170,6 +170,6 @@ def test_the_index_is_deleted_beside_the_counts_of_an_open_batch(tracked):
 
 
 def test_the_index_of_a_queue_that_tracks_again_stays(tracked):
-    tracked.run(ops.enqueue(KEYS, [of_batch("a"), *elements("x")]))
+    tracked.run(ops.enqueue(KEYS, [of_batch("a"), *elements("x")], batches={BATCH: 1}))
     assert tracked.run(ops.forget_tracked(KEYS)) == 0
     assert tracked.redis.hlen(KEYS.followed) == 3
