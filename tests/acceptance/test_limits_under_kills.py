@@ -57,7 +57,7 @@ def test_no_more_than_allowed_and_no_slot_lost(app, workers, settings, at_once):
     queue = app.queue("q")
     queue.configure(max_deliveries=1000, **settings)
     for key in ("a", "b", "c"):
-        queue.send_many(range(300), limit_key=key)
+        queue.send_many(range(600), limit_key=key)  # enough are left after the kills to see all slots used
     watch = Watch(queue)
     watch.start()
     running = [workers() for _ in range(2)]
@@ -68,7 +68,7 @@ def test_no_more_than_allowed_and_no_slot_lost(app, workers, settings, at_once):
         victim.wait()
         running.append(workers())
     eventually(lambda: queue.stats().processing == at_once, what="all slots are used after the kills")
-    eventually(lambda: queue.stats().counters["acked"] == 900, timeout=60)
+    eventually(lambda: queue.stats().counters["acked"] == 1800, timeout=60)
     watch.over.set()
     watch.join()
     assert watch.most == at_once
