@@ -78,13 +78,13 @@ def reclaim(
     try:
         look = yield from _look(keys, consumer, at_once)
         alive = not known_dead and look.deadline is not None and int(look.deadline) > look.now
-        returns, decided = yield from _returns(keys, look, max_deliveries)
-        if returns and not alive:
+        returns, decided = ([], False) if alive else (yield from _returns(keys, look, max_deliveries))
+        if returns:
             _check_types(keys, look.kinds, returns)
     except (ReliqError, ValueError):
         yield Transaction(())  # the connection is used for other consumers next
         raise
-    if alive or not returns:
+    if not returns:
         yield Transaction(())
         return Reclaimed(moved=alive, emptied=not alive)
     return (yield from _move(keys, consumer, look, returns, decided))
