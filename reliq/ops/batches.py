@@ -1,10 +1,10 @@
 """Ops of batches: their records, and the counts that the queues of their messages keep."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from reliq.model.batch import Counts
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
-from reliq.ops.request import Argument, Op, scripted
+from reliq.ops.request import Argument, Op, read_fields, scripted
 from reliq.ops.schema import Batch
 
 _QUEUE = "queue "  #: how the fields of a record that name its queues begin
@@ -48,11 +48,7 @@ def batch_ids(limit: int) -> Op[list[str]]:
 
 def batch_fields(batch: str) -> Op[dict[str, bytes]]:
     """Read the record of a batch; empty if it has ended, or never was."""
-    return Op(("HGETALL", batch_record(batch)), _read_fields)
-
-
-def _read_fields(reply: Sequence[bytes]) -> dict[str, bytes]:
-    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    return Op(("HGETALL", batch_record(batch)), read_fields)
 
 
 def queues_in(fields: Mapping[str, bytes]) -> list[QueueKeys]:

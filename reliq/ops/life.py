@@ -12,7 +12,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.listed_message import Glimpse
 from reliq.ops import schema
-from reliq.ops.request import Argument, Op, milliseconds, optional_int, optional_text, scripted
+from reliq.ops.request import Argument, Op, milliseconds, optional_int, optional_text, read_fields, scripted
 
 SWEEP = 250  #: entries that one call looks at: under 1 ms for Redis
 SWEEP_BYTES = 512 * 1024  #: of entries, after which a call looks at no more
@@ -56,10 +56,9 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """The reply of the sweep script: the matches of one part of a place, and where the next part begins."""
+    """The reply of the sweep script: the matches of a part of a place, and where the next begins, None at the end."""
 
-    ended: bool
-    following: bytes | int
+    following: bytes | int | None
     matches: list[Match]
 
 
@@ -73,7 +72,7 @@ def _read_swept(reply: list[Any]) -> Swept:
     ended, following, *rest = reply
     rows = zip(rest[::4], rest[1::4], rest[2::4], rest[3::4], strict=True)
     matches = [Match(identity.decode(), behind, Glimpse(part, size)) for identity, behind, size, part in rows]
-    return Swept(bool(ended), following, matches)
+    return Swept(None if ended else following, matches)
 
 
 def report(keys: QueueKeys, consumer: str, identity: str, tag: str, report: Report) -> Op[bool]:
@@ -103,7 +102,7 @@ def progress_of(keys: QueueKeys, identity: str) -> Op[Progress | None]:
 
 
 def _read_report(reply: list[bytes]) -> Progress | None:
-    return _progress({name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)})
+    return _progress(read_fields(reply))
 
 
 def _progress(fields: Mapping[str, bytes]) -> Progress | None:

@@ -135,6 +135,11 @@ def readable(reply: Any) -> Any:
     return reply.decode() if isinstance(reply, bytes) else reply
 
 
+def read_fields(reply: Sequence[bytes]) -> dict[str, bytes]:
+    """Read the fields of a hash with their raw values."""
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
 def optional_text(reply: bytes | None) -> str | None:
     return None if reply is None else reply.decode()
 

@@ -11,12 +11,11 @@ from reliq.model.dead_letter import REASONS, DeadLetter
 from reliq.model.element import check_id
 from reliq.model.keys import QueueKeys
 from reliq.model.keywords import DeadLetterFilters, check_names
-from reliq.model.listed_message import Glimpse
 from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.listing import STEP, read_page
+from reliq.protocol.listing import STEP, read_by_id, read_page
 from reliq.protocol.progress import Progress
 from reliq.runtime.moment import earlier
 
@@ -128,18 +127,13 @@ class DeadLetterSteps:
 
         `shown`: the bytes of its body to read; None: all of it.
         """
-        check_id(identity)
-        skip = 0
-        while True:
-            found = yield ops.find(self.keys, self.keys.dead, identity, skip, shown)
-            if isinstance(found, Glimpse):
-                letter = DeadLetter.read(self.keys.queue, found)
-                if shown is None or letter.size <= shown:
-                    yield from read_bodies(self.keys, [letter])
-                return letter
-            if found is None:
-                return None
-            skip = found
+        found = yield from read_by_id(self.keys, self.keys.dead, check_id(identity), shown)
+        if found is None:
+            return None
+        letter = DeadLetter.read(self.keys.queue, found)
+        if shown is None or letter.size <= shown:
+            yield from read_bodies(self.keys, [letter])
+        return letter
 
     def redrive(
         self,

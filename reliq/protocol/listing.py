@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 from reliq import ops
 from reliq.errors import InvalidSetting
 from reliq.model.keys import QueueKeys
-from reliq.model.listed_message import ListedMessage
+from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.model.settings import whole
 from reliq.ops import Steps
 from reliq.protocol.bodies import read_bodies
@@ -18,6 +18,16 @@ _PAGE_BYTES = 64 * 1024 * 1024  #: of bodies on a page, or one larger body
 _CURSOR = re.compile(r"(-?(?:inf|\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)):(\d{1,9})", re.ASCII)
 
 M = TypeVar("M", bound=ListedMessage)
+
+
+def read_by_id(keys: QueueKeys, zset: str, identity: str, shown: int | None = None) -> Steps[Glimpse | None]:
+    """Read the entry of a message through the index; None if there is none. `shown`: bytes of its body; None: all."""
+    skip = 0
+    while True:
+        found = yield ops.find(keys, zset, identity, skip, shown)
+        if not isinstance(found, int):
+            return found  # type: ignore[no-any-return]
+        skip = found
 
 
 def _read_cursor(cursor: str) -> tuple[str, int]:

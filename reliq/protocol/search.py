@@ -3,7 +3,8 @@
 Nothing of the hot path keeps an index of the ready messages, so they are looked through, a part with each call.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from reliq import ops
@@ -18,6 +19,7 @@ from reliq.model.message import Message
 from reliq.model.outgoing import check_headers, check_key
 from reliq.ops import Match, Steps, Swept, Wanted
 from reliq.ops.schema import Config, Counter
+from reliq.protocol.listing import read_by_id
 from reliq.protocol.prepared import REMEMBERED
 from reliq.protocol.progress import Progress, unwatched
 
@@ -133,9 +135,8 @@ class Search:
         for _ in range(_PASSES):
             if (yield ops.cancel(self.keys, identity)) or (yield from self._withdraw(identity)):
                 return Cancellation.CANCELLED
-            for place in self._ready_places():
-                if (yield from self._remove(place, wanted, at_most=1)):
-                    return Cancellation.CANCELLED
+            if (yield from self._sweep(self._ready_places(), wanted, removals=1, at_most=1)):
+                return Cancellation.CANCELLED
             if (yield from self._tell(wanted)):
                 return Cancellation.TOLD
             if (yield from self._has_ended(identity)):
@@ -156,18 +157,12 @@ class Search:
     ) -> Steps[CancelledMany]:
         """Cancel the messages with a key, or with all of these headers; raises InvalidSetting without either."""
         wanted = _wanted(key, headers)
-        cancelled = told = 0
-        # Delayed ones twice: a retry may have gone there meanwhile.
-        for place in (self.keys.delayed, *self._ready_places(), *([] if dry_run else [self.keys.delayed])):
-            before = cancelled
-            start: bytes | int | None = self._start(place)
-            while start is not None:
-                swept: Swept = yield ops.sweep(self.keys, place, start, wanted, 0 if dry_run else ops.REMOVALS)
-                cancelled += len(swept.matches)
-                start = None if swept.ended else swept.following
-                if cancelled > before:
-                    progress(cancelled)
-        told = (yield from self._count_held(wanted)) if dry_run else (yield from self._tell(wanted))
+        if dry_run:
+            places, removals = (self.keys.delayed, *self._ready_places()), 0
+        else:  # delayed ones twice: a retry may have gone there meanwhile
+            places, removals = (self.keys.delayed, *self._ready_places(), self.keys.delayed), ops.REMOVALS
+        cancelled = yield from self._sweep(places, wanted, removals, progress=progress)
+        told = len((yield from self._held(wanted))) if dry_run else (yield from self._tell(wanted))
         return CancelledMany(cancelled, told)
 
     # --- the places ---
@@ -181,7 +176,7 @@ class Search:
 
     def _find_indexed(self, identity: str) -> Steps[Found | None]:
         """Look where the index finds a message at once: delayed, dead, prepared."""
-        delayed = yield from self._by_index(self.keys.delayed, identity)
+        delayed = yield from read_by_id(self.keys, self.keys.delayed, identity, shown=0)
         if delayed is not None:
             message = DelayedMessage.read(self.keys.queue, delayed)
             return self._found(message, Place.DELAYED, due_at=message.due_at)
@@ -195,16 +190,8 @@ class Search:
 
     def dead_letter(self, identity: str) -> Steps[DeadLetter | None]:
         """Return the dead letter with this id, without its body."""
-        glimpse = yield from self._by_index(self.keys.dead, identity)
+        glimpse = yield from read_by_id(self.keys, self.keys.dead, identity, shown=0)
         return None if glimpse is None else DeadLetter.read(self.keys.queue, glimpse)
-
-    def _by_index(self, zset: str, identity: str) -> Steps[Glimpse | None]:
-        skip = 0
-        while True:
-            found = yield ops.find(self.keys, zset, identity, skip, shown=0)
-            if not isinstance(found, int):
-                return found  # type: ignore[no-any-return]
-            skip = found
 
     def _find_ready(self, wanted: Wanted) -> Steps[Found | None]:
         for place in self._ready_places():
@@ -213,7 +200,7 @@ class Search:
                 swept: Swept = yield ops.sweep(self.keys, place, start, wanted)
                 if swept.matches:
                     return (yield from self._describe(place, swept.matches[0]))
-                start = None if swept.ended else swept.following
+                start = swept.following
         return None
 
     def _describe(self, place: str, match: Match) -> Steps[Found]:
@@ -242,7 +229,7 @@ class Search:
                 ]
                 pages = dict(zip(unread, replies, strict=True))
                 matches += [(consumer, match) for consumer, page in pages.items() for match in page.matches]
-                unread = {consumer: page.following for consumer, page in pages.items() if not page.ended}
+                unread = {consumer: page.following for consumer, page in pages.items() if page.following is not None}
         return matches
 
     def _found(self, message: ListedMessage, place: Place, **details: object) -> Found:
@@ -257,14 +244,25 @@ class Search:
         answer = yield ops.decide(self.keys, identity, "rolled_back", REMEMBERED)
         return bool(answer.decision == "rolled_back")
 
-    def _remove(self, place: str, wanted: Wanted, at_most: int) -> Steps[int]:
-        start: bytes | int | None = self._start(place)
-        removed = 0
-        while start is not None and removed < at_most:
-            swept: Swept = yield ops.sweep(self.keys, place, start, wanted, min(ops.REMOVALS, at_most - removed))
-            removed += len(swept.matches)
-            start = None if swept.ended else swept.following
-        return removed
+    def _sweep(
+        self,
+        places: Iterable[str],
+        wanted: Wanted,
+        removals: int,
+        at_most: float = math.inf,
+        progress: Progress = unwatched,
+    ) -> Steps[int]:
+        """Count the matching messages of these places, until `at_most`; each call removes up to `removals` of them."""
+        count = 0
+        for place in places:
+            start: bytes | int | None = self._start(place)
+            while start is not None and count < at_most:
+                swept: Swept = yield ops.sweep(self.keys, place, start, wanted, removals)
+                count += len(swept.matches)
+                start = swept.following
+                if count:
+                    progress(count)
+        return count
 
     def _tell(self, wanted: Wanted) -> Steps[int]:
         """Note for the consumers of matching messages that these are cancelled; return how many they hold."""
@@ -272,9 +270,6 @@ class Search:
         for consumer, match in (yield from self._held(wanted)):
             told += yield ops.tell(self.keys, consumer, match.id)
         return told
-
-    def _count_held(self, wanted: Wanted) -> Steps[int]:
-        return len((yield from self._held(wanted)))
 
 
 def _wanted(key: str | None, headers: Mapping[str, str] | None) -> Wanted:

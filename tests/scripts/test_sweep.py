@@ -22,7 +22,7 @@ def headed(name, **headers):
 def test_a_ready_message_is_found_with_its_position(world):
     world.given(messages="c b a d")  # d is taken first
     swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, A))
-    assert (swept.ended, found(swept)) == (True, [("a", 1)])
+    assert (swept.following, found(swept)) == (None, [("a", 1)])
 
 
 def test_a_sweep_is_a_part_of_a_place_and_says_where_the_next_begins(world, monkeypatch):
@@ -30,7 +30,7 @@ def test_a_sweep_is_a_part_of_a_place_and_says_where_the_next_begins(world, monk
     monkeypatch.setattr(life, "SWEEP", 2)
     first = world.run(ops.sweep(KEYS, KEYS.messages, 0, A))
     second = world.run(ops.sweep(KEYS, KEYS.messages, first.following, A))
-    assert (first.ended, found(first), first.following) == (False, [], 2)
+    assert (found(first), first.following) == ([], 2)
     assert found(second) == [("a", 0)]
 
 
@@ -99,7 +99,7 @@ def test_what_is_no_message_matches_nothing(world):
     world.redis.rpush(KEYS.messages, b"", b"\x9a", b"no message", BLANK)
     for wanted in (A, Wanted.with_key("k"), Wanted.with_headers({"a": "b"})):
         swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, wanted, removals=9))
-        assert (swept.ended, swept.matches) == (True, [])
+        assert (swept.following, swept.matches) == (None, [])
 
 
 def test_a_purge_passes_over_blanks(world):
