@@ -97,6 +97,13 @@ def test_the_history_is_bounded_by_its_time(tracked):
     assert 0 < tracked.redis.pttl(KEYS.history) <= 3_660_000
 
 
+def test_a_call_prolongs_the_history_once_however_many_messages_it_notes(tracked):
+    tracked.redis.config_resetstat()
+    tracked.run(ops.enqueue(KEYS, elements(*(f"m{number}" for number in range(50)))))
+    counts = {name: one["calls"] for name, one in tracked.redis.info("commandstats").items()}
+    assert (counts["cmdstat_xadd"], counts["cmdstat_pexpire"]) == (50, 1)
+
+
 def test_a_batch_counts_its_messages_until_they_end(world):
     world.given(leases={"w": 15_000})
     plain = [of_batch("a"), element("x"), of_batch("b", key="k", group=group_of("k"))]

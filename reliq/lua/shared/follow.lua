@@ -7,13 +7,19 @@
 local MOST_EVENTS = 1000000 -- of a history
 local SAME_PLACE = 50 -- messages of one call that have one number in the index: a search looks around it
 
+-- Sets which events of the history are too old, or too many.
+local function bound_history(q)
+  q.limit, q.bound = 'MINID', string.format('%.0f', now_ms() - q.history * 1000)
+  if redis.call('XLEN', q.history_key) >= MOST_EVENTS then q.limit, q.bound = 'MAXLEN', MOST_EVENTS end
+end
+
+-- Note an event. The bounds are read, and the history prolonged, once a call: a call may note many.
 local function note(q, event, element, detail)
   if not q.history then return end
-  local now, limit = now_ms(), 'MINID'
-  local bound = string.format('%.0f', now - q.history * 1000)
-  if redis.call('XLEN', q.history_key) >= MOST_EVENTS then limit, bound = 'MAXLEN', MOST_EVENTS end
-  redis.call('XADD', q.history_key, limit, '~', bound, '*', 'id', id_of(element), 'event', event, 'detail', detail or '')
-  redis.call('PEXPIRE', q.history_key, string.format('%.0f', q.history * 1000 + 60000))
+  local first = not q.bound
+  if first then bound_history(q) end
+  redis.call('XADD', q.history_key, q.limit, '~', q.bound, '*', 'id', id_of(element), 'event', event, 'detail', detail or '')
+  if first then redis.call('PEXPIRE', q.history_key, string.format('%.0f', q.history * 1000 + 60000)) end
 end
 
 -- Add to the counts of a batch. They begin with its first message, and are deleted when the batch has ended.
