@@ -51,14 +51,14 @@ async def dead_letters(
 # An id may contain any printable character, including "/" and "..", so it is not part of the path.
 @router.get("/letter")
 async def dead_letter(request: Request, queue: Operated, id: str) -> Response:
-    letter = await _found(reliq_of(request).store.run(reading.letter(queue.name, id)))
+    letter = await existing_letter(reliq_of(request).store.run(reading.letter(queue.name, id)))
     return page(request, "letter.html", queue=queue.name, letter=letter)
 
 
 @router.get("/body")
 async def body(queue: Operated, id: str) -> Response:
     """Return the bytes as a file to download, never as a page of this origin."""
-    letter = await _found(queue.dead.get(id))
+    letter = await existing_letter(queue.dead.get(id))
     return Response(
         letter.body,
         media_type="text/plain; charset=utf-8",
@@ -66,7 +66,8 @@ async def body(queue: Operated, id: str) -> Response:
     )
 
 
-async def _found(reading_it: Awaitable[DeadLetter | None]) -> DeadLetter:
+async def existing_letter(reading_it: Awaitable[DeadLetter | None]) -> DeadLetter:
+    """Return the letter that is read; raises HTTPException if there is none."""
     try:
         letter = await reading_it
     except InvalidName:

@@ -17,6 +17,7 @@ from reliq.model.keys import QueueKeys
 from reliq.protocol.edited import redrive_edited, why_not_editable
 from reliq_api.ui import reading
 from reliq_api.ui.access import Operated, Viewer, reliq_of
+from reliq_api.ui.dead_pages import existing_letter
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
 
@@ -156,19 +157,9 @@ def _headers(text: str) -> dict[str, str]:
 # --- edit a dead letter ---
 
 
-async def _letter(queue: Queue, identity: str) -> DeadLetter:
-    try:
-        letter = await queue.dead.get(identity)
-    except InvalidName:
-        letter = None
-    if letter is None:
-        raise HTTPException(404, "This message is not a dead letter (any more): it may have been redriven or removed.")
-    return letter
-
-
 @router.get("/queues/{name}/dead/edit")
 async def ask_edit(request: Request, queue: Operated, id: str) -> Response:
-    letter = await _letter(queue, id)
+    letter = await existing_letter(queue.dead.get(id))
     reason = _why_not(letter)
     body = "" if reason else letter.body.decode()
     return _edit_page(request, queue, letter, body, _lines(letter.headers), {}, reason)
@@ -202,7 +193,7 @@ def _lines(headers: Mapping[str, str]) -> str:
 @router.post("/queues/{name}/dead/edit")
 async def edit(request: Request, queue: Operated, fields: Form) -> Response:
     given = dict(fields)
-    letter = await _letter(queue, given.get("id", ""))
+    letter = await existing_letter(queue.dead.get(given.get("id", "")))
     if given.get("tag") != letter.tag:
         raise HTTPException(409, "Nothing was changed: it was redriven and died again since the page was read.")
     body, headers = given.get("body", ""), given.get("headers", "")
