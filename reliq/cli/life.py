@@ -78,7 +78,7 @@ def _facts(found: Found) -> Iterator[tuple[str, str]]:
 
 
 def _printable(text: str) -> str:
-    """Return the text with escapes for what would move the cursor: whoever sent the message has written it."""
+    """Return the text with escapes for what would move the cursor: the sender of the message has written it."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 

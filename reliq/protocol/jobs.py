@@ -54,7 +54,7 @@ def _age(record: ops.JobRecord, now: int) -> float:
 
 
 def abort_job(queue: str, name: str) -> Steps[bool]:
-    """Abort an open job, whoever runs it; return False if it is decided, or does not exist.
+    """Abort an open job, also while its driver runs; return False if it is decided, or does not exist.
 
     Its tasks find it closed, and its driver fails.
     """

@@ -17,7 +17,7 @@ LOOK_EVERY = 5.0  #: seconds between two looks at the dead letters: a monitor th
 
 
 def result(keys: QueueKeys, identity: str, wait: Duration) -> Steps[Any]:
-    """Return what the handler of a message returned; raises HandlerFailed, and NoResult after `wait`."""
+    """Return what the handler of a message returned; raises HandlerFailed; NoResult if `wait` ends first."""
     check_id(identity)
     left = seconds(wait, "wait")
     until = time.monotonic() + left

@@ -1,4 +1,4 @@
-"""Progress in the log: a line every few seconds, from a Python worker of Spark whose logging nobody has configured."""
+"""Progress in the log: a line every few seconds, from a Python worker of Spark, where logging is not configured."""
 
 import logging
 import sys

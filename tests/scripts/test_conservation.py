@@ -504,7 +504,7 @@ class Queues(RuleBasedStateMachine):
 
     @invariant()
     def slots_are_those_of_messages(self):
-        """Each slot belongs to a message that is ready, in processing or rests, and whoever waits waits for a slot."""
+        """Each slot belongs to a message that is ready, in processing or rests; others wait for a slot."""
         for keys in QUEUES:
             active = self.run(ops.read_hash(self.where(keys.active)))
             slots = {tuple(field.split(" ")) for field in active if " " in field}

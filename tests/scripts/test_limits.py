@@ -68,7 +68,7 @@ def test_what_was_not_there_to_take_costs_no_token(world):
 
 
 def test_a_high_rate_is_not_asked_for_each_token(world):
-    """A token comes each 0.1 ms, and nobody is told to come back for one."""
+    """A token comes each 0.1 ms, and no consumer is told to come back for one."""
     world.given(leases={"w": 1000}, config={"rate": "10000/s", "burst": 1000, "limited": 1})
     world.redis.rpush(KEYS.messages, *[b"x%d" % number for number in range(2000)])
     assert len(claim(world, 1000).elements) == 1000

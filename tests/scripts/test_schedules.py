@@ -1,4 +1,4 @@
-"""fire, schedule_put, schedule_remove, ticks, fates: a tick becomes one message, whoever sends it and however often."""
+"""fire, schedule_put, schedule_remove, ticks, fates: a tick becomes one message, however many monitors send it."""
 
 import msgspec
 import pytest
