@@ -1,0 +1,133 @@
+"""The processes of a campaign: producers, workers, monitors and the HTTP service.
+
+They come from a fork server that has imported reliq once: a worker costs 20 ms to start in place of 350, and a campaign
+starts thousands. Each runs the code of its `reliq` command, with its own connections.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from reliq.cli.trials.campaign import tasks
+from reliq.cli.trials.campaign.clock import Clock
+from reliq.cli.trials.campaign.names import FOLDER, OWN_PID, PROCESS, WORK
+
+APP = "reliq.cli.trials.campaign.app:app"
+_PRELOADED = ["reliq.cli.main", "reliq.worker", "reliq_monitor", "reliq.cli.trials.campaign.producer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a process is told when it is started."""
+
+    name: str
+    folder: Path
+    url: str
+    arguments: tuple[str, ...] = ()  #: of the `reliq` command; none for a producer
+    work: float = 0.001  #: seconds that a message takes in a worker
+    send: Mapping[str, Any] = field(default_factory=dict)  #: of a producer: what `System.start_producers` puts there
+
+
+class Actor:
+    """A process that may be killed, paused and stopped in order."""
+
+    def __init__(self, target: Callable[[Told], None], told: Told) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(_PRELOADED)
+        self.name = told.name
+        self.told = told
+        self.clock = Clock(_clock_file(told))
+        self._process: BaseProcess = context.Process(target=_run, args=(target, told), name=told.name)
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
+    @property
+    def ended(self) -> bool:
+        return self._process.exitcode is not None
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL and wait for its end."""
+        self._process.kill()
+        self._process.join()
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def ask_to_stop(self) -> None:
+        if not self.ended:
+            self._process.terminate()
+
+    def wait(self, seconds: float = 40.0) -> bool:
+        """Wait for its end; returns whether it came in time. If not, the process is killed."""
+        self._process.join(seconds)
+        if in_time := self.ended:
+            return in_time
+        self.kill()
+        return False
+
+
+def _run(target: Callable[[Told], None], told: Told) -> None:
+    """Run in the new process: its own log, and an end with the campaign."""
+    log = os.open(told.folder / "processes.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    Clock(_clock_file(told)).rule()
+    os.setpgid(0, 0)  # a Ctrl-C reaches the campaign alone, which stops its processes in order
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    target(told)
+
+
+def _clock_file(told: Told) -> Path:
+    return told.folder / f"{told.name}.clock"
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def service(told: Told) -> None:
+    """Run a `reliq` command: worker, monitor or api."""
+    from reliq.cli import main
+
+    os.environ.update({
+        "RELIQ_URL": told.url, FOLDER: str(told.folder), PROCESS: told.name, WORK: str(told.work),
+        OWN_PID: str(os.getpid()),
+    })  # fmt: skip
+    sys.exit(main.main(told.arguments))
+
+
+def producer(told: Told) -> None:
+    """Send until all is sent, or until SIGTERM."""
+    from reliq.cli.trials.campaign.history import History
+    from reliq.cli.trials.campaign.producer import DirectSender, Producer, Sender
+    from reliq.cli.trials.campaign.producer_http import HttpSender
+
+    send = told.send
+    source = tasks.Source(told.name, send["seed"], send["mix"])
+    sender: Sender = (
+        HttpSender(told.url) if send["http"] else DirectSender(told.url, send["durability"], send["send_timeout"])
+    )
+    history = History(told.folder, told.name)
+    running = Producer(sender, source, history, send["seed"], send["rate"], send["batch"])
+
+    def stop(number: int, frame: object) -> None:
+        running.stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    running.run(send["count"])

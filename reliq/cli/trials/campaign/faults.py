@@ -1,0 +1,293 @@
+"""The faults: each causes one, notes it, waits until it is over, and returns how many it was."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reliq.cli.trials.campaign.actors import Actor
+from reliq.cli.trials.campaign.faulty_proxy import FaultyProxy
+from reliq.cli.trials.campaign.servers import ProxiedServer
+from reliq.cli.trials.campaign.system import System
+from reliq.errors import ReliqError
+
+_DOWN = 0.1  #: seconds that a killed Redis stays away, at most
+_EVERYSEC = 2.0  #: seconds of answered writes that a Redis with `appendfsync everysec` may lose (`reliq doctor`)
+_RESUMED = 60.0
+_STALL = 20.0
+_NOTICED = 9.0  #: seconds within which a client gives up a connection that answers nothing
+
+
+def _pick(system: System, actors: list[Actor]) -> Actor:
+    return system.random.choice(actors)
+
+
+def _rest(system: System, least: float = 0.02, most: float = 0.2) -> None:
+    time.sleep(system.random.uniform(least, most))
+
+
+# --- processes ---
+
+
+def kill_worker(system: System) -> int:
+    """Kill a random worker with SIGKILL, and start another."""
+    _replace(system, _pick(system, system.workers), system.workers, system.start_worker)
+    _rest(system)
+    return 1
+
+
+def kill_any(system: System) -> int:
+    """Kill a random worker; every tenth time a monitor, a supervisor or the HTTP service."""
+    others: list[tuple[list[Actor], Callable[[], Actor]]] = [
+        (system.monitors, system.start_monitor),
+        (system.supervisors, system.start_supervisor),
+        (system.services, system.start_service),
+    ]
+    if system.random.random() < 0.2:
+        actors, start = system.random.choice(others)
+        if actors:
+            _replace(system, _pick(system, actors), actors, start)
+            return 1
+    return kill_worker(system)
+
+
+def _replace(system: System, victim: Actor, actors: list[Actor], start: Callable[[], Actor]) -> None:
+    actors.remove(victim)
+    at = time.monotonic()
+    victim.kill()
+    system.note_fault("sigkill", victim.name, at)
+    start()
+
+
+def pause(system: System) -> int:
+    """Stop half of the workers, at times a monitor too, until well past their leases, then let them go on."""
+    victims = system.random.sample(system.workers, max(1, len(system.workers) // 2))
+    if len(system.monitors) > 1 and system.random.random() < 0.5:
+        victims.append(_pick(system, system.monitors))
+    at = time.monotonic()
+    for one in victims:
+        one.pause()
+    time.sleep(system.setup.lease + system.random.uniform(0.5, 2.0))
+    for one in victims:
+        one.go_on()
+    for one in victims:
+        system.note_fault("sigstop", one.name, at)
+    _rest(system, 0.2, 0.5)
+    return len(victims)
+
+
+def restart_in_order(system: System) -> int:
+    """Replace the oldest worker: a new one starts, then the old one is asked to stop, and ends by itself."""
+    system.start_worker()
+    oldest = system.workers.pop(0)
+    oldest.ask_to_stop()
+    if not oldest.wait():
+        raise ReliqError(f"{oldest.name} did not stop within its grace")
+    _rest(system)
+    return 1
+
+
+def replace_dead(system: System) -> int:
+    """Start a worker for each one that its handler has killed."""
+    dead = [one for one in system.workers if one.ended]
+    for one in dead:
+        system.workers.remove(one)
+        system.note_fault("died", one.name, time.monotonic())
+        system.start_worker()
+    time.sleep(0.01)
+    return len(dead)
+
+
+def move_clocks(system: System) -> int:
+    """Set the clock of each process to a random time within an hour of the true one."""
+    for one in system.actors():
+        one.clock.move(system.random.uniform(-3600, 3600))
+    _rest(system, 0.1, 0.4)
+    return 1
+
+
+# --- connections ---
+
+
+def _proxies(system: System) -> dict[str, FaultyProxy]:
+    if not isinstance(system.server, ProxiedServer):
+        raise TypeError("this fault needs proxies")
+    running = {one.name for one in system.actors()}
+    return {name: proxy for name, proxy in system.server.proxies.items() if name in running}
+
+
+def cut_replies(system: System) -> int:
+    """Cut a fifth of all replies for a while, after their commands have run; return how many."""
+    proxies = _proxies(system).values()
+    before = sum(proxy.cuts.total() for proxy in proxies)
+    for proxy in proxies:
+        proxy.share = 0.2
+    _rest(system, 0.2, 0.5)
+    for proxy in proxies:
+        proxy.share = 0.0
+    for proxy in proxies:
+        system.details.update(proxy.cuts)
+    _rest(system)
+    return sum(proxy.cuts.total() for proxy in proxies) - before
+
+
+def stall_connections(system: System) -> int:
+    """Hold back a request of each process until long after the client has given it up, then deliver it."""
+    return _break(system, "stall", lambda proxy: proxy.stall(_STALL), lambda proxy: proxy.stalled, _STALL + 0.5)
+
+
+def close_halves(system: System) -> int:
+    """Close the server's side of a connection of each process, which is not told."""
+    return _break(system, "half-open", FaultyProxy.close_half, lambda proxy: proxy.half_open, _NOTICED)
+
+
+def _break(
+    system: System, kind: str, do: Callable[[FaultyProxy], None], count: Callable[[FaultyProxy], int], seconds: float
+) -> int:
+    proxies, at = _proxies(system), time.monotonic()
+    before = sum(map(count, proxies.values()))
+    for proxy in proxies.values():
+        do(proxy)
+    time.sleep(seconds)
+    for name in proxies:
+        system.note_fault(kind, name, at)
+    _resume(system)
+    return sum(map(count, proxies.values())) - before
+
+
+# --- Redis ---
+
+
+def _crash(system: System) -> float:
+    at = time.monotonic()
+    system.server.redis.kill()
+    _rest(system, 0.0, _DOWN)
+    return at
+
+
+def _resume(system: System) -> None:
+    """Wait until messages are handled again."""
+    _, before = system.look_patiently(_RESUMED)
+    until = time.monotonic() + _RESUMED
+    while system.look_patiently(_RESUMED)[1] <= before:
+        if time.monotonic() > until:
+            raise ReliqError(f"no message was handled within {_RESUMED:g} s after a fault")
+        time.sleep(0.02)
+
+
+def kill_redis_always(system: System) -> int:
+    """Kill Redis, which writes each answered command to its disk first, and start it again."""
+    at = _crash(system)
+    system.server.redis.start()
+    system.note_fault("redis-kill", "*", at)
+    _resume(system)
+    return 1
+
+
+def kill_redis_everysec(system: System) -> int:
+    """Kill Redis, which writes to its disk every second, and start it again."""
+    at = _crash(system)
+    system.server.redis.start()
+    system.note_fault("redis-kill", "*", at, rewound=at - _EVERYSEC)
+    _resume(system)
+    return 1
+
+
+def rewind_redis(system: System) -> int:
+    """Start Redis again with its files of a second ago."""
+    pid = system.server.redis.pid
+    os.kill(pid, signal.SIGSTOP)
+    saved_at = time.monotonic()
+    saved = system.server.save()
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(1.0)
+    at = _crash(system)
+    system.server.put_back(saved)
+    system.server.redis.start()
+    system.note_fault("redis-rewound", "*", at, rewound=saved_at)
+    _resume(system)
+    return 1
+
+
+def fill_memory(system: System) -> int:
+    """Leave Redis no memory until its messages are handled, then give it memory again."""
+    at = time.monotonic()
+    system.server.ask("CONFIG", "SET", "maxmemory", "1")
+    _rest(system, 0.3, 0.6)
+    emptied = system.wait_until_empty(20.0)
+    system.server.ask("CONFIG", "SET", "maxmemory", "0")
+    system.note_fault("memory-full", "-", at)
+    if not emptied:
+        raise ReliqError("with its memory full Redis was not drained within 20 s")
+    _rest(system, 0.2, 0.4)
+    return 1
+
+
+def fill_disk(system: System) -> int:
+    """Fill the file system of Redis, then free it."""
+    filler, at = system.server.redis.folder / "filler", time.monotonic()
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+        except OSError:
+            pass
+    _wait_for(lambda: b"aof_last_write_status:err" in system.server.ask("INFO", "persistence"), "a refused write")
+    _rest(system, 0.2, 0.6)
+    filler.unlink()
+    system.note_fault("disk-full", "*", at)
+    _resume(system)
+    return 1
+
+
+def fail_saves(system: System) -> int:
+    """Let the background saves of Redis fail, for which it refuses writes, then let them pass."""
+    in_the_way, at = system.server.redis.folder / "dump.rdb", time.monotonic()
+    if in_the_way.is_file():
+        in_the_way.unlink()
+    (in_the_way / "something").mkdir(parents=True, exist_ok=True)
+    _save(system)
+    _wait_for(lambda: b"rdb_last_bgsave_status:err" in system.server.ask("INFO", "persistence"), "a failed save")
+    _rest(system, 0.2, 0.6)
+    shutil.rmtree(in_the_way)
+    _save(system)
+    _wait_for(lambda: b"rdb_last_bgsave_status:ok" in system.server.ask("INFO", "persistence"), "a save")
+    system.note_fault("save-failing", "*", at)
+    _resume(system)
+    return 1
+
+
+def _save(system: System) -> None:
+    try:
+        system.server.ask("BGSAVE")
+    except ReliqError:  # one is under way
+        time.sleep(0.1)
+
+
+def _wait_for(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            raise ReliqError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def own_disk(folder: Path) -> Iterator[None]:
+    """Mount a small file system in memory on a folder. Raises ReliqError without the right to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    done = _command("mount", "-t", "tmpfs", "-o", "size=64m", "reliq-campaign", str(folder))
+    if done.returncode:
+        raise ReliqError(f"disk-full needs a file system of its own, and mounting one failed: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        _command("umount", str(folder))
+
+
+def _command(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(words, check=False, capture_output=True, text=True)

@@ -1,0 +1,90 @@
+"""A proxy that breaks connections as networks do: replies are cut off, bytes arrive late, one side is gone."""
+
+import contextlib
+import functools
+import random
+import re
+import socket
+import time
+from collections import Counter
+from pathlib import Path
+
+from reliq import ops
+from reliq.cli.trials.proxy import Proxy
+from reliq.ops.request import script_named
+
+_SCRIPT = re.compile(rb"\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})")
+_COMMAND = re.compile(rb"^\*\d+\r\n\$\d+\r\n(\w+)\r\n")
+
+
+@functools.cache
+def _scripts() -> dict[bytes, str]:
+    names = [path.stem for path in (Path(ops.__file__).parent.with_name("lua")).glob("*.lua")]
+    return {script_named(name).sha.encode(): name for name in names}
+
+
+def command_of(request: bytes) -> str:
+    """Return the name of the script, or of the command, that a request begins with."""
+    if script := _SCRIPT.search(request):
+        return _scripts().get(script[1], "EVALSHA")
+    command = _COMMAND.match(request)
+    return command[1].decode() if command else "?"
+
+
+class FaultyProxy(Proxy):
+    """The connections of one process. `share`: of the replies that are cut off, after their commands have run."""
+
+    def __init__(self, port: int, seed: str) -> None:
+        self.share = 0.0
+        self.cuts: Counter[str] = Counter()
+        self.stalled = 0
+        self.half_open = 0
+        self._random = random.Random(seed)
+        self._asked: dict[socket.socket, str] = {}  #: by the connection to the server
+        self._deaf: set[socket.socket] = set()  #: connections to the server that are gone, which the client is not told
+        self._stall = 0.0  #: seconds for which the next request is held back
+        self._close_half = False
+        super().__init__(port)
+
+    def stall(self, seconds: float) -> None:
+        """Hold the next request back for so long, and deliver it then, whatever the client has done meanwhile."""
+        self._stall = seconds
+
+    def close_half(self) -> None:
+        """Close the server's side of the connection that is used next; the client is not told."""
+        self._close_half = True
+
+    def _pump(self, source: socket.socket, sink: socket.socket, hook: str) -> None:
+        server = sink if hook == "request" else source
+        forward = self._request if hook == "request" else self._reply
+        with contextlib.suppress(OSError):
+            while (data := source.recv(1 << 20)) and forward(server, sink, data):
+                pass
+        if server in self._deaf:
+            return
+        for one in (source, sink):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _request(self, server: socket.socket, sink: socket.socket, data: bytes) -> bool:
+        self._asked[server] = command_of(data)
+        if self._close_half:
+            self._close_half = False
+            self._deaf.add(server)
+            self.half_open += 1
+            server.shutdown(socket.SHUT_RDWR)
+        if server in self._deaf:
+            return True
+        seconds, self._stall = self._stall, 0.0
+        if seconds:
+            self.stalled += 1
+            time.sleep(seconds)
+        sink.sendall(data)
+        return True
+
+    def _reply(self, server: socket.socket, sink: socket.socket, data: bytes) -> bool:
+        if self.share and self._random.random() < self.share:
+            self.cuts[self._asked.get(server, "?")] += 1
+            return False
+        sink.sendall(data)
+        return True

@@ -1,0 +1,102 @@
+"""The scenarios: one fault each, what it is done to, and what must hold nevertheless."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reliq.cli.trials.campaign import faults
+from reliq.cli.trials.campaign.system import Setup, System
+from reliq.cli.trials.campaign.tasks import MIX
+
+Inflict = Callable[[System], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One row of the campaign."""
+
+    name: str
+    about: str
+    unit: str  #: what `volume` counts: messages, or faults
+    volume: int  #: that of a short run
+    full: int  #: that of `make faults`
+    inflict: Inflict | None = None  #: causes faults and returns how many; with messages: called while they are handled
+    setup: Setup = field(default_factory=Setup)
+    full_setup: Setup | None = None  #: that of `make faults`, if another
+    settings: tuple[str, ...] = ()  #: of the Redis server
+    duplicates: Literal["none", "explained"] = "explained"
+    recovery_limit: float | None = None  #: seconds from a kill to the next claim, for 99 of 100
+    proxied: bool = False  #: whether each process reaches Redis through a proxy of its own
+    own_disk: bool = False  #: whether Redis gets a small file system of its own
+
+
+_SWIFT = Setup(workers=4, producers=2, rate=0, batch=100, work=0.0)
+_LEASE = Setup().lease
+
+SCENARIOS = [
+    Scenario(
+        "none", "no fault, as fast as it goes", "messages", 2000, 1_000_000,
+        setup=_SWIFT, full_setup=Setup(workers=16, producers=8, rate=0, batch=100, work=0.0), duplicates="none",
+    ),
+    Scenario(
+        "sigkill", "SIGKILL of a worker, at times of a monitor, a supervisor, the HTTP service", "kills", 10, 2000,
+        faults.kill_any, Setup(monitors=2), Setup(workers=6, monitors=2, supervisors=1, services=1),
+        recovery_limit=_LEASE + 1.0,
+    ),
+    Scenario(
+        "sigstop", "SIGSTOP of workers and monitors until past their leases", "pauses", 4, 500, faults.pause,
+        Setup(lease=1.0, monitors=2), Setup(workers=10, lease=1.0, monitors=2),
+    ),
+    Scenario(
+        "reply-cut", "replies cut off after their commands have run, of every command", "cuts", 100, 20_000,
+        faults.cut_replies, full_setup=Setup(rate=300, work=0.0), duplicates="none", proxied=True,
+    ),
+    Scenario(
+        "stall", "requests held back for 20 s, then delivered although the client has gone on", "stalls", 3, 200,
+        faults.stall_connections, full_setup=Setup(workers=14, producers=6, monitors=2, rate=30), proxied=True,
+    ),
+    Scenario(
+        "half-open", "connections that only the client believes in", "connections", 3, 200, faults.close_halves,
+        full_setup=Setup(workers=14, producers=6, monitors=2, rate=30), proxied=True,
+    ),
+    Scenario(
+        "redis-kill-always", "kill -9 of Redis with appendfsync always", "kills", 2, 100, faults.kill_redis_always,
+        settings=("--appendfsync", "always"),
+    ),
+    Scenario(
+        "redis-kill-everysec", "kill -9 of Redis with appendfsync everysec", "kills", 2, 100,
+        faults.kill_redis_everysec,
+    ),
+    Scenario(
+        "redis-rewound", "Redis started again with its files of a second ago", "rewinds", 2, 50, faults.rewind_redis,
+    ),
+    Scenario(
+        "memory-full", "no memory left in Redis, then freed", "times", 3, 50, faults.fill_memory,
+        Setup(send_timeout=0.2), duplicates="none",
+    ),
+    Scenario(
+        "disk-full", "no disk left for Redis, then freed", "times", 2, 50, faults.fill_disk, Setup(send_timeout=0.2),
+        own_disk=True,
+    ),
+    Scenario(
+        "save-failing", "background saves fail, for which Redis refuses writes", "times", 2, 50, faults.fail_saves,
+        Setup(send_timeout=0.2), settings=("--save", "3600 1"),
+    ),
+    Scenario(
+        "clocks", "clocks of all processes moved by up to an hour", "moves", 5, 50, faults.move_clocks,
+        duplicates="none",
+    ),
+    Scenario(
+        "rolling-restart", "one worker after another replaced in order", "restarts", 4, 50, faults.restart_in_order,
+        duplicates="none",
+    ),
+    Scenario(
+        "deadly", "1 % of the messages kill the process that runs them", "messages", 300, 100_000, faults.replace_dead,
+        Setup(rate=150, mix={**MIX, "deadly": 1}, max_deliveries=2),
+        Setup(workers=6, rate=500, mix={**MIX, "deadly": 1}, max_deliveries=2),
+    ),
+]  # fmt: skip
+
+
+def named(name: str) -> Scenario | None:
+    return next((one for one in SCENARIOS if one.name == name), None)

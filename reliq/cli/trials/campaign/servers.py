@@ -1,0 +1,95 @@
+"""The servers of a campaign: a Redis that can be killed and rewound, behind proxies where connections are the fault."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from reliq.cli.trials.campaign.faulty_proxy import FaultyProxy
+from reliq.cli.trials.campaign.tasks import QUEUE
+from reliq.embedded import EmbeddedRedis
+from reliq.ops import command
+from reliq.transport.store import Store
+
+_READ = {
+    b"list": ("LRANGE", (0, -1)), b"zset": ("ZRANGE", (0, -1)), b"set": ("SMEMBERS", ()), b"hash": ("HGETALL", ()),
+}  # fmt: skip
+
+
+class Server:
+    """One Redis of the campaign's own."""
+
+    def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
+        self._settings = settings
+        self._folder = folder
+        self.redis = EmbeddedRedis(folder / "redis", settings)
+
+    def __enter__(self) -> Self:
+        self.redis.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.redis.stop()
+
+    @property
+    def url(self) -> str:
+        return self.redis.url
+
+    def url_for(self, process: str) -> str:
+        """Return the URL by which this process reaches Redis."""
+        return self.url
+
+    def ask(self, *parts: str | int) -> Any:
+        """Run a command of an operator."""
+        store = Store(self.redis.url, allow_eviction=True)
+        try:
+            return store.call(command(*parts))
+        finally:
+            store.close()
+
+    def save(self) -> Path:
+        """Copy the files as they are at this moment; whatever was answered is in them."""
+        target = self._folder / "saved"
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self.redis.folder, target)
+        return target
+
+    def put_back(self, saved: Path) -> None:
+        """Replace the files of the stopped server by a copy."""
+        shutil.rmtree(self.redis.folder)
+        shutil.copytree(saved, self.redis.folder)
+
+    def dump(self, target: Path) -> None:
+        """Write every key of the campaign's queue: members of lists, sets and sorted sets, fields of hashes, in hex."""
+        store = Store(self.url, allow_eviction=True)
+        found: dict[str, Any] = {}
+        for key in store.call(command("KEYS", f"reliq:{{{QUEUE}}}:*")):
+            kind = store.call(command("TYPE", key))
+            name, rest = _READ.get(bytes(kind) if isinstance(kind, bytes) else str(kind).encode(), ("", ()))
+            if name:
+                value = store.call(command(name, key, *rest))
+                found[key.decode()] = _pairs(value) if name == "HGETALL" else [one.hex() for one in value]
+        store.close()
+        target.write_text(json.dumps(found))
+
+
+class ProxiedServer(Server):
+    """The same, behind a proxy for each process, which can break that process's connections."""
+
+    def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
+        super().__init__(folder, settings)
+        self.proxies: dict[str, FaultyProxy] = {}
+
+    def url_for(self, process: str) -> str:
+        self.proxies[process] = FaultyProxy(self.redis.port, process)
+        return self.proxies[process].url
+
+    def __exit__(self, *error: object) -> None:
+        for proxy in self.proxies.values():
+            proxy.close()
+        super().__exit__(*error)
+
+
+def _pairs(flat: list[bytes]) -> dict[str, str]:
+    return {name.hex(): value.hex() for name, value in zip(flat[::2], flat[1::2], strict=True)}

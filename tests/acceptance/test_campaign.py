@@ -1,0 +1,58 @@
+"""The rows of the fault campaign in their bounded versions, by the command that users have."""
+
+import json
+import os
+
+import pytest
+
+from reliq.cli import main
+from reliq.cli.trials.campaign.scenarios import SCENARIOS
+from tests.support.workers import process
+
+QUICK = {"none", "sigkill", "reply-cut"}  #: the others are in `make test-slow`
+ROOT_ONLY = {"disk-full"}
+
+
+def rows():
+    for one in SCENARIOS:
+        marks = [] if one.name in QUICK else [pytest.mark.slow]
+        if one.name in ROOT_ONLY:
+            marks.append(pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system"))
+        yield pytest.param(one, id=one.name, marks=marks)
+
+
+@pytest.mark.parametrize("scenario", list(rows()))
+def test_every_promise_of_the_row_is_kept(scenario):
+    with process("chaos", "--scenario", scenario.name, "--seed", "7", "--json") as child:
+        out, err = child.communicate(timeout=150)
+    result = json.loads(out)
+    assert (child.returncode, result["verdict"]["broken"], result["good"]) == (0, {}, True), err.decode()
+    assert result["seed"] == 7
+    assert result["done"] >= scenario.volume
+    assert result["verdict"]["messages"] > 10
+
+
+def test_the_list_names_all_scenarios(capsys):
+    assert main.main(["chaos", "--scenario", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert [line.split()[0] for line in listed.splitlines()] == [one.name for one in SCENARIOS]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (["--scenario", "earthquake"], "'earthquake' is unknown: `reliq chaos --scenario list`"),
+        (["--scenario", "none", "--volume", "-1"], "volume"),
+        (["--scenario", "none", "--duration", "0"], "duration"),
+        (["--scenario", "none", "--url", "redis://127.0.0.1:1/0"], "leave out --url"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong, text, capsys):
+    assert main.main(["chaos", *wrong]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_histories_are_kept_in_an_empty_folder_only(tmp_path, capsys):
+    (tmp_path / "of another run").touch()
+    assert main.main(["chaos", "--scenario", "none", "--keep", str(tmp_path)]) == 2
+    assert "is not empty" in capsys.readouterr().err
