@@ -10,7 +10,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test coverage test-slow test-docs test-install test-lowest test-spark-matrix test-celery demo bench bench-full docs pictures screenshots clean
+.PHONY: help setup check fix test coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery demo bench bench-full docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -52,6 +52,11 @@ coverage: $(READY) ## The same with coverage, of child processes too; printed, n
 
 test-slow: $(READY) ## The long volumes
 	$(BIN)/pytest -m slow
+
+# A failing seed is shrunk and told; `make simulate SEED=7` repeats one.
+SEEDS ?= 10000
+simulate: $(READY) ## Whole systems on one virtual clock, with faults, by seed: SEEDS=10000, or one SEED=7 (half an hour)
+	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 # It installs packages from the registry, into environments below the temporary folder.
 test-install: $(READY) ## README and docs/install.md word by word in an empty environment; the wheel on every Python (2 minutes)

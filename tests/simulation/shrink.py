@@ -1,0 +1,48 @@
+"""Shrinks a failing plan: leaves out choices for as long as the same violation happens (delta debugging)."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from tests.simulation.choices import Choice, Plan
+from tests.simulation.observer import Violation
+
+Simulate = Callable[[Plan], Violation | None]
+
+
+def kind_of(violation: Violation) -> str:
+    """Return what was violated, without the names and numbers of this simulation."""
+    return re.sub(r"\S*\d\S*", "N", str(violation))[:50]
+
+
+def shrunk(plan: Plan, simulate: Simulate, at_most: int = 400) -> tuple[Plan, Violation]:
+    """Return a plan with as few choices as were found to lead to the same kind of violation, and that violation.
+
+    At most `at_most` simulations are tried.
+    """
+    violation = simulate(plan)
+    assert violation is not None, f"seed {plan.seed} does not fail"
+    kept, latest, tries = list(plan.choices), violation, 0
+
+    def fails(choices: Sequence[Choice]) -> bool:
+        nonlocal latest, tries
+        tries += 1
+        found = simulate(Plan(plan.seed, tuple(choices)))
+        if found is None or kind_of(found) != kind_of(violation):
+            return False
+        latest = found
+        return True
+
+    size = max(1, len(kept) // 2)
+    while tries < at_most:
+        removed = False
+        start = 0
+        while start < len(kept) and tries < at_most:
+            fewer = kept[:start] + kept[start + size :]
+            if fails(fewer):
+                kept, removed = fewer, True
+            else:
+                start += size
+        if size == 1 and not removed:
+            break
+        size = size if removed and size == 1 else max(1, size // 2)
+    return Plan(plan.seed, tuple(kept)), latest

@@ -1,0 +1,202 @@
+"""One simulation from its first call to the end, when all faults are over and everything is drained."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any, cast
+
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys, new_owner
+from reliq.model.keywords import ConfigChanges
+from reliq.protocol.application import Application
+from tests.simulation.actors import Producer, Worker, monitor
+from tests.simulation.choices import Action, Actor, Disaster, Plan, Setting
+from tests.simulation.clock import EPOCH, VirtualClock, in_force
+from tests.simulation.kernel import Kernel, Process
+from tests.simulation.observer import DEAD, Observer, Violation
+from tests.simulation.scenario import ACTIVE, LEASE
+from tests.simulation.server import SimulatedRedis
+
+RESTART_AFTER = 0.5  #: seconds after which a process that was killed is started again
+DRAINED_WITHIN = 120.0  #: seconds after the last fault
+
+
+class Simulation:
+    """Runs a plan."""
+
+    def __init__(self, plan: Plan, server: SimulatedRedis) -> None:
+        self.plan = plan
+        self.server = server
+        self.clock = VirtualClock()
+        self.observer = Observer(self.clock, server)
+        self.kernel = Kernel(plan, server, self.clock, self.observer)
+        self._lives: dict[str, int] = {}
+        self._producers: list[Producer] = []
+
+    def run(self) -> None:
+        """Run it to its end; raises Violation."""
+        with in_force(self.clock, self.plan.seed), quiet():
+            self.server.empty()
+            self.server.now = self.clock.now
+            self._configure()
+            for actor in self.plan.of(Actor):
+                self._start(actor)
+            for disaster in self.plan.of(Disaster):
+                self._schedule(disaster)
+            self.kernel.run(lambda: False, EPOCH + ACTIVE)
+            if not self.kernel.run(self._drained, EPOCH + ACTIVE + DRAINED_WITHIN):
+                raise Violation(f"it is not drained: {self._left()}")
+            self._check_end()
+
+    def violation(self) -> Violation | None:
+        """Run it to its end; return what was violated, or None."""
+        try:
+            self.run()
+        except Violation as violation:
+            violation.history = self.kernel.history
+            return violation
+        finally:
+            self.kernel.close()
+        return None
+
+    def _configure(self) -> None:
+        """Set the settings before anybody works."""
+        application = Application("redis://simulated", None, None)
+        for setting in self.plan.of(Setting):
+            steps = application._queue_steps(setting.queue).configure(
+                cast("ConfigChanges", {setting.name: setting.value})
+            )
+            self._at_once(steps)
+            self.observer.limits[setting.queue][setting.name] = setting.value
+        self.observer.after(None, ())
+
+    def _at_once(self, steps: Any) -> Any:
+        """Run steps while nobody else acts."""
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    reply = self.server.perform(request)
+                except ReliqError as error:
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(reply)
+        except StopIteration as stop:
+            return stop.value
+
+    def _start(self, actor: Actor) -> None:
+        life = self._lives[actor.name] = self._lives.get(actor.name, 0) + 1
+        process = Process(actor.name, new_owner())
+        process.skew = actor.options.get("skew", 0.0)
+        self.kernel.processes.append(process)
+        if life > 1:
+            self.kernel.note(actor.name, f"starts again, life {life}")
+        process.on_death = lambda: self.kernel.at(self.clock.now + RESTART_AFTER, lambda: self._start(actor))
+        match actor.kind:
+            case "worker":
+                Worker(self.kernel, process, actor.options["queues"], LEASE, actor.options["limit"])
+            case "monitor":
+                monitor(self.kernel, process, actor.options["interval"])
+            case _:
+                process.on_death = lambda: None
+                actions = [one for one in self.plan.of(Action) if one.actor == actor.name]
+                self._producers.append(Producer(self.kernel, process, actions))
+
+    # --- disasters ---
+
+    def _schedule(self, disaster: Disaster) -> None:
+        at, kernel = EPOCH + disaster.at, self.kernel
+        if disaster.what == "restart":
+            saved: list[Any] = []
+            kernel.at(at - disaster.seconds, lambda: saved.extend(self.server.saved()))
+            kernel.at(at, lambda: self._restart(saved, at - disaster.seconds))
+        elif disaster.what == "full":
+            kernel.at(at, lambda: self._fill(full=True))
+            kernel.at(at + disaster.seconds, lambda: self._fill(full=False))
+        else:
+            kernel.at(at, lambda: self._go_away(disaster.seconds))
+
+    def _restart(self, saved: list[Any], saved_at: float) -> None:
+        self.kernel.note("the server", f"RESTARTED with its state of {saved_at - EPOCH:.3f}")
+        self.server.load(saved)
+        self.observer.restarts(saved_at)
+        self.kernel.disconnect_all()
+
+    def _fill(self, *, full: bool) -> None:
+        self.kernel.note("the server", "FULL" if full else "has memory again")
+        self.observer.disturbed = True
+        self.server.fill(full)
+
+    def _go_away(self, seconds: float) -> None:
+        self.kernel.note("the server", f"AWAY for {seconds:.3f} s")
+        self.observer.disturbed = True
+        self.kernel.away_until = self.clock.now + seconds
+        self.kernel.disconnect_all()
+
+    # --- the end ---
+
+    def _drained(self) -> bool:
+        waiting = any(one.task.process.alive and not one.task.ended for one in self._producers)
+        if waiting:
+            return False
+        self._resume_all()
+        return all(place.state == DEAD for place in self.observer.where.values())
+
+    def _resume_all(self) -> None:
+        """An operator who was killed resumes nothing."""
+        if not self._lives.get("the end"):
+            self._lives["the end"] = 1
+            application = Application("redis://simulated", None, None)
+            for queue in self._queues():
+                self._at_once(application._queue_steps(queue).resume())
+
+    def _queues(self) -> list[str]:
+        return sorted({queue for queue, _ in self.observer.stories} | {one.queue for one in self.plan.of(Setting)})
+
+    def _left(self) -> str:
+        left = [f"{identity} in {place.state}" for (_, identity), place in self.observer.where.items()]
+        busy = [one.task.name for one in self._producers if one.task.process.alive and not one.task.ended]
+        return ", ".join([*sorted(one for one in left if not one.endswith(DEAD)), *busy])
+
+    def _check_end(self) -> None:
+        observer = self.observer
+        for (queue, identity), story in observer.stories.items():
+            there = (queue, identity) in observer.where
+            entered = story.entered_at is not None
+            if story.status == "answered" and not (entered or story.lost):
+                raise Violation(f"{identity} was sent to {queue}, and never came")
+            if entered and not there and not story.gone:
+                raise Violation(f"{identity} of {queue} is nowhere")
+        for queue in self._queues():
+            self._check_rest(queue)
+
+    def _check_rest(self, queue: str) -> None:
+        """Nothing is left behind in a queue that is drained but its dead letters."""
+        keys = QueueKeys(queue)
+        large = sum(self.observer.stories[message].large for message in self.observer.where if message[0] == queue)
+        for what, command, key, most in (
+            ("bodies", "HLEN", keys.bodies, large),
+            ("holders of keys", "HLEN", keys.active, 0),
+            ("waiting messages", "ZCARD", keys.waiting, 0),
+        ):
+            found = self.server.length(command, key)
+            if found != most:
+                raise Violation(f"{found} {what} are left in {queue}, not {most}")
+        if missing := self.observer.missing(queue):
+            raise Violation(f"the books of {queue} do not balance at the end: {missing} missing")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Log nothing: what goes wrong is planned."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def simulate(plan: Plan, server: SimulatedRedis) -> Violation | None:
+    """Run a plan; return what was violated, or None."""
+    return Simulation(plan, server).violation()

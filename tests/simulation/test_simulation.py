@@ -1,0 +1,84 @@
+"""Whole systems on one virtual clock: some seeds, and the simulation itself. `make simulate` runs 10,000."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation import __main__ as command
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.observer import Violation
+from tests.simulation.report import report
+from tests.simulation.scenario import plan
+from tests.simulation.server import SimulatedRedis
+from tests.simulation.simulation import Simulation, simulate
+
+SEEDS = 25
+MOST = 400  #: seeds within which a mutant must be found
+#: Found within a few seeds.
+QUICK = {
+    "acks in a row are not compared with the list", "a delayed message is promoted early", "keys are not respected",
+    "a body stays when its message has gone", "a retry is pushed without being removed",
+    "the worker acks before the handler runs", "a lease is taken for over before its end",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SimulatedRedis]:
+    with SimulatedRedis() as server:
+        yield server
+
+
+def test_no_seed_violates_anything(server: SimulatedRedis) -> None:
+    for seed in range(SEEDS):
+        if simulate(plan(seed), server) is not None:
+            pytest.fail(report(plan(seed), lambda smaller: simulate(smaller, server)))
+
+
+def test_a_seed_is_the_same_simulation_each_time(server: SimulatedRedis) -> None:
+    first, second = Simulation(plan(7), server), Simulation(plan(7), server)
+    first.run()
+    second.run()
+    assert first.kernel.history == second.kernel.history
+    assert first.kernel.calls > 100
+
+
+def test_the_command_shrinks_a_failing_seed_and_tells_its_history(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["simulation", "--seeds", "4"])
+    with MUTANTS["keys are not respected"]():  # the processes are forked, and have it too
+        assert command.main() == 1
+    text = capsys.readouterr().out.strip()
+    assert text.startswith("4 seeds, ")
+    assert "repeat it: make simulate SEED=" in text
+    count, _, story = text.partition("choices to ")[2].partition(":\n")
+    assert int(count) <= 8
+    assert "key=" in story
+    assert "-> ready" in story
+    assert text.endswith("earlier in the order of their key")
+
+
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_a_mutant_is_found(server: SimulatedRedis, name: str) -> None:
+    with MUTANTS[name]():
+        assert first_violation(server)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - QUICK))
+def test_a_rare_mutant_is_found(server: SimulatedRedis, name: str) -> None:
+    with MUTANTS[name]():
+        assert first_violation(server)
+
+
+def first_violation(server: SimulatedRedis) -> tuple[int, Violation]:
+    for seed in range(MOST):
+        if violation := simulate(plan(seed), server):
+            return seed, violation
+    raise AssertionError(f"nothing is violated within {MOST} seeds")
+
+
+def test_the_command_repeats_one_seed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["simulation", "--seed", "3"])
+    assert command.main() == 0
+    assert "seed 3: nothing is violated in" in capsys.readouterr().out
