@@ -12,6 +12,7 @@ monitor after the leader died.
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +28,7 @@ from reliq.protocol.progress import Progress, unwatched
 TIME_LIMIT = 24 * 3600.0  #: seconds without a write after which an open job is aborted
 ORPHANED = 7 * 86_400.0  #: seconds beyond the time limit after which a part unknown to its job expires
 REMEMBERED = 3600.0  #: seconds a decided job is remembered for late writers and repeated commits
-_CALL_BYTES = 4 * 1024 * 1024
+_CALL_BYTES = 1024 * 1024  #: Redis serves no other client while it carries out a call
 _PARTS_PER_TRIP = 200
 _JOBS_PER_TRIP = 10
 _NOTED = 100_000  #: messages that become visible before the job's record notes it
@@ -229,17 +230,25 @@ def outcome(home: JobKeys, job: str) -> Steps[int | None]:
 
 def roll_parts(job: Job, parts: Iterable[Part], progress: Progress = unwatched) -> Steps[None]:
     """Move these parts of a committed job into their queues; for a leader that moves others at the same time."""
-    done = 0
+    done = noted = 0
     for part in parts:
-        unnoted = 0
-        while (moved := (yield from _roll(job, part.staged))) is not None:
-            done, unnoted = done + moved, unnoted + moved
+        for _ in range(part.chunks):
+            moved = yield from _roll(job, part.staged)
+            if moved is None:
+                break  # others roll it forward too
+            done += moved
             progress(done)
-            if unnoted >= _NOTED:
-                yield ops.count_rolled(job.home, job.name, unnoted)
-                unnoted = 0
-        if unnoted:
-            yield ops.count_rolled(job.home, job.name, unnoted)
+            if done - noted >= _NOTED:
+                yield from _note(job, done - noted)
+                noted = done
+    yield from _note(job, done - noted)
+
+
+def _note(job: Job, messages: int) -> Steps[None]:
+    """Note that messages became visible, for those who watch the job; a full Redis that refuses it does no harm."""
+    with suppress(QueueFull):
+        if messages:
+            yield ops.count_rolled(job.home, job.name, messages)
 
 
 def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:
@@ -250,16 +259,28 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
     manifest = yield ops.job_manifest(job.home, job.name)
     if manifest is None:
         return 0
-    moved = steps = 0
-    for part in _decode_manifest(manifest):
-        while (messages := (yield from _roll(job, part.staged))) is not None:
-            moved += messages
-            progress(moved)
-            steps += 1
-            if steps == at_most:
-                return moved
-    yield from _clear(job)
+    moved, over = yield from _roll_some(job, _decode_manifest(manifest), at_most, progress)
+    yield from _note(job, moved)
+    if over:
+        yield from _clear(job)
     return moved
+
+
+def _roll_some(job: Job, parts: Sequence[Part], at_most: int | None, progress: Progress) -> Steps[tuple[int, bool]]:
+    """Move parts in up to `at_most` steps; return how many messages moved, and whether the parts are empty now."""
+    moved = steps = 0
+    for page in _pages(parts):
+        lengths = yield [ops.staged_chunks(job.name, part.staged) for part in page]
+        for part, length in zip(page, lengths, strict=True):
+            for _ in range(length):
+                if steps == at_most:
+                    return moved, False
+                messages = yield from _roll(job, part.staged)
+                if messages is None:
+                    break  # others roll it forward too
+                moved, steps = moved + messages, steps + 1
+                progress(moved)
+    return moved, True
 
 
 def _roll(job: Job, staged: Staged) -> Steps[int | None]:

@@ -1,5 +1,6 @@
 """reliq for Spark: `reliq.spark.register(spark)`, then the format "reliq" for read, write, readStream, writeStream."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from reliq.errors import InvalidSetting
@@ -9,6 +10,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OLDEST = (4, 1)
+_FILTERS = "spark.sql.python.filterPushdown.enabled"
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BATCH = str(4 * 1024 * 1024)  #: bytes; Spark's default is 10,000 rows of any size, which a task has in memory twice
 
 
 def register(spark: "SparkSession", url: str | None = None) -> None:
@@ -18,12 +22,15 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     RELIQ_URL. It may be a reference: `env:NAME`, `file:/path`. Given here it is no option of a DataFrame, so that no
     plan, log or page of Spark ever has it. `conf:NAME` of the option `connection` refers to the session's settings that
     begin with `spark.reliq.`, as they are now.
+    Also lets readers take filters, and limits Arrow batches to 4 MiB unless the session has a limit of its own; in a
+    declarative pipeline, which refuses settings here, its specification has to.
     Raises InvalidSetting where PySpark is missing or too old.
     """
     check_pyspark()
     from reliq.spark.source import ReliqDataSource
 
-    conf = {name: value for name, value in spark.conf.getAll.items() if name.startswith("spark.reliq.")}
+    given_conf = spark.conf.getAll
+    conf = {name: value for name, value in given_conf.items() if name.startswith("spark.reliq.")}
     url = url or conf.get("spark.reliq.secret.url")
     source: type[ReliqDataSource] = ReliqDataSource
     if url or conf:
@@ -31,7 +38,18 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
         given = {"default_url": url, "conf": conf, "__module__": "__main__"}
         source = type("RegisteredDataSource", (ReliqDataSource,), given)
     spark.dataSource.register(source)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    _configure(spark, {_FILTERS: "true", _BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH)})
+
+
+def _configure(spark: "SparkSession", settings: Mapping[str, str]) -> None:
+    from pyspark.errors import PySparkException
+
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+    except PySparkException as error:
+        if not (error.getCondition() or "").startswith("SESSION_MUTATION_IN_DECLARATIVE_PIPELINE"):
+            raise
 
 
 def check_pyspark() -> None:

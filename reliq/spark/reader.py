@@ -11,6 +11,7 @@ from reliq.ops import Steps
 from reliq.spark.columns import batches_of
 from reliq.spark.filters import Condition, condition_of, matching
 from reliq.spark.options import ROWS_PER_PARTITION, ReadOptions
+from reliq.spark.workers import in_worker, store_of
 from reliq.transport.store import Store
 
 if TYPE_CHECKING:
@@ -90,15 +91,13 @@ class ReliqReader(DataSourceReader):
         return [(first, min(first + size, count)) for first in range(0, count, size)] or [(0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-        store = self.options.connection.store()
-        try:
+        with in_worker():
+            store = store_of(self.options.connection)
             pages = self._list(store, partition) if isinstance(partition, ListSlice) else self._scores(store, partition)
             for page in pages:
                 rows = matching(page, self.conditions)
                 if rows.num_rows:
                     yield rows
-        finally:
-            store.close()
 
     def _list(self, store: Store, part: ListSlice) -> Iterator["RecordBatch"]:
         """Read from head to tail: if messages are taken meanwhile, a page repeats some but misses none."""

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from reliq.errors import InvalidSetting
 from reliq.spark.columns import SCHEMA, check_user_schema
 from reliq.spark.options import Given
+from reliq.spark.workers import in_worker
 
 
 class ReliqDataSource(DataSource):
@@ -50,16 +51,15 @@ class ReliqDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from reliq.spark.reader import ReliqReader
-        from reliq.spark.writer import one_sentence
 
-        with one_sentence():
+        with in_worker():
             check_user_schema(schema)
             return ReliqReader(self._given.read())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from reliq.spark.writer import ReliqWriter, one_sentence
+        from reliq.spark.writer import ReliqWriter
 
-        with one_sentence():
+        with in_worker():
             return ReliqWriter(self._given.write(), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
@@ -73,7 +73,6 @@ class ReliqDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
         from reliq.spark.stream_writer import ReliqStreamWriter
-        from reliq.spark.writer import one_sentence
 
-        with one_sentence():
+        with in_worker():
             return ReliqStreamWriter(self._given.write(), schema, overwrite)

@@ -15,6 +15,7 @@ from reliq.protocol.queue import age_of_oldest
 from reliq.spark.claims import Claims, consumer_of
 from reliq.spark.columns import batches_of
 from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions
+from reliq.spark.workers import in_worker, store_of
 from reliq.transport.store import Store
 
 if TYPE_CHECKING:
@@ -125,14 +126,13 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         part = cast("BatchSlice", partition)
-        store, keys = self._options.connection.store(), self._options.keys
-        try:
+        keys = self._options.keys
+        with in_worker():
+            store = store_of(self._options.connection)
             for first in range(part.first, part.after, _PAGE):
                 after = min(first + _PAGE, part.after)
                 elements = store.call(self._claims.page(part.stream, part.batch, first, after))
                 yield from batches_of(store, keys, elements[::-1])
-        finally:
-            store.close()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Ack the batches that the query has committed."""

@@ -12,12 +12,12 @@ from reliq.protocol import staging
 from reliq.protocol.staging import Job, new_token
 from reliq.spark.options import WriteOptions
 from reliq.spark.targets import targets
+from reliq.spark.workers import in_worker
 from reliq.spark.writer import (
     Staged,
     check_write,
     commit,
     count_left_out,
-    one_sentence,
     raise_failure,
     stage_rows,
     task,
@@ -49,7 +49,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         if not query or not batch:
             raise InvalidSetting("this Spark does not tell its tasks the query and the micro-batch they belong to")
         job = Job(self._targets.home, f"{query}.{batch}.{self._run}", self._run, self._options.time_limit)
-        with one_sentence():
+        with in_worker():
             return stage_rows(self._options, self._layout, self._targets, job, f"{query}-{batch}", iterator, query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
@@ -57,7 +57,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         if not staged:
             return
         job, query = self._job_of(staged[0]), staged[0].stream
-        with one_sentence(), closing(self._options.connection.store()) as store:
+        with in_worker(), closing(self._options.connection.store()) as store:
             raise_failure(staged)
             if any(one.parts for one in staged):
                 commit(store, job, staged, self._options.rules, query, batchId)

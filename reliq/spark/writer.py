@@ -1,10 +1,9 @@
 """The batch writer: each task attempt stages its own parts, the driver's commit makes the approved ones visible."""
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from reliq.spark.rows import Rows
 from reliq.spark.rules import Rules
 from reliq.spark.targets import Targets, column_of, targets
 from reliq.spark.watched import Watched
+from reliq.spark.workers import in_worker, store_of
 from reliq.transport.store import Store
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def stage_rows(
     size = 0
     failure = ""
     watched = Watched(f"job {job.name}, partition {partition}: %d rows staged, %d MB")
-    store = options.connection.store()
+    store = store_of(options.connection)
     try:
         for batch in batches:
             for queue, chunks in rows.chunks(batch):
@@ -99,23 +99,8 @@ def stage_rows(
         store.run(staging.abort(job))  # the other tasks need not go on
     except JobClosed as error:
         failure = str(error)
-    finally:
-        store.close()
     parts = tuple(writer.part for writer in writers.values())
     return Staged(job.name, job.run, parts, rows.unroutable, rows.tally, stream, failure)
-
-
-@contextmanager
-def one_sentence() -> Iterator[None]:
-    """Show an error of reliq without its traceback: the sentence is what the user can use.
-
-    This Python worker of Spark ends with the error, so the setting concerns no other error.
-    """
-    try:
-        yield
-    except ReliqError:
-        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise
 
 
 def raise_failure(every: Sequence[Staged]) -> None:
@@ -206,14 +191,14 @@ class ReliqWriter(DataSourceArrowWriter):
         job = self._job
         if not self._write:
             return Staged(job.name, job.run)
-        with one_sentence():
+        with in_worker():
             return stage_rows(self._options, self._layout, self._targets, job, job.name, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if not self._write:
             return
         staged = [message for message in messages if isinstance(message, Staged)]
-        with one_sentence(), closing(self._options.connection.store()) as store:
+        with in_worker(), closing(self._options.connection.store()) as store:
             raise_failure(staged)
             if batch := self._options.rules.batch:
                 store.run(of_job(batch, self._job, {part.queue for one in staged for part in one.parts}))
@@ -222,7 +207,7 @@ class ReliqWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if not self._write:
             return
-        with one_sentence(), closing(self._options.connection.store()) as store:
+        with in_worker(), closing(self._options.connection.store()) as store:
             store.run(staging.abort(self._job))
             if self._options.rules.batch:
                 store.run(abandon(self._options.rules.batch))

@@ -207,7 +207,7 @@ class Leader:
         return whole_commit(self.job, self.parts)
 
 
-STEPS_OF_A_COMMIT = 30
+STEPS_OF_A_COMMIT = 28
 
 
 @pytest.mark.parametrize("steps", range(STEPS_OF_A_COMMIT))
@@ -443,3 +443,16 @@ def test_streams_that_fell_silent_are_forgotten(store, url):
     Monitor(Store(url)).tidy()
     for home in (KEYS, SEVERAL):
         assert store.call(ops.command("HKEYS", home.epochs)) == [b"live"]
+
+
+def test_a_monitor_notes_how_far_it_has_rolled_a_job_forward(store, orders):
+    """The page of jobs shows it, whoever rolls: a driver that died is replaced by monitors, a step at a time."""
+    job = Job(KEYS)
+    parts = [stage(store, job, str(number), f"a{number}", f"b{number}") for number in range(5)]
+    store.run(commit(job, parts))
+    for turns in (1, 2):
+        assert store.run(roll_forward(job, at_most=2)) == 4
+        assert store.call(ops.job_record(KEYS, job.name)).rolled == 4 * turns
+    assert store.run(roll_forward(job, at_most=2)) == 2
+    assert store.call(ops.job_record(KEYS, job.name)).state == "done"
+    assert orders.stats().ready == 10

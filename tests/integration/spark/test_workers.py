@@ -1,0 +1,62 @@
+"""What many small tasks cost: the Python workers of Spark keep their connection, and collect no modules as garbage."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from reliq import ops
+from reliq.spark import register
+
+BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import gc
+
+    for _ in batches:
+        yield pa.record_batch({"objects": [gc.get_freeze_count()]})
+
+
+def connections(app) -> int:
+    stats = app.store.call(ops.command("INFO", "stats")).decode()
+    return int(stats.split("total_connections_received:")[1].split("\r")[0])
+
+
+def test_tasks_share_the_connection_of_their_worker(spark, app):
+    def write(partitions: int) -> int:
+        before = connections(app)
+        df = spark.range(0, partitions, 1, partitions).selectExpr("cast(id AS string) AS value")
+        df.write.format("reliq").option("queue", "orders").mode("append").save()
+        return connections(app) - before
+
+    write(2)
+    assert write(24) <= 12  # of the driver, and of a worker that Spark may start anew
+    assert app.queue("orders").stats().ready == 26
+
+
+def test_a_worker_that_has_written_leaves_its_modules_out_of_collections(spark):
+    df = spark.range(0, 2, 1, 2)
+    df.selectExpr("cast(id AS string) AS value").write.format("reliq").option("queue", "orders").mode("append").save()
+    assert max(row.objects for row in df.mapInArrow(frozen, "objects long").collect()) > 10_000
+
+
+def test_arrow_batches_are_limited_unless_the_session_has_a_limit(spark, url):
+    assert spark.conf.get(BATCH_BYTES) == "4194304"
+    try:
+        spark.conf.set(BATCH_BYTES, "1000000")
+        register(spark, url)
+        assert spark.conf.get(BATCH_BYTES) == "1000000"
+    finally:
+        spark.conf.unset(BATCH_BYTES)
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch({"rows": [batch.num_rows]})
+
+
+def test_a_task_gets_large_rows_in_several_batches(spark, orders):
+    large = spark.range(0, 100, 1, 1).selectExpr("repeat('x', 200000) AS value")
+    assert max(row.rows for row in large.mapInArrow(rows_of, "rows long").collect()) < 50
+    large.write.format("reliq").option("queue", "orders").mode("append").save()
+    assert orders.stats().ready == 100
