@@ -1,6 +1,7 @@
 """A real Redis for every test process, empty for every test."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,10 @@ from tests.support.workers import eventually
 
 for name in [name for name in os.environ if name.startswith("RELIQ_")]:
     del os.environ[name]
+
+# Compiled modules are kept, also by the hundreds of processes that the tests start: an import takes half the time then.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(trylast=True)  # after the folders have set their markers
