@@ -3,7 +3,8 @@
 An actor is a generator of the real steps (the ones that Store.run drives), so the explored protocol is the shipped one.
 A generator cannot be copied; it is made anew and sent the replies it had. A state is what Redis holds, where each actor
 stands (the lines its frames are at and their variables), and how many faults are left; each is visited once. Before
-every step Redis is set to the state it starts from, with the WATCHes of the actors in it.
+a step Redis is set to the state it starts from, with the WATCHes of the actors in it. What Redis does depends on these
+and on the request, so that it is asked once for states that differ in other things.
 
 Faults, each as often as a budget allows: an actor crashes; a reply is lost; a request is lost; a request that was given
 up is carried out late, at any moment before its connection is closed; a lease runs out; Redis is restarted with its
@@ -84,6 +85,11 @@ class Life:
     dirty: bool = False  #: a key it watches was touched
     cut_off: bool = False  #: its connection has ended, and it has not noticed
 
+    @property
+    def watches(self) -> bool:
+        """Whether its connection is there and watches keys."""
+        return bool(self.watching) and not self.crashed and not self.cut_off
+
 
 @dataclasses.dataclass(frozen=True)
 class Data:
@@ -93,6 +99,15 @@ class Data:
     leases: tuple[tuple[str, bool], ...] = ()  #: by key, whether they last
     consumers: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: by key
     acked: tuple[tuple[str, int], ...] = ()  #: by key of the counters
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """What a request does: its reply, what Redis holds then, and by actor whether a key that it watches was touched."""
+
+    reply: Any
+    data: Data
+    dirty: tuple[bool, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +181,7 @@ class Explorer:
         self._patch_nonce = patch_nonce
         self._fenced = fenced
         self._standings: dict[tuple[int, tuple[Any, ...]], Standing] = {}
+        self._effects: dict[Any, Effect] = {}
         self.states = 0
         self.transitions = 0
 
@@ -276,35 +292,50 @@ class Explorer:
 
     def _step(self, state: State, place: int, request: Request, fault: str | None, spent: str = "") -> State:
         life = state.lives[place]
-        answer: Any = fault
-        self._restore(state)
+        effect = Effect(fault, state.data, tuple(one.dirty for one in state.lives))  # of a request that does not arrive
         if fault in (None, LOST_REPLY):
-            reply = self.store.call(request, self._connections[place])
-            answer = _frozen(reply) if fault is None else fault
-        watching: tuple[str, ...] = ()
-        if isinstance(request, Watch):
-            watching = request.keys
-        elif not isinstance(request, Transaction):
-            watching = life.watching
-        if fault is not None:
-            watching = ()  # the connection is gone, and its WATCH with it
-        dirty = bool(watching) and self._is_dirty(place)
-        lives = list(state.lives)
-        lives[place] = self._life(place, (*life.told, (life.cut_off, answer)), watching=watching, dirty=dirty)
+            effect = self._effect(state, request, place)
+        answer = effect.reply if fault is None else fault
+        watching = self._watched_after(life, request) if fault is None else ()  # else the connection is gone
+        lives = self._with_dirt(state, effect)
+        lives[place] = self._life(
+            place, (*life.told, (life.cut_off, answer)), watching=watching, dirty=bool(watching) and effect.dirty[place]
+        )
         late = tuple(one for one in state.late if not (self._fenced and one.place == place))
         if fault == LATE_REQUEST:
             watched = tuple(self._value(state.data, key) for key in life.watching)
             late += (Late(place, _commands(request), request, watched),)
-        return self._snapshot(state, self._with_dirt(lives, but=place), late, spent)
+        return self._after(state, effect.data, lives, late, spent)
+
+    @staticmethod
+    def _watched_after(life: Life, request: Request) -> tuple[str, ...]:
+        if isinstance(request, Watch):
+            return request.keys
+        return () if isinstance(request, Transaction) else life.watching
+
+    def _effect(self, state: State, request: Request, place: int | None = None) -> Effect:
+        """Carry out a request on the connection of an actor, or on another one."""
+        watches = tuple((life.watching, life.dirty) if life.watches else None for life in state.lives)
+        case = (state.data, watches, place, _identity(request))
+        known = self._effects.get(case)
+        if known is None:
+            self._restore(state)
+            reply = self.store.call(request, self._connection if place is None else self._connections[place])
+            dirty = []
+            for other, life in enumerate(state.lives):
+                asks = self._watched_after(life, request) if other == place else life.watches and not life.dirty
+                dirty.append(self._is_dirty(other) if asks else life.dirty)
+            known = self._effects[case] = Effect(_frozen(reply), self._held(), tuple(dirty))
+        return known
 
     def _arrive(self, state: State, late: Late) -> State:
         """Carry out an abandoned request, without a reply; a transaction only if its watched keys are unchanged."""
-        self._restore(state)
-        watching = state.lives[late.place].watching if late.watched else ()
-        if late.watched == tuple(self._value(state.data, key) for key in watching) or not late.watched:
-            self.store.call(late.request, self._connection)
         left = tuple(one for one in state.late if one is not late)
-        return self._snapshot(state, self._with_dirt(list(state.lives)), left)
+        watching = state.lives[late.place].watching if late.watched else ()
+        if late.watched and late.watched != tuple(self._value(state.data, key) for key in watching):
+            return self._after(state, state.data, list(state.lives), left)
+        effect = self._effect(state, late.request)
+        return self._after(state, effect.data, self._with_dirt(state, effect), left)
 
     def _restarted(self, state: State) -> State:
         """Redis has lost what came last; connections are made anew, and only those who are told know of it."""
@@ -318,12 +349,13 @@ class Explorer:
     def _value(data: Data, key: str) -> Any:
         return (dict(data.lists).get(key), dict(data.leases).get(key))
 
-    def _with_dirt(self, lives: list[Life], but: int = -1) -> tuple[Life, ...]:
+    @staticmethod
+    def _with_dirt(state: State, effect: Effect) -> list[Life]:
         """The lives, with a note of those who watch a key that was just touched."""
-        for other, theirs in enumerate(lives):
-            if other != but and theirs.watching and not theirs.crashed and not theirs.dirty and not theirs.cut_off:
-                lives[other] = dataclasses.replace(theirs, dirty=self._is_dirty(other))
-        return tuple(lives)
+        return [
+            life if life.dirty == dirty else dataclasses.replace(life, dirty=dirty)
+            for life, dirty in zip(state.lives, effect.dirty, strict=True)
+        ]
 
     def _is_dirty(self, place: int) -> bool:
         """Ask the server: would this actor's transaction be refused now?"""
@@ -342,12 +374,13 @@ class Explorer:
             connection: Connection = self._connections[place]
             if connection.watching:
                 self.store.call(Transaction(()), connection)
-            if life.watching and not life.crashed and not life.cut_off:
+            if life.watches:
                 self.store.call(Watch((*life.watching, f"dirty:{place}")), connection)
                 if life.dirty:
                     self.store.call(command("SET", f"dirty:{place}", 1), self._connection)
 
-    def _snapshot(self, before: State, lives: tuple[Life, ...], late: tuple[Late, ...], spent: str = "") -> State:
+    def _held(self) -> Data:
+        """Read what Redis holds."""
         lists, leases, consumers, acked = [], [], [], []
         for key, value in sorted(self.store.call(command("EVAL", _DUMP, 0), self._connection)):
             name = key.decode()
@@ -359,10 +392,13 @@ class Explorer:
                 acked.append((name, int(value or 0)))
             else:
                 lists.append((name, tuple(value)))
-        data = Data(tuple(lists), tuple(leases), tuple(consumers), tuple(acked))
+        return Data(tuple(lists), tuple(leases), tuple(consumers), tuple(acked))
+
+    @staticmethod
+    def _after(before: State, data: Data, lives: list[Life], late: tuple[Late, ...], spent: str = "") -> State:
         budget = before.budget.less(spent) if spent else before.budget
         past = before.data if budget.restarts else None
-        return State(data, lives, budget, before.queues, late, past, before.messages)
+        return State(data, tuple(lives), budget, before.queues, late, past, before.messages)
 
     @staticmethod
     def _with_life(state: State, place: int, life: Life, **changes: Any) -> State:
@@ -427,6 +463,21 @@ def _stable(value: Any) -> Any:
 
 #: Of a consumer's steps: its place, and what only tells the time.
 _CLOCKED = ("keys", "clock_offset", "trusted_until", "_verified_at")
+
+
+def _identity(request: Request) -> tuple[Any, ...]:
+    """A value that is equal for equal requests: the same commands, the replies read in the same way."""
+    match request:
+        case Op():
+            return (request.command, request.read)
+        case Transaction():
+            return ("exec", *map(_identity, request.ops))
+        case Watch():
+            return ("watch", request.keys, *map(_identity, request.reads))
+        case Sleep():
+            raise TypeError(f"{request} is no request to Redis")
+        case _:
+            return tuple(map(_identity, request))
 
 
 def _commands(request: Request) -> tuple[Any, ...]:
