@@ -54,13 +54,16 @@ class Runner:
 
     def perform(self, message: Message) -> Run | None:
         """Run the handler and note the outcome; return None, without running it, if the message is lost."""
+        if message.was_started and not self._begin_again(message):
+            return None
         monotonic, wall = self._steps.trusted_until  # Moment.passed() inlined
         now = _monotonic()
-        if now > monotonic or _wall() > wall:
+        # Behind all other calls, and again after each renewal: the process may be suspended during any of them.
+        while not message.lost and (now > monotonic or _wall() > wall):
             self._renew(message)
+            monotonic, wall = self._steps.trusted_until
+            now = _monotonic()
         if message.lost:
-            return None
-        if message.was_started and not self._begin_again(message):
             return None
         self._exchange.progress_at = now
         run = self.running[message.element] = Run(message, now)
@@ -78,11 +81,11 @@ class Runner:
 
     async def perform_async(self, message: Message) -> Run | None:
         """Do the same for an async handler; `Run.cancel` cancels it."""
-        if self._steps.trusted_until.passed():
+        if message.was_started and not await asyncio.to_thread(self._begin_again, message):
+            return None
+        while not message.lost and self._steps.trusted_until.passed():
             await asyncio.to_thread(self._renew, message)
         if message.lost:
-            return None
-        if message.was_started and not await asyncio.to_thread(self._begin_again, message):
             return None
         self._exchange.progress_at = now = _monotonic()
         run = self.running[message.element] = Run(message, now)

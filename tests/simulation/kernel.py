@@ -16,7 +16,7 @@ from reliq.ops import Op, Request, Sleep, Steps, Transaction, Watch
 from reliq.transport.calls import only_reads
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.retry import CallRetry
-from tests.simulation.choices import Fault, Plan, Slow
+from tests.simulation.choices import Action, Fault, Plan, Slow
 from tests.simulation.clock import EPOCH, VirtualClock
 from tests.simulation.observer import Observer, Violation
 from tests.simulation.server import SimulatedRedis
@@ -78,6 +78,7 @@ class Kernel:
         self._faults = {(one.task, one.call): one for one in plan.of(Fault)}
         self._slow = {(one.task, one.call): one.seconds for one in plan.of(Slow)}
         self._parked: list[tuple[Task, Request, float]] = []
+        self.bound: list[str] = []  #: the queues that get what is published
         self.away_until = 0.0  #: the server answers nobody until then
         observer.processes = lambda: [one for one in self.processes if one.alive]  # type: ignore[method-assign]
 
@@ -105,6 +106,10 @@ class Kernel:
     def seconds(self) -> float:
         return self.clock.now - EPOCH
 
+    def plan_has(self, what: str) -> bool:
+        """Whether one of the actions is of this kind."""
+        return any(one.what == what for one in self.plan.of(Action))
+
     # --- processes ---
 
     def start(
@@ -115,8 +120,8 @@ class Kernel:
         timeout: float = 0.0,
         connection_name: str = "",
     ) -> Task:
-        """Start a task of a process."""
-        task = Task(process, name, iter(()), timeout)  # type: ignore[arg-type]
+        """Start a task of a process. `timeout`: seconds for which its calls are repeated."""
+        task = Task(process, f"{process.name}/{name}", iter(()), timeout)  # type: ignore[arg-type]
         task.steps = steps(task)
         task.connection_name = connection_name
         process.tasks.append(task)

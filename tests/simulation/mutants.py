@@ -17,7 +17,7 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
 from reliq_monitor import reclaim
 from reliq_monitor.liveness import Liveness
-from tests.simulation import actors
+from tests.simulation import monitors, workers
 
 _LUA = Path(reliq.ops.request.__file__).parents[1] / "lua"
 
@@ -76,7 +76,7 @@ def _impatient() -> Iterator[None]:
         return reclaim.take_back(keys, consumer, known_dead=True)
 
     early = mock.patch.object(Liveness, "_end_of", lambda *arguments: end_of(*arguments) - 1600)
-    known = mock.patch.object(actors, "take_back", taken_back)
+    known = mock.patch.object(monitors, "take_back", taken_back)
     with early, known:
         yield
 
@@ -99,7 +99,7 @@ MUTANTS: dict[str, Mutant] = {
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a lease is taken for over before its end": _impatient,
     "the monitor does not watch": lambda: mock.patch.object(reclaim, "reclaim", _no_watch(reclaim.reclaim)),
-    "the worker acks before the handler runs": lambda: mock.patch.object(actors.Loop, "_perform", _acks_first),
+    "the worker acks before the handler runs": lambda: mock.patch.object(workers.Loop, "_perform", _acks_first),
     "a consumer never reads its list again": lambda: mock.patch.object(ConsumerSteps, "to_be_verified", new=False),
     "a message starts after the lease": lambda: mock.patch.object(Moment, "passed", return_value=False),
 }

@@ -90,6 +90,10 @@ class Story:
     replace: bool = False
     large: bool = False
     plan: tuple[str, ...] = ()
+    takes: float = 0.02  #: seconds that its handler takes
+    prepared: bool = False
+    check: str = ""  #: what its check-back decides
+    of_batch: tuple[Message, ...] = ()  #: the messages after which it comes
     status: str = "calling"  #: calling, answered, unknown, refused, duplicate
     entered_at: float | None = None
     gone: str = ""  #: how it left, empty: it has not
@@ -112,6 +116,8 @@ class Observer:
         self.limits: dict[str, dict[str, Any]] = defaultdict(dict)
         self.claims: dict[str, list[float]] = defaultdict(list)
         self.moves: list[str] = []  #: of the latest step, for a reader
+        self.expected: set[Message] = set()  #: that nobody sends by hand
+        self.schedules: dict[tuple[str, str], Any] = {}
         self.cancels: set[tuple[str, str]] = set()  #: queue, and id or key, of all cancels that were called
         self.restarted = False
         self.disturbed = False  #: all processes are: the server was away or full
@@ -193,6 +199,12 @@ class Observer:
             if waits and earlier.turn and earlier.turn < story.turn:
                 raise Violation(f"{identity[1]} starts before {other[1]}, which is earlier in the order of their key")
 
+    def committed(self, queue: str, identity: str) -> None:
+        """A commit was answered."""
+        place = self.where.get((queue, identity))
+        if place is not None and place.state == PREPARED and not self.restarted:
+            raise Violation(f"{identity} was committed, and is still prepared")
+
     def cancelled(self, queue: str, identity: str) -> None:
         """A cancel was answered: it is gone and never runs."""
         story = self.stories[queue, identity]
@@ -261,7 +273,7 @@ class Observer:
         now = self.where.get(message)
         if len(after) > 1 or (after and not before and now is not None):
             raise Violation(f"{identity} is in two places of {queue}: {[one.state for one in (*before, *after)]}")
-        story = self.stories.get(message)
+        story = self.stories.get(message) or self._tick(message, causes)
         if story is None:
             raise Violation(f"{identity} is in {queue}, and was never sent there")
         old, new = (before[0] if before else None), (after[0] if after else None)
@@ -277,6 +289,14 @@ class Observer:
             what = "is lost" if new is None else f"goes to {new.state}"
             raise Violation(f"{identity} {what} from {arrow[0] or 'nowhere'} by {', '.join(causes) or 'a read'}")
         self._note(process, causes, message, story, old, new)
+
+    def _tick(self, message: Message, causes: list[str]) -> Story | None:
+        """Return the story of a message that a schedule has just sent."""
+        queue, identity = message
+        if "fire" not in causes or (queue, identity.partition("@")[0]) not in self.schedules:
+            return None
+        story = self.stories[message] = Story(self._clock.now, status="answered")
+        return story
 
     @staticmethod
     def _arrows(cause: str, story: Story) -> set[tuple[str, str]]:
@@ -295,14 +315,18 @@ class Observer:
             self._settled(message, story, old, new)
         elif old.state == PROCESSING:
             self._reclaimed(message, old, new)
+        elif old.state == PREPARED and new is not None and new.state != DEAD:
+            self._check_window(message, story)
         if new is None:
             story.gone = "acked" if old is not None and old.state == PROCESSING else "removed"
             return
-        if new.state == PROCESSING:
+        if new.state == PROCESSING and "newest" not in causes:  # it has the place of one that was claimed
             self.claims[message[0]].append(now)
         if new.state == DELAYED:
             story.due = new.score
         if new.state == READY and (old is None or old.state in (DELAYED, DEAD, PREPARED)):
+            if story.delay and (old is None or old.state == PREPARED):
+                raise Violation(f"{message[1]} is ready without its delay of {story.delay} s")
             if old is not None and old.state == DELAYED and now + 0.001 < story.due:
                 raise Violation(f"{message[1]} is ready {story.due - now:.3f} s too early")
             if old is not None and old.state == DELAYED:  # those of one step are promoted in the order of their dues
@@ -322,6 +346,16 @@ class Observer:
         story.entered_at = now
         if story.delay:
             story.due = story.sent_at + story.delay
+        if not story.prepared:
+            self._check_window(message, story)
+        for other in story.of_batch:
+            place = self.where.get(other)
+            if place is not None and place.state != DEAD and not self.restarted:
+                raise Violation(f"{identity} comes at the end of its batch, and {other[1]} is in {place.state}")
+
+    def _check_window(self, message: Message, story: Story) -> None:
+        """A message is enqueued: none with its dedup_key was within the window."""
+        (queue, identity), now = message, self._clock.now
         if story.dedup is not None and not story.replace:
             key, window = story.dedup
             before = self._dedup.get((queue, key))
@@ -402,6 +436,19 @@ class Observer:
         if held > most:
             raise Violation(f"{held} messages of {queue} are in processing, of at most {most}")
 
+    def check_rate(self, queue: str) -> None:
+        """At no time were more messages claimed than the rate allows."""
+        rate = self.limits[queue].get("rate")
+        if rate is None or self.restarted:
+            return
+        each, claims = 1.0 / int(rate.partition("/")[0]), self.claims[queue]
+        burst = max(1, round(0.1 / each))
+        for first, since in enumerate(claims):
+            for last in range(first + burst, len(claims)):
+                if last - first + 1 > burst + 1 + (claims[last] - since) / each:
+                    seconds = claims[last] - since
+                    raise Violation(f"{last - first + 1} messages of {queue} in {seconds:.3f} s are above {rate}")
+
     # --- faults of the server ---
 
     def restarts(self, saved_at: float) -> None:
@@ -420,6 +467,8 @@ class Observer:
                 place = self.where[message]
                 story.gone, story.cancelled_at = "", None
                 story.due = place.score if place.state == DELAYED else 0.0
-            elif not story.gone and story.entered_at is not None:
-                story.lost, story.entered_at = True, None
+            elif story.entered_at is not None and story.entered_at >= saved_at:  # the server has never seen it
+                story.lost, story.entered_at, story.gone = True, None, ""
+            elif story.entered_at is not None and not story.gone:
+                raise Violation(f"{message[1]} was there when the state was saved, and is not in it")
         self._dedup = {key: one for key, one in self._dedup.items() if one[0] < saved_at}

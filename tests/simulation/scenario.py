@@ -25,18 +25,20 @@ def plan(seed: int) -> Plan:
     for number in range(1, 1 + chance.randint(1, 3)):
         name = f"worker-{number}"
         some = queues if chance.random() < 0.7 else [chance.choice(queues)]
-        choices.append(Actor(name, "worker", {"queues": tuple(some), "limit": chance.choice((1, 2, 5, 20))}))
-        tasks += [f"{name}/{queue}" for queue in some] * 3 + [f"{name}/beat"]
+        choices.append(
+            Actor(name, "worker", {"queues": tuple(some), "limit": chance.choice((1, 2, 5, 20)), **_skew(chance)})
+        )
+        tasks += [f"{name}/{queue}" for queue in some] * 3 + [f"{name}/beat", f"{name}/watchdog"]
     for queue in queues:
         if not any(isinstance(one, Actor) and queue in one.options["queues"] for one in choices):
             choices.append(Actor(f"worker-of-{queue}", "worker", {"queues": (queue,), "limit": 2}))
     for number in range(1, 1 + chance.choice((1, 2, 2, 3))):
         interval = chance.choice((0.4, 0.7, 1.0))
-        choices.append(Actor(f"monitor-{number}", "monitor", {"interval": interval}))
+        choices.append(Actor(f"monitor-{number}", "monitor", {"interval": interval, **_skew(chance)}))
         tasks.append(f"monitor-{number}/scan")
     for number in range(1, 1 + chance.randint(1, 3)):
         name = f"producer-{number}"
-        choices.append(Actor(name, "producer"))
+        choices.append(Actor(name, "producer", _skew(chance)))
         choices += _sends(chance, name, queues)
         tasks.append(f"{name}/calls")
     if chance.random() < 0.6:
@@ -45,6 +47,11 @@ def plan(seed: int) -> Plan:
         tasks.append("operator/calls")
     choices += _faults(chance, tasks)
     return Plan(seed, tuple(choices))
+
+
+def _skew(chance: random.Random) -> dict[str, Any]:
+    """Seconds by which the clock of a process is ahead, of a few processes."""
+    return {"skew": chance.choice((-3600.0, 3600.0))} if chance.random() < 0.06 else {}
 
 
 def _settings(chance: random.Random, queue: str) -> list[Choice]:
@@ -68,10 +75,27 @@ def _settings(chance: random.Random, queue: str) -> list[Choice]:
 
 
 def _sends(chance: random.Random, actor: str, queues: list[str]) -> list[Choice]:
-    return [
-        Action(actor, round(chance.uniform(0, ACTIVE), 3), "send", chance.choice(queues), _message(chance))
-        for _ in range(chance.randint(2, 6))
-    ]
+    return [_send(chance, actor, chance.choice(queues)) for _ in range(chance.randint(2, 6))]
+
+
+def _send(chance: random.Random, actor: str, queue: str) -> Action:
+    at, kind, options = round(chance.uniform(0, ACTIVE), 3), chance.random(), _message(chance)
+    what = "send"
+    if kind < 0.1 and "replace" not in options:
+        what, options["count"] = "prepare", 1
+        options |= {
+            "decision": chance.choice(("commit", "commit", "rollback", "silence")),
+            "after": round(chance.uniform(0, 2), 3),
+            "check": chance.choice(("commit", "rollback", "silence")),
+        }
+    elif kind < 0.18 and "dedup_key" not in options:
+        what, options["count"] = "publish", 1
+    elif kind < 0.26:
+        what = "batch"
+    elif kind < 0.3:
+        catch_up = chance.choice(("all", "latest"))
+        what, options = "schedule", {"when": chance.choice(("1s", "2s")), "ends": ACTIVE, "catch_up": catch_up}
+    return Action(actor, at, what, queue, options)
 
 
 def _message(chance: random.Random) -> dict[str, Any]:
@@ -96,6 +120,9 @@ def _message(chance: random.Random) -> dict[str, Any]:
         options["priority"] = chance.choice(("high", "low"))
     if chance.random() < 0.15:
         options["large"] = True
+    if chance.random() < 0.15:
+        options["takes"] = chance.choice((0.3, 0.3, 2.2))
+        options["count"] = 1 if options["takes"] > 1 else min(options["count"], 5)
     if chance.random() < 0.4:
         options["plan"] = tuple(chance.choices(OUTCOMES, (8, 8, 4, 3, 2), k=chance.choice((1, 1, 2, 4))))
     return options

@@ -9,13 +9,15 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.keywords import ConfigChanges
 from reliq.protocol.application import Application
-from tests.simulation.actors import Producer, Worker, monitor
+from tests.simulation.callers import Caller, Operator, Producer
 from tests.simulation.choices import Action, Actor, Disaster, Plan, Setting
 from tests.simulation.clock import EPOCH, VirtualClock, in_force
 from tests.simulation.kernel import Kernel, Process
+from tests.simulation.monitors import monitor
 from tests.simulation.observer import DEAD, Observer, Violation
 from tests.simulation.scenario import ACTIVE, LEASE
 from tests.simulation.server import SimulatedRedis
+from tests.simulation.workers import Worker
 
 RESTART_AFTER = 0.5  #: seconds after which a process that was killed is started again
 DRAINED_WITHIN = 120.0  #: seconds after the last fault
@@ -31,7 +33,7 @@ class Simulation:
         self.observer = Observer(self.clock, server)
         self.kernel = Kernel(plan, server, self.clock, self.observer)
         self._lives: dict[str, int] = {}
-        self._producers: list[Producer] = []
+        self._callers: list[Caller] = []
 
     def run(self) -> None:
         """Run it to its end; raises Violation."""
@@ -68,6 +70,10 @@ class Simulation:
             )
             self._at_once(steps)
             self.observer.limits[setting.queue][setting.name] = setting.value
+        if self.kernel.plan_has("publish"):
+            self.kernel.bound = sorted({one.queue for one in self.plan.of(Action)})
+            for queue in self.kernel.bound:
+                self._at_once(application._topics.bind(queue, "order.*"))
         self.observer.after(None, ())
 
     def _at_once(self, steps: Any) -> Any:
@@ -100,7 +106,8 @@ class Simulation:
             case _:
                 process.on_death = lambda: None
                 actions = [one for one in self.plan.of(Action) if one.actor == actor.name]
-                self._producers.append(Producer(self.kernel, process, actions))
+                caller = Producer if actor.kind == "producer" else Operator
+                self._callers.append(caller(self.kernel, process, actions))
 
     # --- disasters ---
 
@@ -136,11 +143,18 @@ class Simulation:
     # --- the end ---
 
     def _drained(self) -> bool:
-        waiting = any(one.task.process.alive and not one.task.ended for one in self._producers)
-        if waiting:
+        if any(one.task.process.alive and not one.task.ended for one in self._callers):
             return False
         self._resume_all()
+        if self._awaited():
+            return False
         return all(place.state == DEAD for place in self.observer.where.values())
+
+    def _awaited(self) -> list[str]:
+        """Return the messages that nobody sends by hand, and that have not come yet: ticks, and the ends of batches."""
+        stories = self.observer.stories
+        came = {message for message in self.observer.expected if message in stories and stories[message].entered_at}
+        return [] if self.observer.restarted else sorted(identity for _, identity in self.observer.expected - came)
 
     def _resume_all(self) -> None:
         """An operator who was killed resumes nothing."""
@@ -155,8 +169,9 @@ class Simulation:
 
     def _left(self) -> str:
         left = [f"{identity} in {place.state}" for (_, identity), place in self.observer.where.items()]
-        busy = [one.task.name for one in self._producers if one.task.process.alive and not one.task.ended]
-        return ", ".join([*sorted(one for one in left if not one.endswith(DEAD)), *busy])
+        busy = [one.task.name for one in self._callers if one.task.process.alive and not one.task.ended]
+        awaited = [f"{identity} has not come" for identity in self._awaited()]
+        return ", ".join([*sorted(one for one in left if not one.endswith(DEAD)), *busy, *awaited])
 
     def _check_end(self) -> None:
         observer = self.observer
@@ -169,6 +184,7 @@ class Simulation:
                 raise Violation(f"{identity} of {queue} is nowhere")
         for queue in self._queues():
             self._check_rest(queue)
+            observer.check_rate(queue)
 
     def _check_rest(self, queue: str) -> None:
         """Nothing is left behind in a queue that is drained but its dead letters."""

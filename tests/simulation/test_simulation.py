@@ -12,7 +12,7 @@ from tests.simulation.scenario import plan
 from tests.simulation.server import SimulatedRedis
 from tests.simulation.simulation import Simulation, simulate
 
-SEEDS = 25
+SEEDS = 20
 MOST = 400  #: seeds within which a mutant must be found
 #: Found within a few seeds.
 QUICK = {

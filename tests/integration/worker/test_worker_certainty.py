@@ -95,9 +95,10 @@ def test_restarts_under_load_run_nothing_twice(app, redis_server, kind):
     assert [number for number, count in runs.items() if count > 1] == []
 
 
-def runner_with_a_message(app, store, run):
+def runner_with_a_message(app, store, run, send=True):
     app.handler("q")(run)
-    app.queue("q").send("x")
+    if send:
+        app.queue("q").send("x")
     (handler,), owner = app.handlers, new_owner()
     exchange = Exchange(store, "q", owner, 15.0, on_dead=lambda move: pytest.fail(f"dead: {move.id}"))
     (message,) = exchange.settle_and_claim(1)
@@ -114,6 +115,44 @@ def test_after_a_suspension_a_message_of_others_is_not_started(app, store):
     exchange.steps.trusted_until = Moment.never()
     assert not message.lost
     assert runner.perform(message) is None
+    assert message.lost
+    assert started == []
+
+
+@pytest.mark.parametrize("during", ["begin", "renew"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_after_a_suspension_during_its_calls_a_message_of_others_is_not_started(
+    app, store, monkeypatch, during, asynchronous
+):
+    """Found by `make simulate`: the process slept while it read the checkpoint, or while it renewed the lease."""
+    started: list[reliq.Message] = []
+    app.queue("q").send("x")
+    dead = ConsumerSteps(KEYS, new_owner(connected=False), 15.0)
+    store.run(dead.claim(1))
+    store.call(command("SET", KEYS.lease(dead.consumer), 1))
+    Monitor(store).scan()
+    runner, exchange, message = runner_with_a_message(app, store, started.append, send=False)
+    assert message.was_started
+    steps = exchange.steps
+
+    def sleep():
+        store.call(command("SET", KEYS.lease(steps.consumer), 1))
+        Monitor(store).scan()
+        steps.trusted_until = Moment.never()
+
+    if during == "begin":
+        begin = steps.lives.begin
+
+        def begin_and_sleep(one):
+            yield from begin(one)
+            sleep()
+
+        monkeypatch.setattr(steps.lives, "begin", begin_and_sleep)
+    else:
+        monkeypatch.setattr(steps, "renewed", lambda sent_at: sleep())
+        steps.trusted_until = Moment.never()
+    run = asyncio.run(runner.perform_async(message)) if asynchronous else runner.perform(message)
+    assert run is None
     assert message.lost
     assert started == []
 

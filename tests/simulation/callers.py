@@ -1,0 +1,183 @@
+"""Producers and operators: applications that call one operation after another."""
+
+import contextlib
+from collections.abc import Generator, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from reliq.errors import OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
+from reliq.model import settings
+from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
+from reliq.ops import Sleep, Steps
+from reliq.protocol.application import Application
+from reliq.protocol.batches import BatchSteps
+from reliq.protocol.dead_letters import DeadLetterSteps, Filter
+from reliq.protocol.prepared import DecisionOptions
+from reliq.protocol.progress import unwatched
+from tests.simulation.choices import Action
+from tests.simulation.clock import EPOCH
+from tests.simulation.kernel import Kernel, Process, Task
+
+LARGE = b"x" * (2 * settings.INLINE_BODY_BYTES)
+FAILED = (RedisUnavailable, OutcomeUnknown, QueueFull)
+
+
+class Caller:
+    """A process with one thread, which does what its actions say, one after another."""
+
+    def __init__(self, kernel: Kernel, process: Process, actions: Iterable[Action]) -> None:
+        self._kernel = kernel
+        self._observer = kernel.observer
+        self._process = process
+        self._application = Application("redis://simulated", None, None)
+        self._actions = sorted(actions, key=lambda one: one.at)
+        self.task = kernel.start(process, "calls", self._run, timeout=settings.SEND_TIMEOUT)
+
+    def _run(self, task: Task) -> Generator[Any, Any, None]:
+        for number, action in enumerate(self._actions):
+            if (wait := action.at - self._kernel.seconds) > 0:
+                yield Sleep(wait)
+            act = getattr(self, f"_{action.what}")
+            self._kernel.note(self._process.name, f"{action.what} {action.queue} {action.options or ''}")
+            steps = act(action.queue, f"{self._process.name}-{number}", **action.options)
+            with contextlib.suppress(*FAILED):
+                yield from self._kernel.run_of_steps(task, steps)
+
+    def _queue(self, queue: str) -> Any:
+        return self._application._queue_steps(queue)
+
+
+class Producer(Caller):
+    """Sends messages in all ways."""
+
+    def _messages(
+        self,
+        queues: Iterable[str],
+        name: str,
+        count: int = 1,
+        plan: tuple[str, ...] = (),
+        large: bool = False,
+        takes: float = 0.02,
+        check: str = "",
+        **options: Any,
+    ) -> list[NewMessage]:
+        """Make messages, and tell the observer what becomes of each in these queues."""
+        made = []
+        for number in range(count):
+            body = b"%d" % number + (LARGE if large else b"")
+            message = NewMessage(body, id=f"{name}-{number:02}", **options)
+            made.append(message)
+            dedup = None if message.dedup_key is None else (message.dedup_key, message.window)
+            for queue in queues:
+                self._observer.sends(
+                    queue, message.id, delay=message.delay, ttl=message.ttl, key=message.key, dedup=dedup,
+                    replace=message.replace, large=large, plan=plan, takes=takes, prepared=bool(check), check=check,
+                )  # fmt: skip
+        return made
+
+    @contextlib.contextmanager
+    def _told(self, queues: Iterable[str], messages: Iterable[NewMessage]) -> Generator[None]:
+        """Tell the observer how a send has failed."""
+        try:
+            yield
+        except FAILED as error:
+            status = "unknown" if isinstance(error, OutcomeUnknown) else "refused"
+            for queue in queues:
+                for message in messages:
+                    self._observer.answered(queue, message.id, status)
+            raise
+
+    def _send(self, queue: str, name: str, **options: Any) -> Steps[None]:
+        yield from self._send_all(queue, self._messages([queue], name, **options))
+
+    def _send_all(self, queue: str, messages: list[NewMessage]) -> Steps[None]:
+        with self._told([queue], messages):
+            ids = yield from self._queue(queue).send_many(messages)
+        for message, first in zip(messages, ids, strict=True):
+            self._observer.answered(queue, message.id, "answered" if first == message.id else "duplicate", first)
+
+    def _publish(self, queue: str, name: str, **options: Any) -> Steps[None]:
+        queues = self._kernel.bound
+        (message,) = self._messages(queues, name, **options)
+        with self._told(queues, [message]):
+            reached = yield from self._application._topics.publish("order.created", message)
+        for one in queues:
+            self._observer.answered(one, message.id, "answered" if one in reached else "refused")
+
+    def _prepare(self, queue: str, name: str, decision: str, after: float, check: str, **options: Any) -> Steps[None]:
+        steps, care = self._queue(queue).prepared_records, DecisionOptions()
+        (message,) = self._messages([queue], name, check=check, **options)
+        with self._told([queue], [message]):
+            yield from steps.prepare(message, 0.8, 2, care)
+        self._observer.answered(queue, message.id, "answered")
+        yield Sleep(after)
+        with contextlib.suppress(PreparedClosed):
+            if decision == "commit":
+                yield from steps.commit(message.id, care)
+                self._observer.committed(queue, message.id)
+            elif decision == "rollback":
+                yield from steps.rollback(message.id, care)
+                self._observer.cancelled(queue, message.id)
+
+    def _batch(self, queue: str, name: str, **options: Any) -> Steps[None]:
+        end = NewMessage(b"end", id=f"{name}-end")
+        batch = BatchSteps((queue, end), None)
+        yield from batch.open()
+        messages = self._messages([queue], name, **options)
+        self._observer.sends(queue, end.id, of_batch=tuple((queue, one.id) for one in messages))
+        try:
+            yield from batch.enlist(queue)
+            yield from self._send_all(queue, batch.marked(messages))
+        except FAILED:
+            yield from batch.close(abandon=True)
+            raise
+        yield from batch.close(abandon=False)
+        self._observer.expected.add((queue, end.id))
+
+    def _schedule(self, queue: str, name: str, when: str, ends: float, catch_up: str) -> Steps[None]:
+        end = datetime.fromtimestamp(EPOCH + ends, UTC)
+        steps = self._application._schedules
+        definition = steps.define(name, when, queue, b"tick", {"end": end, "catch_up": catch_up})
+        self._observer.schedules[queue, name] = definition
+        yield from steps.put([definition])
+        stored = yield from steps.get(name)
+        if catch_up == "all" and stored.due is not None:
+            ticks = [stored.due, *definition.ticks(stored.due, 100)]
+            self._observer.expected |= {(queue, definition.message_id(tick)) for tick in ticks}
+
+
+class Operator(Caller):
+    """Looks after queues."""
+
+    def _pause(self, queue: str, name: str, seconds: float) -> Steps[None]:
+        yield from self._queue(queue).pause()
+        yield Sleep(seconds)
+        yield from self._queue(queue).resume()
+
+    def _cancel(self, queue: str, name: str, which: int) -> Steps[None]:
+        ids = [identity for (at, identity), story in self._observer.stories.items() if at == queue and story.entered_at]
+        if not ids:
+            return
+        identity = ids[which % len(ids)]
+        self._observer.cancels.add((queue, identity))
+        answer = yield from self._queue(queue).search.cancel(identity)
+        self._kernel.note(self._process.name, f"cancel {identity}: {answer.value}")
+        if answer:
+            self._observer.cancelled(queue, identity)
+
+    def _cancel_many(self, queue: str, name: str, key: str) -> Steps[None]:
+        self._observer.cancels.add((queue, key))
+        yield from self._queue(queue).search.cancel_many(key, None, dry_run=False)
+
+    def _purge(self, queue: str, name: str) -> Steps[None]:
+        yield from self._queue(queue).purge()
+
+    def _redrive(self, queue: str, name: str) -> Steps[None]:
+        letters = DeadLetterSteps(QueueKeys(queue))
+        yield from letters.redrive(
+            Filter(), rate=None, limit=None, dry_run=False, keep_failures=False, stop_above=None, progress=unwatched
+        )
+
+    def _purge_dead(self, queue: str, name: str) -> Steps[None]:
+        yield from DeadLetterSteps(QueueKeys(queue)).purge(Filter(), everything=True, counter="purged_dead")

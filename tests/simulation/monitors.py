@@ -1,0 +1,68 @@
+"""Monitors: the duties of reliq_monitor in turn, without a leader, so that several act at once."""
+
+from collections.abc import Generator
+from typing import Any
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys
+from reliq.ops import Sleep, Steps
+from reliq_monitor.attempts import Attempts
+from reliq_monitor.batches import end_batches
+from reliq_monitor.liveness import Liveness, read_leases
+from reliq_monitor.prepared_timeouts import ask_undecided
+from reliq_monitor.promote import promote_due
+from reliq_monitor.queue_scan import Survey
+from reliq_monitor.reclaim import holders_by_process, note_company, take_back
+from reliq_monitor.schedules import Schedules
+from tests.simulation.kernel import Kernel, Process, Task
+
+
+def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
+    """Start a monitor: each of its duties in turn, without a leader, so that several act at once."""
+
+    def steps(task: Task) -> Generator[Any, Any, None]:
+        liveness = Liveness()
+        attempts = Attempts(lambda home: "", sharded=False)
+        schedules = Schedules(attempts)
+        next_scan = 0.0
+        survey = Survey(attempts)
+        while True:
+            try:
+                if kernel.seconds >= next_scan:
+                    survey = Survey(attempts, [QueueKeys(name) for name in (yield ops.queue_names())])
+                    next_scan = kernel.seconds + interval
+                    yield from kernel.run_of_steps(task, _scan(task, liveness, survey, schedules))
+                    yield from kernel.run_of_steps(task, ask_undecided(survey))
+                    yield from kernel.run_of_steps(task, end_batches(attempts))
+                yield from kernel.run_of_steps(task, schedules.turn(survey))
+                _, due = yield from kernel.run_of_steps(task, promote_due(survey, interval / 4))
+            except ReliqError:
+                liveness.disturbed()
+                schedules.forget()
+                yield Sleep(interval)
+            else:
+                pause = min(interval / 4, schedules.pause, interval if due is None else due)
+                yield Sleep(max(pause, 0.01))
+
+    return kernel.start(process, "scan", steps)
+
+
+def _scan(task: Task, liveness: Liveness, survey: Survey, schedules: Schedules) -> Steps[None]:
+    """Find vanished consumers and take back what they held."""
+    clients = yield ops.client_list()
+    liveness.connections(clients, task.connected_at, task.connects > 1)
+    kinds = (lambda keys: keys.consumers, lambda keys: keys.ticks)
+    watched, scheduled = yield from survey.having_each("scan", kinds, survey.queues)
+    schedules.found_in(scheduled)
+    looked, gone = [], {}
+    for keys, (now, leases) in (yield from survey.attempts.together("scan", watched, read_leases)):
+        looked.append((keys, leases))
+        for vanished in liveness.look(keys.queue, leases, now):
+            gone[keys.queue, vanished.consumer] = (keys, vanished)
+    for holders in holders_by_process(looked, gone).values():
+        if len(holders) > 1:
+            yield from survey.attempts.of_queue("reclaim", holders[0][0], note_company(holders), None, "company")
+    for keys, vanished in gone.values():
+        steps = take_back(keys, vanished.consumer, vanished.known_dead)
+        yield from survey.attempts.of_queue("reclaim", keys, steps, None, vanished.consumer)

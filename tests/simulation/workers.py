@@ -1,0 +1,260 @@
+"""Workers: what a worker process does, made of the steps and outcomes that reliq's own loops use."""
+
+import contextlib
+from collections import deque
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from reliq import ops
+from reliq.errors import PreparedClosed, ReliqError, TimeLimitExceeded
+from reliq.model import settings
+from reliq.model.backoff import steps as delays
+from reliq.model.keys import QueueKeys, connection_name
+from reliq.model.message import Message
+from reliq.model.policy import Again, Dead
+from reliq.ops import Move, Sleep, Steps
+from reliq.protocol.application import Application
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.outcomes import cancelled, released
+from reliq.runtime.moment import Moment
+from reliq.worker.outcome import after_error, after_return
+from tests.simulation.kernel import Kernel, Process, Task
+from tests.simulation.observer import Run
+
+RETRIES = delays(0.4, 0.9, 0.2)  #: seconds before each try of a message that failed
+TIME_LIMIT = 1.5  #: seconds of one run
+PATIENCE = 0.05  #: seconds that a message may wait behind a slow one
+
+Thread = Generator[Any, Any, None]
+
+
+class Worker:
+    """A worker process: a loop for each of its queues, a heartbeat, a watchdog, and answers to check-backs."""
+
+    def __init__(self, kernel: Kernel, process: Process, queues: Iterable[str], lease: float, limit: int) -> None:
+        self.kernel = kernel
+        self.process = process
+        self.limit = limit
+        self.application = Application("redis://simulated", None, None)
+        self._lease = lease
+        name = connection_name(process.owner)
+        self._loops = [Loop(self, queue, lease) for queue in queues]
+        kernel.start(process, "beat", self._beat, connection_name=name)
+        for loop in self._loops:
+            task = kernel.start(process, loop.queue, loop.run, connection_name=name)
+            task.on_connect = loop.consumer.connected
+        kernel.start(process, "watchdog", self._watch)
+        if kernel.plan_has("prepare"):
+            kernel.start(process, "checks", self._answer_checks, timeout=settings.SEND_TIMEOUT)
+
+    def _beat(self, task: Task) -> Thread:
+        """Renew all leases, three times in their length; tell of cancelled messages."""
+        while True:
+            yield Sleep(self._lease / settings.HEARTBEATS_PER_LEASE)
+            beating = [(loop, loop.consumer.consumer) for loop in self._loops if loop.consumer.alive]
+            if not beating:
+                continue
+            try:
+                sent_at = Moment.now()
+                answers = yield [ops.heartbeat(loop.consumer.keys, name, self._lease) for loop, name in beating]
+                for (loop, name), alive in zip(beating, answers, strict=True):
+                    if alive:
+                        loop.consumer.renewed(sent_at)
+                    elif loop.consumer.consumer == name:
+                        loop.lose()
+                told = yield [ops.told(loop.consumer.keys) for loop, _ in beating]
+                for (loop, _), ids in zip(beating, told, strict=True):
+                    loop.tell(ids)
+            except ReliqError:
+                yield Sleep(settings.RECONNECT_PAUSE)
+
+    def _watch(self, task: Task) -> Thread:
+        """End runs that take too long, and settle for loops that wait for a slow handler."""
+        while True:
+            yield Sleep(0.1)
+            for loop in self._loops:
+                loop.end_overdue()
+                with contextlib.suppress(ReliqError):
+                    yield from loop.relieve_if_stuck()
+
+    def _answer_checks(self, task: Task) -> Thread:
+        """Decide about prepared messages whose producers are silent, as each of them says."""
+        while True:
+            yield Sleep(0.5)
+            for loop in self._loops:
+                steps = self.application._queue_steps(loop.queue).prepared_records
+                with contextlib.suppress(ReliqError):
+                    yield from self._answer_check(loop.queue, steps)
+
+    def _answer_check(self, queue: str, steps: Any) -> Steps[None]:
+        while (message := (yield from steps.question())) is not None:
+            answer = self.kernel.observer.stories[queue, message.id].check
+            with contextlib.suppress(PreparedClosed):
+                if answer == "commit":
+                    yield from steps.commit(message.id)
+                elif answer == "rollback":
+                    yield from steps.rollback(message.id)
+
+
+class Loop:
+    """What a worker does for one queue: claim, run, settle with the next claim."""
+
+    def __init__(self, worker: Worker, queue: str, lease: float) -> None:
+        self.queue = queue
+        self.consumer = ConsumerSteps(QueueKeys(queue), worker.process.owner, lease)
+        self.consumer.keeps_marks = True
+        self._worker = worker
+        self._observer = worker.kernel.observer
+        self._handler = worker.application.handlers.add(
+            queue, lambda message: None, retry=RETRIES, retry_on=BaseException, dead_on=(), time_limit=TIME_LIMIT
+        )
+        self._acks: list[bytes] = []
+        self._moves: list[Move] = []
+        self._unstarted: deque[Message] = deque()
+        self._running: tuple[Message, Run] | None = None
+        self._progress_at = 0.0
+
+    def run(self, task: Task) -> Thread:
+        while True:
+            try:
+                yield from self.consumer.be_registered()
+                if not self._unstarted:
+                    self._take((yield from self._settle(self._worker.limit)))
+                if not self._unstarted:
+                    seconds = min(settings.BLOCK, self.consumer.lease / settings.HEARTBEATS_PER_LEASE)
+                    self._take((yield from self.consumer.wait(1, seconds)))
+                while self._unstarted:
+                    message = self._unstarted.popleft()
+                    yield from self._perform(message)
+                    if message.redelivered:  # settled before the next one starts: see reclaim
+                        yield from self._settle(0)
+            except ReliqError:
+                yield Sleep(settings.RECONNECT_PAUSE)
+
+    def _take(self, messages: list[Message]) -> None:
+        self._progress_at = self._worker.kernel.seconds
+        self._unstarted.extend(messages)
+
+    def _settle(self, limit: int) -> Steps[list[Message]]:
+        """Settle what has ended, and claim; after an error the same is settled again."""
+        acks, moves = self._take_outcomes()
+        try:
+            _, messages = yield from self.consumer.settle(self.consumer.in_order(acks), moves, limit)
+        except BaseException:
+            self._acks, self._moves = acks + self._acks, moves + self._moves
+            raise
+        return messages
+
+    def _take_outcomes(self) -> tuple[list[bytes], list[Move]]:
+        acks, moves = self._acks, self._moves
+        self._acks, self._moves = [], []
+        return acks, moves
+
+    def _perform(self, message: Message) -> Steps[None]:
+        if message.was_started and not (yield from self._begin_again(message)):
+            return
+        while not message.lost and self.consumer.trusted_until.passed():
+            yield from self._renew(message)
+        if message.lost:
+            return
+        story, kernel = self._observer.stories[message.queue, message.id], self._worker.kernel
+        run = self._observer.starts(self._worker.process, self.consumer.consumer, message)
+        tries = len(story.runs)
+        outcome = story.plan[tries - 1] if tries <= len(story.plan) else "ack"
+        self._running, self._progress_at = (message, run), kernel.seconds
+        kernel.note(self._worker.process.name, f"runs {message.id} ({outcome})")
+        yield Sleep(story.takes)
+        if outcome == "crash":
+            run.outcome = run.outcome or "crash"
+            kernel.kill(self._worker.process)
+            return
+        if self._running is None:  # it was ended by its time limit
+            return
+        self._running = None
+        move = self._after(message, outcome)
+        run.outcome = "cancelled" if message.cancelled and move is not None else outcome
+        if move is None:
+            self._acks.append(message.element)
+        else:
+            self._moves.append(move)
+
+    def _after(self, message: Message, outcome: str) -> Move | None:
+        if outcome == "ack":
+            return after_return(message, None)
+        if outcome == "again":
+            return after_return(message, Again(delay=0.0 if len(message.id) % 2 else 0.3))
+        if message.cancelled:
+            return cancelled(message)
+        error = Dead("as planned") if outcome == "dead" else RuntimeError("as planned")
+        return after_error(self._handler, message, error, self.consumer.consumer)
+
+    def _renew(self, message: Message) -> Steps[None]:
+        """Renew the lease before a message starts; without an answer it goes back."""
+        name, sent_at = self.consumer.consumer, Moment.now()
+        try:
+            alive = yield ops.heartbeat(self.consumer.keys, name, self.consumer.lease)
+        except ReliqError:
+            self._give_back(message)
+            return
+        if alive:
+            self.consumer.renewed(sent_at)
+        elif name == self.consumer.consumer:
+            self.lose()
+
+    def _begin_again(self, message: Message) -> Steps[bool]:
+        keys, name = self.consumer.keys, self.consumer.consumer
+        if message.redelivered:
+            with contextlib.suppress(ReliqError):
+                yield ops.mark_tried(keys, name, message.tag)
+        try:
+            yield from self.consumer.lives.begin(message)
+            if message.redelivered:
+                self.tell((yield ops.told(keys)))
+        except ReliqError:
+            self._give_back(message)
+        return not message.lost
+
+    def _give_back(self, message: Message) -> None:
+        self._moves.append(released(message))
+        message.lost = True
+
+    # --- heartbeat and watchdog ---
+
+    def lose(self) -> None:
+        self.consumer.lose()
+
+    def tell(self, ids: ops.Cancelled) -> None:
+        running = self._running and self._running[0]
+        for message in self.consumer.tell(ids):
+            if message is not running:
+                self._moves.append(cancelled(message))
+                message.lost = True
+
+    def end_overdue(self) -> None:
+        """A run that exceeds the time limit has failed, whatever it returns."""
+        if self._running is None or self._worker.kernel.seconds - self._progress_at <= TIME_LIMIT:
+            return
+        message, run = self._running
+        self._running, run.outcome = None, "fail"
+        error = TimeLimitExceeded("as planned")
+        self._moves.append(after_error(self._handler, message, error, self.consumer.consumer))
+        message.lost = True
+
+    def relieve_if_stuck(self) -> Steps[None]:
+        """Settle what has ended, and hand back what waits behind a slow handler."""
+        if self._running is None or self._worker.kernel.seconds - self._progress_at <= PATIENCE:
+            return
+        waiting = [released(message) for message in reversed(self._unstarted) if not message.lost]
+        self._unstarted.clear()
+        acks, moves = self._take_outcomes()
+        moves += waiting
+        if not (acks or moves):
+            return
+        try:
+            answer = yield self.consumer.settle_op(acks, moves)
+        except BaseException:
+            self._acks, self._moves = acks + self._acks, moves + self._moves
+            raise
+        self.consumer.note_settled([*acks, *(move.element for move in moves)])
+        if self.consumer.lives:
+            yield from self.consumer.lives.end(acks, moves, answer.codes)
