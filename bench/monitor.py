@@ -18,7 +18,7 @@ import reliq
 from bench.suite.flat import BODY, monitor_shares
 from bench.suite.harness import fresh_redis, percentile
 from reliq import ops
-from reliq.model.keys import LEADER, QueueKeys, new_owner
+from reliq.model.keys import QueueKeys, monitors_until, new_owner
 
 _DELAYS = (0.06, 0.3, 1.0)
 _BUSY = 50  #: queues that messages are sent to
@@ -41,7 +41,7 @@ def flow(app: reliq.Reliq, client: redis.Redis, count: int, rate: float) -> list
     queues = [app.queue(f"queue-{number}") for number in range(0, count, max(1, count // _BUSY))]
     due: list[list[float]] = [[] for _ in queues]  #: by the monotonic clock, soonest first
     before = _ready(client, queues)
-    while not client.exists(LEADER):
+    while not client.exists(monitors_until("0")):
         time.sleep(_LOOK)
     late: list[float] = []
     began, sent = time.monotonic(), 0

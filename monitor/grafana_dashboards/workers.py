@@ -12,10 +12,20 @@ MONITOR = (
     ),
     Number(
         "Leading",
-        "Active monitors. 1, and for a moment 0 or 2 when another one takes over.",
+        "Monitors that lead a share of the queues; the others are spares.",
         "sum(reliq_monitor_leading)",
         bad=1,
         low_is_bad=True,
+    ),
+    Number(
+        "Queues led",
+        "The queues of all monitors together: all there are, and for up to 2 s others when a monitor comes or goes.",
+        "sum(reliq_monitor_led_queues)",
+    ),
+    Number(
+        "Taken over, 1 h",
+        "Queues that a monitor took over from another one: it was stopped, killed, paused or starved of CPU.",
+        "sum(increase(reliq_monitor_queues_taken_over_total[1h]))",
     ),
     Number(
         "Since the last scan",

@@ -33,7 +33,7 @@ Failing = tuple[str, str, str]  #: the duty, the queue (or node), and its part: 
 
 def name_of(home: JobKeys) -> str:
     """Return the queue; for jobs of several queues, the tag of their keys."""
-    return home.queue if isinstance(home, QueueKeys) else "@several"
+    return home.queue if isinstance(home, QueueKeys) else home.place
 
 
 class _Failure:
@@ -54,10 +54,15 @@ class _Failure:
 class Attempts:
     """The failures and pauses of one monitor's duties."""
 
-    def __init__(self, node_of: Callable[[JobKeys], str], sharded: bool) -> None:
-        """`node_of` returns the node of a queue in a cluster; empty: unknown, or a single server."""
+    def __init__(self, node_of: Callable[[JobKeys], str], sharded: bool, one_of_many: bool = False) -> None:
+        """`node_of` returns the node of a queue in a cluster; empty: unknown, or a single server.
+
+        `sharded`: the queues lie on many servers. `one_of_many`: they lie on one of them, and steps that are given as
+        `elsewhere` may go to another one, which says nothing about this one if it fails.
+        """
         self._node_of = node_of
         self._sharded = sharded
+        self._one_of_many = one_of_many
         self._failing: dict[Failing, _Failure] = {}
         self.failures: Counter[str] = Counter(dict.fromkeys(_MOVING, 0))  #: by duty, since the start
 
@@ -76,6 +81,13 @@ class Attempts:
         for what in [what for what, failure in self._failing.items() if failure.next_at < latest]:
             del self._failing[what]
 
+    def keep(self, queues: Container[str]) -> None:
+        """Forget the failures in all other queues: other monitors lead them."""
+        for what in list(self._failing):
+            duty, queue, _ = what
+            if queue and duty != "node" and queue not in queues:
+                del self._failing[what]
+
     def nothing_to_do(self, duty: str, homes: Iterable[JobKeys], but: Container[str] = ()) -> None:
         """Note that this duty has nothing to do in these queues, except for the parts `but`: its failures are over."""
         if not self._failing:
@@ -92,15 +104,17 @@ class Attempts:
         node = self._node_of(home)
         return self._due((duty, name_of(home), item)) and (not node or self._due(("node", node, "")))
 
-    def of_all(self, duty: str, steps: Steps[T], otherwise: T, item: str = "") -> Steps[T]:
+    def of_all(self, duty: str, steps: Steps[T], otherwise: T, item: str = "", elsewhere: bool = False) -> Steps[T]:
         """Perform a duty for all queues; return `otherwise` if it fails, and during its pause. `item` fails alone."""
-        return (yield from self._try((duty, "", item), "", steps, otherwise))
+        return (yield from self._try((duty, "", item), "", steps, otherwise, elsewhere))
 
-    def of_queue(self, duty: str, home: JobKeys, steps: Steps[T], otherwise: T, item: str = "") -> Steps[T]:
+    def of_queue(
+        self, duty: str, home: JobKeys, steps: Steps[T], otherwise: T, item: str = "", elsewhere: bool = False
+    ) -> Steps[T]:
         """Perform a duty for one queue; return `otherwise` if it fails, and during its pause. `item` fails alone."""
         if not self.due(duty, home, item):
             return otherwise
-        return (yield from self._try((duty, name_of(home), item), self._node_of(home), steps, otherwise))
+        return (yield from self._try((duty, name_of(home), item), self._node_of(home), steps, otherwise, elsewhere))
 
     def together(
         self, duty: str, homes: Sequence[Home], ask: Callable[[Sequence[Home]], Steps[Sequence[T]]], step: str = "look"
@@ -128,14 +142,14 @@ class Attempts:
         failure = self._failing.get(what)
         return failure is None or time.monotonic() >= failure.next_at
 
-    def _try(self, what: Failing, node: str, steps: Steps[T], otherwise: T) -> Steps[T]:
+    def _try(self, what: Failing, node: str, steps: Steps[T], otherwise: T, elsewhere: bool) -> Steps[T]:
         if not self._due(what):
             return otherwise
         began = time.monotonic()
         try:
             answer = yield from steps
         except Exception as error:
-            if self._is_outage(error):
+            if self._is_outage(error) and not (elsewhere and self._one_of_many):
                 raise
             if node and _unreachable(error):
                 what = ("node", node, "")

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Container
 
 from reliq import ops
 from reliq.model.keys import QueueKeys, instance_of
@@ -20,6 +21,10 @@ class BroadcastCleanup:
 
     def __init__(self) -> None:
         self._alone_since: dict[str, float] = {}
+
+    def keep(self, queues: Container[str]) -> None:
+        """Forget the observations of all other queues."""
+        self._alone_since = {queue: since for queue, since in self._alone_since.items() if queue in queues}
 
     def look(self, keys: QueueKeys, alone: bool) -> Steps[None]:
         """Unbind the queue of a vanished instance, and drop it a while later. `alone`: it has no consumers."""

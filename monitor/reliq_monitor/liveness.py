@@ -10,7 +10,7 @@ until all consumers have had time to return.
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from reliq import ops
@@ -75,10 +75,24 @@ class Liveness:
                     _, before = self._shifted.get((queue, consumer), (deadline, 0))
                     self._shifted[queue, consumer] = (deadline, before + milliseconds)
 
-    def connections(self, client_list: bytes | None, connected_at: float, reconnected: bool = False) -> None:
+    def keep(self, queues: Container[str]) -> None:
+        """Forget the observations of all other queues: another monitor leads them, and they do not cover its time."""
+        for seen in (self._absent, self._looked_at, self._deadlines):
+            for queue in [queue for queue in seen if queue not in queues]:
+                del seen[queue]
+        self._shifted = {one: shift for one, shift in self._shifted.items() if one[0] in queues}
+
+    def connections(
+        self,
+        client_list: bytes | None,
+        connected_at: float,
+        reconnected: bool = False,
+        elsewhere: frozenset[str] = frozenset(),
+    ) -> None:
         """Begin a scan with the reply of CLIENT LIST (None = refused) and the time of the monitor's own connection.
 
-        When the latter changes, earlier absences mean nothing, nor do absences soon afterwards.
+        When the latter changes, earlier absences mean nothing, nor do absences soon afterwards. `elsewhere`: names of
+        connections to other nodes of a cluster.
         """
         if connected_at != self._connected_at:
             self._connected_at = connected_at
@@ -86,8 +100,7 @@ class Liveness:
             if reconnected:
                 self.disturbed(connected_at)
         settled = time.monotonic() - connected_at >= SETTLED
-        names = None if client_list is None or not settled else _NAME.findall(client_list)
-        self._names = None if names is None else frozenset(name.decode() for name in names)
+        self._names = None if client_list is None or not settled else names_in(client_list) | elsewhere
 
     def look(self, queue: str, leases: Leases, now: int) -> list[Vanished]:
         """Return the consumers of a queue that are gone."""
@@ -131,6 +144,11 @@ class Liveness:
             del self._shifted[queue, consumer]  # renewed since the jump
             return deadline
         return deadline + shift
+
+
+def names_in(client_list: bytes) -> frozenset[str]:
+    """Return the names of reliq's connections in a reply of CLIENT LIST."""
+    return frozenset(name.decode() for name in _NAME.findall(client_list))
 
 
 class ClockWatch:

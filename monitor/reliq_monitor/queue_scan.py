@@ -1,12 +1,13 @@
 """Queue scan: find the queues that need work. Most need none, so one call asks about many of them."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from reliq import ops
-from reliq.model.keys import JobKeys, QueueKeys
+from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import Steps
 from reliq_monitor.attempts import Attempts
 
@@ -23,12 +24,25 @@ class Survey:
     attempts: Attempts
     queues: Sequence[QueueKeys] = ()
     at_once: int = TOGETHER  #: queues that one call may ask about
+    several: bool = True  #: whether the jobs of several queues are looked after, too
+
+    @property
+    def homes(self) -> list[JobKeys]:
+        """The places of staged jobs."""
+        return [SEVERAL, *self.queues] if self.several else list(self.queues)
 
     def having(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[Home]]:
         """Return those of `homes` for which this key exists."""
+        if not homes:
+            return []
 
         def find() -> Steps[list[Home]]:
             groups = self.groups(homes)
+            if self.at_once > 1:  # mostly none exists, and one command says so
+                some = yield [ops.any_exists([key(one) for one in group]) for group in groups]
+                groups = list(itertools.compress(groups, some))
+                if not groups:
+                    return []
             answers = yield [ops.existing([key(one) for one in group]) for group in groups]
             pairs = zip(groups, answers, strict=True)
             return [group[place - 1] for group, places in pairs for place in places]
@@ -64,7 +78,7 @@ class Survey:
                 ]
             return found
 
-        found = yield from self.attempts.together(duty, homes, ask, "exists")
+        found = (yield from self.attempts.together(duty, homes, ask, "exists")) if homes else []
         self.attempts.nothing_to_do(duty, (home for home, there in found if not any(there)))
         return [[home for home, there in found if there[kind]] for kind in range(len(keys))]
 

@@ -285,16 +285,17 @@ def holders_by_process(
     return dict(found)
 
 
-def note_company(holders: Holders) -> Steps[None]:
+def note_company(holders: Holders, all_known: bool = True) -> Steps[None]:
     """Note, before messages of a process are taken back, if several of its lists hold some: none was alone then.
 
-    The note is in Redis, so that it holds when one list is empty and another monitor looks at the next one.
+    Without `all_known` it may have more lists than these. The note is in Redis, so that it holds when one list is empty
+    and another monitor looks at the next one.
     """
     lengths = yield [ops.held_count(keys, consumer) for keys, consumer in holders]
     holding = [one for one, length in zip(holders, lengths, strict=True) if length]
-    if len(holding) < 2:
+    if all_known and len(holding) < 2:
         return
-    known = yield [ops.mark_of(keys, consumer) for keys, consumer in holding]
+    known = (yield [ops.mark_of(keys, consumer) for keys, consumer in holding]) if holding else []
     try:
         yield [
             ops.set_mark(keys, consumer, marks.after_batch(mark, charged=False))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from reliq import ops
-from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
+from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterSteps
 from reliq.runtime.moment import earlier
@@ -54,8 +54,7 @@ def forget_producers(survey: Survey) -> Steps[int]:
 
 def forget_streams(survey: Survey) -> Steps[int]:
     """Remove the epochs of streams that have been silent for longer than stopped streams are kept."""
-    homes: list[JobKeys] = [SEVERAL, *survey.queues]
-    return (yield from _forget_silent(survey, "streams", homes, lambda home: home.epochs, STREAM_REMEMBERED))
+    return (yield from _forget_silent(survey, "streams", survey.homes, lambda home: home.epochs, STREAM_REMEMBERED))
 
 
 def _forget_silent(

@@ -86,7 +86,7 @@ class Schedules:
         self._ahead = -math.inf  #: ms that the server's clock is ahead of time.monotonic()
 
     def forget(self) -> None:
-        """Forget what was prepared: another monitor leads."""
+        """Forget what was prepared."""
         self._queues: list[QueueKeys] = []
         self._unread: deque[Named] = deque()  #: schedules whose next tick is to be prepared
         self._prepared: dict[tuple[int, str], list[Prepared]] = {}  #: by due, in ms, and queue
@@ -97,8 +97,15 @@ class Schedules:
     def found_in(self, queues: list[QueueKeys]) -> None:
         """Set the queues that have schedules."""
         self._queues = queues
-        for queue in self._looked_until.keys() - {keys.queue for keys in queues}:
+        names = {keys.queue for keys in queues}
+        for queue in self._looked_until.keys() - names:
             del self._looked_until[queue]
+        if any(queue not in names for _, queue in self._prepared) or any(
+            keys.queue not in names for keys, _ in self._unread
+        ):
+            self._unread = deque(one for one in self._unread if one[0].queue in names)
+            self._prepared = {at: some for at, some in self._prepared.items() if at[1] in names}
+            self._order = sorted(self._prepared)  # a sorted list is a heap
 
     @property
     def pause(self) -> float:

@@ -17,7 +17,6 @@ TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version
 ALLOWANCE = "reliq:api:allowance:"  #: prefix of an API key's id; string: when its allowance is full again
 BATCHES = "reliq:{@batches}:open"  #: zset: ids of batches that have not ended, by the ms at which they were opened
 CLOCK = "reliq:monitor:clock"  #: hash: at, by: the latest jump of the Redis server's clock that a monitor noticed, ms
-LEADER = "reliq:monitor:leader"  #: string: the active monitor; only saves work: any number may be active
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 
@@ -47,6 +46,19 @@ def check_grammar(queue: object) -> str:
             f"queue name {queue!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -, the first of them a letter or a digit"
         )
     return queue
+
+
+def monitors_until(tag: str) -> str:
+    """Return the key of the monitors that share the queues of one server; zset: by the ms at which they count as gone.
+
+    `tag`: the hash tag; in a cluster each master has monitors of its own, under a tag in one of its slots.
+    """
+    return f"reliq:monitor:{{{tag}}}:until"
+
+
+def monitors_since(tag: str) -> str:
+    """Return the key of the same monitors; zset: by the ms at which they came."""
+    return f"reliq:monitor:{{{tag}}}:since"
 
 
 def batch_record(batch: str) -> str:

@@ -119,10 +119,33 @@ _INFO_SECTIONS = ("memory", "persistence", "clients", "replication", "stats")
 class MonitorState(Protocol):
     """The exported state of a monitor in this process."""
 
-    last_scan_at: float  #: seconds since the epoch
-    last_scan_took: float  #: seconds
-    leading: bool
-    clock_jumps: int  #: of the Redis server
+    @property
+    def last_scan_at(self) -> float:
+        """Seconds since the epoch; 0 before the first scan."""
+
+    @property
+    def last_scan_took(self) -> float:
+        """Seconds."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether it has a share of the queues."""
+
+    @property
+    def led_queues(self) -> int:
+        """The queues in its share."""
+
+    @property
+    def members(self) -> int:
+        """The monitors that share the queues, as it knows them."""
+
+    @property
+    def taken_over(self) -> int:
+        """Queues that came from other monitors."""
+
+    @property
+    def clock_jumps(self) -> int:
+        """Of the Redis server."""
 
     @property
     def failures(self) -> Mapping[str, int]:
@@ -342,7 +365,16 @@ def _of_redis(info: Mapping[str, str]) -> Iterator[Metric]:
 def _of_monitor(monitor: MonitorState | None) -> Iterator[Metric]:
     if monitor is None:
         return
-    yield _gauge("reliq_monitor_leading", "1 when it is this monitor's turn.", monitor.leading)
+    yield _gauge(
+        "reliq_monitor_leading", "1 if this monitor leads a share of the queues, 0 if it is a spare.", monitor.leading
+    )
+    yield _gauge("reliq_monitor_led_queues", "The queues that this monitor leads.", monitor.led_queues)
+    yield _gauge(
+        "reliq_monitor_members", "The monitors that share the queues, as this one knows them.", monitor.members
+    )
+    yield _counter(
+        "reliq_monitor_queues_taken_over", "Queues that this monitor took over from others.", monitor.taken_over
+    )
     if monitor.last_scan_at:
         yield _gauge(
             "reliq_monitor_last_scan_timestamp_seconds",

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from reliq.errors import ForeignKey
-from reliq.model.keys import CLOCK, LEADER, QueueKeys
+from reliq.model.keys import CLOCK, QueueKeys, monitors_since, monitors_until
 from reliq.ops.commands import read_hash
 from reliq.ops.request import Argument, Op, as_text, milliseconds, script_named, scripted
 from reliq.ops.schema import ClockJump, Counter
@@ -100,18 +100,29 @@ def remove_fields(key: str, fields: Sequence[bytes]) -> Op[int]:
     return Op(("HDEL", key, *fields))
 
 
-def become_leader(monitor: str, lasts: float) -> Op[bool]:
-    """Try to become the leader for `lasts` seconds; succeeds if there is no leader."""
-    return Op(("SET", LEADER, monitor, "NX", "PX", milliseconds(lasts)), bool)
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """The monitors that share the queues of a server. `new`: the one that asks was not known."""
+
+    new: bool
+    alive: int
+    leading: tuple[str, ...]  #: those that have a share
 
 
-def leader() -> Op[str | None]:
-    """Read the id of the leading monitor."""
-    return Op(("GET", LEADER), lambda reply: None if reply is None else reply.decode("utf-8", "replace"))
+def attend(tag: str, monitor: str, lasts: float, most: int) -> Op[Attendance]:
+    """Note that a monitor is alive for `lasts` seconds; the reply has the `most` monitors that came first."""
+    keys = (monitors_until(tag), monitors_since(tag))
+    return scripted("attend", keys, (monitor, milliseconds(lasts), most), _read_attendance)
 
 
-def stay_leader(lasts: float) -> Op[bool]:
-    return Op(("PEXPIRE", LEADER, milliseconds(lasts)), bool)
+def _read_attendance(reply: list[Any]) -> Attendance:
+    new, alive, *leading = reply
+    return Attendance(bool(new), alive, tuple(one.decode("utf-8", "replace") for one in leading))
+
+
+def resign(tag: str, monitor: str) -> list[Op[int]]:
+    """Remove a monitor from those that share the queues."""
+    return [Op(("ZREM", key, monitor)) for key in (monitors_until(tag), monitors_since(tag))]
 
 
 def note_clock_jump(now: int, by: int) -> Op[int]:

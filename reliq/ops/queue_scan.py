@@ -13,6 +13,11 @@ def existing(names: Sequence[str]) -> Op[list[int]]:
     return scripted("existing", names, (), list)
 
 
+def any_exists(names: Sequence[str]) -> Op[bool]:
+    """Read whether any of these keys exists: half the commands of `existing`."""
+    return Op(("EXISTS", *names), bool)
+
+
 def due(queues: Sequence[QueueKeys], ahead: float) -> Op[list[int]]:
     """Read in how many ms the next delayed message is due (-1: none within `ahead` seconds).
 

@@ -108,6 +108,14 @@ def _counts(batch: str, fields: dict[str, bytes]) -> Steps[Counts]:
     return sum(counts, Counts())
 
 
+def waits(fields: dict[str, bytes]) -> bool:
+    """Whether a batch with this record cannot end yet: its producer adds messages, or it waits for other batches."""
+    if not fields:
+        return False
+    is_old = time.time() * 1000 - int(fields[Field.OPENED]) > _OPEN_FOR_MS
+    return (fields[Field.STATE].decode() not in _ENDED and not is_old) or int(fields.get(Field.CHILDREN, 0)) > 0
+
+
 def end(batch: str) -> Steps[bool]:
     """Do what follows if all messages of a batch have ended; return whether they have. For monitors; safe to repeat."""
     fields = yield ops.batch_fields(batch)

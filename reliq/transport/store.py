@@ -15,11 +15,12 @@ from typing import Any, Generic, TypeVar
 from reliq.errors import ReliqError
 from reliq.model import settings
 from reliq.ops import Request, Steps
+from reliq.ops.topology import Node
 from reliq.transport.cluster import ClusterConnection
 from reliq.transport.connection import Connection
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.retry import CallRetry
-from reliq.transport.server import Server
+from reliq.transport.server import ClusterNode, Server
 
 T = TypeVar("T")
 
@@ -136,6 +137,10 @@ class Store(Server):
     def connection(self, name: str = "") -> Connection:
         """Return a new connection for exclusive use; `name` is its name in CLIENT LIST."""
         return ClusterConnection(self, name) if self.sharded else Connection(self, name)
+
+    def connection_to(self, node: Node, name: str = "") -> Connection:
+        """Return a new connection to a node of the cluster, for what belongs to the node and to no key."""
+        return Connection(ClusterNode(self, node), name)
 
     def redirect(self, url: str, connect: Any = None) -> None:
         """Use another server from now on: for a command line that overrides an application's URL, and for tests."""

@@ -20,7 +20,7 @@ def outcome(child):
 
 
 def keys(app):
-    return {key for key in app.store.call(command("KEYS", "*")) if b"monitor:leader" not in key}
+    return {key for key in app.store.call(command("KEYS", "*")) if b"reliq:monitor:" not in key}
 
 
 def chaos_queue(app):

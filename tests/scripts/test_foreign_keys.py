@@ -51,6 +51,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "announce": lambda: ops.announce("new"),
     "arrive": lambda: ops.arrive([KEYS, OTHER], [b"reference"], "producer", 1),
     "ask": lambda: ops.ask(KEYS, "p", element("p2"), 60.0),
+    "attend": lambda: ops.attend("0", "monitor", 1.2, 8),
     "bind": lambda: ops.bind("bind", ["q order.created"]),
     "cancel": lambda: ops.cancel(KEYS, "d"),
     "batch_open": lambda: ops.batch_open("batch", {"done": b"", "dead": b""}, "parent"),

@@ -118,7 +118,7 @@ def test_the_workers_application_has_its_handler():
 def test_prometheus_scrapes_services_where_they_answer():
     jobs = yaml.safe_load((ROOT / "monitor" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
     (monitor,), (api,), (worker,) = (job.get("static_configs") or job["dns_sd_configs"] for job in jobs)
-    assert monitor["targets"] == ["monitor:9108"]
+    assert (monitor["names"], monitor["port"]) == (["monitor"], 9108)
     assert 'CMD ["monitor", "--metrics-port", "9108"' in dockerfile(SERVICES["monitor"])
     assert api["targets"] == ["api:8080"]
     assert "EXPOSE 8080" in dockerfile(SERVICES["api"])
@@ -272,7 +272,7 @@ def test_the_kustomization_names_all_manifests():
 
 def test_every_metric_is_documented_and_every_documented_one_exists(app, url):
     app.queue("orders").send("x")
-    body, _ = Exporter(Store(url), slots={"orders": 1}, monitor=ScannedMonitor).render()
+    body, _ = Exporter(Store(url), slots={"orders": 1}, monitor=ScannedMonitor()).render()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", body.decode(), re.MULTILINE))
     exported = set(types) | {family.name for family in (WAIT, PROCESS, RECOVERY, LATENESS, HTTP)}
     documented = set(
@@ -283,4 +283,5 @@ def test_every_metric_is_documented_and_every_documented_one_exists(app, url):
 
 class ScannedMonitor:
     last_scan_at, last_scan_took, leading, clock_jumps = 1.0, 0.1, True, 0
+    led_queues, members, taken_over = 1, 2, 0
     failures, failing = {"promote": 1}, {("promote", "orders")}

@@ -9,7 +9,7 @@ import redis
 
 import reliq
 from reliq import ops
-from reliq.model.keys import LEADER, QueueKeys, new_owner
+from reliq.model.keys import QueueKeys, monitors_until, new_owner
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
 from tests.support.workers import eventually
@@ -37,7 +37,7 @@ def server(url):
 @pytest.fixture
 def running(url, monkeypatch):
     """Start a monitor as its own process would run it; stopped at the end."""
-    monkeypatch.setattr("reliq_monitor.monitor._RETENTION_EVERY", 0.2)
+    monkeypatch.setattr("reliq_monitor.node_monitor._RETENTION_EVERY", 0.2)
     stopping, threads = threading.Event(), []
 
     def start():
@@ -120,12 +120,15 @@ def test_a_foreign_set_of_queues_makes_the_monitor_look_stale(app, server, runni
     eventually(lambda: monitor.last_scan_at > stale)
 
 
-def test_a_foreign_leader_key_makes_every_monitor_lead(app, server, running):
-    server.rpush(LEADER, "of another application")
+def test_a_foreign_key_in_the_place_of_the_members_makes_every_monitor_lead_everything(app, server, running):
+    server.rpush(monitors_until("0"), "of another application")
     abandoned(app, GOOD)
-    monitor = running()
+    monitors = [running(), running()]
     eventually(lambda: server.llen(GOOD.messages) == 2)
-    assert monitor.leading
+    for monitor in monitors:
+        eventually(lambda: (monitor.leading, monitor.led_queues, monitor.members) == (True, 1, 0))  # noqa: B023
+        eventually(lambda: monitor.failing == {("members", "")})  # noqa: B023
+    assert time.time() - monitors[0].last_scan_at < 5
 
 
 def test_what_fails_is_tried_again_after_pauses_that_grow(app, server, url):

@@ -48,7 +48,8 @@ def test_a_vanished_connection_counts_from_when_it_was_last_seen(app, url):
     monitor = Monitor(Store(url), measurements=measurements, reconnect_grace=0)
     monitor.scan()
     eventually(
-        lambda: monitor._connection.connected_at + SETTLED < time.monotonic(), what="its looks at connections count"
+        lambda: monitor._whole._connection.connected_at + SETTLED < time.monotonic(),
+        what="its looks at connections count",
     )
     abandoned(app, url, lease=600.0)
 

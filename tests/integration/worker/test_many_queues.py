@@ -58,16 +58,17 @@ def test_a_thousand_idle_queues_are_asked_about_a_hundred_a_call(monitor, server
 
 
 def test_schedules_of_one_queue_ask_nothing_about_the_others(app, monitor, server):
+    whole = monitor._whole
     app.schedules.add("s", "1h", "queue-7")
     monitor.scan()
     server.config_resetstat()
     monitor.scan()
     calls = asked(server)
     assert calls["evalsha"] <= QUEUES / 100 + 2  # as without schedules: consumers and ticks are one question
-    monitor._run(monitor._schedules.turn(monitor._survey))
+    whole._run(whole._schedules.turn(whole._survey))
     server.config_resetstat()
-    monitor._schedules._next_look = 0.0
-    monitor._run(monitor._schedules.turn(monitor._survey))
+    whole._schedules._next_look = 0.0
+    whole._run(whole._schedules.turn(whole._survey))
     assert asked(server)["evalsha"] == 1
 
 
