@@ -15,7 +15,7 @@ from reliq_monitor.queue_scan import pages
 DUTY = "batches"
 
 
-def end_batches(attempts: Attempts, away: Callable[[QueueKeys], bool]) -> Steps[int]:
+def end_batches(attempts: Attempts, away: Callable[[QueueKeys], bool] = lambda _: False) -> Steps[int]:
     """End the batches whose messages have ended; return how many. `away`: whether the node of a queue is away."""
     ended = 0
     for page in pages((yield from attempts.of_all(DUTY, ops.one(ops.batch_ids(MOST)), []))):
