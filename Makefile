@@ -10,7 +10,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery demo bench bench-full docs pictures screenshots clean
+.PHONY: help setup check fix test coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants demo bench bench-full docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -85,6 +85,15 @@ test-spark-matrix: $(READY) ## Reading, writing and streams with every line of P
 # The suites come from the package registry, pinned by hash, into .data/sdists.
 test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (20 minutes)
 	$(BIN)/pytest tests/integration/celery tests/integration/frameworks -rR --timeout 9000
+
+# Row by row into docs/operations/reliability.json; interrupted, it goes on where it was. SCALE=0.1: a tenth of the volumes.
+SCALE ?= 1
+faults: $(READY) ## The fault campaign in full, and its page (hours; as root also with a full disk)
+	PYTHONPATH=.:api:monitor $(BIN)/python tools/faults.py --scale $(SCALE)
+	PYTHONPATH=.:api:monitor $(BIN)/python tools/reliability.py
+
+faults-mutants: $(READY) ## Mistakes put into copies of reliq, each of which the campaign must find (10 minutes)
+	$(BIN)/pytest tests/acceptance/test_mutants.py
 
 # pip's own lines say which package, and how far. Without a network, what was installed before has to do.
 $(DEMO): pyproject.toml

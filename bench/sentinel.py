@@ -7,123 +7,14 @@ the master. killed: the master dies. After each the fleet is whole again before 
 """
 
 import argparse
-import contextlib
 import itertools
 import json
-import os
-import signal
-import socket
-import subprocess
-import tempfile
 import threading
 import time
 from collections import Counter
-from pathlib import Path
-
-import redis
 
 import reliq
-from reliq.embedded import EmbeddedRedis, find_server
-
-SERVICE, DOWN_AFTER = "mymaster", 1.0
-
-
-class Fleet:
-    """A master, its replicas and three sentinels, all on this machine."""
-
-    def __init__(self, replicas=2):
-        self._stack, self.replicas = contextlib.ExitStack(), replicas
-        self.servers, self.sentinels = [], []
-
-    def __enter__(self):
-        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        at_once = ("--repl-diskless-sync-delay", "0")
-        self.servers.append(self._stack.enter_context(EmbeddedRedis(settings=at_once)))
-        for _ in range(self.replicas):
-            settings = ("--replicaof", "127.0.0.1", str(self.servers[0].port), *at_once)
-            self.servers.append(self._stack.enter_context(EmbeddedRedis(settings=settings)))
-        for number in range(3):
-            self._start_sentinel(folder / f"{number}.conf")
-        wait(self.whole, "the fleet")
-        return self
-
-    def _start_sentinel(self, path):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        path.write_text(
-            f"port {port}\nbind 127.0.0.1\nsentinel monitor {SERVICE} 127.0.0.1 {self.servers[0].port} 2\n"
-            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER * 1000:.0f}\n"
-            f"sentinel failover-timeout {SERVICE} 10000\n"
-        )
-        command = [find_server(), str(path), "--sentinel"]
-        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._stack.callback(child.wait)
-        self._stack.callback(child.kill)
-        self.sentinels.append(self._stack.enter_context(redis.Redis(port=port, socket_timeout=2)))
-        wait(lambda: ping(self.sentinels[-1]), "a sentinel")
-
-    def __exit__(self, *error):
-        self._stack.close()
-
-    @property
-    def url(self):
-        ports = (one.connection_pool.connection_kwargs["port"] for one in self.sentinels)
-        return "redis+sentinel://" + ",".join(f"127.0.0.1:{port}" for port in ports) + f"/{SERVICE}/0"
-
-    def master(self):
-        """The server that all sentinels name, or None."""
-        ports = {int(one.sentinel_get_master_addr_by_name(SERVICE)[1]) for one in self.sentinels}
-        return next((one for one in self.servers if ports == {one.port}), None)
-
-    def whole(self):
-        """Whether there is one master, every replica in step, every sentinel aware, and nothing under way."""
-        master = self.master()
-        if master is None:
-            return False
-        with redis.Redis(port=master.port) as client:
-            info = client.info("replication")
-            online = [info.get(f"slave{place}", {}).get("state") for place in range(self.replicas)]
-            if info["role"] != "master" or online != ["online"] * self.replicas:
-                return False
-        for sentinel in self.sentinels:
-            state = sentinel.sentinel_master(SERVICE)
-            known = (int(state["num-slaves"]), int(state["num-other-sentinels"]))
-            if known != (self.replicas, 2) or state["flags"].strip() != "master":
-                return False
-        return True
-
-    def fail_over(self, kind):
-        """Make another server the master and the former one its replica; return the start time, by time.monotonic()."""
-        former, began = self.master(), time.monotonic()
-        if kind == "planned":
-            self.sentinels[0].execute_command("SENTINEL", "FAILOVER", SERVICE)
-        elif kind == "paused":
-            os.kill(former.pid, signal.SIGSTOP)
-            time.sleep(4)
-            os.kill(former.pid, signal.SIGCONT)
-        else:
-            former.kill()
-            wait(lambda: self.master() not in (None, former), "a failover")
-            former.start()
-        wait(lambda: self.master() not in (None, former) and self.whole(), "the fleet after a failover")
-        return began
-
-
-def ping(client):
-    with contextlib.suppress(redis.exceptions.RedisError):
-        return client.ping()
-    return False
-
-
-def wait(condition, what, timeout=60.0):
-    until = time.monotonic() + timeout
-    while time.monotonic() < until:
-        with contextlib.suppress(redis.exceptions.RedisError, KeyError):
-            if condition():
-                return
-        time.sleep(0.05)
-    raise TimeoutError(f"not within {timeout:g} s: {what}")
+from reliq.cli.trials.fleet import Fleet, wait
 
 
 class Producer(threading.Thread):
@@ -149,6 +40,9 @@ class Producer(threading.Thread):
                 self.at.append(time.monotonic())
             time.sleep(0.001)
 
+    def is_under_way(self):
+        return len(self.answered) > 100
+
     def stop(self):
         self._stopping.set()
         self.join()
@@ -163,7 +57,7 @@ def campaign(kind, durability, failovers, replicas):
         for _ in range(failovers):
             producer = Producer(fleet.url, durability)
             producer.start()
-            wait(lambda producer=producer: len(producer.answered) > 100, "a hundred sends")
+            wait(producer.is_under_way, "a hundred sends")
             began = fleet.fail_over(kind)
             time.sleep(0.5)
             producer.stop()

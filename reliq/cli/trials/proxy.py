@@ -37,12 +37,25 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(("127.0.0.1", self._target))
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:  # the server is away, and so is what stands before it
+                client.close()
+                continue
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._pairs.append((client, server))
-            for source, sink, hook in ((client, server, "request"), (server, client, "reply")):
-                threading.Thread(target=self._pump, args=(source, sink, hook), daemon=True).start()
+            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        replies = threading.Thread(target=self._pump, args=(server, client, "reply"), daemon=True)
+        replies.start()
+        self._pump(client, server, "request")
+        replies.join()
+        with contextlib.suppress(ValueError):  # `close` has it
+            self._pairs.remove((client, server))
+        client.close()
+        server.close()
 
     def _pump(self, source: socket.socket, sink: socket.socket, hook: str) -> None:
         try:
@@ -59,7 +72,7 @@ class Proxy:
 
     def close(self) -> None:
         self._listener.close()
-        for pair in self._pairs:
+        for pair in self._pairs[:]:
             for one in pair:
                 one.close()
 

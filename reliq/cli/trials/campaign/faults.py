@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,12 +12,15 @@ from pathlib import Path
 
 from reliq.cli.trials.campaign.actors import Actor
 from reliq.cli.trials.campaign.faulty_proxy import FaultyProxy
-from reliq.cli.trials.campaign.servers import ProxiedServer
+from reliq.cli.trials.campaign.servers import ClusterServer, ProxiedServer, SentinelServer
 from reliq.cli.trials.campaign.system import System
+from reliq.cli.trials.campaign.tasks import QUEUE
+from reliq.cli.trials.cluster import Cluster
 from reliq.errors import ReliqError
 
 _DOWN = 0.1  #: seconds that a killed Redis stays away, at most
 _EVERYSEC = 2.0  #: seconds of answered writes that a Redis with `appendfsync everysec` may lose (`reliq doctor`)
+_UNREPLICATED = 1.0  #: seconds of answered writes that no replica may have received
 _RESUMED = 60.0
 _STALL = 20.0
 _NOTICED = 9.0  #: seconds within which a client gives up a connection that answers nothing
@@ -274,6 +278,77 @@ def _wait_for(condition: Callable[[], bool], what: str, seconds: float = 20.0) -
         if time.monotonic() > until:
             raise ReliqError(f"not within {seconds:g} s: {what}")
         time.sleep(0.02)
+
+
+# --- failovers ---
+
+
+def fail_over_planned(system: System) -> int:
+    """Have the sentinels make a replica the master; the former master lives."""
+    return _fail_over(system, "planned")
+
+
+def fail_over_paused(system: System) -> int:
+    """Let the master hang until another is master; it comes back while it takes itself for the master."""
+    return _fail_over(system, "paused")
+
+
+def fail_over_killed(system: System) -> int:
+    """Kill the master."""
+    return _fail_over(system, "killed")
+
+
+def _fail_over(system: System, kind: str) -> int:
+    if not isinstance(system.server, SentinelServer):
+        raise TypeError("this fault needs sentinels")
+    at = system.server.fleet.fail_over(kind)
+    system.note_fault(f"failover-{kind}", "*", at, rewound=at - _UNREPLICATED)
+    _resume(system)
+    return 1
+
+
+def kill_cluster_master(system: System) -> int:
+    """Kill the master that has the queue; its replica is promoted."""
+    at = _cluster(system).kill_master(QUEUE)
+    system.note_fault("failover-cluster", "*", at, rewound=at - _UNREPLICATED)
+    _resume(system)
+    return 1
+
+
+def move_slot(system: System) -> int:
+    """Move the queue to another master, key by key, while it is used."""
+    at = _cluster(system).move_slot(QUEUE)
+    system.note_fault("slot-moved", "*", at)
+    _resume(system)
+    return 1
+
+
+def _cluster(system: System) -> Cluster:
+    if not isinstance(system.server, ClusterServer):
+        raise TypeError("this fault needs a cluster")
+    return system.server.cluster
+
+
+# --- all of it ---
+
+
+def soak(system: System) -> int:
+    """Cause a random fault, and note how much memory Redis and the producers have; return the seconds it took."""
+    began = time.monotonic()
+    faults = (kill_any, kill_any, pause, restart_in_order, move_clocks, cut_replies, fill_memory, kill_redis_everysec)
+    system.random.choice(faults)(system)
+    _resume(system)
+    time.sleep(max(0.0, began + 1.0 - time.monotonic()))
+    _note_memory(system)
+    return round(time.monotonic() - began)
+
+
+def _note_memory(system: System) -> None:
+    found = {"redis": system.server.redis.pid, **{one.name: one.pid for one in system.producers}}
+    for name, pid in found.items():
+        size = int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1])  # type: ignore[index]
+        system.details.setdefault(f"{name} kB at first", size)
+        system.details[f"{name} kB at last"] = size
 
 
 @contextlib.contextmanager

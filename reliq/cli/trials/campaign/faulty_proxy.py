@@ -6,6 +6,7 @@ import random
 import re
 import socket
 import time
+import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -40,8 +41,11 @@ class FaultyProxy(Proxy):
         self.stalled = 0
         self.half_open = 0
         self._random = random.Random(seed)
-        self._asked: dict[socket.socket, str] = {}  #: by the connection to the server
-        self._deaf: set[socket.socket] = set()  #: connections to the server that are gone, which the client is not told
+        #: By the connection to the server.
+        self._asked: weakref.WeakKeyDictionary[socket.socket, str] = weakref.WeakKeyDictionary()
+        self._deaf: weakref.WeakSet[socket.socket] = (
+            weakref.WeakSet()
+        )  #: connections to the server that are gone, which the client is not told
         self._stall = 0.0  #: seconds for which the next request is held back
         self._close_half = False
         super().__init__(port)

@@ -12,8 +12,8 @@ from typing import Any
 from reliq.cli.progress import Progress
 from reliq.cli.trials.campaign import faults
 from reliq.cli.trials.campaign.scenarios import Inflict, Scenario
-from reliq.cli.trials.campaign.servers import ProxiedServer, Server
 from reliq.cli.trials.campaign.system import System
+from reliq.cli.trials.processes import terminated_as_interrupted
 from reliq.errors import ReliqError
 
 _HEALED = 90.0  #: seconds after the last fault until which everything must be handled
@@ -45,9 +45,10 @@ def run(scenario: Scenario, seed: int, volume: int, duration: float, folder: Pat
     began = time.monotonic()
     setup = scenario.full_setup if full and scenario.full_setup else scenario.setup
     with contextlib.ExitStack() as stack:
+        stack.enter_context(terminated_as_interrupted())
         if scenario.own_disk:
             stack.enter_context(faults.own_disk(folder / "redis"))
-        server = (ProxiedServer if scenario.proxied else Server)(folder, scenario.settings)
+        server = scenario.server(folder, scenario.settings)
         system = stack.enter_context(System(server, folder, setup, seed))
         done = _load(system, scenario, volume, began + duration)
         drained = system.wait_until_empty(_HEALED)
@@ -55,7 +56,7 @@ def run(scenario: Scenario, seed: int, volume: int, duration: float, folder: Pat
         system.server.dump(folder / "dump.json")
     promised = {
         "scenario": scenario.name, "seed": seed, "duplicates": scenario.duplicates,
-        "recovery_limit": scenario.recovery_limit,
+        "recovery_limit": scenario.recovery_limit, "sends_are_safe": scenario.sends_are_safe,
     }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(promised))
     return Outcome(

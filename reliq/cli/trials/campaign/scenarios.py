@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reliq.cli.trials.campaign import faults
+from reliq.cli.trials.campaign.servers import ClusterServer, ProxiedServer, SentinelServer, Server
 from reliq.cli.trials.campaign.system import Setup, System
 from reliq.cli.trials.campaign.tasks import MIX
 
@@ -26,12 +27,13 @@ class Scenario:
     settings: tuple[str, ...] = ()  #: of the Redis server
     duplicates: Literal["none", "explained"] = "explained"
     recovery_limit: float | None = None  #: seconds from a kill to the next claim, for 99 of 100
-    proxied: bool = False  #: whether each process reaches Redis through a proxy of its own
+    server: type[Server] = Server
+    sends_are_safe: bool = False  #: whether an answered send survives although Redis may forget other things
     own_disk: bool = False  #: whether Redis gets a small file system of its own
 
 
 _SWIFT = Setup(workers=4, producers=2, rate=0, batch=100, work=0.0)
-_LEASE = Setup().lease
+_LEASE = Setup().lease  #: seconds; a scan takes half a second at most
 
 SCENARIOS = [
     Scenario(
@@ -40,7 +42,8 @@ SCENARIOS = [
     ),
     Scenario(
         "sigkill", "SIGKILL of a worker, at times of a monitor, a supervisor, the HTTP service", "kills", 10, 2000,
-        faults.kill_any, Setup(monitors=2), Setup(workers=6, monitors=2, supervisors=1, services=1),
+        faults.kill_any, Setup(monitors=2),
+        Setup(workers=8, monitors=2, supervisors=1, services=1, rate=40, work=0.02),
         recovery_limit=_LEASE + 1.0,
     ),
     Scenario(
@@ -49,15 +52,15 @@ SCENARIOS = [
     ),
     Scenario(
         "reply-cut", "replies cut off after their commands have run, of every command", "cuts", 100, 20_000,
-        faults.cut_replies, full_setup=Setup(rate=300, work=0.0), duplicates="none", proxied=True,
+        faults.cut_replies, full_setup=Setup(rate=300, work=0.0), duplicates="none", server=ProxiedServer,
     ),
     Scenario(
         "stall", "requests held back for 20 s, then delivered although the client has gone on", "stalls", 3, 200,
-        faults.stall_connections, full_setup=Setup(workers=14, producers=6, monitors=2, rate=30), proxied=True,
+        faults.stall_connections, full_setup=Setup(workers=14, producers=6, monitors=2, rate=30), server=ProxiedServer,
     ),
     Scenario(
         "half-open", "connections that only the client believes in", "connections", 3, 200, faults.close_halves,
-        full_setup=Setup(workers=14, producers=6, monitors=2, rate=30), proxied=True,
+        full_setup=Setup(workers=14, producers=6, monitors=2, rate=30), server=ProxiedServer,
     ),
     Scenario(
         "redis-kill-always", "kill -9 of Redis with appendfsync always", "kills", 2, 100, faults.kill_redis_always,
@@ -82,6 +85,30 @@ SCENARIOS = [
         "save-failing", "background saves fail, for which Redis refuses writes", "times", 2, 50, faults.fail_saves,
         Setup(send_timeout=0.2), settings=("--save", "3600 1"),
     ),
+    *(
+        Scenario(
+            f"sentinel-{kind}", f"{about}, sends with replicas=1", "failovers", 1, 50, inflict,
+            Setup(durability="replicas=1", rate=50), server=SentinelServer, sends_are_safe=True,
+        )
+        for kind, about, inflict in (
+            ("planned", "failover by SENTINEL FAILOVER", faults.fail_over_planned),
+            ("paused", "failover of a master that hangs for 4 s and comes back", faults.fail_over_paused),
+            ("killed", "failover of a master that is killed", faults.fail_over_killed),
+        )
+    ),
+    Scenario(
+        "sentinel-memory", "failover of a master that is killed, sends not waiting for replicas", "failovers", 1, 50,
+        faults.fail_over_killed, Setup(rate=50), server=SentinelServer,
+    ),
+    Scenario(
+        "cluster-killed", "the queue's master in a cluster killed, its replica promoted, sends with replicas=1",
+        "failovers", 1, 20, faults.kill_cluster_master, Setup(durability="replicas=1", rate=50), server=ClusterServer,
+        sends_are_safe=True,
+    ),
+    Scenario(
+        "cluster-slot", "the queue's slot moved to another master under load", "moves", 1, 20, faults.move_slot,
+        Setup(rate=50), server=ClusterServer,
+    ),
     Scenario(
         "clocks", "clocks of all processes moved by up to an hour", "moves", 5, 50, faults.move_clocks,
         duplicates="none",
@@ -94,6 +121,10 @@ SCENARIOS = [
         "deadly", "1 % of the messages kill the process that runs them", "messages", 300, 100_000, faults.replace_dead,
         Setup(rate=150, mix={**MIX, "deadly": 1}, max_deliveries=2),
         Setup(workers=6, rate=500, mix={**MIX, "deadly": 1}, max_deliveries=2),
+    ),
+    Scenario(
+        "soak", "all of it at random: processes, connections, clocks, memory and Redis", "seconds", 15, 1800,
+        faults.soak, Setup(monitors=2), server=ProxiedServer,
     ),
 ]  # fmt: skip
 

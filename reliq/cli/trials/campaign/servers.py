@@ -8,7 +8,10 @@ from typing import Any, Self
 
 from reliq.cli.trials.campaign.faulty_proxy import FaultyProxy
 from reliq.cli.trials.campaign.tasks import QUEUE
+from reliq.cli.trials.cluster import Cluster
+from reliq.cli.trials.fleet import Fleet
 from reliq.embedded import EmbeddedRedis
+from reliq.errors import ReliqError
 from reliq.ops import command
 from reliq.transport.store import Store
 
@@ -60,11 +63,24 @@ class Server:
         shutil.rmtree(self.redis.folder)
         shutil.copytree(saved, self.redis.folder)
 
+    @property
+    def direct_url(self) -> str:
+        """The URL of the server itself."""
+        return self.redis.url
+
+    def keys(self, pattern: str) -> list[bytes]:
+        """Return all keys that match."""
+        store = Store(self.direct_url, allow_eviction=True)
+        try:
+            return list(store.call(command("KEYS", pattern)))
+        finally:
+            store.close()
+
     def dump(self, target: Path) -> None:
         """Write every key of the campaign's queue: members of lists, sets and sorted sets, fields of hashes, in hex."""
-        store = Store(self.url, allow_eviction=True)
+        store = Store(self.direct_url, allow_eviction=True)
         found: dict[str, Any] = {}
-        for key in store.call(command("KEYS", f"reliq:{{{QUEUE}}}:*")):
+        for key in self.keys(f"reliq:{{{QUEUE}}}:*"):
             kind = store.call(command("TYPE", key))
             name, rest = _READ.get(bytes(kind) if isinstance(kind, bytes) else str(kind).encode(), ("", ()))
             if name:
@@ -89,6 +105,58 @@ class ProxiedServer(Server):
         for proxy in self.proxies.values():
             proxy.close()
         super().__exit__(*error)
+
+
+class SentinelServer(Server):
+    """A master, two replicas and three sentinels."""
+
+    def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
+        super().__init__(folder, settings)
+        self.fleet = Fleet()
+
+    def __enter__(self) -> Self:
+        self.fleet.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.fleet.__exit__(*error)
+
+    @property
+    def url(self) -> str:
+        return self.fleet.url
+
+    @property
+    def direct_url(self) -> str:
+        master = self.fleet.master()
+        if master is None:
+            raise ReliqError("the sentinels do not agree on a master")
+        return master.url
+
+
+class ClusterServer(Server):
+    """Three masters with a replica each."""
+
+    def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
+        super().__init__(folder, settings)
+        self.cluster = Cluster()
+
+    def __enter__(self) -> Self:
+        self.cluster.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.cluster.__exit__(*error)
+
+    @property
+    def url(self) -> str:
+        return self.cluster.url
+
+    @property
+    def direct_url(self) -> str:
+        return self.url
+
+    def keys(self, pattern: str) -> list[bytes]:
+        return self.cluster.keys(pattern, QUEUE)
 
 
 def _pairs(flat: list[bytes]) -> dict[str, str]:

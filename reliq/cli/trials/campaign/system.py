@@ -28,7 +28,7 @@ class Setup:
     workers: int = 4
     producers: int = 2
     monitors: int = 1
-    lease: float = 2.0
+    lease: float = 5.0
     rate: float = 100.0  #: messages a second, of each producer; 0 = as many as it can
     batch: int = 10  #: the most messages in one call
     work: float = 0.002  #: seconds that a message takes

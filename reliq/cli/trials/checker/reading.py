@@ -94,8 +94,8 @@ class Evidence:
         self.stories: dict[str, Story] = {}
         self.faults: list[Fault] = []
         self.failed_names: set[str] = set()
-        self.known_names: dict[str, str] = {}  #: of accepted messages: name -> id
         self.unknown_ids: set[str] = set()
+        self.unknown_names: set[str] = set()  #: of sends without an answer
         self.misnamed: list[str] = []
         self.deduplicated: dict[str, set[str]] = defaultdict(set)
         self.errors: dict[str, int] = defaultdict(int)
@@ -179,6 +179,7 @@ class Evidence:
         if state == "unknown":
             self.errors["unknown"] += 1
             self.unknown_ids |= set(ids)
+            self.unknown_names |= {message["name"] for message in began["messages"]}
         for message, identity in zip(began["messages"], ids, strict=False):
             story = self._story(identity)
             if story.name not in ("", message["name"]):

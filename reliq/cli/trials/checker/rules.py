@@ -39,14 +39,15 @@ def missing(evidence: Evidence) -> Iterator[Story]:
 def lost(evidence: Evidence) -> Iterator[str]:
     """A message whose send was answered is handled or is somewhere."""
     for story in missing(evidence):
-        if story.sent is not None and not evidence.rewound(story.sent):
+        if evidence.promised.get("sends_are_safe") or not evidence.rewound(story.sent or 0.0):
             yield story.identity
 
 
 def unexpected(evidence: Evidence) -> Iterator[str]:
     """What runs was sent, and what was refused does not run."""
     for story in evidence.stories.values():
-        if not (story.sent is not None or story.identity in evidence.unknown_ids):
+        unknown = story.identity in evidence.unknown_ids or story.name in evidence.unknown_names
+        if story.sent is None and not unknown:
             yield story.identity
         elif story.name in evidence.failed_names and story.runs:
             yield f"{story.identity} ({story.name} was refused)"
@@ -191,8 +192,8 @@ def robbed(evidence: Evidence) -> Iterator[str]:
     for story in evidence.stories.values():
         for settle in story.settles:
             if settle.code == "l" and settle.at is not None:
-                since = max((one.since for one in story.claims if one.process == settle.process), default=settle.asked)
-                if not any(evidence.faults_of(settle.process, since, settle.at)):
+                own = [one.since for one in story.claims if one.process == settle.process and one.at <= settle.asked]
+                if not any(evidence.faults_of(settle.process, min(own, default=settle.asked), settle.at)):
                     yield story.identity
 
 

@@ -1,0 +1,144 @@
+"""A Redis Cluster of three masters with a replica each, on this machine."""
+
+import contextlib
+import socket
+import time
+from typing import Any, Self
+
+import redis
+
+from reliq.cli.trials.fleet import wait
+from reliq.embedded import EmbeddedRedis, free_port
+from reliq.errors import ReliqError
+from reliq.ops.topology import slot_of
+
+_SLOTS = 16384
+_MASTERS = 3
+_FLAGS, _MASTER, _FIRST_SLOTS = 2, 3, 8  #: fields of CLUSTER NODES
+
+
+class Cluster:
+    """A context. Its masters have a third of the slots each."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self.servers: list[EmbeddedRedis] = []
+
+    def __enter__(self) -> Self:
+        settings = (
+            "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no",
+            "--repl-diskless-sync-delay", "0",
+        )  # fmt: skip
+        for _ in range(2 * _MASTERS):
+            server = EmbeddedRedis(settings=settings, port=_port_with_bus())
+            self.servers.append(self._stack.enter_context(server))
+        for place, server in enumerate(self.servers):
+            with _client(server) as client:
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.servers[0].port)
+                if place < _MASTERS:
+                    first, behind = (_SLOTS * number // _MASTERS for number in (place, place + 1))
+                    client.execute_command("CLUSTER", "ADDSLOTS", *range(first, behind))
+        wait(lambda: all(len(self._nodes(one)) == 2 * _MASTERS for one in self.servers), "all nodes of the cluster")
+        ids = [self._id(server) for server in self.servers]
+        for place, server in enumerate(self.servers[_MASTERS:]):
+            with _client(server) as client:
+                client.execute_command("CLUSTER", "REPLICATE", ids[place])
+        wait(self.whole, "the cluster")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
+
+    def whole(self) -> bool:
+        """Whether all nodes agree on who has the slots, and each master has a replica in step."""
+        for server in self.servers:
+            with _client(server) as client:
+                state = str(client.execute_command("CLUSTER", "INFO"))
+                if "cluster_state:ok" not in state or f"cluster_slots_ok:{_SLOTS}" not in state:
+                    return False
+                info: dict[str, Any] = client.info("replication")
+                if info["role"] == "slave" and info["master_link_status"] != "up":
+                    return False
+        return all(len(self._replicas(server)) == 1 for server in self.masters())
+
+    def masters(self) -> list[EmbeddedRedis]:
+        """Return the servers that have slots."""
+        return [one for one in self.servers if self._slots(one)]
+
+    def master_of(self, key: str) -> EmbeddedRedis:
+        """Return the server that has the slot of a key or hash tag."""
+        slot = slot_of(key)
+        server = next((one for one in self.servers if slot in self._slots(one)), None)
+        if server is None:
+            raise ReliqError(f"no master has the slot of {key!r}")
+        return server
+
+    def keys(self, pattern: str, tag: str) -> list[bytes]:
+        """Return the keys that match, of the server that has a hash tag."""
+        with _client(self.master_of(tag)) as client:
+            return list(client.execute_command("KEYS", pattern))
+
+    def kill_master(self, key: str) -> float:
+        """Kill the master of a key; return when. Its replica takes over, and it comes back as a replica."""
+        slot, former = slot_of(key), self.master_of(key)
+        living = [one for one in self.servers if one is not former]
+        began = time.monotonic()
+        former.kill()
+        wait(lambda: any(slot in self._slots(one) for one in living), "a promoted replica")
+        former.start()
+        wait(self.whole, "the cluster after a failover")
+        return began
+
+    def _slots(self, server: EmbeddedRedis) -> set[int]:
+        """Return the slots that a server has as a master, in its own view."""
+        own = next(node for node in self._nodes(server) if "myself" in node[_FLAGS])
+        if "master" not in own[_FLAGS]:
+            return set()
+        ranges = [part.partition("-") for part in own[_FIRST_SLOTS:] if part[0].isdigit()]
+        return {slot for first, _, last in ranges for slot in range(int(first), int(last or first) + 1)}
+
+    def move_slot(self, key: str) -> float:
+        """Move the slot of a key to another master, key by key, while clients use it; return when that began."""
+        slot, source = slot_of(key), self.master_of(key)
+        target = next(one for one in self.masters() if one is not source)
+        began = time.monotonic()
+        with _client(source) as old, _client(target) as new:
+            new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self._id(source))
+            old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self._id(target))
+            while keys := old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10):
+                old.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+            heir = self._id(target)
+            for server in (target, source, *self.servers):
+                with _client(server) as client, contextlib.suppress(redis.exceptions.ResponseError):  # a replica
+                    client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", heir)
+        wait(self.whole, "the cluster after a slot was moved")
+        return began
+
+    def _nodes(self, server: EmbeddedRedis) -> list[list[str]]:
+        """Return the lines of CLUSTER NODES as lists of fields."""
+        with _client(server) as client:
+            return [line.split() for line in client.execute_command("CLUSTER", "NODES").decode().splitlines()]
+
+    def _id(self, server: EmbeddedRedis) -> str:
+        with _client(server) as client:
+            return str(client.execute_command("CLUSTER", "MYID").decode())
+
+    def _replicas(self, server: EmbeddedRedis) -> list[list[str]]:
+        own = self._id(server)
+        return [node for node in self._nodes(server) if node[_MASTER] == own and "fail" not in node[_FLAGS]]
+
+
+def _client(server: EmbeddedRedis) -> "redis.Redis":
+    return redis.Redis(port=server.port, socket_timeout=5)
+
+
+def _port_with_bus() -> int:
+    """Return a free port whose cluster bus, 10,000 above it, is free too."""
+    while True:
+        port = free_port()
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 10_000)):
+            return port

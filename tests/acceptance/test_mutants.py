@@ -1,0 +1,26 @@
+"""The campaign finds what it is for: each mutant of reliq breaks a promise, and the checker names it."""
+
+import pytest
+
+from tests.acceptance.mutants import MUTANTS
+
+QUICK = {"a message is pushed twice", "the newest message of a key comes first"}
+
+
+def test_there_are_enough_and_each_has_its_place(tmp_path):
+    assert len(MUTANTS) >= 20
+    assert len({one.name for one in MUTANTS}) == len(MUTANTS)
+    for number, mutant in enumerate(MUTANTS):
+        text = (mutant.made(tmp_path / str(number)) / mutant.file).read_text()
+        assert mutant.new in text
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(one, id=one.name, marks=[] if one.name in QUICK else [pytest.mark.slow]) for one in MUTANTS],
+)
+def test_the_checker_finds_the_mutant(mutant, tmp_path):
+    outcome = mutant.judged(tmp_path)
+    found = set(outcome["verdict"]["broken"])
+    assert not outcome["good"]
+    assert found & mutant.found_as, outcome["verdict"]

@@ -1,0 +1,80 @@
+"""Run the fault campaign in full, row by row, and keep what came out of each row in a file.
+
+    python tools/faults.py [--only NAME,...] [--again] [--seed 19] [--duration 1800] [--scale 0.1] [--out FILE]
+
+A row that this commit has passed in full is left out, so the run goes on where it was interrupted.
+`tools/reliability.py` makes the page from the file.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from reliq.cli.trials.campaign.scenarios import SCENARIOS, Scenario
+
+RESULTS = Path(__file__).parents[1] / "docs/operations/reliability.json"
+_POINTS = 100  #: of the distribution of recovery times
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of the file."""
+    rows: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return rows
+
+
+def commit() -> str:
+    """Return the commit of this checkout, with a + if files were changed since."""
+    command = ["git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def campaign(scenario: Scenario, seed: int, volume: int, duration: float) -> dict[str, Any]:
+    """Run one row; return what the file keeps of it."""
+    command = [
+        sys.executable, "-m", "reliq", "chaos", "--scenario", scenario.name, "--full", "--json",
+        "--seed", str(seed), "--volume", str(volume), "--duration", str(duration),
+    ]  # fmt: skip
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if not done.stdout:
+        return {"scenario": scenario.name, "good": False, "error": f"exit status {done.returncode}"}
+    row: dict[str, Any] = json.loads(done.stdout)
+    times = row["verdict"].pop("recoveries")
+    row["recoveries"] = [times[place * (len(times) - 1) // _POINTS] for place in range(_POINTS + 1)] if times else []
+    return row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="NAME,...")
+    parser.add_argument("--again", action="store_true", help="also rows that this commit has passed in full")
+    parser.add_argument("--seed", type=int, default=19)
+    parser.add_argument("--duration", type=float, default=1800.0, help="seconds a row may cause faults")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the volumes")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    rows, at = read(options.out), commit()
+    failed = False
+    for scenario in SCENARIOS:
+        if options.only and scenario.name not in options.only.split(","):
+            continue
+        known = next((one for one in rows if one["scenario"] == scenario.name), None)
+        if known and not options.again and known["good"] and known["commit"] == at and known["done"] >= scenario.full:
+            print(f"{scenario.name}: done before", flush=True)
+            continue
+        began = time.monotonic()
+        row = campaign(scenario, options.seed, max(1, round(scenario.full * options.scale)), options.duration)
+        row |= {"commit": at, "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"), "full": scenario.full}
+        failed |= not row["good"]
+        rows = [one for one in read(options.out) if one["scenario"] != scenario.name] + [row]
+        options.out.write_text(json.dumps(rows, indent=1) + "\n")
+        print(f"{scenario.name}: {'passed' if row['good'] else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Make docs/operations/reliability.md and its picture from what `tools/faults.py` has kept of the fault campaign."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reliq.cli.trials.campaign.scenarios import SCENARIOS, named
+
+PAGE = Path(__file__).parents[1] / "docs/operations/reliability.md"
+RESULTS, PICTURE = PAGE.with_suffix(".json"), PAGE.with_suffix(".svg")
+
+#: What `reliq doctor` says may be lost, of the rows in which something may.
+PREDICTED = {
+    "redis-kill-everysec": "nothing if only the process dies; up to two seconds with the machine",
+    "redis-rewound": "the second that the files are older",
+    "sentinel-killed": "what no replica had received; none with `replicas=1`",
+    "sentinel-memory": "what no replica had received",
+}
+
+TOP = """# What was survived
+
+<!-- made by tools/reliability.py from reliability.json: change these -->
+The [fault campaign](chaos.md#the-fault-campaign) in full. Every process writes what it asked for and what it was
+answered; a checker that shares no code with reliq reads these histories and the final dump of Redis. A row has passed
+if the checker found **no** message that was lost (beyond what the row says may be lost), unexpected, resurrected, run
+twice without a fault that explains it, in two places, early, run after its cancellation, out of the order of its key,
+dead without a reason or alive with one, and no counter that differs from the history.
+
+```sh
+make faults                                # all rows; an interrupted run goes on where it was
+reliq chaos --scenario sigkill --full      # one of them; `list` shows all
+make faults-mutants                        # mutants of reliq, each of which the checker must find
+```
+
+Every load has plain, keyed, delayed, cancelled, deduplicated, failing, rejected and large messages. It ran on two
+cores that other work shared, with loopback for a network.
+"""
+
+
+def page(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the page."""
+    parts = [TOP, "\n## The rows\n\n", _table(rows)]
+    if failed := [row for row in rows if not row["good"]]:
+        parts += ["\n## Not passed\n\n", *map(_failure, failed)]
+    parts += ["\n## What may be lost, and what was\n\n", _losses(rows)]
+    parts += ["\n## Recovery\n\n", _recoveries(rows), "\n![recovery times](reliability.svg)\n"]
+    if cut := next((row for row in rows if row["scenario"] == "reply-cut" and row["details"]), None):
+        parts += ["\n## Replies that were cut\n\n", _details(cut)]
+    parts += ["\n## Not in this run\n\n", _absent(rows)]
+    return "".join(parts)
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    lines = [
+        "| row | fault | volume | of | messages | extra runs | refused sends | lost | | date, commit, seed |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        scenario, verdict = named(row["scenario"]), row["verdict"]
+        about, unit = (scenario.about, scenario.unit) if scenario else ("", "")
+        lost = verdict["broken"].get("lost", 0) + verdict["lost in a window"]
+        lines.append(
+            f"| `{row['scenario']}` | {about} | {row['done']:,} {unit} | {row['full']:,} | {verdict['messages']:,} | "
+            f"{sum(verdict['extra runs'].values()):,} | {sum(verdict['refused sends'].values()):,} | {lost:,} | "
+            f"{'passed' if row['good'] else '**not passed**'} | {row['date']}, {row['commit']}, {row['seed']} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _failure(row: dict[str, Any]) -> str:
+    broken = row["verdict"]["broken"] or {"not drained in time": 1}
+    text = "; ".join(
+        f"{rule}: {count} ({', '.join(row['verdict']['examples'].get(rule, [])[:1])})" for rule, count in broken.items()
+    )
+    return f"- `{row['scenario']}`: {text}\n"
+
+
+def _losses(rows: Sequence[dict[str, Any]]) -> str:
+    lines = ["| row | predicted by `reliq doctor` | lost | of |", "|---|---|---|---|"]
+    for row in rows:
+        if row["scenario"] in PREDICTED:
+            verdict = row["verdict"]
+            lines.append(
+                f"| `{row['scenario']}` | {PREDICTED[row['scenario']]} | {verdict['lost in a window']:,} | "
+                f"{verdict['messages'] + verdict['lost in a window']:,} |"
+            )
+    return "\n".join(lines) + "\n\nIn all other rows nothing may be lost.\n"
+
+
+def _recoveries(rows: Sequence[dict[str, Any]]) -> str:
+    lines = [
+        "From a kill to the moment at which another worker has the message; seconds.\n",
+        "| row | messages | half of them | 99 of 100 | longest |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{row['scenario']}` | {times['count']:,} | {times['p50']} | {times['p99']} | {times['max']} |"
+        for row in rows
+        if (times := row["verdict"]["recovery"])
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _details(row: dict[str, Any]) -> str:
+    counts = sorted(row["details"].items(), key=lambda one: -one[1])
+    return ", ".join(f"`{name}` {count:,}" for name, count in counts) + ".\n"
+
+
+def _absent(rows: Sequence[dict[str, Any]]) -> str:
+    ran = {row["scenario"] for row in rows}
+    absent = [f"- `{one.name}`: {one.about}.\n" for one in SCENARIOS if one.name not in ran]
+    short = [
+        f"- `{row['scenario']}` had {row['done']:,} of {row['full']:,}.\n" for row in rows if row["done"] < row["full"]
+    ]
+    return "".join([*absent, *short, MISSING])
+
+
+MISSING = """- Sentinel with the link between master and replicas cut; a rolling upgrade between two versions.
+- A system clock of Redis that moves: see [the runbook](../runbooks/redis-clock-jumped.md).
+"""
+
+
+# --- the picture ---
+
+_WIDTH, _HEIGHT, _LEFT, _BELOW = 640, 300, 60, 50
+_COLOURS = ("#c0392b", "#2471a3", "#1e8449", "#7d3c98")
+
+
+def picture(rows: Sequence[dict[str, Any]]) -> str:
+    """Return an SVG: which share of the messages was back after how many seconds."""
+    curves = [(row["scenario"], row["recoveries"]) for row in rows if row["recoveries"]]
+    longest = max((times[-1] for _, times in curves), default=1.0)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif">',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
+    ]
+    for share in (0, 50, 90, 100):
+        y = _y(share / 100)
+        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - 20}" y1="{y}" y2="{y}" stroke="#d5d8dc"/>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{share} %</text>')
+    for step in range(6):
+        seconds = longest * step / 5
+        parts.append(
+            f'<text x="{_x(seconds, longest)}" y="{_HEIGHT - _BELOW + 18}" text-anchor="middle">{seconds:.1f} s</text>'
+        )
+    for number, (name, times) in enumerate(curves):
+        colour = _COLOURS[number % len(_COLOURS)]
+        points = " ".join(
+            f"{_x(seconds, longest)},{_y(place / (len(times) - 1))}" for place, seconds in enumerate(times)
+        )
+        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>')
+        parts.append(f'<text x="{_LEFT + 110 * number}" y="{_HEIGHT - 8}" fill="{colour}">{name}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _x(seconds: float, longest: float) -> float:
+    return round(_LEFT + (_WIDTH - _LEFT - 20) * seconds / longest, 1)
+
+
+def _y(share: float) -> float:
+    return round(20 + (_HEIGHT - _BELOW - 20) * (1 - share), 1)
+
+
+def main() -> int:
+    rows = json.loads(RESULTS.read_text())
+    PAGE.write_text(page(rows))
+    PICTURE.write_text(picture(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
