@@ -21,10 +21,14 @@ sys.dont_write_bytecode = False
 
 @pytest.hookimpl(trylast=True)  # after the folders have set their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Try tests with a browser or a JVM once more, and no other: a race in the queue must fail the build."""
+    """Try tests with a browser or a JVM once more, and no other: a race in the queue must fail the build.
+
+    Those with a JVM come first: one worker of pytest-xdist has them, and so one JVM, until others have nothing else.
+    """
     for item in items:
         if item.get_closest_marker("browser") or item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 @pytest.fixture(scope="session")
