@@ -31,14 +31,17 @@ class Mutant:
     setup: dict[str, Any] = field(default_factory=dict)  #: changes of the scenario's
 
     def made(self, folder: Path) -> Path:
-        """Copy the packages and replace the text, which must be there exactly once."""
+        """Copy the packages and put the changed file there."""
         for package in PACKAGES:
             shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-        path = folder / self.file
-        text = path.read_text()
-        assert text.count(self.old) == 1, f"{self.name}: {self.old!r} is {text.count(self.old)} times in {self.file}"
-        path.write_text(text.replace(self.old, self.new))
+        (folder / self.file).write_text(self.changed())
         return folder
+
+    def changed(self) -> str:
+        """Return the changed file."""
+        text = (ROOT / self.file).read_text()
+        assert text.count(self.old) == 1, f"{self.name}: {self.old!r} is {text.count(self.old)} times in {self.file}"
+        return text.replace(self.old, self.new)
 
     def judged(self, folder: Path, seed: int = 1) -> dict[str, Any]:
         """Run the scenario with this mutant; return the outcome."""

@@ -4,6 +4,7 @@ They come from a fork server that has imported reliq once: a worker costs 20 ms 
 starts thousands. Each runs the code of its `reliq` command, with its own connections.
 """
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -66,6 +67,11 @@ class Actor:
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
+    def tell_where_it_is(self) -> None:
+        """Have it write the stacks of its threads to the log of the processes."""
+        if not self.ended:
+            os.kill(self.pid, signal.SIGUSR2)
+
     def ask_to_stop(self) -> None:
         if not self.ended:
             self._process.terminate()
@@ -84,6 +90,7 @@ def _run(target: Callable[[Told], None], told: Told) -> None:
     log = os.open(told.folder / "processes.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    faulthandler.register(signal.SIGUSR2, file=log)
     Clock(_clock_file(told)).rule()
     os.setpgid(0, 0)  # a Ctrl-C reaches the campaign alone, which stops its processes in order
     parent = multiprocessing.parent_process()

@@ -2,7 +2,9 @@
 
 import mmap
 import struct
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 _OFFSET = struct.Struct("d")  #: seconds
@@ -26,7 +28,14 @@ class Clock:
         return float(_OFFSET.unpack_from(self._shared, 0)[0])
 
     def rule(self) -> None:
-        """Make it the clock of this process."""
+        """Make it the clock of this process, also of modules that have a name of their own for it."""
         true_time, true_time_ns = time.time, time.time_ns
-        time.time = lambda: true_time() + self.ahead
-        time.time_ns = lambda: true_time_ns() + int(self.ahead * 1e9)
+        moved: dict[object, Callable[[], float]] = {
+            true_time: lambda: true_time() + self.ahead,
+            true_time_ns: lambda: true_time_ns() + int(self.ahead * 1e9),
+        }
+        reliq = [module for name, module in list(sys.modules.items()) if name.startswith("reliq")]
+        for module in (time, *reliq):
+            for name, value in list(vars(module).items()):
+                if value is true_time or value is true_time_ns:
+                    setattr(module, name, moved[value])

@@ -31,6 +31,7 @@ class Outcome:
     drained: bool
     verdict: dict[str, Any]
     details: dict[str, int]
+    predicted: str  #: what `reliq doctor` said that the Redis may lose
 
     @property
     def good(self) -> bool:
@@ -50,8 +51,10 @@ def run(scenario: Scenario, seed: int, volume: int, duration: float, folder: Pat
             stack.enter_context(faults.own_disk(folder / "redis"))
         server = scenario.server(folder, scenario.settings)
         system = stack.enter_context(System(server, folder, setup, seed))
+        predicted = system.server.predicted()
         done = _load(system, scenario, volume, began + duration)
-        drained = system.wait_until_empty(_HEALED)
+        if not (drained := system.wait_until_empty(_HEALED)):
+            system.tell_where_all_are()
         system.stop_consumers()
         system.server.dump(folder / "dump.json")
     promised = {
@@ -68,6 +71,7 @@ def run(scenario: Scenario, seed: int, volume: int, duration: float, folder: Pat
         drained,
         check(folder),
         dict(system.details),
+        predicted,
     )
 
 

@@ -12,6 +12,7 @@ from reliq.cli.trials.cluster import Cluster
 from reliq.cli.trials.fleet import Fleet
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import ReliqError
+from reliq.observability.doctor import examine
 from reliq.ops import command
 from reliq.transport.store import Store
 
@@ -67,6 +68,15 @@ class Server:
     def direct_url(self) -> str:
         """The URL of the server itself."""
         return self.redis.url
+
+    def predicted(self) -> str:
+        """Return what `reliq doctor` says that this Redis may lose."""
+        store = Store(self.direct_url, allow_eviction=True)
+        try:
+            findings = store.run(examine()).findings
+        finally:
+            store.close()
+        return " ".join(one.meaning for one in findings if one.subject in ("persistence", "replicas"))
 
     def keys(self, pattern: str) -> list[bytes]:
         """Return all keys that match."""
@@ -154,6 +164,9 @@ class ClusterServer(Server):
     @property
     def direct_url(self) -> str:
         return self.url
+
+    def predicted(self) -> str:
+        return ""  # doctor looks at one server
 
     def keys(self, pattern: str) -> list[bytes]:
         return self.cluster.keys(pattern, QUEUE)

@@ -18,6 +18,7 @@ from reliq.errors import ReliqError
 from reliq.model import settings
 
 _LOOK = 0.05
+_TOLD = 1.0  #: seconds
 _STARTED = 60.0  #: seconds until the first messages must be handled
 
 
@@ -146,6 +147,12 @@ class System:
     def actors(self) -> list[Actor]:
         """Return all processes that run."""
         return [*self.workers, *self.supervisors, *self.monitors, *self.services, *self.producers]
+
+    def tell_where_all_are(self) -> None:
+        """Have all processes write their stacks to their log: one of them hangs."""
+        for one in self.actors():
+            one.tell_where_it_is()
+        time.sleep(_TOLD)
 
     def stop_consumers(self) -> None:
         """Stop everything but the producers, in order."""
