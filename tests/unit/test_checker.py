@@ -139,3 +139,16 @@ def test_it_is_a_program_that_prints_its_verdict(tmp_path, counters, status):
     command = [sys.executable, "-m", "reliq.cli.trials.checker", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, json.loads(done.stdout)) == (status, expected)
+
+
+def test_a_run_that_a_paused_process_began_late_is_explained_and_counted(tmp_path):
+    others = handled(2.2, "a", "p:1")
+    lines = [json.dumps({"t": at, "f": name, "s": state, "call": place, **fields})
+             for place, (at, name, state, fields) in enumerate(others)]  # fmt: skip
+    (tmp_path / "worker-3.history").write_text(lines[0] + "\n" + lines[1])
+    late = [RUNS[0], (2.9, *RUNS[1][1:]), *RUNS[5:]]
+    faults = [{"kind": "sigstop", "process": "worker-2", "from": 2.15, "to": 2.8}]
+    verdict = judged(tmp_path, worker=late, faults=faults)
+    assert "duplicated" not in verdict["broken"]
+    assert (verdict["late starts"], verdict["extra runs"]) == (1, {"sigstop": 1})
+    assert "duplicated" in judged(tmp_path, worker=late)["broken"]

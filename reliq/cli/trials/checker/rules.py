@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from reliq.cli.trials.checker.reading import Claim, Evidence, Fault, Run, Settle, Story
 
@@ -84,6 +84,12 @@ def claim_of(story: Story, run: Run) -> Claim | None:
     return max(own, default=None)
 
 
+def before_start(evidence: Evidence, story: Story, run: Run) -> Iterator[Fault]:
+    """Yield the faults that hit a process between its claim of a message and the run of it: the run began late."""
+    claim = claim_of(story, run)
+    yield from evidence.faults_of(run.process, run.start if claim is None else claim.since, run.start)
+
+
 def duplicates(evidence: Evidence) -> Iterator[tuple[Story, Fault | None]]:
     """Yield each run beyond the first that nobody asked for, with the fault that explains it."""
     for story in evidence.stories.values():
@@ -91,7 +97,21 @@ def duplicates(evidence: Evidence) -> Iterator[tuple[Story, Fault | None]]:
             continue
         for first, second in pairwise(sorted(story.runs)):
             if first.then != "retried":
-                yield story, next(evidence.faults_of(first.process, first.start, second.start), None)
+                of_first = evidence.faults_of(first.process, first.start, second.start)
+                yield story, next(chain(of_first, before_start(evidence, story, second)), None)
+
+
+def late_starts(evidence: Evidence) -> Iterator[str]:
+    """Yield the runs that began in a process after a pause in which another consumer had the message.
+
+    A process looks at its lease before each start; what is left is a pause between that look and the handler.
+    """
+    for story in evidence.stories.values():
+        for run in story.runs if len(story.claims) > 1 else ():
+            claim = claim_of(story, run)
+            others = [one for one in story.claims if one.process != run.process]
+            if claim and any(claim.at < one.since and one.at < run.start for one in others):
+                yield story.identity
 
 
 def duplicated(evidence: Evidence) -> Iterator[str]:
@@ -159,11 +179,8 @@ def disordered(evidence: Evidence) -> Iterator[str]:
 
 def _excused(evidence: Evidence, run: Run, story: Story, following: Run) -> bool:
     """Whether a fault hit the run before, or the process of the following one between its claim and its run."""
-    claim = claim_of(story, following)
-    since = following.start if claim is None else claim.since
-    return any(evidence.faults_of(run.process, run.start, following.start)) or any(
-        evidence.faults_of(following.process, since, following.start)
-    )
+    of_run = evidence.faults_of(run.process, run.start, following.start)
+    return any(of_run) or any(before_start(evidence, story, following))
 
 
 def dead_letters(evidence: Evidence) -> Iterator[str]:

@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from reliq.cli.trials.checker.reading import Evidence
-from reliq.cli.trials.checker.rules import RULES, accepted, duplicates, missing
+from reliq.cli.trials.checker.rules import RULES, accepted, duplicates, late_starts, missing
 
 _EXAMPLES = 5
 _KILLS = ("sigkill", "died")
@@ -39,6 +39,7 @@ def judge(evidence: Evidence) -> dict[str, Any]:
         "refused sends": dict(evidence.errors),
         "texts": evidence.texts,
         "late settles refused": sum(settle.code == "l" for one in evidence.stories.values() for settle in one.settles),
+        "late starts": sum(1 for _ in late_starts(evidence)),
         "recovery": summary(recovery),
         "recoveries": [round(one, 3) for one in recovery],
     }
