@@ -127,8 +127,8 @@ def _proxies(system: System) -> dict[str, FaultyProxy]:
 def cut_replies(system: System) -> int:
     """Cut a fifth of all replies for a while, after their commands have run; return how many."""
     proxies = _proxies(system).values()
-    before = sum(proxy.cuts.total() for proxy in proxies)
     for proxy in proxies:
+        proxy.cuts.clear()
         proxy.share = 0.2
     _rest(system, 0.2, 0.5)
     for proxy in proxies:
@@ -136,7 +136,7 @@ def cut_replies(system: System) -> int:
     for proxy in proxies:
         system.details.update(proxy.cuts)
     _rest(system)
-    return sum(proxy.cuts.total() for proxy in proxies) - before
+    return sum(proxy.cuts.total() for proxy in proxies)
 
 
 def stall_connections(system: System) -> int:
