@@ -129,7 +129,7 @@ class Attempts:
         try:
             answers = yield from ask(some)
         except Exception as error:
-            if self._is_outage(error):
+            if self.is_outage(error):
                 raise
             middle = len(some) // 2
             first = yield from self.together(duty, some[:middle], ask, step)
@@ -149,7 +149,7 @@ class Attempts:
         try:
             answer = yield from steps
         except Exception as error:
-            if self._is_outage(error) and not (elsewhere and self._one_of_many):
+            if self.is_outage(error) and not (elsewhere and self._one_of_many):
                 raise
             if node and _unreachable(error):
                 what = ("node", node, "")
@@ -158,7 +158,7 @@ class Attempts:
         self._succeeded(what, node)
         return answer
 
-    def _is_outage(self, error: Exception) -> bool:
+    def is_outage(self, error: Exception) -> bool:
         """Whether the only server is unreachable: then no other duty can succeed either."""
         return not self._sharded and _unreachable(error)
 

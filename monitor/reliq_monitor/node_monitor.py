@@ -9,9 +9,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from reliq import ops
@@ -20,7 +20,7 @@ from reliq.model import settings
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, instance_of
 from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
-from reliq.ops.topology import Node, Slots
+from reliq.ops.topology import Slots
 from reliq.runtime.moment import Moment
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.connection import Connection
@@ -30,6 +30,7 @@ from reliq_monitor.batches import end_batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.liveness import Leases, Liveness, read_leases
 from reliq_monitor.membership import BEAT_EVERY, Membership
+from reliq_monitor.place import BATCHES, WHOLE, Place
 from reliq_monitor.prepared_timeouts import ask_undecided
 from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import TOGETHER, Survey, pages
@@ -37,7 +38,7 @@ from reliq_monitor.reclaim import deaths
 from reliq_monitor.retention import forget_producers, forget_streams, trim_dead_letters
 from reliq_monitor.returns import Returns, Scan
 from reliq_monitor.schedules import Schedules
-from reliq_monitor.server_watch import ServerWatch, Sightings
+from reliq_monitor.server_watch import ServerWatch
 from reliq_monitor.staged import finish_staged
 
 log = logging.getLogger("reliq.monitor")
@@ -51,30 +52,8 @@ _RETENTION_EVERY = 10.0
 _RECLAIM_A_TURN = 0.05  #: seconds for taking messages back before the other duties have their turn
 _PAUSE = 3.0  #: seconds by which a turn may come late before this process counts as paused
 
-BATCHES = "@batches"  #: the batches, as a piece of work that belongs to no queue
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The work that one loop looks after: by default all of a single server, or of a cluster as a whole."""
-
-    tag: str = "0"  #: the hash tag of the keys of the monitors that share it
-    node: Node | None = None  #: the master of a cluster whose queues these are
-    names: Callable[[], Sequence[str]] | None = None  #: returns the queues; None: all that Redis knows
-    every_name: Callable[[], Sequence[str]] | None = None  #: returns all queues of the cluster
-    common: tuple[str, ...] = (BATCHES, SEVERAL.place)  #: work that belongs to no queue
-    away: Callable[[QueueKeys], bool] = lambda _: False  #: whether the node of a queue is away
-    sightings: Sightings | None = None
-
-    @property
-    def title(self) -> str:
-        """What the log calls it."""
-        if self.node is not None:
-            return f"monitor node={self.node[0]}:{self.node[1]}"
-        return "monitor" if self.names is None else f"monitor of {' '.join(self.common)}"
-
-
-WHOLE = Place()
+_UNRESPONSIVE = 1.0  #: seconds after which a call counts as one that gets no answer
+_DISPENSABLE = ("members", "company")  #: duties without which all others are done
 
 
 class NodeMonitor:
@@ -104,15 +83,17 @@ class NodeMonitor:
         self._schedules = Schedules(self._attempts, measurements)
         self._returns = Returns(self._attempts, measurements, self._liveness)
         self._names: list[str] = []  #: of all queues here
-        self._survey = Survey(self._attempts, at_once=1 if store.sharded else TOGETHER)
+        at_once = 1 if store.sharded else TOGETHER
+        self._survey = Survey(self._attempts, at_once=at_once, several=SEVERAL.place in place.common)
         self._instance_queues: list[QueueKeys] = []
-        self._leads_batches = True
+        self._leads_batches = BATCHES in place.common
         self._slots: Slots | None = None
         self._next_scan = self._next_tidy = self._next_beat = 0.0
         self._hurries = False  #: whether the scan after the next one comes soon
         self.last_scan_at = 0.0  #: seconds since the epoch: the end of the latest turn in which every duty ran
         self.last_scan_took = 0.0  #: seconds
         self.leading = False
+        self._called_at = math.inf  #: by time.monotonic(): when the call under way began
         self.away = False  #: whether the server cannot be reached
         self.taken_over = 0  #: queues that came from another monitor
         self.clock_jumps = 0  #: of the Redis server
@@ -126,6 +107,11 @@ class NodeMonitor:
     def failing(self) -> AbstractSet[tuple[str, str]]:
         """The duties that fail now, each with its queue; an empty text means all queues."""
         return self._attempts.failing
+
+    @property
+    def unresponsive(self) -> bool:
+        """Whether the server cannot be reached, or does not answer now."""
+        return self.away or time.monotonic() - self._called_at > _UNRESPONSIVE
 
     @property
     def led_queues(self) -> int:
@@ -195,10 +181,11 @@ class NodeMonitor:
         started = time.monotonic()
         self._attempts.prune()
         self._run(self._attempts.of_all("queues", self._learn_queues(), None))
-        self._watch_server()
-        self._run(self._scan())
+        if self.place.has_queues:
+            self._watch_server()
+            self._run(self._scan())
         self.last_scan_took = time.monotonic() - started
-        if not any(queue == "" and duty != "members" for duty, queue in self.failing):
+        if not any(queue == "" and duty not in _DISPENSABLE for duty, queue in self.failing):
             self.last_scan_at = time.time()
 
     def _watch_server(self) -> None:
@@ -233,11 +220,15 @@ class NodeMonitor:
     def _others(self) -> Survey | None:
         """Return the queues that other monitors lead; None if a node with some of them is away."""
         led = {keys.queue for keys in self._survey.queues}
-        every = self._names if self.place.every_name is None else self.place.every_name()
-        others = [QueueKeys(name) for name in every if name not in led]
+        others = [QueueKeys(name) for name in self._every_name if name not in led]
         return None if any(map(self.place.away, others)) else replace(self._survey, queues=others)
 
     # --- queues and their monitors ---
+
+    @property
+    def _every_name(self) -> Sequence[str]:
+        """All queues, also those of other nodes."""
+        return self._names if self.place.every_name is None else self.place.every_name()
 
     def _know_queues(self) -> None:
         if not self._names:
@@ -300,6 +291,8 @@ class NodeMonitor:
                 pause = self._turn()
             except ReliqError as error:
                 self.away = True
+                if self.place.node is not None:
+                    self._attempts.failures["node"] += 1
                 outage.failed(error)
                 self._liveness.disturbed()
                 pause = self._interval  # the next scan is due already: without a pause this would keep a core busy
@@ -313,6 +306,11 @@ class NodeMonitor:
             expected = Moment.now().after(pause)
             stopping.wait(pause)
         self._leave()
+
+    def interrupt(self) -> None:
+        """Make a call that waits for a node fail, for a loop that is to end. Thread-safe."""
+        self._connection.interrupt()
+        self._at_node.interrupt()
 
     def _leave(self) -> None:
         """Leave the queues to the other monitors, and close the connections."""
@@ -350,7 +348,7 @@ class NodeMonitor:
         if time.monotonic() >= self._next_tidy:
             more = self.tidy()
             self._next_tidy = time.monotonic() + (0.0 if more else _RETENTION_EVERY)
-        if self._names and not self._survey.queues:
+        if not self._survey.queues and (self._names or self.place.names is not None):
             return self._interval
         pause = min(self._promote_pause(), self._schedules.pause)
         return 0.0 if self._returns.waiting or self._next_tidy <= time.monotonic() else pause
@@ -363,9 +361,13 @@ class NodeMonitor:
         return self._tick if next_due is None else min(self._tick, max(next_due, self._tick / _LOOKS_A_TICK))
 
     def _run(self, steps: Steps[T], connection: Connection | None = None) -> T:
-        return self._store.run(steps, connection or self._connection, timeout=self._patience)
+        self._called_at = time.monotonic()
+        try:
+            return self._store.run(steps, connection or self._connection, timeout=self._patience)
+        finally:
+            self._called_at = math.inf
 
     @property
     def _tick(self) -> float:
         """Return the seconds between two looks at delayed messages."""
-        return _PROMOTE_EVERY + _PROMOTE_PER_QUEUE * len(self._survey.queues)
+        return _PROMOTE_EVERY + _PROMOTE_PER_QUEUE * len(self._every_name)

@@ -1,6 +1,5 @@
 """Queue scan: find the queues that need work. Most need none, so one call asks about many of them."""
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,8 +52,11 @@ class Survey:
             return flags(groups, answers)
 
         if not self.attempts.any_failing:
-            with contextlib.suppress(Exception):  # the following calls find out for which of them
+            try:
                 return (yield from find())
+            except Exception as error:  # the following calls find out for which of them
+                if self.attempts.is_outage(error):
+                    raise
         found = yield from self.attempts.together(duty, homes, ask, "exists")
         self.attempts.nothing_to_do(duty, (home for home, there in found if not there))
         return [home for home, there in found if there]

@@ -26,8 +26,8 @@ class AioClusterConnection(AioConnection):
         if isinstance(request, Watch):
             await self.release()
         try:
-            parts = split(request, await self._run(current_slots(self._store, self._connections)))
-            return merged(request, parts, await self._run(answers_to(parts, self._store)))
+            parts = split(request, await self._run(current_slots(self._store, self._open)))
+            return merged(request, parts, await self._run(answers_to(parts, self._store, self._open)))
         except (ConnectionLost, TryAgain):
             self._store.learn(None)  # another node may serve them now
             raise
@@ -49,6 +49,11 @@ class AioClusterConnection(AioConnection):
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+    @property
+    def _open(self) -> set[Node]:
+        """The nodes with a connection."""
+        return {node for node, connection in self._connections.items() if connection.connected}
 
     def _at(self, node: Node | None) -> AioConnection:
         node = addressed(node, self._connections)

@@ -30,7 +30,7 @@ class ClusterConnection(Connection):
         if isinstance(request, Watch):
             self.release()
         with self._learning():
-            parts = split(request, self._run(current_slots(self._store, self._connections)))
+            parts = split(request, self._run(current_slots(self._store, self._open)))
             whole = len(parts) == 1 and parts[0].node is not ANY
             return parts, self._at(parts[0].node).begin(parts[0].request) if whole else None
 
@@ -40,7 +40,7 @@ class ClusterConnection(Connection):
         with self._learning():
             if begun is not None:
                 return merged(request, parts, [self._at(parts[0].node).finish(parts[0].request, begun)])
-            return merged(request, parts, self._run(answers_to(parts, self._store)))
+            return merged(request, parts, self._run(answers_to(parts, self._store, self._open)))
 
     def interrupt(self) -> None:
         for connection in list(self._connections.values()):
@@ -78,6 +78,11 @@ class ClusterConnection(Connection):
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+    @property
+    def _open(self) -> set[Node]:
+        """The nodes with a connection."""
+        return {node for node, connection in self._connections.items() if connection.connected}
 
     def _at(self, node: Node | None) -> Connection:
         node = addressed(node, self._connections)

@@ -34,14 +34,14 @@ def current_slots(server: Server, connected: Container[Node]) -> NodeSteps[Slots
     raise failure
 
 
-def answers_to(parts: Sequence[Part], server: Server) -> NodeSteps[list[Any]]:
+def answers_to(parts: Sequence[Part], server: Server, connected: Container[Node] = ()) -> NodeSteps[list[Any]]:
     """Send each part to its node; an error says whether an earlier part was carried out."""
     answers: list[Any] = []
     changed = False
     for part in parts:
         try:
             if part.node is ANY:
-                answers.append((yield from _any_node(part.request, server)))
+                answers.append((yield from _any_node(part.request, server, connected)))
             else:
                 answers.append((yield part.node, part.request))
         except (ConnectionLost, TryAgain) as error:
@@ -55,14 +55,14 @@ def answers_to(parts: Sequence[Part], server: Server) -> NodeSteps[list[Any]]:
     return answers
 
 
-def _any_node(request: Request, server: Server) -> NodeSteps[Any]:
-    """Ask one node after another until one answers."""
+def _any_node(request: Request, server: Server, connected: Container[Node]) -> NodeSteps[Any]:
+    """Ask one node after another until one answers, connected ones first."""
     failure: Exception = TryAgain("it has no nodes")
-    for node in server.known_nodes():
+    for node in sorted(server.known_nodes(), key=lambda node: node not in connected):
         try:
             return (yield node, request)
         except ConnectionLost as error:
             failure = error
-            if error.sent:
+            if error.sent and not only_reads(request):
                 break
     raise failure

@@ -68,6 +68,11 @@ class Connection:
         _connections.add(self)
 
     @property
+    def connected(self) -> bool:
+        """Whether a connection was made; the server may have ended it."""
+        return self._raw is not None
+
+    @property
     def reconnected(self) -> bool:
         """Whether this is not the first connection."""
         return self.connects > 1

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import Counter
 
 import pytest
 import redis
@@ -81,6 +82,49 @@ def test_a_foreign_key_of_one_queue_stops_nothing_else(app, server, running, cap
     said = [record.getMessage() for record in caplog.records if "queue=bad" in record.getMessage()]
     for duty in duties:
         assert len([line for line in said if f"duty={duty} queue" in line and "works again" not in line]) == 1
+
+
+def foreign(server, kind, key):
+    """Put a value of another application in the place of a key."""
+    server.delete(key)
+    match kind:
+        case "string":
+            server.set(key, "x")
+        case "list":
+            server.rpush(key, "x")
+        case "hash":
+            server.hset(key, "x", "y")
+        case "set":
+            server.sadd(key, "x")
+        case "zset":
+            server.zadd(key, {"x": 1})
+        case "stream":
+            server.xadd(key, {"x": "y"})
+
+
+@pytest.mark.parametrize("monitors", [1, 2])
+def test_queues_that_are_broken_in_every_key_stop_nothing_for_a_hundred_others(
+    app, server, running, caplog, monitors
+):  # fmt: skip
+    caplog.set_level(logging.WARNING, "reliq.monitor")
+    broken = [QueueKeys(f"broken-{kind}") for kind in ("string", "list", "hash", "set", "zset", "stream")]
+    others = [QueueKeys(f"queue-{number}") for number in range(100)]
+    for keys in broken:
+        server.sadd("reliq:queues", keys.queue)
+        for key in (*keys.everything, keys.processing("c1"), keys.lease("c1")):
+            foreign(server, keys.queue.removeprefix("broken-"), key)
+    for keys in others:
+        abandoned(app, keys)
+    app.schedules.add("tick", "1s", others[50].queue)
+    started = [running() for _ in range(monitors)]
+    eventually(lambda: all(server.llen(keys.messages) >= 2 for keys in others), what="the messages of the others")
+    eventually(lambda: app.schedules.get("tick").fired >= 2)
+    failing = set().union(*(one.failing for one in started))
+    assert {queue for _, queue in failing} == {keys.queue for keys in broken}
+    assert {duty for duty, _ in failing} >= {"scan", "promote", "staged", "prepared", "dead letters", "producers"}
+    assert all(time.time() - one.last_scan_at < 5 for one in started)
+    lines = Counter(record.getMessage().partition(": ")[0] for record in caplog.records)
+    assert max(lines.values()) <= monitors, "each failure is told once"
 
 
 def test_the_queue_of_a_foreign_key_gets_its_messages_back_afterwards(app, server, running):

@@ -1,0 +1,127 @@
+"""Monitors of a Redis Cluster: they share the queues of each node, and a node that is away stops nothing elsewhere."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import pytest
+import redis
+
+from reliq import NewMessage, ops
+from reliq.model.keys import QUEUES as QUEUES_KEY
+from reliq.model.keys import QueueKeys, new_owner
+from reliq.ops.topology import slot_of
+from reliq.transport.store import Store
+from reliq_monitor import Monitor
+from tests.integration.client.test_cluster import (  # fixtures
+    app,  # noqa: F401
+    cluster_url,  # noqa: F401
+    complete,
+    nodes,  # noqa: F401
+)
+from tests.support.workers import eventually
+
+QUEUES = [f"q{number}" for number in range(30)]
+_STEP = 16384 // 3 + 1
+
+
+def node_of(name):
+    """The node of a queue, or of another key, by its place."""
+    return slot_of(f"{{{name}}}") // _STEP
+
+
+HOME = slot_of(QUEUES_KEY) // _STEP  #: the node that knows which queues there are
+
+
+@pytest.fixture
+def monitors(cluster_url, app):  # noqa: F811
+    for name in QUEUES:
+        app.queue(name).send("x", delay=3600)
+    running = []
+    for _ in range(2):
+        monitor, stopping = Monitor(Store(cluster_url), 0.1, reconnect_grace=1), threading.Event()
+        thread = threading.Thread(target=monitor.run, args=(stopping,))
+        thread.start()
+        running.append((monitor, stopping, thread))
+    yield [monitor for monitor, _, _ in running]
+    for _, stopping, _ in running:
+        stopping.set()
+    for _, _, thread in running:
+        thread.join()
+
+
+@contextlib.contextmanager
+def hanging(nodes, place):  # noqa: F811
+    os.kill(nodes[place].pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(nodes[place].pid, signal.SIGCONT)
+        eventually(lambda: complete(nodes), timeout=60)
+
+
+def led(monitors):
+    return [{keys.queue for part in one._parts for keys in part._survey.queues} for one in monitors]
+
+
+def all_led(monitors):
+    mine, yours = led(monitors)
+    return mine | yours == set(QUEUES) and not mine & yours and min(len(mine), len(yours)) >= 9
+
+
+def test_they_share_the_queues_of_each_node(app, monitors):  # noqa: F811
+    eventually(lambda: all_led(monitors), what="every queue has one leader")
+    for place in range(3):
+        theirs = {name for name in QUEUES if node_of(name) == place}
+        assert all(theirs & mine for mine in led(monitors))
+    assert sum(part._leads_batches for one in monitors for part in one._parts) == 1
+    assert sum(part._survey.several for one in monitors for part in one._parts) == 1
+    with app.batch(on_done=("reports", "done")) as batch:
+        for name in QUEUES:
+            batch.send(name, "x", delay=0.1)
+    for name in QUEUES:
+        with app.queue(name).consumer() as consumer:
+            consumer.ack(*consumer.claim(wait=10))
+    eventually(lambda: app.queue("reports").stats().ready == 1)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(HOME, id="with the names of the queues"),
+        pytest.param((HOME + 1) % 3, id="another one", marks=pytest.mark.slow),
+        pytest.param((HOME + 2) % 3, id="the third one", marks=pytest.mark.slow),
+    ],
+)
+def test_a_node_that_hangs_delays_no_duty_of_the_others(app, monitors, nodes, place):  # noqa: F811
+    eventually(lambda: all_led(monitors))
+    others = [name for name in QUEUES if node_of(name) != place]
+    clients = {name: redis.Redis(port=nodes[node_of(name)].port) for name in others}
+    keys = {name: QueueKeys(name) for name in QUEUES}
+    consumers = {name: new_owner() for name in QUEUES}
+    for name in QUEUES:  # held by processes that have no connection, each of one queue
+        app.queue(name).send("held")
+        app.store.call(ops.register(keys[name], consumers[name], 600.0))
+        app.store.call(ops.claim(keys[name], consumers[name], 600.0, 1))
+    with hanging(nodes, place):
+        stores = {number: redis.Redis(port=nodes[number].port) for number in range(3) if number != place}
+        until, worst, rounds = time.monotonic() + 5, 0.0, 0
+        eventually(lambda: all(clients[name].llen(keys[name].messages) == 1 for name in others), what="they are back")
+        while time.monotonic() < until:
+            rounds += 1
+            for name in others:
+                stores[node_of(name)].zadd(keys[name].delayed, {NewMessage(str(rounds)).element(1): 1})
+            began = time.monotonic()
+            eventually(lambda: all(clients[name].zcount(keys[name].delayed, 0, 1) == 0 for name in others))
+            worst = max(worst, time.monotonic() - began)
+        assert worst < 2.0
+        away = ("node", f"127.0.0.1:{nodes[place].port}")
+        for monitor in monitors:
+            eventually(lambda: away in monitor.failing)  # noqa: B023
+            assert time.time() - monitor.last_scan_at < 5
+    for name in QUEUES:
+        eventually(lambda: app.queue(name).stats().counters.get("reclaimed") == 1, what=name)  # noqa: B023
+    eventually(lambda: not any(monitor.failing for monitor in monitors), timeout=60)
+    eventually(lambda: all_led(monitors))
