@@ -5,7 +5,7 @@ The result decodes like that of reliq.model.element; lengths use MessagePack's l
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,6 +54,18 @@ def _new(count: int) -> list[Field]:
     """Return the fields between id and headers: nonce, deliveries 0, failures 0, redelivered false, enqueued_at."""
     nonces = np.frombuffer(os.urandom(8 * count), "u8")
     return [_IS_8, nonces, b"\x00\x00\xc2" + _IS_8 + now_ms().to_bytes(8, "big")]
+
+
+def merged(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """Join consecutive batches until they have `size` bytes."""
+    some: list[pa.RecordBatch] = []
+    for batch in batches:
+        some.append(batch)
+        if sum(one.nbytes for one in some) >= size:
+            yield from pa.Table.from_batches(some).combine_chunks().to_batches()
+            some = []
+    if some:
+        yield from pa.Table.from_batches(some).combine_chunks().to_batches()
 
 
 def now_ms() -> int:

@@ -16,6 +16,7 @@ from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
 from reliq.protocol import staging
 from reliq.protocol.batches import BatchSteps, abandon, of_job
 from reliq.protocol.staging import Job, Part, PartWriter
+from reliq.spark.encoding import merged
 from reliq.spark.layout import Layout, layout_of
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
 from reliq.spark.refused import Tally
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _ROLLERS = 2
+_ROUTED_BYTES = 16 * 1024 * 1024  #: rows that are spread over queues at once: each queue's part is a call to Redis
 _ABOUT_INVALID = 'Leave such rows out, or choose option("invalid", "skip") or option("invalid", "dead")'
 
 log = logging.getLogger("reliq.spark")
@@ -87,7 +89,7 @@ def stage_rows(
     watched = Watched(f"job {job.name}, partition {partition}: %d rows staged, %d MB")
     store = store_of(options.connection)
     try:
-        for batch in batches:
+        for batch in batches if where.queue else merged(batches, _ROUTED_BYTES):
             for queue, chunks in rows.chunks(batch):
                 if queue not in writers:
                     writers[queue] = PartWriter(job, queue, str(partition))

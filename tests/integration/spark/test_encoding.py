@@ -13,6 +13,7 @@ from reliq.model.keys import instance_queue, new_owner
 from reliq.model.message import Message
 from reliq.ops.chunks import LARGEST, MOST_MESSAGES, Chunk, bodies_of, chunks_of, cuts, elements_of
 from reliq.ops.request import Packed
+from reliq.spark.encoding import merged
 from reliq.spark.layout import layout_of
 from reliq.spark.options import Given
 from reliq.spark.rows import Rows
@@ -161,3 +162,13 @@ def test_a_row_cannot_name_the_queue_of_a_broadcast():
         Targets(column="queue").of(name)
     with pytest.raises(InvalidName, match="belongs to a broadcast"):
         Given({"queue": name}, None).write()
+
+
+def test_rows_for_several_queues_are_taken_together_up_to_a_size():
+    """Each queue's share of a batch is a call to Redis: of small batches it would be a few rows."""
+    batches = [pa.record_batch({"value": [f"{batch}-{row}" for row in range(10)]}) for batch in range(7)]
+    sizes = [batch.nbytes for batch in batches]
+    together = list(merged(iter(batches), sum(sizes[:3])))
+    assert [batch.num_rows for batch in together] == [30, 30, 10]
+    assert pa.Table.from_batches(together).equals(pa.Table.from_batches(batches).combine_chunks())
+    assert list(merged(iter(()), 100)) == []
