@@ -33,15 +33,15 @@ def commit() -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def campaign(scenario: Scenario, seed: int, volume: int, duration: float) -> dict[str, Any]:
-    """Run one row; return what the file keeps of it."""
+def campaign(scenario: Scenario, seed: int, volume: int, duration: float) -> dict[str, Any] | None:
+    """Run one row; return what the file keeps of it, None if the row could not be run."""
     command = [
         sys.executable, "-m", "reliq", "chaos", "--scenario", scenario.name, "--full", "--json",
         "--seed", str(seed), "--volume", str(volume), "--duration", str(duration),
     ]  # fmt: skip
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     if not done.stdout:
-        return {"scenario": scenario.name, "good": False, "error": f"exit status {done.returncode}"}
+        return None
     row: dict[str, Any] = json.loads(done.stdout)
     times = row["verdict"].pop("recoveries")
     row["recoveries"] = [times[place * (len(times) - 1) // _POINTS] for place in range(_POINTS + 1)] if times else []
@@ -68,6 +68,10 @@ def main() -> int:
             continue
         began = time.monotonic()
         row = campaign(scenario, options.seed, max(1, round(scenario.full * options.scale)), options.duration)
+        if row is None:
+            print(f"{scenario.name}: could not be run", flush=True)
+            failed = True
+            continue
         row |= {"commit": at, "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"), "full": scenario.full}
         failed |= not row["good"]
         rows = [one for one in read(options.out) if one["scenario"] != scenario.name] + [row]

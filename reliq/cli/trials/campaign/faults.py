@@ -64,7 +64,7 @@ def _replace(system: System, victim: Actor, actors: list[Actor], start: Callable
     at = time.monotonic()
     victim.kill()
     system.note_fault("sigkill", victim.name, at)
-    start()
+    system.wait_until_up(start())
 
 
 def pause(system: System) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from reliq.cli.trials.campaign.actors import APP, Actor, Told, producer, service
-from reliq.cli.trials.campaign.history import History
+from reliq.cli.trials.campaign.history import SUFFIX, History
 from reliq.cli.trials.campaign.servers import Server
 from reliq.cli.trials.campaign.tasks import MIX, QUEUE
 from reliq.client.app import Reliq
@@ -193,6 +193,12 @@ class System:
         while self.look()[1] < 10:
             if time.monotonic() > until:
                 raise ReliqError(f"no messages were handled within {_STARTED:g} s: see {self.folder}/processes.log")
+            time.sleep(_LOOK)
+
+    def wait_until_up(self, one: Actor) -> None:
+        """Wait until a process is past its start: a worker has its history then, others just run."""
+        history, until = self.folder / f"{one.name}{SUFFIX}", time.monotonic() + _STARTED
+        while one in self.workers and not history.exists() and time.monotonic() < until:
             time.sleep(_LOOK)
 
     def wait_until_empty(self, seconds: float) -> bool:
