@@ -77,8 +77,7 @@ def worker(options: argparse.Namespace) -> int:
         return BAD_USAGE
     if options.queues or options.without:
         app.handlers.leave_out(left_out([one.queue for one in app.handlers], options.queues, options.without))
-    if startup.note_only():
-        return 0
+    startup.note_only()
     url = url_from_environment(options.url or app.url)
     store = Store(url, allow_eviction=app.allow_eviction)
     if options.url and isinstance(app, reliq.Reliq):

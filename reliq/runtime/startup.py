@@ -42,16 +42,13 @@ def begin() -> None:
 def _handle(number: int, frame: FrameType | None) -> None:
     _Start.requested = True
     if _Start.exits:
-        raise SystemExit(0)
+        # No SystemExit: msgspec 0.22 crashes when one is raised while it reads a type, as modules do at their import.
+        os._exit(0)
 
 
-def note_only() -> bool:
-    """Only note signals from now on, for `take_over`; return whether one has arrived and did not end the process.
-
-    That happens if a module of the application swallows SystemExit.
-    """
+def note_only() -> None:
+    """Only note signals from now on, for `take_over`."""
     _Start.exits = False
-    return _Start.requested
 
 
 def take_over(stop: Callable[[], None]) -> None:
