@@ -1,5 +1,6 @@
 """A real Redis for every test process, empty for every test."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ for name in [name for name in os.environ if name.startswith("RELIQ_")]:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+_SERVER = pytest.StashKey[EmbeddedRedis]()
+
 
 @pytest.hookimpl(trylast=True)  # after the folders have set their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,12 +34,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the server of a worker of pytest-xdist before it collects, which takes as long as the server has to age."""
+    if hasattr(config, "workerinput"):
+        stack = contextlib.ExitStack()
+        config.add_cleanup(stack.close)
+        config.stash[_SERVER] = stack.enter_context(EmbeddedRedis())
+
+
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[EmbeddedRedis]:
+def redis_server(pytestconfig: pytest.Config) -> Iterator[EmbeddedRedis]:
     """Old enough that a monitor judges leases at its first look."""
     import redis
 
-    with EmbeddedRedis() as server, redis.Redis(port=server.port) as client:
+    with contextlib.ExitStack() as stack:
+        server = pytestconfig.stash.get(_SERVER, None) or stack.enter_context(EmbeddedRedis())
+        client = stack.enter_context(redis.Redis(port=server.port))
         eventually(lambda: client.info("server")["uptime_in_seconds"] > OUTAGE_GRACE)
         yield server
 
