@@ -27,7 +27,6 @@ class CycleSteps:
         yield ops.announce(self._keys.queue)
         for start in range(0, len(entrants), settings.MAX_BATCH):
             answer = yield from self._add(entrants[start : start + settings.MAX_BATCH])
-            self._clock.note(answer.now)
             if answer.status == "full":
                 length, most, unit = answer.rest
                 raise QueueFull(f"queue {self._keys.queue!r} holds {length} of at most {most} {unit}; {new} entered")
@@ -38,7 +37,9 @@ class CycleSteps:
         """Call the script once."""
         session = self._pool.take()
         try:
-            return (yield from ops.one(ops.cycle_add(self._keys, entrants, session.producer, session.sequence)))
+            answer = yield from ops.one(ops.cycle_add(self._keys, entrants, session.producer, session.sequence))
+            self._clock.note(answer.now, session.called_at)
+            return answer
         finally:
             self._pool.give_back(session)
 

@@ -59,7 +59,7 @@ class PreparedSteps:
             yield from check_possible(durability(care.sure))
         clock = self._pool.clock
         if not clock.known and message.ttl is not None:
-            clock.note((yield ops.server_time()))
+            yield from clock.ask()
         steps = self._prepare(message, check_after, checks, care)
         yield from around_send(self._pool.middleware, self._keys.queue, [message], steps)
 
@@ -76,7 +76,7 @@ class PreparedSteps:
             (_, default), answer = yield from stored(
                 [keys], bodies, session, at_most(prepare, care.retries), introduction
             )
-            self._pool.clock.note(answer.now)
+            self._pool.clock.note(answer.now, session.called_at)
             if answer.status == "full":
                 yield ops.count(keys, Counter.REJECTED)
                 raise QueueFull(

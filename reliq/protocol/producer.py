@@ -21,11 +21,12 @@ class ProducerSession:
     be taken for a repeated call and be lost.
     """
 
-    __slots__ = ("mark", "producer", "sequence")
+    __slots__ = ("called_at", "mark", "producer", "sequence")
 
     def __init__(self) -> None:
         self.producer = secrets.token_hex(8)
         self.sequence = 0
+        self.called_at = 0  #: ms of this machine's clock: when its latest call began
         self.mark = forks.mark()
 
 
@@ -52,23 +53,34 @@ def stored(
     return answers, answer
 
 
+def this_machines_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Clock:
     """An estimate of the Redis server's clock: this machine's clock and the latest known difference."""
 
     def __init__(self) -> None:
-        self._ahead: int | None = None  #: ms
-
-    @property
-    def known(self) -> bool:
-        return self._ahead is not None
+        self.known = False
+        self._ahead = 0  #: ms
 
     def now(self) -> int:
         """Return the estimated time of the server, ms since the epoch."""
-        return time.time_ns() // 1_000_000 + (self._ahead or 0)
+        return this_machines_ms() + self._ahead
 
-    def note(self, server: int) -> None:
-        """Note the time, in ms, that the server has just reported."""
-        self._ahead = server - time.time_ns() // 1_000_000
+    def note(self, server: int, called_at: int) -> None:
+        """Note the time, in ms, that the server has reported to a call of `called_at`, ms of this machine's clock.
+
+        The answer may be old: it has waited for a process that was suspended. So the estimate so far stays, as far as
+        the answer does not contradict it.
+        """
+        self._ahead = min(max(self._ahead, server - this_machines_ms()), server - called_at)
+        self.known = True
+
+    def ask(self) -> Steps[None]:
+        """Ask the server for its time."""
+        called_at = this_machines_ms()
+        self.note((yield ops.server_time()), called_at)
 
 
 class ProducerPool:
@@ -88,6 +100,7 @@ class ProducerPool:
                 session = ProducerSession()
             if session.mark == forks.mark():  # else it belongs to the parent process
                 session.sequence += 1
+                session.called_at = this_machines_ms()
                 return session
 
     def give_back(self, session: ProducerSession) -> None:

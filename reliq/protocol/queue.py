@@ -105,7 +105,7 @@ class QueueSteps:
             yield from check_possible(wanted)
         expiring = not isinstance(messages, RawBatch) and [message for message in messages if message.ttl is not None]
         if expiring and not self._clock.known:
-            self._clock.note((yield ops.server_time()))
+            yield from self._clock.ask()
         steps = self._send_all(messages, wanted, retries)
         return (yield from around_send(self._pool.middleware, self.keys.queue, messages, steps))
 
@@ -154,7 +154,7 @@ class QueueSteps:
         known, answer = yield from stored([self.keys], call.bodies, session, at_most(request, retries), introduction)
         if introduction:
             self.introduced(known[-1])
-        self._clock.note(answer.now)
+        self._clock.note(answer.now, session.called_at)
         if answer.status == "full":
             yield ops.count(self.keys, Counter.REJECTED, len(call.ids))
             raise QueueFull(

@@ -77,7 +77,7 @@ class TopicSteps:
         if wanted is not None:
             yield from check_possible(wanted)
         if not self._pool.clock.known and message.ttl is not None:
-            self._pool.clock.note((yield ops.server_time()))
+            yield from self._pool.clock.ask()
         queues = yield from self._reached(routing_key)
         if not queues and mandatory:
             raise Unroutable(f"no queue is bound to a pattern that matches {routing_key!r}; nothing was enqueued")
@@ -158,7 +158,7 @@ class TopicSteps:
             _, defaults, answers = yield from ops.together(announcements, durabilities, publish)
         for queue, default in zip(strangers, defaults, strict=True):
             queue.introduced(default)
-        self._pool.clock.note(answers[0].now)
+        self._pool.clock.note(answers[0].now, session.called_at)
         yield from _refuse_full(groups, answers, message.id)
         sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
         if sure.waits:

@@ -13,6 +13,7 @@ from tests.simulation.server import SimulatedRedis
 from tests.simulation.simulation import Simulation, simulate
 
 _CHUNK = 25  #: seeds that a process simulates before it says how far it is
+CLEAR = "\r\033[K" if sys.stderr.isatty() else ""  #: removes the progress bar
 _WIDTH = 40  #: of the progress bar
 _server: SimulatedRedis | None = None
 
@@ -45,6 +46,8 @@ def _many(first: int, count: int) -> int:
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count(), initializer=_begin) as processes:
         for seeds, some_calls, some in _finished(processes, chunks):
             done, calls, failed = done + len(seeds), calls + some_calls, failed + some
+            for seed in some:
+                print(f"{CLEAR}seed {seed} fails: make simulate SEED={seed}", flush=True)
             _show(done, count, len(failed), time.monotonic() - began)
     seconds = time.monotonic() - began
     print(f"\n{count} seeds, {calls} calls, {seconds:.0f} s on {os.cpu_count()} cores: {len(failed)} failed")
@@ -82,6 +85,8 @@ def _chunk(seeds: range) -> tuple[int, list[int]]:
 
 def _show(done: int, of: int, failed: int, seconds: float) -> None:
     if not sys.stderr.isatty():
+        if done * 20 // of > (done - _CHUNK) * 20 // of:
+            print(f"{done}/{of} seeds, failed {failed}, {seconds:.0f} s", file=sys.stderr, flush=True)
         return
     bar = "#" * (_WIDTH * done // of)
     left = seconds / done * (of - done)

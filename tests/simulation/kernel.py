@@ -272,12 +272,13 @@ class Kernel:
             self._end_watch(task)
             task.watching, task.watch_lost = self.server.watch(), False
         connection = task.watching
+        changes = not only_reads(request) or isinstance(request, Transaction)
         try:
-            return self.server.perform(request, connection, self.clients())
+            return self.server.perform(request, connection, self.clients(), looks=changes)
         finally:
             if isinstance(request, Transaction):
                 self._end_watch(task)
-            if not only_reads(request) or isinstance(request, Transaction):
+            if changes:
                 self.observer.after(task.process, causes(request))
                 self.note(task.name, label(request), self.observer.moves)
 

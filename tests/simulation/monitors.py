@@ -36,13 +36,13 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
                     yield from kernel.run_of_steps(task, ask_undecided(survey))
                     yield from kernel.run_of_steps(task, end_batches(attempts))
                 yield from kernel.run_of_steps(task, schedules.turn(survey))
-                _, due = yield from kernel.run_of_steps(task, promote_due(survey, interval / 4))
+                _, due = yield from kernel.run_of_steps(task, promote_due(survey, interval / 2))
             except ReliqError:
                 liveness.disturbed()
                 schedules.forget()
                 yield Sleep(interval)
             else:
-                pause = min(interval / 4, schedules.pause, interval if due is None else due)
+                pause = min(interval / 2, schedules.pause, interval if due is None else due)
                 yield Sleep(max(pause, 0.01))
 
     return kernel.start(process, "scan", steps)

@@ -92,6 +92,11 @@ SCRIPTS = {
     "a cancelled message stays in its list": (r"redis.call\('LSET', key, one\[2\], BLANK\)", ""),
     "a body stays when its message has gone": (r"if q.apart then delete_bodies\(q.bodies, \w+\) end", ""),
     "deduplication forgets": (r"if entry.key then redis.call\('SET', entry.key, .*? end", ""),
+    "a tick is sent by each monitor": (r"if found\[place\] ~= argv\[start \+ EXPECTED\] or", "if"),
+    "a batch does not count its messages": (r"(local function count_batch\(.*?\)\n)", r"\1  if true then return end\n"),
+    "a commit forgets the delay": (r"if tonumber\(delay\) > 0 then", "if false then"),
+    "a rollback commits": (r"if decision ~= 'committed' then", "if false then"),
+    "a rate is fifty times as high": (r"return \{each = each,", "return {each = each / 50,"),
     "a retry is pushed without being removed": (r"if not element or redis.call\('LREM', .*? == 0", "if not element"),
 }
 

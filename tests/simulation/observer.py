@@ -100,6 +100,7 @@ class Story:
     lost: bool = False  #: by a restart from an older state
     due: float = 0.0
     turn: float = 0.0  #: in the order of its key
+    tries: int = 0  #: first runs, and marks of those that are redelivered: so often it may be charged
     runs: list[Run] = field(default_factory=list)
     cancelled_at: float | None = None
 
@@ -183,6 +184,7 @@ class Observer:
                 raise Violation(f"{name} starts at {process.name} while {other.process.name} runs it")
         self._check_order(identity, story)
         story.runs.append(run)
+        story.tries += not message.redelivered
         return run
 
     def _excused(self, process: Any) -> bool:
@@ -404,9 +406,9 @@ class Observer:
             most = self.limits[queue].get("max_deliveries", MAX_DELIVERIES)
             if self._reason(new) != "max_deliveries" or envelope.deliveries < most:
                 raise Violation(f"{identity} of {queue} dies of a reclaim with {envelope.deliveries} deliveries")
-            starts = len(self.stories[message].runs)
-            if starts < most:
-                raise Violation(f"{identity} was charged {envelope.deliveries} times, and started {starts} times")
+            tries = self.stories[message].tries
+            if tries < most:
+                raise Violation(f"{identity} was charged {envelope.deliveries} times, and tried {tries} times")
 
     def processes(self) -> list[Any]:
         """Return the living processes; set by the simulation."""

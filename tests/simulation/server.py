@@ -63,10 +63,14 @@ Contents = dict[str, list[bytes]]  #: by key: the members of a list or sorted se
 
 
 @functools.cache
-def _virtual(source: str) -> tuple[str, str]:
-    """Return a script on the simulation's clock, and its digest."""
-    whole = f"{_VIRTUAL}\n{source}"
-    return whole, hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest()
+def _virtual(source: str) -> str:
+    """Return a script on the simulation's clock."""
+    return f"{_VIRTUAL}\n{source}"
+
+
+@functools.cache
+def _sha(source: str) -> str:
+    return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 class SimulatedRedis:
@@ -81,6 +85,7 @@ class SimulatedRedis:
         self.now = 0.0  #: seconds since the epoch, set by the simulation
         self._next_expiry = float("inf")  #: ms
         self._latest = b""
+        self._dumped: bytes | None = None  #: what the latest request has left, if it was asked for with it
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -97,20 +102,24 @@ class SimulatedRedis:
     def empty(self) -> None:
         """Begin a new simulation."""
         self._ask(("CONFIG", "SET", "maxmemory", 0), ("FLUSHALL",))
-        self._latest, self._next_expiry = b"", float("inf")
+        self._latest, self._dumped, self._next_expiry = b"", None, float("inf")
 
     # --- requests ---
 
-    def perform(self, request: Request, watching: Any = None, clients: bytes = b"") -> Any:
+    def perform(self, request: Request, watching: Any = None, clients: bytes = b"", *, looks: bool = False) -> Any:
         """Carry out a request now; raises as a Connection. `watching`: the connection that has the WATCH.
 
-        `clients`: the answer to CLIENT LIST.
+        `clients`: the answer to CLIENT LIST. `looks`: `contents` is called next; in the same round trip it costs less.
         """
         self._expire()
         commands = commands_of(request)
         ops = _ops_of(request)
         translated = [self._translated(command, ops.get(place)) for place, command in enumerate(commands)]
+        if looks:
+            translated.append(("EVALSHA", self._sha_of(_DUMP), 0))
         replies = self._exchange(translated, watching)
+        if looks:
+            self._dumped = replies.pop()
         for place, command in enumerate(commands):
             if command[0] == "TIME":
                 replies[place] = self._time()
@@ -134,13 +143,9 @@ class SimulatedRedis:
         if name == "EVALSHA":
             assert op is not None
             assert op.script is not None
-            source, sha = _virtual(op.script.source)
-            if sha not in self._loaded:
-                self._ask(("SCRIPT", "LOAD", source))
-                self._loaded.add(sha)
-            return ("EVALSHA", sha, *command[2:], self._micros)
+            return ("EVALSHA", self._sha_of(_virtual(op.script.source)), *command[2:], self._micros)
         if name == "EVAL":
-            return ("EVAL", _virtual(command[1])[0], *command[2:], self._micros)
+            return ("EVAL", _virtual(command[1]), *command[2:], self._micros)
         if name in ("TIME", "CLIENT"):
             return ("PING",)
         if name in _BLOCKING:
@@ -164,7 +169,8 @@ class SimulatedRedis:
 
     def contents(self) -> Contents | None:
         """Return everything that is looked at; None if it is as it was the last time."""
-        text: bytes = self._run(_DUMP)
+        text: bytes = self._run(_DUMP) if self._dumped is None else self._dumped
+        self._dumped = None
         if text == self._latest:
             return None
         self._latest = text
@@ -211,12 +217,16 @@ class SimulatedRedis:
         return made
 
     def _run(self, source: str, *arguments: Any) -> Any:
-        sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        (reply,) = self._ask(("EVALSHA", self._sha_of(source), 0, *arguments))
+        return reply
+
+    def _sha_of(self, source: str) -> str:
+        """Return the digest of a script that the server knows."""
+        sha = _sha(source)
         if sha not in self._loaded:
             self._ask(("SCRIPT", "LOAD", source))
             self._loaded.add(sha)
-        (reply,) = self._ask(("EVALSHA", sha, 0, *arguments))
-        return reply
+        return sha
 
     def _ask(self, *commands: Command) -> list[Any]:
         replies = self._exchange(list(commands))

@@ -204,6 +204,7 @@ class Loop:
     def _begin_again(self, message: Message) -> Steps[bool]:
         keys, name = self.consumer.keys, self.consumer.consumer
         if message.redelivered:
+            self._observer.stories[message.queue, message.id].tries += 1
             with contextlib.suppress(ReliqError):
                 yield ops.mark_tried(keys, name, message.tag)
         try:
