@@ -69,6 +69,8 @@ class Unroutable(ReliqError):
 class RedisUnavailable(ReliqError):
     """Redis could not be reached, or it refused the call. Nothing was changed."""
 
+    moving = False  #: whether only the slot of a key is moving to another node of the cluster
+
 
 class DurabilityUnavailable(ReliqError):
     """The server cannot provide the requested durability. Nothing was enqueued."""

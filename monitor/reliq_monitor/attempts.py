@@ -175,7 +175,10 @@ class Attempts:
 
 
 def _unreachable(error: Exception) -> bool:
-    return isinstance(error, (RedisUnavailable, OutcomeUnknown)) and not isinstance(error, RedisUnsuitable)
+    """Whether the server gave no answer, or can serve nothing; not if a key has a wrong type, or its slot is moving."""
+    if isinstance(error, RedisUnavailable):
+        return not (isinstance(error, RedisUnsuitable) or error.moving)
+    return isinstance(error, OutcomeUnknown)
 
 
 def _described(what: Failing) -> Iterator[str]:

@@ -26,11 +26,12 @@ class TryAgain(Exception):
     """The server refused temporarily: it is loading, failing over, or misses its replicas.
 
     `sent`: it refused a part of the request and carried out another part. `elsewhere`: another server is or will be
-    responsible; the same host name may already lead to it.
+    responsible; the same host name may already lead to it. `moving`: only the slot of a key is moving.
     """
 
-    def __init__(self, cause: str, elsewhere: bool = False) -> None:
+    def __init__(self, cause: str, elsewhere: bool = False, moving: bool = False) -> None:
         super().__init__(cause)
+        self.moving = moving
         self.sent = False
         self.elsewhere = elsewhere
 
@@ -53,6 +54,7 @@ _PASSING = {
     "MOVED": "its slots have moved",
     "ASK": "its slots are moving",
 }
+_MOVING = frozenset({"MOVED", "ASK", "TRYAGAIN"})
 _ELSEWHERE = frozenset({"READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED"})
 _LASTING = {
     "NOAUTH": "it needs a password, or a different one: put it into the URL, redis://:password@host, "
@@ -99,7 +101,7 @@ def translated(error: Exception) -> Exception:
     if code == "OOM":
         return QueueFull("Redis is at its maxmemory and refused the call; nothing was changed")
     if code in _PASSING:
-        return TryAgain(_PASSING[code], code in _ELSEWHERE)
+        return TryAgain(_PASSING[code], code in _ELSEWHERE, code in _MOVING)
     if code in _LASTING:
         return RedisUnsuitable(f"Redis refuses: {_LASTING[code]}")
     return ReliqError(f"Redis answered with an unexpected error: {type(error).__name__} {code}".rstrip())

@@ -50,7 +50,9 @@ class CallRetry:
         if self._sent:
             return self._unknown(f"repeated, it was refused temporarily: {refusal}" if refusal else "")
         if refusal:
-            return RedisUnavailable(f"Redis at {self._where} refuses temporarily: {refusal}")
+            refused = RedisUnavailable(f"Redis at {self._where} refuses temporarily: {refusal}")
+            refused.moving = isinstance(failure, TryAgain) and failure.moving
+            return refused
         return RedisUnavailable(f"Redis at {self._where} cannot be reached ({failure})")
 
     def _unknown(self, more: str) -> OutcomeUnknown:

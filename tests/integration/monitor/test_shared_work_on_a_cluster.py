@@ -125,3 +125,29 @@ def test_a_node_that_hangs_delays_no_duty_of_the_others(app, monitors, nodes, pl
         eventually(lambda: app.queue(name).stats().counters.get("reclaimed") == 1, what=name)  # noqa: B023
     eventually(lambda: not any(monitor.failing for monitor in monitors), timeout=60)
     eventually(lambda: all_led(monitors))
+
+
+def test_a_slot_that_is_moving_delays_no_other_queue_of_its_node(app, monitors, nodes):  # noqa: F811
+    """Its keys are on the way: what does not exist here is asked for elsewhere, with an answer only there."""
+    eventually(lambda: all_led(monitors))
+    moving, *others = [name for name in QUEUES if node_of(name) == 0]
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(redis.Redis(port=server.port)) for server in nodes]
+        source, heir = clients[0], clients[1]
+        ids = [client.execute_command("CLUSTER", "MYID") for client in clients]
+        slot = slot_of(f"{{{moving}}}")
+        heir.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
+        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
+        try:
+            refused = ("promote", moving), ("scan", moving), ("staged", moving), ("prepared", moving)
+            eventually(lambda: any(monitor.failing & set(refused) for monitor in monitors))
+            for name in others:
+                app.queue(name).send("due", delay=0.1)
+            eventually(lambda: all(app.queue(name).stats().ready == 1 for name in others), timeout=3)
+            assert not any(("node", f"127.0.0.1:{nodes[0].port}") in monitor.failing for monitor in monitors)
+        finally:
+            source.execute_command("CLUSTER", "SETSLOT", slot, "STABLE")
+            heir.execute_command("CLUSTER", "SETSLOT", slot, "STABLE")
+    eventually(lambda: not any(monitor.failing for monitor in monitors), timeout=60)
+    app.queue(moving).send("due", delay=0.1)
+    eventually(lambda: app.queue(moving).stats().ready == 1)
