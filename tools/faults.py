@@ -21,10 +21,10 @@ RESULTS = Path(__file__).parents[1] / "docs/operations/reliability.json"
 _POINTS = 100  #: of the distribution of recovery times
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of the file."""
-    rows: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
-    return rows
+def read(path: Path) -> dict[str, Any]:
+    """Return what the file has: `rows`, and `notes` on them by the people who ran them."""
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"notes": [], "rows": []}
+    return kept
 
 
 def commit() -> str:
@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="of the volumes")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    rows, at = read(options.out), commit()
+    rows, at = read(options.out)["rows"], commit()
     failed = False
     for scenario in SCENARIOS:
         if options.only and scenario.name not in options.only.split(","):
@@ -74,8 +74,9 @@ def main() -> int:
             continue
         row |= {"commit": at, "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"), "full": scenario.full}
         failed |= not row["good"]
-        rows = [one for one in read(options.out) if one["scenario"] != scenario.name] + [row]
-        options.out.write_text(json.dumps(rows, indent=1) + "\n")
+        kept = read(options.out)
+        rows = kept["rows"] = [one for one in kept["rows"] if one["scenario"] != scenario.name] + [row]
+        options.out.write_text(json.dumps(kept, indent=1) + "\n")
         print(f"{scenario.name}: {'passed' if row['good'] else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
     return 1 if failed else 0
 

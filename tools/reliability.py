@@ -38,7 +38,7 @@ cores that other work shared, with loopback for a network.
 """
 
 
-def page(rows: Sequence[dict[str, Any]]) -> str:
+def page(rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:
     """Return the page."""
     parts = [TOP, "\n## The rows\n\n", _table(rows)]
     if failed := [row for row in rows if not row["good"]]:
@@ -48,6 +48,8 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
     if cut := next((row for row in rows if row["scenario"] == "reply-cut" and row["details"]), None):
         parts += ["\n## Replies that were cut\n\n", _details(cut)]
     parts += ["\n## Not in this run\n\n", _absent(rows)]
+    if notes:
+        parts += ["\n## Notes on this run\n\n", *(f"- {note}\n" for note in notes)]
     return "".join(parts)
 
 
@@ -163,9 +165,9 @@ def _y(share: float) -> float:
 
 
 def main() -> int:
-    rows = json.loads(RESULTS.read_text())
-    PAGE.write_text(page(rows))
-    PICTURE.write_text(picture(rows))
+    kept = json.loads(RESULTS.read_text())
+    PAGE.write_text(page(kept["rows"], kept["notes"]))
+    PICTURE.write_text(picture(kept["rows"]))
     return 0
 
 

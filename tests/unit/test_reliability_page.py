@@ -7,12 +7,16 @@ from reliq.cli.trials.campaign.scenarios import SCENARIOS
 from tools import reliability
 
 
-def rows():
+def kept():
     return json.loads(reliability.RESULTS.read_text())
 
 
+def rows():
+    return kept()["rows"]
+
+
 def test_page_and_picture_are_made_from_the_results():
-    assert reliability.PAGE.read_text() == reliability.page(rows())
+    assert reliability.PAGE.read_text() == reliability.page(rows(), kept()["notes"])
     assert reliability.PICTURE.read_text() == reliability.picture(rows())
     ET.fromstring(reliability.picture(rows()))
 

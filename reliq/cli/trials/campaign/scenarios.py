@@ -120,7 +120,7 @@ SCENARIOS = [
     Scenario(
         "deadly", "1 % of the messages kill the process that runs them", "messages", 300, 100_000, faults.replace_dead,
         Setup(rate=150, mix={**MIX, "deadly": 1}, max_deliveries=2),
-        Setup(workers=6, rate=500, mix={**MIX, "deadly": 1}, max_deliveries=2),
+        Setup(workers=8, rate=60, mix={**MIX, "deadly": 1}, max_deliveries=2),
     ),
     Scenario(
         "soak", "all of it at random: processes, connections, clocks, memory and Redis", "seconds", 15, 1800,
