@@ -110,7 +110,7 @@ class Fleet:
         return began
 
 
-def wait(condition: Callable[[], object], what: str, timeout: float = 60.0) -> None:
+def wait(condition: Callable[[], object], what: str, timeout: float = 180.0) -> None:
     """Wait until the condition is true; errors of Redis are no answer."""
     until = time.monotonic() + timeout
     while time.monotonic() < until:
