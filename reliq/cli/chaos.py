@@ -4,7 +4,6 @@ import argparse
 import json
 import secrets
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +58,8 @@ def chaos(options: argparse.Namespace) -> int:
 
 def _scenario(options: argparse.Namespace) -> int:
     """Run one scenario of the campaign; exit 1 if a promise was broken."""
+    import tempfile
+
     from reliq.cli.trials.campaign.report import table, text
     from reliq.cli.trials.campaign.run import run
     from reliq.cli.trials.campaign.scenarios import SCENARIOS, named
