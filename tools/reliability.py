@@ -47,6 +47,8 @@ def page(rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:
     parts += ["\n## Recovery\n\n", _recoveries(rows), "\n![recovery times](reliability.svg)\n"]
     if cut := next((row for row in rows if row["scenario"] == "reply-cut" and row["details"]), None):
         parts += ["\n## Replies that were cut\n\n", _details(cut)]
+    if soak := next((row for row in rows if row["scenario"] == "soak"), None):
+        parts += ["\n## Memory in the soak\n\n", _memory(soak)]
     parts += ["\n## Not in this run\n\n", _absent(rows)]
     if notes:
         parts += ["\n## Notes on this run\n\n", *(f"- {note}\n" for note in notes)]
@@ -107,6 +109,13 @@ def _recoveries(rows: Sequence[dict[str, Any]]) -> str:
 def _details(row: dict[str, Any]) -> str:
     counts = sorted(row["details"].items(), key=lambda one: -one[1])
     return ", ".join(f"`{name}` {count:,}" for name, count in counts) + ".\n"
+
+
+def _memory(row: dict[str, Any]) -> str:
+    first, last = " kB at first", " kB at last"
+    names = [name.removesuffix(first) for name in row["details"] if name.endswith(first)]
+    grown = (f"{name} {row['details'][name + first]:,} kB, then {row['details'][name + last]:,} kB" for name in names)
+    return f"At its beginning and after {row['done']:,} seconds: {'; '.join(grown)}.\n"
 
 
 def _absent(rows: Sequence[dict[str, Any]]) -> str:
