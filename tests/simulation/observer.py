@@ -151,7 +151,7 @@ class Observer:
                 raise Violation(f"the send of {identity} was answered as a duplicate, and it was enqueued")
             if other is None or (other.entered_at is None and not self.restarted):
                 raise Violation(f"{identity} is said to be a duplicate of {first}, which was never enqueued")
-            entered_at = other.entered_at
+            entered_at = None if other.prepared else other.entered_at  # a prepared one's window begins with its commit
             if entered_at is not None and other.dedup and story.sent_at > entered_at + other.dedup[1] + 0.002:
                 raise Violation(f"{identity} is said to be a duplicate of {first}, whose window was over")
 
