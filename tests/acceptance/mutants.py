@@ -130,6 +130,7 @@ MUTANTS = [
         "sigkill",
         {"stuck"},
         10,
+        {"work": 0.015},
     ),
     Mutant(
         "the monitor removes and does not push",
@@ -157,17 +158,7 @@ MUTANTS = [
         "sigkill",
         {"recovered late"},
         10,
-        {"lease": 9.0},
-    ),
-    Mutant(
-        "a live worker is robbed",
-        "monitor/reliq_monitor/liveness.py",
-        "elif not quiet and (ends := self._end_of(queue, consumer, deadline)) <= now:",
-        "elif (ends := self._end_of(queue, consumer, deadline) - 1900) <= now:",
-        "none",
-        {"robbed", "duplicated"},
-        600,
-        {"rate": 100, "work": 0.05, "lease": 2.0},
+        {"lease": 9.0, "work": 0.015},
     ),
     Mutant(
         "a heartbeat renews nothing",
@@ -186,7 +177,8 @@ MUTANTS = [
         "if row < 0 and not (is_named",
         "sigstop",
         {"settled late", "lost"},
-        12,
+        30,
+        {"work": 0.01},
     ),
     Mutant(
         "one message too many leaves with a row of acks",
@@ -195,6 +187,7 @@ MUTANTS = [
         "redis.call('LTRIM', processing, 0, -2 - row)",
         "none",
         {"lost"},
+        4000,
     ),
     Mutant(
         "a late retry is not guarded",
