@@ -49,7 +49,8 @@ from reliq.model.outgoing import BatchOptions, MessageOptions, NewMessage, Publi
 from reliq.model.policy import Again, Dead, Retry
 from reliq.model.schedule import ScheduleOptions
 from reliq.protocol.delayed import DelayedPage
-from reliq.protocol.queue import Config, Stats
+from reliq.protocol.policy import Config
+from reliq.protocol.queue import Stats
 from reliq.protocol.schedules import Schedule
 from reliq.protocol.topics import Binding, TopicStats
 

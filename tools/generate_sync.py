@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("reliq/aio")
 TARGET = Path("reliq/client")
-WRITTEN_BY_HAND = ("__init__", "consumer")  #: a task renews the lease of one, a thread that of the other
+WRITTEN_BY_HAND = ("__init__", "partition_consumer")  #: a task renews the lease of one, a thread that of the other
 
 # In this order. A difference that needs more than a word belongs into reliq.protocol, which both share.
 REPLACEMENTS = tuple(
@@ -22,6 +22,8 @@ REPLACEMENTS = tuple(
         (r"\bawait ", ""),
         (r"\basync (?=def\b|with\b|for\b)", ""),
         (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
+        (r"\bAwaitable\[None\]", "None"),
+        (r"\bAwaitable, ", ""),
         (r"\bAioStore\b", "Store"),
         (r"\breliq\.transport\.aiostore\b", "reliq.transport.store"),
         (r"\bfrom reliq\.aio\.", "from reliq.client."),

@@ -5,7 +5,7 @@ import logging
 from typing import Any, TypeVar
 
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
-from reliq.ops import Request, Steps
+from reliq.ops import Request, Steps, Together
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.aio_connection import AioConnection
 from reliq.transport.aiostore import AioStore
@@ -30,7 +30,7 @@ class BoundedStore(AioStore):
         async with self._free:
             return await super().run(steps, None, timeout)
 
-    async def call(self, request: Request, connection: AioConnection, timeout: float | None = None) -> Any:
+    async def call(self, request: Request | Together, connection: AioConnection, timeout: float | None = None) -> Any:
         """Run one request. Any exception of its connection becomes a ReliqError, which the steps can handle."""
         try:
             return await super().call(request, connection, timeout)
@@ -39,7 +39,7 @@ class BoundedStore(AioStore):
         except Exception as error:
             await self._drop(connection)
             self._unforeseen.failed(error)
-            kind = RedisUnavailable if only_reads(request) else OutcomeUnknown
+            kind = RedisUnavailable if not isinstance(request, Together) and only_reads(request) else OutcomeUnknown
             raise kind(f"no answer from Redis at {self.where}: {type(error).__name__}") from error
 
     @staticmethod

@@ -26,6 +26,7 @@ _MOVING = (
     "staged",
     "prepared",
     "schedules",
+    "partitions",
 )  #: duties that move messages; their counters start at 0 for Prometheus
 
 Failing = tuple[str, str, str]  #: the duty, the queue (or node), and its part: a step, a job, a consumer

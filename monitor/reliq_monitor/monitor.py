@@ -55,6 +55,10 @@ class Monitor:
         """Send what follows the batches with messages that have all ended; return how many batches that were."""
         return self._whole.end_batches()
 
+    def tend_partitions(self) -> int:
+        """Bring changes of numbers of partitions on; return how many messages went on by that."""
+        return self._whole.tend_partitions()
+
     def send_ticks(self) -> int:
         """Send the due ticks of schedules, and prepare the next ones; return how many messages were sent."""
         return self._whole.send_ticks()

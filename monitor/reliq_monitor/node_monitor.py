@@ -30,6 +30,7 @@ from reliq_monitor.batches import end_batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.liveness import Leases, Liveness, read_leases
 from reliq_monitor.membership import BEAT_EVERY, Membership
+from reliq_monitor.partitions import Partitions
 from reliq_monitor.place import BATCHES, WHOLE, Place
 from reliq_monitor.prepared_timeouts import ask_undecided
 from reliq_monitor.promote import promote_due
@@ -81,6 +82,7 @@ class NodeMonitor:
         self._membership = Membership(place.tag)
         self._instances = BroadcastCleanup()
         self._schedules = Schedules(self._attempts, measurements)
+        self._partitions = Partitions()
         self._returns = Returns(self._attempts, measurements, self._liveness)
         self._names: list[str] = []  #: of all queues here
         at_once = 1 if store.sharded else TOGETHER
@@ -154,6 +156,12 @@ class NodeMonitor:
     def end_batches(self) -> int:
         """Send what follows the batches with messages that have all ended; return how many batches that were."""
         return self._run(end_batches(self._attempts, self.place.away)) if self._leads_batches else 0
+
+    def tend_partitions(self) -> int:
+        """Bring changes of numbers of partitions on; return how many messages went on by that."""
+        self._know_queues()
+        self._partitions.found_in(self._every_name)
+        return self._run(self._partitions.turn(self._survey))
 
     def send_ticks(self) -> int:
         """Send the due ticks of schedules, and prepare the next ones; return how many messages were sent."""
@@ -339,6 +347,7 @@ class NodeMonitor:
         self.finish_staged()
         self.ask_undecided()
         self.end_batches()
+        self.tend_partitions()
 
     def _move_messages(self) -> float:
         """Perform the duties between two scans; return the seconds until they are due again."""

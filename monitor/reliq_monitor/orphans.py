@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from reliq import ops
-from reliq.model.keys import QueueKeys
-from reliq.observability.snapshot import every_queue
+from reliq.model.keys import QueueKeys, logical_name
 from reliq.ops import Steps
 
 _SCAN_STEP = 1000
@@ -13,7 +12,8 @@ _SCAN_STEP = 1000
 def find_orphans(queues: Sequence[str] = (), repair: bool = False) -> Steps[dict[str, list[str]]]:
     """Find orphans by queue. `repair`: register them, so that the monitor returns their messages."""
     found: dict[str, list[str]] = {}
-    for queue in queues or (yield from every_queue()):
+    every = yield ops.queue_names()
+    for queue in sorted({*queues, *(one for one in every if logical_name(one) in queues)}) if queues else every:
         keys = QueueKeys(queue)
         found[queue] = yield from _orphans_of(keys)
         if repair and found[queue]:

@@ -12,7 +12,7 @@ from reliq.model import settings
 from reliq.model.batch import BatchProgress, Target
 from reliq.model.element import check_id
 from reliq.model.found import Found
-from reliq.model.keys import check_name, instance_of
+from reliq.model.keys import check_name, instance_of, is_partition
 from reliq.model.outgoing import Body, NewMessage, PublishOptions
 from reliq.model.settings import Duration, Size
 from reliq.protocol.application import Application
@@ -44,7 +44,7 @@ class Reliq(Application):
         super().__init__(url, allow_eviction, max_body)
         timeout = settings.seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
         self.store = store or AioStore(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
-        self._topics.sharded = self.store.sharded
+        self._pool.sharded = self.store.sharded
         self._queues: dict[str, Queue] = {}
         self.topics = Topics(self.store, self._topics)
         self.schedules = Schedules(self.store, self._schedules)
@@ -111,7 +111,8 @@ class Reliq(Application):
     async def queues(self, *, of_broadcasts: bool = False) -> list[str]:
         """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""
         names = await self.store.run(ops.one(ops.queue_names()))
-        return names if of_broadcasts else [name for name in names if instance_of(name) is None]
+        whole = [name for name in names if not is_partition(name)]
+        return whole if of_broadcasts else [name for name in whole if instance_of(name) is None]
 
     async def find(self, id: str) -> Found | None:
         """Return where the message with this id is, in whichever queue; None if it is in none.

@@ -1,178 +1,148 @@
-"""Claiming and settling by hand; see reliq.client.consumer."""
+"""Claiming and settling by hand."""
 
-import asyncio
-import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from reliq import ops
-from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
+from reliq.aio.partition_consumer import PartitionConsumer
+from reliq.errors import ReliqError
 from reliq.model import settings
-from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.message import Message
 from reliq.model.settings import Duration, seconds, whole
-from reliq.ops import Move, Settled
-from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.outcomes import buried, failure_now, released, retried
-from reliq.protocol.settlement import checked_lease, lease_lost, settleable
-from reliq.runtime.moment import Moment
+from reliq.protocol.partitions import Partitions
 from reliq.transport.aiostore import AioStore
+
+_WAIT = 0.2  #: seconds of waiting for a message of one partition before the others are looked at
 
 
 class Consumer:
-    """Claims and settles by hand; see reliq.Consumer. One task claims at a time; others may settle. A task renews the
-    lease.
+    """Claims and settles by hand. A context: leaving it gives back what was not settled.
+
+        async with app.queue("orders").consumer(lease=30) as consumer:
+            for message in await consumer.claim(limit=10, wait=5):
+                await consumer.ack(message)
+
+    While the context lasts, the lease is renewed beside: the messages stay with this consumer, however long the work
+    takes. Without the context the lease is not renewed. Settling a message again is no error and changes nothing.
+    One thread or task claims at a time.
     """
 
-    def __init__(self, store: AioStore, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:
-        self.lease = checked_lease(lease)
+    def __init__(self, store: AioStore, partitions: Partitions, lease: Duration = settings.LEASE) -> None:
         self._store = store
-        self._owner = new_owner()
-        self._steps = ConsumerSteps(keys, self._owner, self.lease)
-        self._connection = store.connection(connection_name(self._owner))
-        self._connection.on_connect = self._steps.connected
-        self._steps.run_report = self._report
-        self._beats = store.connection(connection_name(self._owner))  # named as well: a monitor must see that it lives
-        self._beating: asyncio.Task[None] | None = None
-        self._claiming: set[asyncio.Task[list[Message]]] = set()
-        self._closed = False
-        self._lock = asyncio.Lock()
-        self._beat_lock = asyncio.Lock()
+        self._partitions = partitions
+        self._first = PartitionConsumer(store, partitions.first.keys, lease)
+        self._parts = {partitions.queue: self._first}  #: one for each partition, by its queue
+        self._turn = 0
+        self._entered = False
 
     @property
     def id(self) -> str:
-        return self._steps.consumer
+        """Its id in Redis; a new one after every lost lease."""
+        return self._first.id
+
+    @property
+    def lease(self) -> float:
+        """Seconds."""
+        return self._first.lease
 
     async def __aenter__(self) -> Self:
-        self._beating = asyncio.create_task(self._beat())
+        self._entered = True
+        await self._first.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if self._steps.is_parents:  # a forked child leaves its parent what that holds
-            return
-        self._closed = True
-        try:
-            async with self._lock:
-                await self._store.run(self._steps.leave(), self._connection)
-        finally:
-            if self._beating is not None:
-                self._beating.cancel()
-            await self._connection.close()
-            await self._beats.close()
+        failure: ReliqError | None = None
+        for part in self._parts.values():
+            try:
+                await part.__aexit__(kind, error, at)
+            except ReliqError as one:
+                failure = failure or one
+        if failure is not None:
+            raise failure
 
     async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
-        if self._closed:
-            raise InvalidSetting("this consumer has ended with its `async with` block: make a new one")
+        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed."""
+        await self._follow()
+        if len(self._parts) == 1:
+            return await self._first.claim(limit, wait)
         whole(limit, "limit", 1, settings.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
-        messages = await self._run(lambda: self._steps.claim(limit))
-        while not messages and (left := until - time.monotonic()) > 0.001:
-            timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
-            messages = await self._run(lambda timeout=timeout: self._steps.wait(limit, timeout))  # type: ignore[misc]
-        if messages and self._steps.trusted_until.passed():  # suspended on the way: they may be others' by now
-            await self.heartbeat()
-        held = [message for message in messages if not message.lost]
-        for message in held:
-            if message.was_started:
-                await self._report(self._steps.lives.begin(message))
-        return held
+        while True:
+            if messages := await self._claim(limit):
+                return messages
+            if (left := until - time.monotonic()) <= 0.001:
+                return []
+            self._turn += 1
+            part = [*self._parts.values()][self._turn % len(self._parts)]
+            if messages := await part.claim(limit, min(left, _WAIT)):
+                return messages
 
-    async def _report(self, steps: ops.Steps[None]) -> None:
-        async with self._beat_lock:
-            await self._store.run(steps, self._beats)
+    async def _follow(self) -> None:
+        """Add the consumers of partitions that are new."""
+        for partition in await self._store.run(self._partitions.every()):
+            if partition.keys.queue not in self._parts:
+                part = PartitionConsumer(self._store, partition.keys, self.lease)
+                self._parts[partition.keys.queue] = part
+                if self._entered:
+                    await part.__aenter__()
 
-    async def _run(self, steps: Callable[[], ops.Steps[list[Message]]]) -> list[Message]:
-        """Run a claim in a task of its own: cancelled half way, it would leave messages that no one knows.
-
-        Where the caller is cancelled, however often, the claim goes on, and releases what it brings.
-        """
-        task = asyncio.ensure_future(self._locked(steps))
-        self._claiming.add(task)  # the event loop itself holds its tasks only weakly
-        task.add_done_callback(self._claiming.discard)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            late = asyncio.ensure_future(self._release(task))
-            self._claiming.add(late)
-            late.add_done_callback(self._claiming.discard)
-            await asyncio.shield(late)  # a second cancellation ends this waiting, and not the release
-            raise
-
-    async def _release(self, claim: "asyncio.Task[list[Message]]") -> list[Message]:
-        """Give back what a claim brings whose caller is gone; what cannot be given back now is with the context."""
-        with contextlib.suppress(ReliqError):
-            await self.release(*await claim)
-        return []
-
-    async def _locked(self, steps: Callable[[], ops.Steps[list[Message]]]) -> list[Message]:
-        async with self._lock:
-            try:
-                return await self._store.run(steps(), self._connection)
-            except OutcomeUnknown:  # the second try reads back what the first one moved
-                return await self._store.run(steps(), self._connection)
+    async def _claim(self, limit: int) -> list[Message]:
+        """Claim from those partitions that have messages, another one first each time."""
+        parts = [*self._parts.values()]
+        self._turn += 1
+        first = self._turn % len(parts)
+        parts = parts[first:] + parts[:first]
+        (counts,) = await self._store.run(ops.together(ops.ready_counts([part.keys for part in parts])))
+        messages: list[Message] = []
+        for part, count in zip(parts, counts, strict=True):
+            if count and len(messages) < limit:
+                messages += await part.claim(limit - len(messages))
+        return messages
 
     async def ack(self, *messages: Message) -> None:
-        await self._settle(messages)
+        """Handled: gone for good. Raises LeaseLost when the monitor had taken one back before."""
+        await self._each(messages, lambda part, some: part.ack(*some))
 
     async def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
-        failure = failure_now(self.id, "Retry", error)
-        await self._settle((message,), lambda one: retried(one, failure, seconds(delay, "delay")))
+        """Failed: try again after `delay`. Counts as a failure."""
+        await self._holder(message).retry(message, delay, error)
 
     async def dead(self, message: Message, reason: str) -> None:
-        failure = failure_now(self.id, "Dead", str(reason))
-        await self._settle((message,), lambda one: buried(one, failure, "rejected"))
+        """Give up: to the dead letters, with reason `rejected` and this text as its last error."""
+        await self._holder(message).dead(message, reason)
 
     async def release(self, *messages: Message) -> None:
-        await self._settle(messages, released)
+        """Hand back untouched: to the tail of the queue, taken next, nothing counted."""
+        await self._each(messages, lambda part, some: part.release(*some))
 
     async def heartbeat(self) -> bool:
-        if not self._steps.alive:
-            return False
-        async with self._beat_lock:
-            consumer, sent_at = self.id, Moment.now()
-            beat: list[ops.Op[Any]] = [
-                ops.heartbeat(self._steps.keys, consumer, self.lease),
-                ops.told(self._steps.keys),
-            ]
-            alive, told = await self._store.call(beat, self._beats)
-        if alive:
-            self._steps.renewed(sent_at)
-            self._steps.tell(told)
-        elif consumer == self.id:
-            self._steps.end_life()
-        return bool(alive)
+        """Renew the lease now; False when it is lost. The context does it anyway."""
+        alive = [await part.heartbeat() for part in self._parts.values()]
+        return any(alive)
 
-    async def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
-        if not messages:
+    def _holder(self, message: Message) -> PartitionConsumer:
+        """Return the consumer of the message's partition; of a message that is not held here any one, to refuse it."""
+        return next((part for part in self._parts.values() if part.holds(message)), self._first)
+
+    async def _each(
+        self, messages: Sequence[Message], settle: Callable[[PartitionConsumer, list[Message]], Awaitable[None]]
+    ) -> None:
+        """Settle the messages of each partition; raises the first error in the end."""
+        if len(self._parts) == 1:
+            await settle(self._first, [*messages])
             return
-        acks, moves = settleable(self._steps, messages, move)
-        if self._lock.locked():
-            codes = await self._settle_beside(acks, moves)
-        else:
-            async with self._lock:
-                codes, _ = await self._store.run(self._steps.settle(acks, moves), self._connection)
-        lost = len(messages) - len(codes) + codes.count(Settled.LOST)
-        if lost:
-            raise lease_lost(self._steps.keys.queue, lost, len(messages))
-
-    async def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
-        """Settle while another task waits in `claim`, which holds its connection for up to a second."""
-        async with self._beat_lock:
-            answer: ops.Claimed = await self._store.call(self._steps.settle_op(acks, moves), self._beats)
-        self._steps.note_settled([*acks, *(move.element for move in moves)])
-        if self._steps.lives:
-            await self._report(self._steps.lives.end(acks, moves, answer.codes))
-        return answer.codes
-
-    async def _beat(self) -> None:
-        while True:
+        shares: dict[PartitionConsumer, list[Message]] = {}
+        for message in messages:
+            shares.setdefault(self._holder(message), []).append(message)
+        failure: ReliqError | None = None
+        for part, some in shares.items():
             try:
-                await self.heartbeat()
-            except ReliqError:
-                await asyncio.sleep(settings.RECONNECT_PAUSE)
-            else:
-                await self._beats.wait_closed(self.lease / settings.HEARTBEATS_PER_LEASE)
+                await settle(part, some)
+            except ReliqError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure

@@ -3,9 +3,9 @@
 from typing import Unpack
 
 from reliq.model.dead_letter import DeadLetter
-from reliq.model.keys import QueueKeys
 from reliq.model.keywords import DeadLetterFilters
-from reliq.protocol.dead_letters import DeadLetterSteps, Filter, Page, Redriven, checked_redrive
+from reliq.protocol.dead_letters import DeadLetterQueue, Filter, Page, Redriven, checked_redrive
+from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress, unwatched
 from reliq.transport.aiostore import AioStore
 
@@ -13,9 +13,9 @@ from reliq.transport.aiostore import AioStore
 class DeadLetters:
     """The dead letters of one queue: `queue.dead`."""
 
-    def __init__(self, store: AioStore, keys: QueueKeys) -> None:
+    def __init__(self, store: AioStore, partitions: Partitions) -> None:
         self._store = store
-        self._steps = DeadLetterSteps(keys)
+        self._steps = DeadLetterQueue(partitions)
 
     async def list(
         self, *, limit: int = 50, after: str | None = None, bodies: bool = True, **filters: Unpack[DeadLetterFilters]
@@ -59,4 +59,4 @@ class DeadLetters:
 
     async def purge(self, *, all: bool = False, **filters: Unpack[DeadLetterFilters]) -> int:
         """Remove letters for good, those that match the filters or with all=True every one; return how many."""
-        return await self._store.run(self._steps.purge(Filter.of(filters), all, "purged_dead"))
+        return await self._store.run(self._steps.purge(Filter.of(filters), all))

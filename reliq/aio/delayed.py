@@ -1,16 +1,16 @@
 """The delayed messages of a queue."""
 
-from reliq.model.keys import QueueKeys
-from reliq.protocol.delayed import DelayedPage, delayed_page
+from reliq.protocol.delayed import DelayedPage, delayed_of_queue
+from reliq.protocol.partitions import Partitions
 from reliq.transport.aiostore import AioStore
 
 
 class Delayed:
     """The delayed messages of one queue: `queue.delayed`."""
 
-    def __init__(self, store: AioStore, keys: QueueKeys) -> None:
+    def __init__(self, store: AioStore, partitions: Partitions) -> None:
         self._store = store
-        self._keys = keys
+        self._partitions = partitions
 
     async def list(
         self, *, limit: int = 50, after: str | None = None, failed: bool = False, bodies: bool = True
@@ -19,4 +19,4 @@ class Delayed:
 
         `failed`: only messages that wait for a retry; `last_error` says why. `bodies`: as in `queue.dead.list`.
         """
-        return await self._store.run(delayed_page(self._keys, limit, after, failed, bodies))
+        return await self._store.run(delayed_of_queue(self._partitions, limit, after, failed, bodies))

@@ -6,7 +6,7 @@ from typing import Self
 from reliq import forks
 from reliq.errors import ReliqError
 from reliq.model.element import check_id
-from reliq.protocol.prepared import DecisionOptions, PreparedSteps, not_rolled_back
+from reliq.protocol.prepared import DecisionOptions, PreparedQueue, not_rolled_back
 from reliq.transport.aiostore import AioStore
 
 
@@ -20,7 +20,7 @@ class Prepared:
     """
 
     def __init__(
-        self, store: AioStore, steps: PreparedSteps, identity: str, care: DecisionOptions = DecisionOptions()
+        self, store: AioStore, steps: PreparedQueue, identity: str, care: DecisionOptions = DecisionOptions()
     ) -> None:
         self.id = check_id(identity)
         self._store = store

@@ -13,10 +13,12 @@ from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.keywords import ConfigChanges
 from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage
 from reliq.model.settings import Duration
+from reliq.protocol.partition_progress import PartitionProgress, progress
+from reliq.protocol.policy import Config
 from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
 from reliq.protocol.progress import Progress, unwatched
-from reliq.protocol.queue import Config, QueueSteps, Stats
-from reliq.protocol.results import result
+from reliq.protocol.queue import QueueSteps, Stats
+from reliq.protocol.results import result_of
 from reliq.transport.aiostore import AioStore
 
 
@@ -27,8 +29,8 @@ class Queue:
         self._store = store
         self._steps = steps
         self.name = steps.keys.queue
-        self.dead = DeadLetters(store, steps.keys)
-        self.delayed = Delayed(store, steps.keys)
+        self.dead = DeadLetters(store, steps.partitions)
+        self.delayed = Delayed(store, steps.partitions)
         self.cycle = Cycle(store, steps.cycle)
 
     async def send(
@@ -126,6 +128,10 @@ class Queue:
         """Close the circuit breaker, and return whether it was open: messages are given out again."""
         return await self._store.run(self._steps.close_breaker())
 
+    async def partitions(self) -> PartitionProgress:
+        """Return the partitions of the queue, and how far a change of their number is (`configure(partitions=)`)."""
+        return await self._store.run(progress(self._steps.partitions))
+
     async def purge(self) -> int:
         """Remove the ready, delayed and prepared messages for good; return how many."""
         return await self._store.run(self._steps.purge())
@@ -136,7 +142,7 @@ class Queue:
         Delayed and dead messages are found at once. Ready ones are looked for, 250 with each command, so that Redis
         serves others in between: about a second for a million of them. Raises InvalidName.
         """
-        return await self._store.run(self._steps.search.find(id))
+        return await self._store.run(self._steps.find(id))
 
     async def cancel(self, id: str) -> Cancellation:
         """Cancel a message, wherever it is.
@@ -146,7 +152,7 @@ class Queue:
         cancelled, others see `message.cancelled`: `told`. A dead letter: `done`; any other id: `unknown`.
         A ready message is looked for as by `find`. Raises InvalidName.
         """
-        return await self._store.run(self._steps.search.cancel(id))
+        return await self._store.run(self._steps.cancel(id))
 
     async def result(self, id: str, *, wait: Duration = 0) -> Any:
         """Return what the handler of a message returned: JSON as Python values, or bytes.
@@ -155,7 +161,7 @@ class Queue:
         takes a connection, and no polling. Raises HandlerFailed if the message is a dead letter,
         and NoResult if it has no result by then.
         """
-        return await self._store.run(result(self._steps.keys, id, wait))
+        return await self._store.run(result_of(self._steps.partitions, id, wait))
 
     async def cancel_many(
         self,
@@ -170,11 +176,11 @@ class Queue:
         `dry_run`: only count them. `progress` is called with the number so far. Messages that are sent or put back
         while it runs may be missed. Raises InvalidSetting and InvalidMessage.
         """
-        return await self._store.run(self._steps.search.cancel_many(key, headers, dry_run, progress))
+        return await self._store.run(self._steps.cancel_many(key, headers, dry_run, progress))
 
     def consumer(self, lease: Duration = settings.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""
-        return Consumer(self._store, self._steps.keys, lease)
+        return Consumer(self._store, self._steps.partitions, lease)
 
     def __repr__(self) -> str:
         return f"<aio.Queue {self.name} at {self._store.where}>"

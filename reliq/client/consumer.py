@@ -1,25 +1,21 @@
+# Generated from reliq/aio/consumer.py by tools/generate_sync.py: do not edit
 """Claiming and settling by hand."""
 
-import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from reliq import ops
-from reliq.client.heartbeat import Heartbeat, Lease
-from reliq.errors import InvalidSetting, OutcomeUnknown
+from reliq.client.partition_consumer import PartitionConsumer
+from reliq.errors import ReliqError
 from reliq.model import settings
-from reliq.model.keys import QueueKeys, connection_name, new_owner
-from reliq.model.life import DONE
 from reliq.model.message import Message
 from reliq.model.settings import Duration, seconds, whole
-from reliq.ops import Move, Settled, Steps
-from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.outcomes import buried, failure_now, released, retried
-from reliq.protocol.settlement import checked_lease, lease_lost, settleable
-from reliq.runtime.moment import Moment
+from reliq.protocol.partitions import Partitions
 from reliq.transport.store import Store
+
+_WAIT = 0.2  #: seconds of waiting for a message of one partition before the others are looked at
 
 
 class Consumer:
@@ -29,130 +25,121 @@ class Consumer:
             for message in consumer.claim(limit=10, wait=5):
                 consumer.ack(message)
 
-    While the context lasts, a thread renews the lease: the messages stay with this consumer, however long the work
+    While the context lasts, the lease is renewed beside: the messages stay with this consumer, however long the work
     takes. Without the context the lease is not renewed. Settling a message again is no error and changes nothing.
-    For one thread at a time.
+    One thread or task claims at a time.
     """
 
-    def __init__(self, store: Store, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:
-        self.lease = checked_lease(lease)
+    def __init__(self, store: Store, partitions: Partitions, lease: Duration = settings.LEASE) -> None:
         self._store = store
-        self._owner = new_owner()
-        self._steps = ConsumerSteps(keys, self._owner, self.lease)
-        self._connection = store.connection(connection_name(self._owner))
-        self._connection.on_connect = self._steps.connected
-        self._steps.run_report = self._report
-        self._heartbeat: Heartbeat | None = None
-        self._closed = False
-        self._lock = threading.RLock()  # the heartbeat may find the lease lost at any moment
+        self._partitions = partitions
+        self._first = PartitionConsumer(store, partitions.first.keys, lease)
+        self._parts = {partitions.queue: self._first}  #: one for each partition, by its queue
+        self._turn = 0
+        self._entered = False
 
     @property
     def id(self) -> str:
         """Its id in Redis; a new one after every lost lease."""
-        return self._steps.consumer
+        return self._first.id
+
+    @property
+    def lease(self) -> float:
+        """Seconds."""
+        return self._first.lease
 
     def __enter__(self) -> Self:
-        self._heartbeat = Heartbeat(self._store, self._owner, self.lease, self._leases, self._lost)
-        self._heartbeat.start()
+        self._entered = True
+        self._first.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._steps.is_parents:  # a forked child leaves its parent what that holds
-            return
-        self._closed = True
-        try:
-            with self._lock:
-                self._store.run(self._steps.leave(), self._connection)
-        finally:
-            if self._heartbeat is not None:
-                self._heartbeat.stop()
-            self._connection.close()
+        failure: ReliqError | None = None
+        for part in self._parts.values():
+            try:
+                part.__exit__(kind, error, at)
+            except ReliqError as one:
+                failure = failure or one
+        if failure is not None:
+            raise failure
 
     def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
         """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed."""
-        if self._closed:
-            raise InvalidSetting("this consumer has ended with its `with` block: make a new one")
+        self._follow()
+        if len(self._parts) == 1:
+            return self._first.claim(limit, wait)
         whole(limit, "limit", 1, settings.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
-        with self._lock:
-            self._steps.accepted()
-            try:
-                return self._claim(limit, until)
-            except BaseException:  # an interrupt: what was claimed must not be forgotten
-                self._steps.interrupted()
-                raise
+        while True:
+            if messages := self._claim(limit):
+                return messages
+            if (left := until - time.monotonic()) <= 0.001:
+                return []
+            self._turn += 1
+            part = [*self._parts.values()][self._turn % len(self._parts)]
+            if messages := part.claim(limit, min(left, _WAIT)):
+                return messages
 
-    def _claim(self, limit: int, until: float) -> list[Message]:
-        messages = self._run(lambda: self._steps.claim(limit))
-        while not messages and (left := until - time.monotonic()) > 0.001:
-            timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
-            messages = self._run(lambda timeout=timeout: self._steps.wait(limit, timeout))  # type: ignore[misc]
-        if messages and self._steps.trusted_until.passed():  # suspended on the way: they may be others' by now
-            self.heartbeat()
-        held = [message for message in messages if not message.lost]
-        for message in held:
-            if message.was_started:
-                self._store.run(self._steps.lives.begin(message), self._connection)
-        return held
+    def _follow(self) -> None:
+        """Add the consumers of partitions that are new."""
+        for partition in self._store.run(self._partitions.every()):
+            if partition.keys.queue not in self._parts:
+                part = PartitionConsumer(self._store, partition.keys, self.lease)
+                self._parts[partition.keys.queue] = part
+                if self._entered:
+                    part.__enter__()
 
-    def _report(self, steps: Steps[None]) -> Awaitable[None]:
-        with self._lock:
-            self._store.run(steps, self._connection)
-        return DONE
-
-    def _run(self, steps: Callable[[], Steps[list[Message]]]) -> list[Message]:
-        try:
-            return self._store.run(steps(), self._connection)
-        except OutcomeUnknown:  # the answer was lost: the second try reads back what the first one moved
-            return self._store.run(steps(), self._connection)
+    def _claim(self, limit: int) -> list[Message]:
+        """Claim from those partitions that have messages, another one first each time."""
+        parts = [*self._parts.values()]
+        self._turn += 1
+        first = self._turn % len(parts)
+        parts = parts[first:] + parts[:first]
+        (counts,) = self._store.run(ops.together(ops.ready_counts([part.keys for part in parts])))
+        messages: list[Message] = []
+        for part, count in zip(parts, counts, strict=True):
+            if count and len(messages) < limit:
+                messages += part.claim(limit - len(messages))
+        return messages
 
     def ack(self, *messages: Message) -> None:
         """Handled: gone for good. Raises LeaseLost when the monitor had taken one back before."""
-        self._settle(messages)
+        self._each(messages, lambda part, some: part.ack(*some))
 
     def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
         """Failed: try again after `delay`. Counts as a failure."""
-        failure = failure_now(self.id, "Retry", error)
-        self._settle((message,), lambda one: retried(one, failure, seconds(delay, "delay")))
+        self._holder(message).retry(message, delay, error)
 
     def dead(self, message: Message, reason: str) -> None:
         """Give up: to the dead letters, with reason `rejected` and this text as its last error."""
-        failure = failure_now(self.id, "Dead", str(reason))
-        self._settle((message,), lambda one: buried(one, failure, "rejected"))
+        self._holder(message).dead(message, reason)
 
     def release(self, *messages: Message) -> None:
         """Hand back untouched: to the tail of the queue, taken next, nothing counted."""
-        self._settle(messages, released)
+        self._each(messages, lambda part, some: part.release(*some))
 
     def heartbeat(self) -> bool:
-        """Renew the lease now; False when it is lost. The context's thread does it anyway."""
-        with self._lock:
-            if not self._steps.alive:
-                return False
-            keys, sent_at = self._steps.keys, Moment.now()
-            beat: list[ops.Op[Any]] = [ops.heartbeat(keys, self.id, self.lease), ops.told(keys)]
-            alive, told = self._store.call(beat, self._connection)
-            if not alive:
-                self._steps.end_life()
-                return False
-            self._steps.renewed(sent_at)
-            self._steps.tell(told)
-            return True
+        """Renew the lease now; False when it is lost. The context does it anyway."""
+        alive = [part.heartbeat() for part in self._parts.values()]
+        return any(alive)
 
-    def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
-        """Ack the messages, or move them; raises LeaseLost after it has settled those that were still held."""
-        acks, moves = settleable(self._steps, messages, move)
-        with self._lock:
-            codes, _ = self._store.run(self._steps.settle(acks, moves), self._connection)
-        lost = len(messages) - len(codes) + codes.count(Settled.LOST)
-        if lost:
-            raise lease_lost(self._steps.keys.queue, lost, len(messages))
+    def _holder(self, message: Message) -> PartitionConsumer:
+        """Return the consumer of the message's partition; of a message that is not held here any one, to refuse it."""
+        return next((part for part in self._parts.values() if part.holds(message)), self._first)
 
-    def _leases(self) -> list[Lease]:
-        steps = self._steps
-        return [Lease(steps.keys, steps.consumer, self.lease, steps.renewed, steps.tell)] if steps.alive else []
-
-    def _lost(self, lease: Lease) -> None:
-        with self._lock:
-            if lease.consumer == self._steps.consumer:
-                self._steps.end_life()
+    def _each(self, messages: Sequence[Message], settle: Callable[[PartitionConsumer, list[Message]], None]) -> None:
+        """Settle the messages of each partition; raises the first error in the end."""
+        if len(self._parts) == 1:
+            settle(self._first, [*messages])
+            return
+        shares: dict[PartitionConsumer, list[Message]] = {}
+        for message in messages:
+            shares.setdefault(self._holder(message), []).append(message)
+        failure: ReliqError | None = None
+        for part, some in shares.items():
+            try:
+                settle(part, some)
+            except ReliqError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure

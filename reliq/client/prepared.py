@@ -7,7 +7,7 @@ from typing import Self
 from reliq import forks
 from reliq.errors import ReliqError
 from reliq.model.element import check_id
-from reliq.protocol.prepared import DecisionOptions, PreparedSteps, not_rolled_back
+from reliq.protocol.prepared import DecisionOptions, PreparedQueue, not_rolled_back
 from reliq.transport.store import Store
 
 
@@ -21,7 +21,7 @@ class Prepared:
     """
 
     def __init__(
-        self, store: Store, steps: PreparedSteps, identity: str, care: DecisionOptions = DecisionOptions()
+        self, store: Store, steps: PreparedQueue, identity: str, care: DecisionOptions = DecisionOptions()
     ) -> None:
         self.id = check_id(identity)
         self._store = store

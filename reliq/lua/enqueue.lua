@@ -2,26 +2,48 @@
 --
 -- KEYS  1-13 places  14 delayed  15 index  16 producers  17.. for each entry with a dedup key: that key, or its `burst` if it
 --       is to replace the one that waits
--- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements  4 their batches, each with its number of them, with blanks
+-- ARGV  1 producer ('' = none)  2 sequence  3 n plain elements, and in a call to a partition a blank and the version of the layout that
+--       the producer knows  4 their batches, each with its number of them, with blanks
 --       between  5.. these elements
---       then for each message with options: id, element, delay ms, window ms (0 = no dedup key), digest of its body;
+--       then for each message with options: id, element, delay ms (-1: it waits for its key, which its former home still
+--       has), window ms (0 = no dedup key), digest of its body;
 --       or, with -1 as window, a message that is to replace the one that waits: id, element, debounce ms, -1, ms after
 --       the first of its burst at which it is due at the latest ('' = no limit)
 -- Returns {'ok' | 'repeated', now, position, first id, position, first id ...}: each duplicate by its position among the
 --         messages with options, as -1 - position if the first message had another body, and the id of the first
---         message; or {'full', now, length, max_length, unit}: nothing was enqueued
--- Refuses a full queue. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, bodies, index, rounds, lanes, follow, place, latest, room, producers
+--         message; or {'full', now, length, max_length, unit}: nothing was enqueued; or {'moved', now, {position ...},
+--         {position ...}}: nothing was enqueued, because these messages with options, and with -1 the plain elements,
+--         belong to another partition of the queue; of the ordering keys of the second ones others are still here
+-- Refuses a full queue, and messages of a key with its home elsewhere. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
+-- uses: now, element, bodies, index, rounds, lanes, homes, follow, place, latest, room, producers
 local q, delayed, index, producers = places(1), unpack(KEYS, 14, 16)
-local producer, sequence, plain = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local producer, sequence = ARGV[1], tonumber(ARGV[2])
+local plain, version = string.match(ARGV[3], '^(%d+) ?(%d*)$')
+plain, version = tonumber(plain), tonumber(version) or 0
 local first_plain = 5
+local DIGEST = 64 -- characters, at the end of the name of a dedup key
 local first_option = first_plain + plain
 local now = now_ms()
 local repeated = carried_out(producers, producer, sequence)
 
+-- Whether a message with options belongs to another partition. `found`: the queue knows its dedup key.
+local retired = redis.call('HGET', q.config, 'retired')
+local function is_moved(entry, found)
+  local group, dedup_key = group_of(entry.element), entry.key or entry.burst
+  if group and not is_latest(group) then
+    if is_cyclic(entry.element) or not (is_away(q, group, entry.element) or is_behind(q, version)) then return false end
+    return true, not is_laned(entry.element) and has_key(q, group)
+  end
+  if dedup_key and not found and not (group and has_key(q, group)) then
+    return not is_home(q, string.sub(dedup_key, -DIGEST))
+  end
+  return retired and not dedup_key
+end
+
 -- Separate new messages from duplicates, of an earlier call or of another message of this call.
 local answer, fresh, old, seen, dedup = {}, {}, {}, {}, 16
-local position, conflicts, replacing = 0, 0, 0
+local position, conflicts, replacing, moved, held = 0, 0, 0, {}, {}
+if retired and plain > 0 then moved[1] = -1 end
 for at = first_option, #ARGV, 5 do
   local entry = {id = ARGV[at], element = ARGV[at + 1], delay = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3])}
   local first, digest = false, ''
@@ -36,7 +58,12 @@ for at = first_option, #ARGV, 5 do
     dedup = dedup + 1
     entry.burst, entry.group = KEYS[dedup], group_of(entry.element)
     entry.debounce, entry.at_most = entry.delay, tonumber(ARGV[at + 4]) or math.huge
-    if finds_older(q, delayed, index, entry) then replacing = replacing + 1 end
+    if finds_older(q, delayed, index, entry) then entry.older, replacing = true, replacing + 1 end
+  end
+  if q.homes then
+    local is_elsewhere, has_others = is_moved(entry, first or entry.older)
+    if is_elsewhere then moved[#moved + 1] = position end
+    if has_others then held[#held + 1] = position end
   end
   if not first then
     fresh[#fresh + 1] = entry
@@ -54,7 +81,15 @@ if repeated then
   return {'repeated', now, unpack(answer)}
 end
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
+local function take_back_bodies()
+  delete_bodies(q.bodies, {unpack(ARGV, first_plain, first_option - 1)})
+  for _, entry in ipairs(fresh) do delete_bodies(q.bodies, {entry.element}) end
+end
 delete_bodies(q.bodies, old)
+if #moved > 0 then
+  take_back_bodies()
+  return {'moved', now, moved, held}
+end
 local length, most, unit = refused(q, delayed, plain + #fresh - replacing, function()
   local size = 0
   for at = first_plain, first_option - 1 do size = size + size_of(ARGV[at]) end
@@ -62,8 +97,7 @@ local length, most, unit = refused(q, delayed, plain + #fresh - replacing, funct
   return size
 end)
 if length then
-  delete_bodies(q.bodies, {unpack(ARGV, first_plain, first_option - 1)})
-  for _, entry in ipairs(fresh) do delete_bodies(q.bodies, {entry.element}) end
+  take_back_bodies()
   return {'full', now, length, most, unit}
 end
 
@@ -84,6 +118,8 @@ for _, entry in ipairs(fresh) do
   if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
   if entry.burst then
     enter_latest(q, delayed, index, entry, now)
+  elseif entry.delay < 0 then
+    join_line(q, group_of(entry.element), entry.element)
   elseif entry.delay > 0 then
     index_add(delayed, index, now + entry.delay, entry.id, entry.element)
   else

@@ -6,7 +6,7 @@
 -- Returns {'ok', now}, also for a call that was carried out before; {'id_in_use', now}: a message with this id is prepared
 --         or was decided lately; {'full', now, length, max_length, unit}
 -- Prepared messages count against the queue's limits here, because a commit is never refused.
--- uses: now, element, bodies, rounds, lanes, follow, place, room, producers
+-- uses: now, element, bodies, rounds, lanes, homes, follow, place, room, producers
 local q, delayed, producers, prepared, record = places(1), unpack(KEYS, 14, 17)
 local producer, sequence, id, element, delay, every, most, dedup, window, digest = unpack(ARGV)
 sequence = tonumber(sequence)

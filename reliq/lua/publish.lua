@@ -1,11 +1,13 @@
 -- publish: add a copy of one message to several queues, to all of them or to none.
 --
 -- KEYS  1 producers of the first queue  then for each queue: 13 places, delayed, index
--- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms
+-- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms  6.. for each partition: its position, the version of the layout
+--       that the producer knows, and 1 if it waits there for its key, which its former home still has
 -- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, position of the full queue, unit}: nothing was
---         enqueued
+--         enqueued; or {'moved', now, {position ...}, {position ...}}: nothing was, because these queues are
+--         not the partition of its key; the second ones still have others of the key
 -- Refuses when one queue is full, unless the config of that queue has `overflow drop`: it is skipped and counts a rejection.
--- uses: now, element, bodies, index, rounds, lanes, follow, place, room, producers
+-- uses: now, element, bodies, index, rounds, lanes, homes, follow, place, room, producers
 local QUEUE = 15 -- keys each
 local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
@@ -18,32 +20,49 @@ if carried_out(producers, producer, sequence) then
   return {'repeated', now}
 end
 
-local takers, passed = {}, {}
+local takers, passed, moved, has_others, held = {}, {}, {}, {}, {}
+local group = group_of(element)
+local versions = {}
+for at = 6, #ARGV do
+  local place, version, waits = string.match(ARGV[at], '^(%d+) (%d+) (%d)$')
+  versions[tonumber(place)], held[tonumber(place)] = tonumber(version), waits == '1'
+end
 for at = 2, #KEYS, QUEUE do
   local q, delayed, index = places(at), KEYS[at + 13], KEYS[at + 14]
   redis.call('HLEN', index) -- wrong types are refused here, before the first write
   check_batches(q, {element})
+  local place = (at - 2) / QUEUE
+  if group and (is_away(q, group, element) or is_behind(q, versions[place] or 0)) or not group and q.homes and redis.call('HEXISTS', q.config, 'retired') == 1 then
+    moved[#moved + 1] = place
+    if group and not is_laned(element) and has_key(q, group) then has_others[#has_others + 1] = place end
+  end
   local length, most, unit = refused(q, delayed, 1, function() return size_of(element) end)
   if not length then
-    takers[#takers + 1] = {q, delayed, index}
+    takers[#takers + 1] = {q, delayed, index, held[place]}
   elseif redis.call('HGET', q.config, 'overflow') == 'drop' then
     passed[#passed + 1] = q
   else
     each_bodies(delete_bodies)
-    return {'full', now, length, most, (at - 2) / QUEUE, unit}
+    return {'full', now, length, most, place, unit}
   end
 end
 
+if #moved > 0 then
+  each_bodies(delete_bodies)
+  return {'moved', now, moved, has_others}
+end
 remember(producers, producer, sequence, now)
 for _, q in ipairs(passed) do
   redis.call('HINCRBY', q.counters, 'rejected', 1)
   delete_bodies(q.bodies, {element})
 end
 for _, taker in ipairs(takers) do
-  local q, delayed, index = unpack(taker)
+  local q, delayed, index, waits = unpack(taker, 1, 4)
   have_entered(q, {element})
   if delay > 0 then
     index_add(delayed, index, now + delay, id, element)
+  elseif waits then
+    join_line(q, group, element)
   else
     enter(q, element)
   end

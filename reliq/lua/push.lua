@@ -3,8 +3,8 @@
 -- KEYS  1 messages  2 counters  3 config  4 producers  5 bodies, if one of the messages has its body there
 -- ARGV  1 producer  2 sequence  3 the producer's entry: sequence and ms, estimated by the producer because TIME would cost
 --       as much as the push  4.. elements
--- Returns 1, also if this call was carried out before; 0: the queue has a limit or follows its messages, and the
---         caller must use `enqueue`
+-- Returns 1, also if this call was carried out before; 0: the queue has a limit, follows its messages or is a partition that
+--         takes no more, and the caller must use `enqueue`
 -- uses: producers, element, bodies
 local messages, counters, config, producers, bodies = unpack(KEYS)
 if bodies then redis.call('HLEN', bodies) end -- wrong types are refused here, before the first write
@@ -12,8 +12,8 @@ if carried_out(producers, ARGV[1], tonumber(ARGV[2])) then
   if bodies then take_back_late(bodies) end
   return 1
 end
-local policy = redis.call('HMGET', config, 'max_length', 'max_bytes', 'track', 'history')
-if policy[1] or policy[2] or policy[3] or policy[4] then
+local policy = redis.call('HMGET', config, 'max_length', 'max_bytes', 'track', 'history', 'retired')
+if policy[1] or policy[2] or policy[3] or policy[4] or policy[5] then
   if bodies then delete_bodies(bodies, {unpack(ARGV, 4)}) end
   return 0
 end

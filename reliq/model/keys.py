@@ -29,13 +29,16 @@ def is_name(queue: object) -> bool:
 def check_name(queue: object) -> str:
     """Return a queue name given by a user; raises InvalidName.
 
-    The queue of a running instance is refused: a monitor removes it with its messages when the instance is gone.
+    The queue of a running instance is refused: a monitor removes it with its messages when the instance is gone. A
+    partition is refused: messages of a key must be in the home of that key.
     """
     name = check_grammar(queue)
     if instance_of(name) is not None:
         raise InvalidName(
             f"queue name {name!r}: @broadcast. and the id of a process belongs to a broadcast; choose another name"
         )
+    if is_partition(name):
+        raise InvalidName(f"queue name {name!r}: it is a partition; use the name of its queue, {logical_name(name)!r}")
     return name
 
 
@@ -99,14 +102,15 @@ class QueueKeys(JobKeys):
 
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
-        "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "low", "messages",
-        "next_round", "places", "prepared", "producers", "questions", "queue", "results", "rounds", "runs",
-        "schedule_states", "schedules", "ticks", "told", "trying", "waiting",
+        "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "logical", "low",
+        "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "results", "rounds", "runs",
+        "schedule_states", "schedules", "servers", "ticks", "told", "trying", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
         super().__init__(check_grammar(queue))
         self.queue = queue
+        self.logical = logical_name(queue)  #: the name that users know
         prefix = self._prefix
         self.messages = prefix + "messages"  #: list: ready, pushed at the head, taken from the tail
         self.high = prefix + "high"  #: list: ready, with high priority
@@ -121,6 +125,7 @@ class QueueKeys(JobKeys):
         self.dead = prefix + "dead"  #: zset: dead letters, by ms of death
         self.index = prefix + "index"  #: hash: id -> score, of the messages in delayed or dead
         self.consumers = prefix + "consumers"  #: set: consumers that may hold messages
+        self.servers = prefix + "servers"  #: zset: processes that share the partitions, by ms of their latest word
         self.results = prefix + "results"  #: hash: id -> what the handler has returned
         self.earlier_results = prefix + "earlier_results"  #: hash: those of the time before
         self.awaited = prefix + "awaited"  #: string: exists while someone waits for a result
@@ -260,6 +265,25 @@ def instance_of(queue: str) -> str | None:
     """Return the owner of an instance's queue; None for all other queues."""
     match = _INSTANCE.fullmatch(queue)
     return match[1] if match else None
+
+
+_PARTITION = re.compile(r"(.+)@partition\.([0-9]{1,3}[a-z]{0,4})")
+
+
+def partition_queue(queue: str, name: str) -> str:
+    """Return the queue of a partition; raises InvalidName if the name becomes too long."""
+    return check_grammar(f"{queue}@partition.{name}")
+
+
+def is_partition(queue: str) -> bool:
+    """Whether this is the queue of a partition that is not the first one."""
+    return "@partition." in queue and _PARTITION.fullmatch(queue) is not None
+
+
+def logical_name(queue: str) -> str:
+    """Return the queue that users know: of a partition its queue, of any other queue its own name."""
+    match = _PARTITION.fullmatch(queue) if "@partition." in queue else None
+    return match[1] if match else queue
 
 
 def owner_of(consumer: str) -> str:

@@ -31,6 +31,7 @@ class ConfigChanges(TypedDict, total=False):
     are in processing at once, over all consumers. `key_rate`, `key_concurrency`: the same for the messages of one limit
     key. `fair`: one message of each limit key after another; `weights`: how many of a key are taken in its turn.
     `track`: keep an index of the messages, so that `find` is quick. `history`: how long their transitions are kept.
+    `partitions`: how many the queue has, from 1 to 256, for a stream that one Redis node cannot carry.
     """
 
     max_length: int | None
@@ -48,6 +49,7 @@ class ConfigChanges(TypedDict, total=False):
     weights: Mapping[str, int] | None
     track: bool | None
     history: Duration | None
+    partitions: int | None
 
 
 def check_names(given: Mapping[str, object], declared: type, what: str) -> None:

@@ -1,25 +1,30 @@
 """Snapshots of many queues, for metrics, `reliq top` and the audit. One round trip for every 100 queues."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, is_partition
+from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Counts, Op, Steps
 from reliq.ops.schema import Counter
-from reliq.protocol.queue import Stats, age_of_oldest
+from reliq.protocol.queue import Stats, age_of_oldest, summed
 
 GROUP = 100  #: queues per round trip
 _LOOKS = 3  #: reads of a queue while its set of consumers changes
 _READS = 4  #: ops per queue
 _MOST_UNREADABLE = 20  #: queues; if there are more, the fault is that of the server
 
+#: Fields of a snapshot that are added up over the partitions of a queue, and those of which the largest counts.
+_ADDED = ("max_length", "high", "low", "members", "schedules")
+_LARGEST = ("overdue", "next_tick", "tick_overdue")
+
 #: Counters of messages that have left the queue for good.
 GONE = (
     Counter.ACKED, Counter.PURGED, Counter.PURGED_DEAD, Counter.TRIMMED, Counter.CANCELLED, Counter.WITHDRAWN,
-    Counter.REPLACED,
+    Counter.REPLACED, Counter.SENT_HOME,
 )  # fmt: skip
 
 
@@ -55,19 +60,36 @@ class QueueSnapshot(Stats):
 
 
 def every_queue() -> Steps[list[str]]:
-    """Read the names of all queues on this server."""
+    """Read the names of all queues on this server; of one with partitions, its own name."""
     names: list[str] = yield ops.queue_names()
-    return names
+    return [name for name in names if not is_partition(name)]
 
 
 def read_queues(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:
-    """Read a snapshot of each of these queues, each at its own instant."""
-    readings = yield from _look(names)
+    """Read a snapshot of each of these queues, each at its own instant; of one with partitions, that of all."""
+    layouts: dict[str, Layout] = {}
+    readings = yield from _read(names, layouts)
+    parts = [part for name, layout in layouts.items() for part in layout.every(name)[1:]]
+    if parts:
+        others: dict[str, list[QueueSnapshot]] = {}
+        for one in (yield from _read(parts, {})):
+            others.setdefault(one.queue, []).append(one)
+        readings = [_whole([one, *others.get(one.queue, ())]) for one in readings]
+    return readings
+
+
+def _whole(parts: Sequence[QueueSnapshot]) -> QueueSnapshot:
+    return replace(summed(parts, _ADDED, _LARGEST), exact=all(one.exact for one in parts))
+
+
+def _read(names: Sequence[str], layouts: dict[str, Layout]) -> Steps[list[QueueSnapshot]]:
+    """Read a snapshot of each of these, and note the layouts of those with partitions."""
+    readings = yield from _look(names, layouts)
     for _ in range(_LOOKS - 1):
         unsure = [place for place, reading in enumerate(readings) if not reading.exact]
         if not unsure:
             break
-        again = yield from _look([names[place] for place in unsure])
+        again = yield from _look([names[place] for place in unsure], layouts)
         for place, reading in zip(unsure, again, strict=True):
             readings[place] = reading
     return readings
@@ -104,7 +126,7 @@ def why_unreadable(error: Exception) -> str:
     return f"one of its keys holds a value that reliq did not write ({type(error).__name__})"
 
 
-def _look(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:
+def _look(names: Sequence[str], layouts: dict[str, Layout]) -> Steps[list[QueueSnapshot]]:
     every = [QueueKeys(name) for name in names]
     groups = [every[start : start + GROUP] for start in range(0, len(every), GROUP)]
     readings: list[QueueSnapshot] = []
@@ -116,7 +138,10 @@ def _look(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:
         ahead = [ops.members(keys.consumers) for keys in groups[place]] if place < len(groups) else []
         replies = yield [*reads, *ahead]
         for at, (keys, known) in enumerate(zip(group, consumers, strict=True)):
-            readings.append(_reading(keys.queue, known, *replies[at * _READS : (at + 1) * _READS]))
+            before, counts, after, (max_length, partitions) = replies[at * _READS : (at + 1) * _READS]
+            readings.append(_reading(keys, known, before, counts, after, max_length))
+            if (layout := read_layout(partitions)).several:
+                layouts[keys.queue] = layout
         consumers = replies[len(reads) :]
     return readings
 
@@ -128,12 +153,12 @@ def _reads(keys: QueueKeys, consumers: Sequence[str]) -> list[Op[Any]]:
         ops.members(keys.consumers),
         ops.stats(keys, consumers),
         ops.members(keys.consumers),
-        ops.max_length(keys),
+        ops.room_and_partitions(keys),
     ]
 
 
 def _reading(
-    queue: str,
+    keys: QueueKeys,
     known: Sequence[str],
     before: Sequence[str],
     counts: Counts,
@@ -141,13 +166,13 @@ def _reading(
     max_length: int | None,
 ) -> QueueSnapshot:
     return QueueSnapshot(
-        queue=queue,
+        queue=keys.logical,
         ready=counts.ready,
         processing=counts.processing,
         delayed=counts.delayed,
         dead=counts.dead,
         waiting=counts.waiting,
-        oldest_ready_age=age_of_oldest(queue, counts.following, counts.now),
+        oldest_ready_age=age_of_oldest(keys.queue, counts.following, counts.now),
         consumers=len(after),
         paused=counts.paused,
         counters=counts.counters,

@@ -30,13 +30,13 @@ def resume(keys: QueueKeys) -> Op[int]:
     return Op(("HDEL", keys.config, Config.PAUSED))
 
 
-def default_durability(keys: QueueKeys) -> Op[str | None]:
-    """Read the default durability of sends; None = in memory."""
-    return Op(("HGET", keys.config, Config.DURABILITY), optional_text)
+def room_and_partitions(keys: QueueKeys) -> Op[tuple[int | None, str | None]]:
+    """Read max_length, and the layout of the queue's partitions if this is the first of several."""
+    return Op(("HMGET", keys.config, Config.MAX_LENGTH, Config.PARTITIONS), _read_room)
 
 
-def max_length(keys: QueueKeys) -> Op[int | None]:
-    return Op(("HGET", keys.config, Config.MAX_LENGTH), optional_int)
+def _read_room(reply: list[bytes | None]) -> tuple[int | None, str | None]:
+    return optional_int(reply[0]), optional_text(reply[1])
 
 
 def max_deliveries(keys: QueueKeys) -> Op[int | None]:

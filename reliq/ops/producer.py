@@ -13,20 +13,25 @@ from reliq.ops.request import Argument, Op, T, Transaction, milliseconds, option
 from reliq.ops.schema import Topics
 
 NO_BATCHES: Mapping[str, int] = MappingProxyType({})
+NO_PARTITIONS: Mapping[int, tuple[int, bool]] = MappingProxyType({})
 
 
 class Enqueued(msgspec.Struct, frozen=True):
     """The reply of the enqueue script. `first_ids` maps the position among the entries with options to the first id;
-    at the positions in `conflicts`, that first message had another body.
+    at the positions in `conflicts`, that first message had another body. `moved`: the positions of entries that belong
+    to another partition; -1: the plain messages. `held`: those of them with an ordering key of which that partition
+    still has messages.
     """
 
-    status: Literal["ok", "repeated", "full"]
+    status: Literal["ok", "repeated", "full", "moved"]
     now: int
     first_ids: dict[int, str]
     length: int = 0
     max_length: int = 0
     unit: str = "messages"  #: unit of length and max_length: messages or bytes
     conflicts: frozenset[int] = frozenset()
+    moved: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class Entry:
     window: float
     digest: str = ""  #: digest of the body; tells a duplicate from another message with the same key
     replace: bool = False
+    held: bool = False  #: it waits for its ordering key, of which the former home still has messages
     at_most: float | None = None  #: seconds after the first of a burst at which the newest is due
 
 
@@ -95,16 +101,24 @@ def enqueue(
     producer: str = "",
     sequence: int = 0,
     batches: Mapping[str, int] = NO_BATCHES,
+    version: int = 0,
 ) -> Op[Enqueued]:
     """Enqueue messages. Repeatable only with a producer's sequence: the script then recognizes a repeated call.
 
     `batches`: how many of the plain ones are of each batch; the script looks for those of entries itself.
+    `version`: of the queue's layout, if it has partitions.
     """
     names = [*keys.places, keys.delayed, keys.index, keys.producers]
     counts = " ".join(f"{batch} {count}" for batch, count in batches.items())
-    arguments: list[Argument] = [producer, sequence, len(plain), counts, *plain]
+    arguments: list[Argument] = [
+        producer,
+        sequence,
+        f"{len(plain)} {version}" if version else len(plain),
+        counts,
+        *plain,
+    ]
     for entry in entries:
-        arguments += (entry.id, entry.element, milliseconds(entry.delay))
+        arguments += (entry.id, entry.element, -1 if entry.held and not entry.delay else milliseconds(entry.delay))
         if entry.dedup_key is None:
             arguments += (0, "")
         elif entry.replace:
@@ -121,6 +135,8 @@ def _read_enqueued(reply: Any) -> Enqueued:
     status, now, *rest = reply
     if status == b"full":
         return Enqueued("full", now, {}, *map(readable, rest))
+    if status == b"moved":
+        return Enqueued("moved", now, {}, moved=frozenset(rest[0]), held=frozenset(rest[1]))
     conflicts = frozenset(-1 - position for position in rest[::2] if position < 0)
     firsts = {
         max(position, -1 - position): first.decode() for position, first in zip(rest[::2], rest[1::2], strict=True)
@@ -130,25 +146,46 @@ def _read_enqueued(reply: Any) -> Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The reply of the publish script; `refuser`: the position of the full queue."""
+    """The reply of the publish script; `refuser`: the position of the full queue. `moved`: the positions of partitions
+    that are not the home of the message's key.
+    """
 
-    status: Literal["ok", "repeated", "full"]
+    status: Literal["ok", "repeated", "full", "moved"]
     now: int
     length: int = 0
     max_length: int = 0
     refuser: int = 0
     unit: str = "messages"
+    moved: Sequence[int] = ()
+    held: Sequence[int] = ()  #: those of them that still have messages of the key
 
 
 def publish(
-    every: Sequence[QueueKeys], identity: str, element: bytes, delay: float, producer: str, sequence: int
+    every: Sequence[QueueKeys],
+    identity: str,
+    element: bytes,
+    delay: float,
+    producer: str,
+    sequence: int,
+    partitions: Mapping[int, tuple[int, bool]] = NO_PARTITIONS,
 ) -> Op[Published]:
-    """Enqueue one message in several queues, with equal bytes: an LREM searches the list of one queue only."""
+    """Enqueue one message in several queues, with equal bytes: an LREM searches the list of one queue only.
+
+    `partitions`: by the position of each partition the version of the layout that is known, and whether the message
+    waits there for its key, of which the former home still has messages.
+    """
     names = [every[0].producers]
     for keys in every:
         names += (*keys.places, keys.delayed, keys.index)
-    arguments = (producer, sequence, identity, element, milliseconds(delay))
-    return scripted("publish", names, arguments, lambda reply: Published(*map(readable, reply)))
+    arguments: tuple[Argument, ...] = (producer, sequence, identity, element, milliseconds(delay))
+    arguments += tuple(f"{place} {version} {int(held)}" for place, (version, held) in partitions.items())
+    return scripted("publish", names, arguments, _read_published)
+
+
+def _read_published(reply: Any) -> Published:
+    if reply[0] == b"moved":
+        return Published("moved", reply[1], moved=reply[2], held=reply[3])
+    return Published(*map(readable, reply))
 
 
 def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str]) -> Op[int]:

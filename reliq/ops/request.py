@@ -99,8 +99,18 @@ class Await(Sleep):
     context: Context
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Run several steps at the same time, each on a connection of its own, which nodes of a cluster serve side by side.
+
+    The answer is a list with the result of each, or the ReliqError that it raised.
+    """
+
+    steps: Sequence["Steps[Any]"]
+
+
 Request = Op[Any] | Sequence[Op[Any]] | Watch | Transaction | Sleep
-Steps = Generator[Request, Any, T]
+Steps = Generator[Request | Together, Any, T]
 
 _SCRIPTS: dict[str, Script] = {}
 

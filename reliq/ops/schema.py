@@ -31,6 +31,10 @@ class Config:
     TRACK: Final = "track"  #: present: `followed` has an index of all messages
     HISTORY: Final = "history"  #: seconds for which `history` keeps the transitions of messages
     BATCHED: Final = "batched"  #: how many open batches have messages in this queue
+    PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
+    WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
+    HOMES: Final = "homes"  #: in a partition: the buckets of which it is the home
+    RETIRED: Final = "retired"  #: present in a partition that takes no new messages
     LIMITED: Final = "limited"  #: present while claims have to ask for limits (claim_limited)
     PRIORITISED: Final = "prioritised"  #: present once a message had a priority
     ROUND: Final = "round"  #: the number of the cycle's current round
@@ -42,6 +46,7 @@ SETTINGS: Final = (
     Config.MAX_LENGTH, Config.MAX_BYTES, Config.MAX_DELIVERIES, Config.DEAD_MAX_AGE, Config.DEAD_MAX_COUNT,
     Config.DURABILITY, Config.RATE, Config.BURST, Config.CONCURRENCY,
     Config.KEY_RATE, Config.KEY_CONCURRENCY, Config.FAIR, Config.WEIGHTS, Config.TRACK, Config.HISTORY,
+    Config.PARTITIONS,
 )  # fmt: skip
 
 
@@ -69,6 +74,7 @@ class Counter:
     DEDUPLICATED: Final = "deduplicated"
     DEDUP_CONFLICTS: Final = "dedup_conflicts"
     REPLACED: Final = "replaced"
+    SENT_HOME: Final = "sent_home"  #: taken by a monitor to the partition that is the home of their key
     REJECTED: Final = "rejected"
     CONFIRMS: Final = "confirms"  #: sends that asked for durability
     ORDERED: Final = "ordered"

@@ -40,6 +40,10 @@ class Slots:
         """Return the master of the key's slot; None if no node serves the slot now."""
         return self._masters.get(slot_of(key))
 
+    def share(self, node: Node) -> int:
+        """Return how many slots a master has."""
+        return sum(one == node for one in self._masters.values())
+
 
 def cluster_slots(asked: Node) -> Op[Slots]:
     """Read the slot map from a node."""
@@ -100,7 +104,7 @@ def _node(op: Op[Any], slots: Slots) -> Node | None:
     return ANY if key is None else slots.node_of(key)
 
 
-_KEYLESS = frozenset({"CLIENT", "CONFIG", "INFO", "PING", "SCRIPT", "TIME", "WAIT", "WAITAOF"})
+_KEYLESS = frozenset({"CLIENT", "CLUSTER", "CONFIG", "INFO", "PING", "SCRIPT", "TIME", "WAIT", "WAITAOF"})
 
 
 def _key(op: Op[Any]) -> str | None:

@@ -64,7 +64,7 @@ class Arrivals:
 
     def sort(self, elements: Iterable[bytes], now: int) -> None:
         """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
-        queue, held = self._keys.queue, self._held.by_element
+        queue, held = self._keys.logical, self._held.by_element
         self.clock_offset = now / 1000 - time.monotonic()
         for element in elements:
             try:

@@ -1,7 +1,7 @@
 """The messages of one call, all checked before anything is sent."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -104,7 +104,7 @@ class Call:
         entries = [
             ops.Entry(
                 one.id, encoded(one, now, bodies), one.debounce or one.delay, one.dedup_key, one.window, one.digest,
-                one.replace, one.at_most,
+                one.replace, one.held, one.at_most,
             )
             for one in placed
         ]  # fmt: skip
@@ -114,6 +114,14 @@ class Call:
             Counter(one.batch for one in others if one.batch),
         )
         return cls(messages, ids, plain, placed, entries, bodies, batches)
+
+    def at(self, positions: Collection[int]) -> list[str]:
+        """Return the ids of the messages at these positions among `placed`; -1 stands for the others."""
+        ids = [self.placed[position].id for position in positions if position >= 0]
+        if -1 in positions:
+            placed = {one.id for one in self.placed}
+            ids += [one for one in self.ids if one not in placed]
+        return ids
 
     def enqueued(self, answer: ops.Enqueued) -> list[str]:
         """Note the duplicates that the script has found; return the ids, for a duplicate that of the first message."""

@@ -8,6 +8,7 @@ from reliq.errors import InvalidSetting, QueueFull
 from reliq.model.batch import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.model.outgoing import NewMessage
+from reliq.model.partitions import read_layout
 from reliq.ops import JobState, Steps
 from reliq.ops.schema import Batch as Field
 from reliq.protocol.staging import Job
@@ -102,8 +103,19 @@ def open_batches(limit: int) -> Steps[list[BatchProgress]]:
     return found
 
 
-def _counts(batch: str, fields: dict[str, bytes]) -> Steps[Counts]:
+def _places(fields: dict[str, bytes]) -> Steps[list[QueueKeys]]:
+    """Return the queues of a batch, each with all of its partitions."""
     queues = ops.queues_in(fields)
+    layouts = (yield [ops.partitions(keys) for keys in queues]) if queues else []
+    return [
+        QueueKeys(name)
+        for keys, text in zip(queues, layouts, strict=True)
+        for name in read_layout(text).every(keys.queue)
+    ]
+
+
+def _counts(batch: str, fields: dict[str, bytes]) -> Steps[Counts]:
+    queues = yield from _places(fields)
     counts = (yield [ops.batch_counts(keys, batch) for keys in queues]) if queues else []
     return sum(counts, Counts())
 
@@ -142,7 +154,7 @@ def end(batch: str) -> Steps[bool]:
     was_aborted = Field.JOB in fields and not sent
     if target and state == CLOSED and not was_aborted:
         yield from _send(batch, decode_end(target), sent, dead, cancelled)
-    queues = ops.queues_in(fields)
+    queues = yield from _places(fields)
     if queues:
         yield [ops.batch_forget(keys, batch) for keys in queues]
     yield ops.batch_end(batch, fields[Field.PARENT].decode(), dead)

@@ -15,9 +15,12 @@ from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.listing import STEP, read_by_id, read_page
+from reliq.protocol.listing import STEP, merged_page, read_by_id, read_page
+from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress
 from reliq.runtime.moment import earlier
+
+Part = tuple[list[DeadLetter], str | None]
 
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
 _SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
@@ -130,7 +133,7 @@ class DeadLetterSteps:
         found = yield from read_by_id(self.keys, self.keys.dead, check_id(identity), shown)
         if found is None:
             return None
-        letter = DeadLetter.read(self.keys.queue, found)
+        letter = DeadLetter.read(self.keys.logical, found)
         if shown is None or letter.size <= shown:
             yield from read_bodies(self.keys, [letter])
         return letter
@@ -249,13 +252,77 @@ class DeadLetterSteps:
             start, skip = last, staying + (skip if last == start else 0)
 
     def _letters(self, browsed: ops.Browsed) -> list[DeadLetter]:
-        return [DeadLetter.read(self.keys.queue, glimpse) for glimpse in browsed.found]
+        return [DeadLetter.read(self.keys.logical, glimpse) for glimpse in browsed.found]
 
     @staticmethod
     def _revival(letter: DeadLetter, keep_failures: bool) -> Revival:
         # An undecodable message goes back as its raw bytes: a newer worker may be able to read them.
         again = letter.body if letter.reason == "decode" else letter.revived(keep_failures)
         return Revival(letter.element, letter.id, again, letter.key if letter.in_cycle else "")
+
+
+class DeadLetterQueue:
+    """The operations on the dead letters of a queue, of all its partitions, as steps."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool) -> Steps[Page]:
+        """Read up to `limit` letters, latest first, from `cursor` on."""
+
+        def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part]:
+            page = yield from DeadLetterSteps(keys).page(wanted, limit, cursor, bodies)
+            return page.letters, page.next
+
+        letters, following = yield from merged_page(self._partitions, read, "down", limit, cursor, bodies)
+        return Page(letters, following)
+
+    def get(self, identity: str, shown: int | None = None) -> Steps[DeadLetter | None]:
+        """Return the letter with this id; None if there is none. `shown`: the bytes of its body to read."""
+        found = yield from self._partitions.each(lambda keys: DeadLetterSteps(keys).get(identity, shown))
+        return next((one for one in found if one is not None), None)
+
+    def redrive(
+        self,
+        wanted: Filter,
+        *,
+        rate: float | None,
+        limit: int | None,
+        dry_run: bool,
+        keep_failures: bool,
+        stop_above: float | None,
+        progress: Progress,
+    ) -> Steps[Redriven]:
+        """Move letters back into the queue, oldest first, of one partition after another."""
+        whole = Redriven(dry_run=dry_run)
+        for partition in (yield from self._partitions.every()):
+            before = whole.matched
+            if limit is not None and before == limit:
+                break
+
+            def note(count: int, before: int = before) -> None:
+                progress(before + count)
+
+            result = yield from DeadLetterSteps(partition.keys).redrive(
+                wanted, rate=rate, limit=None if limit is None else limit - before, dry_run=dry_run,
+                keep_failures=keep_failures, stop_above=stop_above,
+                progress=note,
+            )  # fmt: skip
+            whole.matched += result.matched
+            whole.redriven += result.redriven
+            if result.stopped:
+                whole.stopped = (
+                    result.stopped
+                    if limit is None
+                    else result.stopped.replace(f"limit of {limit - before} ", f"limit of {limit} ")
+                )
+                break
+        return whole
+
+    def purge(self, wanted: Filter, everything: bool) -> Steps[int]:
+        """Delete letters for good; return how many."""
+        steps = self._partitions.each(lambda keys: DeadLetterSteps(keys).purge(wanted, everything, Counter.PURGED_DEAD))
+        return sum((yield from steps))
 
 
 def _discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:
@@ -281,7 +348,7 @@ class Relapses:
             self._since = str((yield ops.server_time()))
         latest = yield ops.browse(self._keys.dead, "up", self._since, "+inf", STEP, shown=0)
         for glimpse in latest.found:
-            letter = DeadLetter.read(self._keys.queue, glimpse)
+            letter = DeadLetter.read(self._keys.logical, glimpse)
             self._since = letter.score
             self._died.add(letter.id)
         relapsed = len(self._died & self._redriven)

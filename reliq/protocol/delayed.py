@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq.protocol.listing import read_page
+from reliq.protocol.listing import merged_page, read_page
+from reliq.protocol.partitions import Partitions
+
+Part = tuple[list[DelayedMessage], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,19 @@ def delayed_page(keys: QueueKeys, limit: int, cursor: str | None, failed: bool, 
     messages, following = yield from read_page(
         DelayedMessage, keys, keys.delayed, "up", ("-inf", "+inf"), limit, cursor, bodies, wanted
     )
+    return DelayedPage(messages, following)
+
+
+def delayed_of_queue(
+    partitions: Partitions, limit: int, cursor: str | None, failed: bool, bodies: bool
+) -> Steps[DelayedPage]:
+    """Read up to `limit` messages of all partitions of a queue, from `cursor` on."""
+
+    def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part]:
+        page = yield from delayed_page(keys, limit, cursor, failed, bodies)
+        return page.messages, page.next
+
+    messages, following = yield from merged_page(partitions, read, "up", limit, cursor, bodies)
     return DelayedPage(messages, following)
 
 

@@ -8,7 +8,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps, Transaction, Watch
 from reliq.ops.schema import Topics
-from reliq.protocol.queue import ANNOUNCE_EVERY
+from reliq.protocol.partition import ANNOUNCE_EVERY
 
 _TRIES = 10
 

@@ -1,16 +1,17 @@
 """The steps that read a page of a sorted set of messages, in calls that keep Redis busy for a short time only."""
 
 import re
-from collections.abc import Callable
-from typing import Literal, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol, TypeVar
 
 from reliq import ops
 from reliq.errors import InvalidSetting
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.model.settings import whole
-from reliq.ops import Steps
+from reliq.ops import Steps, Together
 from reliq.protocol.bodies import read_bodies
+from reliq.protocol.partitions import Partitions, checked
 
 STEP = 250  #: messages read in one call: under 1 ms for Redis
 _STEP_LEAST = 50
@@ -18,6 +19,7 @@ _PAGE_BYTES = 64 * 1024 * 1024  #: of bodies on a page, or one larger body
 _CURSOR = re.compile(r"(-?(?:inf|\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)):(\d{1,9})", re.ASCII)
 
 M = TypeVar("M", bound=ListedMessage)
+Part = tuple[list[M], str | None]  #: a page of one partition, and the cursor of the next one
 
 
 def read_by_id(keys: QueueKeys, zset: str, identity: str, shown: int | None = None) -> Steps[Glimpse | None]:
@@ -36,6 +38,63 @@ def _read_cursor(cursor: str) -> tuple[str, int]:
     if found is None:
         raise InvalidSetting(f"after is {cursor!r}: give the `next` of the page before")
     return found[1], int(found[2])
+
+
+class ReadPage(Protocol[M]):
+    """Reads a page of one partition."""
+
+    def __call__(self, keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[M]]: ...
+
+
+_START, _END = "-", "."  #: of a partition, in the cursor of a queue with several
+
+
+def merged_page(
+    partitions: Partitions,
+    read: ReadPage[M],
+    order: Literal["up", "down"],
+    limit: int,
+    cursor: str | None,
+    bodies: bool,
+) -> Steps[tuple[list[M], str | None]]:
+    """Read a page of the messages of all partitions, and the cursor of the next page: those of the partitions.
+
+    `read` takes the keys of a partition, the limit, its cursor and `bodies`.
+    """
+    every = [one.keys for one in (yield from partitions.every())]
+    if len(every) == 1:
+        return (yield from read(every[0], limit, cursor, bodies))
+    cursors = cursor.split(",") if cursor else [_START] * len(every)
+    if len(cursors) != len(every):
+        raise InvalidSetting(f"after is {cursor!r}, of other partitions: begin again with the first page")
+    unread = [place for place, one in enumerate(cursors) if one != _END]
+    starts = {place: None if cursors[place] == _START else cursors[place] for place in unread}
+    answers = yield Together([read(every[place], limit, starts[place], bodies) for place in unread])
+    pages = dict(zip(unread, checked(answers), strict=True))
+    taken = _first_of(pages, order, limit)
+    for place, (found, following) in pages.items():
+        count = sum(one == place for one, _ in taken)
+        if count == len(found):
+            cursors[place] = following or _END
+        elif count:
+            _, following = yield from read(every[place], count, starts[place], bodies=False)
+            cursors[place] = following or _END
+    more = any(one != _END for one in cursors)
+    return [message for _, message in taken], ",".join(cursors) if more else None
+
+
+def _first_of(
+    pages: Mapping[int, tuple[list[M], str | None]], order: Literal["up", "down"], limit: int
+) -> list[tuple[int, M]]:
+    """Return the first messages of several pages, each with the place of its page, as far as their order is known."""
+    sign = -1 if order == "down" else 1
+    marked = [(place, message) for place, (found, _) in pages.items() for message in found]
+    marked.sort(key=lambda one: sign * float(one[1].score))
+    last = {place: found[-1] for place, (found, following) in pages.items() if found and following is not None}
+    for index, (place, message) in enumerate(marked):
+        if index + 1 == limit or message is last.get(place):  # what follows on the page after it is not known
+            return marked[: index + 1]
+    return marked
 
 
 def read_page(
@@ -67,7 +126,7 @@ def read_page(
         browsed = yield ops.browse(zset, order, low, high, step, skip, look)
         read_whole, look, step = look is None, first_look, min(STEP, max(_STEP_LEAST, limit))
         for glimpse in browsed.found:
-            message = kind.read(keys.queue, glimpse)
+            message = kind.read(keys.logical, glimpse)
             selected = wanted is None or wanted(message)
             if selected and bodies and glimpse.size and not read_whole:
                 look, step = None, 1  # read this one again, with its body

@@ -1,8 +1,9 @@
 """The steps of prepared messages: prepare, commit, roll back, check back."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reliq import ops
 from reliq.errors import InvalidMessage, OutcomeUnknown, PreparedClosed, QueueFull, ReliqError
@@ -18,7 +19,10 @@ from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.durability import MEMORY, check_possible, confirm, durability
 from reliq.protocol.middleware import around_send
+from reliq.protocol.partitions import Partitions
 from reliq.protocol.producer import ProducerPool, stored
+
+T = TypeVar("T")
 
 CHECK_AFTER = 60.0  #: seconds until the first check-back, and between two of them
 _CHECK_SOONEST = 0.1
@@ -41,7 +45,7 @@ class DecisionOptions:
 
 
 class PreparedSteps:
-    """The operations on a queue's prepared messages, as steps."""
+    """The operations on the prepared messages of one partition of a queue, as steps."""
 
     def __init__(self, keys: QueueKeys, pool: ProducerPool) -> None:
         self._keys = keys
@@ -72,8 +76,8 @@ class PreparedSteps:
         session = self._pool.take()
         try:
             prepare = ops.prepare(keys, entry, check_after, checks, session.producer, session.sequence)
-            introduction: list[ops.Op[Any]] = [ops.announce(keys.queue), ops.default_durability(keys)]
-            (_, default), answer = yield from stored(
+            introduction: list[ops.Op[Any]] = [ops.announce(keys.queue), ops.introduction(keys)]
+            (_, known), answer = yield from stored(
                 [keys], bodies, session, at_most(prepare, care.retries), introduction
             )
             self._pool.clock.note(answer.now, session.called_at)
@@ -85,7 +89,7 @@ class PreparedSteps:
                 )
             if answer.status == "id_in_use":
                 raise InvalidMessage(f"message {entry.id} is prepared already: queue.prepared(id) is its handle")
-            yield from self._confirmed(care, default, session.producer, session.sequence)
+            yield from self._confirmed(care, known, session.producer, session.sequence)
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), (entry.id,)) from None
         finally:
@@ -95,8 +99,8 @@ class PreparedSteps:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
         session = self._pool.take()
         try:
-            default, answer = yield [
-                ops.default_durability(self._keys),
+            known, answer = yield [
+                ops.introduction(self._keys),
                 self._decision(identity, "committed", care, session.producer, session.sequence),
             ]
             if answer.decision == "key":
@@ -104,7 +108,7 @@ class PreparedSteps:
                     identity, "committed", care, session.producer, session.sequence, dedup=answer.id
                 )
             _check(self._keys.queue, identity, "committed", answer.decision)
-            yield from self._confirmed(care, default, session.producer, session.sequence)
+            yield from self._confirmed(care, known, session.producer, session.sequence)
             first: str = answer.id
             return first
         except OutcomeUnknown as error:
@@ -128,8 +132,8 @@ class PreparedSteps:
     ) -> ops.Op[ops.Decided]:
         return at_most(ops.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup), care.retries)
 
-    def _confirmed(self, care: DecisionOptions, default: str | None, producer: str, sequence: int) -> Steps[None]:
-        sure = durability(care.sure or default or MEMORY.name)
+    def _confirmed(self, care: DecisionOptions, known: ops.Introduction, producer: str, sequence: int) -> Steps[None]:
+        sure = durability(care.sure or known.durability or MEMORY.name)
         if sure.waits:
             yield from confirm(self._keys, sure, producer, sequence)
 
@@ -151,11 +155,55 @@ class PreparedSteps:
             if element is None:  # decided meanwhile
                 continue
             with contextlib.suppress(Undecodable):  # it cannot be decided: it dies after too many check-backs
-                message = Message.decode(self._keys.queue, element)
+                message = Message.decode(self._keys.logical, element)
                 yield from read_bodies(self._keys, [message])
                 if message.body_is_read:  # else it was decided meanwhile
                     return message
         return None
+
+
+class PreparedQueue:
+    """The operations on the prepared messages of a queue, as steps."""
+
+    def __init__(self, partitions: Partitions, pool: ProducerPool) -> None:
+        self._partitions = partitions
+        self._pool = pool
+
+    def prepare(self, message: NewMessage, timeout: Duration, checks: int, care: DecisionOptions) -> Steps[None]:
+        """Prepare the message in the home of its key, else in the first partition; raises as `prepare` there."""
+        keys = yield from self._partitions.home_of(message)
+        yield from PreparedSteps(keys, self._pool).prepare(message, timeout, checks, care)
+
+    def commit(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[str]:
+        """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
+        return (yield from self._decide(lambda steps: steps.commit(identity, care)))
+
+    def rollback(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[None]:
+        """Roll back a message; raises PreparedClosed."""
+        yield from self._decide(lambda steps: steps.rollback(identity, care))
+
+    def purge(self) -> Steps[int]:
+        """Remove all prepared messages; return how many."""
+        return sum((yield from self._partitions.each(lambda keys: PreparedSteps(keys, self._pool).purge())))
+
+    def question(self) -> Steps[Message | None]:
+        """Take one of the messages that await a check-back; None without one."""
+        for partition in (yield from self._partitions.every()):
+            message = yield from PreparedSteps(partition.keys, self._pool).question()
+            if message is not None:
+                return message
+        return None
+
+    def _decide(self, decide: Callable[[PreparedSteps], Steps[T]]) -> Steps[T]:
+        """Decide about a message in the partition that knows it."""
+        *others, last = yield from self._partitions.every()
+        for partition in others:
+            try:
+                return (yield from decide(PreparedSteps(partition.keys, self._pool)))
+            except PreparedClosed as closed:
+                if closed.outcome != "unknown":
+                    raise
+        return (yield from decide(PreparedSteps(last.keys, self._pool)))
 
 
 def _check(queue: str, identity: str, wanted: Decision, found: str) -> None:

@@ -89,6 +89,7 @@ class ProducerPool:
     def __init__(self) -> None:
         self.clock = Clock()
         self.middleware: Sequence[Middleware[Sending]] = ()  #: around each send; the first is the outermost
+        self.sharded = False  #: whether queues may lie on different servers
         self.versions: Mapping[str, int] = {}  #: by queue: the version of the bodies that this application sends
         self._free: deque[ProducerSession] = deque()
 

@@ -10,9 +10,11 @@ from reliq.model.element import check_id
 from reliq.model.keys import QueueKeys
 from reliq.model.result import CANCELLED, DEAD, read_result
 from reliq.model.settings import Duration, seconds
-from reliq.ops import Returned, Steps
+from reliq.ops import Returned, Steps, Together
+from reliq.protocol.partitions import Partitions, checked
 from reliq.protocol.search import Search
 
+_ASK_EVERY = 0.2  #: seconds between two questions to all partitions of a queue
 LOOK_EVERY = 5.0  #: seconds between two looks at the dead letters: a monitor that makes one tells no one who waits
 
 
@@ -29,6 +31,22 @@ def result(keys: QueueKeys, identity: str, wait: Duration) -> Steps[Any]:
         if left <= 0:
             raise missing(keys, identity)
         yield from _wait(keys, identity, answer.since, min(left, LOOK_EVERY))
+
+
+def result_of(partitions: Partitions, identity: str, wait: Duration) -> Steps[Any]:
+    """Do the same for a queue; with several partitions each is asked, again and again while the caller waits."""
+    every = yield from partitions.every()
+    if len(every) == 1:
+        return (yield from result(partitions.first.keys, identity, wait))
+    until = time.monotonic() + seconds(wait, "wait")
+    while True:
+        answers = yield Together([result(one.keys, identity, 0) for one in every])
+        said = [one for one in answers if not isinstance(one, NoResult)]
+        if said:
+            return checked(said)[0]
+        if time.monotonic() >= until:
+            raise missing(partitions.first.keys, identity)
+        yield ops.Sleep(min(_ASK_EVERY, max(0.0, until - time.monotonic())))
 
 
 def look(keys: QueueKeys, identity: str, wait: float = 0.0) -> Steps[Returned]:

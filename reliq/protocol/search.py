@@ -43,7 +43,7 @@ class Search:
             last = history[-1] if history else None
             if last is None or last.name not in _ENDS:
                 return None
-            return Found(self.keys.queue, identity, Place.DONE, reason=last.name, since=last.at, history=history)
+            return Found(self.keys.logical, identity, Place.DONE, reason=last.name, since=last.at, history=history)
         claims = [event.at for event in history if event.name == Counter.CLAIMED]
         since = claims[-1] if claims and found.place is Place.PROCESSING else None
         return replace(found, since=since, progress=(yield ops.reported(self.keys, identity)), history=history)
@@ -100,7 +100,7 @@ class Search:
                 swept = yield ops.sweep(self.keys, place, max(0, length - behind - ops.SWEEP // 2), wanted)
             if swept.matches:
                 return (yield from self._describe(place, swept.matches[0]))
-        return Found(self.keys.queue, identity, Place.READY, position=guesses[0] if guesses else 0)
+        return Found(self.keys.logical, identity, Place.READY, position=guesses[0] if guesses else 0)
 
     def _behind(self, place: str, length: int, entered: int) -> Steps[int]:
         """Return about how many of a list have entered before, by halves: they lie in the order of their numbers."""
@@ -117,7 +117,7 @@ class Search:
     def _entered(self, element: bytes) -> Steps[int]:
         """Return the number under which a ready message has entered the queue; 0 if it is not known."""
         try:
-            identity = Message.decode(self.keys.queue, element).id
+            identity = Message.decode(self.keys.logical, element).id
         except Undecodable:
             return 0
         where = yield ops.tracked(self.keys, identity)
@@ -178,20 +178,20 @@ class Search:
         """Look where the index finds a message at once: delayed, dead, prepared."""
         delayed = yield from read_by_id(self.keys, self.keys.delayed, identity, shown=0)
         if delayed is not None:
-            message = DelayedMessage.read(self.keys.queue, delayed)
+            message = DelayedMessage.read(self.keys.logical, delayed)
             return self._found(message, Place.DELAYED, due_at=message.due_at)
         letter = yield from self.dead_letter(identity)
         if letter is not None:
             return self._found(letter, Place.DEAD, died_at=letter.died_at, reason=letter.reason)
         element = yield ops.prepared_element(self.keys, identity)
         if element is not None:
-            return self._found(ListedMessage.read(self.keys.queue, Glimpse(element)), Place.PREPARED)
+            return self._found(ListedMessage.read(self.keys.logical, Glimpse(element)), Place.PREPARED)
         return None
 
     def dead_letter(self, identity: str) -> Steps[DeadLetter | None]:
         """Return the dead letter with this id, without its body."""
         glimpse = yield from read_by_id(self.keys, self.keys.dead, identity, shown=0)
-        return None if glimpse is None else DeadLetter.read(self.keys.queue, glimpse)
+        return None if glimpse is None else DeadLetter.read(self.keys.logical, glimpse)
 
     def _find_ready(self, wanted: Wanted) -> Steps[Found | None]:
         for place in self._ready_places():
@@ -204,7 +204,7 @@ class Search:
         return None
 
     def _describe(self, place: str, match: Match) -> Steps[Found]:
-        message = ListedMessage.read(self.keys.queue, match.glimpse)
+        message = ListedMessage.read(self.keys.logical, match.glimpse)
         if place == self.keys.waiting:
             return self._found(message, Place.WAITING, waiting_for=message.limit_key)
         counts = yield ops.stats(self.keys, ())
@@ -213,7 +213,9 @@ class Search:
 
     def _find_held(self, wanted: Wanted) -> Steps[Found | None]:
         for consumer, match in (yield from self._held(wanted)):
-            return self._found(ListedMessage.read(self.keys.queue, match.glimpse), Place.PROCESSING, consumer=consumer)
+            return self._found(
+                ListedMessage.read(self.keys.logical, match.glimpse), Place.PROCESSING, consumer=consumer
+            )
         return None
 
     def _held(self, wanted: Wanted) -> Steps[list[tuple[str, Match]]]:
@@ -233,7 +235,7 @@ class Search:
         return matches
 
     def _found(self, message: ListedMessage, place: Place, **details: object) -> Found:
-        return Found(self.keys.queue, message.id, place, message, **details)  # type: ignore[arg-type]
+        return Found(self.keys.logical, message.id, place, message, **details)  # type: ignore[arg-type]
 
     # --- cancelling ---
 

@@ -1,7 +1,8 @@
 """The steps of topics: bind, publish, read the bindings."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,11 +14,13 @@ from reliq.model.outgoing import Body, NewMessage, PublishOptions, check_option_
 from reliq.model.routing import Routes, check_pattern, check_routing_key
 from reliq.model.upgrades import VERSION_HEADER, stamp
 from reliq.ops import Steps
-from reliq.ops.schema import Counter, Topics
+from reliq.ops.schema import Counter as Field
+from reliq.ops.schema import Topics
 from reliq.ops.topology import slot_of
 from reliq.protocol.batch import checked, encoded
 from reliq.protocol.durability import Durability, check_possible, confirm, durability
 from reliq.protocol.middleware import around_send
+from reliq.protocol.partition import Partition
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.queue import QueueSteps
 
@@ -51,7 +54,6 @@ class TopicSteps:
         self._alternate: str | None = None
         self._version: str | None = ""  #: version of the compiled bindings; None = there are no bindings
         self._looked_at = float("-inf")
-        self.sharded = False  #: queues may lie on different servers
 
     def prepared(self, body: Body | NewMessage, options: PublishOptions) -> NewMessage:
         """Return a message for the body, checked; raises InvalidMessage or InvalidName."""
@@ -118,13 +120,25 @@ class TopicSteps:
         wanted: Durability | None,
         retries: int | None,
     ) -> Steps[dict[str, str]]:
-        session = self._pool.take()
-        try:
-            yield from self._publish_in(session, routing_key, message, queues, wanted, retries)
-        except OutcomeUnknown as error:
-            raise OutcomeUnknown(str(error), (message.id,)) from None
-        finally:
-            self._pool.give_back(session)
+        left, refused, held = list(queues), Counter[str](), set[str]()
+        while left:  # until the homes of the message's key take it, where these change
+            partitions: list[Partition] = []
+            for queue in left:
+                partitions += [(yield from queue.partitions.offered(message, refused[queue.keys.queue]))]
+            versions = {queue.keys.queue: queue.partitions.layout.version for queue in left}
+            session = self._pool.take()
+            try:
+                moved = yield from self._publish_in(
+                    session, routing_key, message, partitions, held, versions, wanted, retries
+                )
+            except OutcomeUnknown as error:
+                raise OutcomeUnknown(str(error), (message.id,)) from None
+            finally:
+                self._pool.give_back(session)
+            refused.update(keys.logical for keys, is_moved, _ in moved if is_moved)
+            held |= {keys.logical for keys, _, has_others in moved if has_others}
+            again = {keys.logical for keys, _, _ in moved}
+            left = [queue for queue in left if queue.keys.queue in again]
         return dict.fromkeys((queue.keys.queue for queue in queues), message.id)
 
     def _publish_in(
@@ -132,42 +146,69 @@ class TopicSteps:
         session: ProducerSession,
         routing_key: str,
         message: NewMessage,
-        queues: Sequence[QueueSteps],
+        queues: Sequence[Partition],
+        held: Container[str],
+        versions: Mapping[str, int],
         wanted: Durability | None,
         retries: int | None,
-    ) -> Steps[None]:
+    ) -> Steps[list[tuple[QueueKeys, bool, bool]]]:
+        """Publish in these partitions.
+
+        Return those that did not get it, whether it belongs elsewhere, and whether others of its key are there.
+        `held`: the queues in which it waits for those. `versions`: by queue, those of the layouts that are known.
+        """
         bodies: list[ops.StoredBody] = []
         element = encoded(message, self._pool.clock.now(), bodies, routing_key)
         groups = self._groups(queues)
         strangers = [queue for queue in queues if queue.unknown]
         announcements = [ops.announce(queue.keys.queue) for queue in strangers]
-        durabilities = [ops.default_durability(queue.keys) for queue in strangers]
+        introductions = [ops.introduction(queue.keys) for queue in strangers]
         publish = [
             ops.at_most(
-                ops.publish(group, message.id, element, message.delay, session.producer, session.sequence), retries
+                ops.publish(
+                    group,
+                    message.id,
+                    element,
+                    message.delay,
+                    session.producer,
+                    session.sequence,
+                    {
+                        place: (versions[keys.logical], keys.logical in held)
+                        for place, keys in enumerate(group)
+                        if versions[keys.logical]
+                    },
+                ),
+                retries,
             )
             for group in groups
         ]
         if bodies:
-            _, defaults = (yield from ops.together(announcements, durabilities)) if strangers else ([], [])
+            _, known = (yield from ops.together(announcements, introductions)) if strangers else ([], [])
             answers = []
             for group, one in zip(groups, publish, strict=True):
                 _, answer = yield from stored(group, bodies, session, one)
                 answers.append(answer)
         else:
-            _, defaults, answers = yield from ops.together(announcements, durabilities, publish)
-        for queue, default in zip(strangers, defaults, strict=True):
-            queue.introduced(default)
+            _, known, answers = yield from ops.together(announcements, introductions, publish)
+        for queue, one in zip(strangers, known, strict=True):
+            queue.introduced(one)
         self._pool.clock.note(answers[0].now, session.called_at)
         yield from _refuse_full(groups, answers, message.id)
         sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
+        taken = [group for group, answer in zip(groups, answers, strict=True) if answer.status != "moved"]
         if sure.waits:
-            for group in groups:
+            for group in taken:
                 yield from confirm(group[0], sure, session.producer, session.sequence)
+        return [
+            (keys, place in answer.moved, place in answer.held)
+            for group, answer in zip(groups, answers, strict=True)
+            if answer.status == "moved"
+            for place, keys in enumerate(group)
+        ]
 
-    def _groups(self, queues: Sequence[QueueSteps]) -> Sequence[Sequence[QueueKeys]]:
+    def _groups(self, queues: Sequence[Partition]) -> Sequence[Sequence[QueueKeys]]:
         """Group the queues that one atomic step can reach: all of them or, on a cluster, those of one hash slot."""
-        if not self.sharded:
+        if not self._pool.sharded:
             return [[queue.keys for queue in queues]]
         groups: dict[int, list[QueueKeys]] = {}
         for queue in queues:
@@ -231,12 +272,12 @@ def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Pu
     refusals = [(group, one) for group, one in zip(groups, answers, strict=True) if one.status == "full"]
     if not refusals:
         return
-    reached = [keys.queue for group, one in zip(groups, answers, strict=True) if one.status != "full" for keys in group]
-    yield [ops.count(group[one.refuser], Counter.REJECTED) for group, one in refusals]
+    reached = [keys.logical for group, one in zip(groups, answers, strict=True) if one.status == "ok" for keys in group]
+    yield [ops.count(group[one.refuser], Field.REJECTED) for group, one in refusals]
     group, full = refusals[0]
     others = f"only {', '.join(reached)} got it" if reached else "nothing was enqueued in any bound queue"
     raise QueueFull(
-        f"queue {group[full.refuser].queue!r} holds {full.length} of at most {full.max_length} {full.unit}; {others}",
+        f"queue {group[full.refuser].logical!r} holds {full.length} of at most {full.max_length} {full.unit}; {others}",
         dict.fromkeys(reached, identity),
     )
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from reliq.errors import ReliqError
 from reliq.model import settings
-from reliq.ops import Request, Steps
+from reliq.ops import Request, Steps, Together
 from reliq.transport.aio_cluster import AioClusterConnection
 from reliq.transport.aio_connection import AioConnection
 from reliq.transport.errors import ConnectionLost, TryAgain
@@ -16,7 +16,7 @@ from reliq.transport.server import Server
 
 T = TypeVar("T")
 
-AioCall = Callable[[Request, "AioConnection", float | None], Awaitable[Any]]
+AioCall = Callable[[Any, "AioConnection", float | None], Awaitable[Any]]
 
 
 class AioStore(Server):
@@ -38,11 +38,23 @@ class AioStore(Server):
         finally:
             self._idle.append(borrowed)
 
-    async def call(self, request: Request, connection: AioConnection, timeout: float | None = None) -> Any:
+    async def call(self, request: Request | Together, connection: AioConnection, timeout: float | None = None) -> Any:
         """Run one request."""
+        if isinstance(request, Together):
+            return await asyncio.gather(*(self._outcome(steps, timeout) for steps in request.steps))
         if not self._checked:
             await self._check(connection, timeout)
         return await self._send(request, connection, timeout)
+
+    async def _outcome(self, steps: Steps[Any], timeout: float | None) -> Any:
+        """Run one of several steps on a connection of its own."""
+        borrowed = self._idle.pop() if self._idle else self.connection()
+        try:
+            return await self._drive(steps, borrowed, timeout)
+        except ReliqError as error:
+            return error
+        finally:
+            self._idle.append(borrowed)
 
     async def _check(self, connection: AioConnection, timeout: float | None) -> None:
         """Refuse a server that cannot hold a queue, before the first call."""

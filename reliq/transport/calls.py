@@ -76,7 +76,9 @@ _READS = frozenset({
 })  # fmt: skip
 
 
-_READING_SCRIPTS = frozenset({"announce", "browse", "due", "existing", "fates", "find", "stats", "ticks", "upcoming"})
+_READING_SCRIPTS = frozenset({
+    "announce", "browse", "due", "existing", "fates", "find", "held_keys", "stats", "strays", "ticks", "upcoming",
+})  # fmt: skip
 
 
 def _ops(request: Request) -> tuple[Op[Any], ...]:

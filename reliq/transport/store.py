@@ -8,13 +8,13 @@ gets either `RedisUnavailable`, certainly not carried out, or `OutcomeUnknown`, 
 import functools
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from reliq.errors import ReliqError
 from reliq.model import settings
-from reliq.ops import Request, Steps
+from reliq.ops import Request, Steps, Together
 from reliq.ops.topology import Node
 from reliq.transport.cluster import ClusterConnection
 from reliq.transport.connection import Connection
@@ -54,14 +54,30 @@ class Store(Server):
             self._check(connection, timeout)
         return PendingCall(self, steps, connection, timeout)
 
-    def call(self, request: Request, connection: Connection | None = None, timeout: float | None = None) -> Any:
+    def call(
+        self, request: Request | Together, connection: Connection | None = None, timeout: float | None = None
+    ) -> Any:
         """Run one request."""
+        if isinstance(request, Together):
+            return self._together(request.steps, timeout)
         if connection is None:
             with self.borrow() as borrowed:
                 return self.call(request, borrowed, timeout)
         if not self._checked:
             self._check(connection, timeout)
         return self._send(request, connection, timeout)
+
+    def _together(self, steps: Sequence[Steps[Any]], timeout: float | None) -> list[Any]:
+        """Send the first requests of all steps, then run one after the other to its end."""
+        connections = [self._take() for _ in steps]
+        try:
+            started = [
+                _outcome(functools.partial(self.start, one, connection, timeout))
+                for one, connection in zip(steps, connections, strict=True)
+            ]
+            return [_outcome(one.result) if isinstance(one, PendingCall) else one for one in started]
+        finally:
+            self._idle.extend(connections)
 
     def _check(self, connection: Connection, timeout: float | None) -> None:
         """Refuse a server that must not hold a queue, before the first call."""
@@ -93,7 +109,7 @@ class Store(Server):
         finally:
             connection.release()
 
-    def _run(self, steps: Steps[T], ask: Callable[[Request], Any]) -> T:
+    def _run(self, steps: Steps[T], ask: Callable[[Any], Any]) -> T:
         try:
             request = next(steps)
         except StopIteration as stop:
@@ -102,7 +118,7 @@ class Store(Server):
         return self.go_on(steps, lambda: ask(request), ask)
 
     @staticmethod
-    def go_on(steps: Steps[T], answer: Callable[[], Any], ask: Callable[[Request], Any]) -> T:
+    def go_on(steps: Steps[T], answer: Callable[[], Any], ask: Callable[[Any], Any]) -> T:
         """Run steps that wait for `answer()` to their end; `ask` carries out what they request then."""
         try:
             while True:
@@ -155,6 +171,13 @@ class Store(Server):
             self.sentinels.close()
 
 
+def _outcome(call: Callable[[], T]) -> T | ReliqError:
+    try:
+        return call()
+    except ReliqError as error:
+        return error
+
+
 class PendingCall(Generic[T]):
     """Steps with their first request sent; the connection is reserved for them until `result`."""
 
@@ -163,11 +186,13 @@ class PendingCall(Generic[T]):
         self._steps = steps
         self._connection = connection
         self._timeout = timeout
-        self._request: Request | None = None  #: None: the steps ended without a request
+        self._request: Request | Together | None = None  #: None: the steps ended without a request
         self._failure: ConnectionLost | TryAgain | None = None
+        self._ticket: Any = None
         try:
             self._request = next(steps)
-            self._ticket = connection.begin(self._request)
+            if not isinstance(self._request, Together):
+                self._ticket = connection.begin(self._request)
         except StopIteration as stop:
             self._value: T = stop.value
         except (ConnectionLost, TryAgain) as error:
@@ -187,15 +212,17 @@ class PendingCall(Generic[T]):
         """Whether `result` need not wait for the answer to the first request."""
         return self._request is None or self._failure is not None or self._connection.arrived(self._ticket)
 
-    def _answer(self, request: Request) -> Any:
+    def _answer(self, request: Any) -> Any:
         try:
             if self._failure is not None:
                 raise self._failure
+            if isinstance(request, Together):
+                return self._ask(request)
             return self._connection.finish(request, self._ticket)
         except (ConnectionLost, TryAgain) as error:
             return self._store.repeat(request, self._connection, error, self._timeout)
 
-    def _ask(self, request: Request) -> Any:
+    def _ask(self, request: Request | Together) -> Any:
         return self._store.call(request, self._connection, self._timeout)
 
 

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Mapping
 
 from reliq.errors import PreparedClosed, ReliqError
-from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.signatures import HandlerFunction
-from reliq.protocol.prepared import PreparedSteps
+from reliq.protocol.partitions import Partitions
+from reliq.protocol.prepared import PreparedQueue
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
@@ -32,7 +32,7 @@ class CheckBacks(threading.Thread):
         super().__init__(name="reliq-checks", daemon=True)
         self._store = store
         pool = ProducerPool()
-        self._checks = [(PreparedSteps(QueueKeys(queue), pool), check) for queue, check in checks.items()]
+        self._checks = [(PreparedQueue(Partitions(queue, pool), pool), check) for queue, check in checks.items()]
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -52,7 +52,7 @@ class CheckBacks(threading.Thread):
         """Take no further question; the current one is still answered."""
         self._stopping.set()
 
-    def _answer(self, steps: PreparedSteps, check: HandlerFunction) -> None:
+    def _answer(self, steps: PreparedQueue, check: HandlerFunction) -> None:
         while not self._stopping.is_set():
             message = self._store.run(steps.question())
             if message is None:

@@ -15,9 +15,10 @@ from reliq.worker.failures import failures
 class DeadHooks:
     """Called with the move of each message of a queue that this worker has made a dead letter."""
 
-    def __init__(self, store: Store, queue: str, hooks: Sequence[DeadHook]) -> None:
+    def __init__(self, store: Store, keys: QueueKeys, hooks: Sequence[DeadHook]) -> None:
         self._store = store
-        self._queue = queue
+        self._keys = keys
+        self._queue = keys.logical
         self._hooks = hooks
 
     def __call__(self, move: Move) -> None:
@@ -33,5 +34,5 @@ class DeadHooks:
     def _letter(self, move: Move) -> Message:
         letter = Message.decode(self._queue, move.again)
         if not letter.body_is_read:
-            self._store.run(read_bodies(QueueKeys(self._queue), [letter]))
+            self._store.run(read_bodies(self._keys, [letter]))
         return letter

@@ -148,8 +148,9 @@ class Exchange:
 
     def add_unstarted(self, messages: Sequence[Message]) -> None:
         """Add claimed messages to those that start next."""
-        self.progress_at = time.monotonic()
-        self.unstarted.extend(messages)
+        if messages:
+            self.progress_at = time.monotonic()
+            self.unstarted.extend(messages)
 
     def leave(self, busy: Callable[[], bool]) -> bool:
         """Hand back held messages and unregister the consumer, if no handler is `busy` and nothing is left to settle.

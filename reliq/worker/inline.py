@@ -33,7 +33,6 @@ class InlineLoop:
         self._bodies = Bodies(exchange, self._take_ahead)
         self._prefetch = Prefetch(1)
         self._shared = shared
-        self._shared.takers += 1
         self._measurements = shared.measurements if runner.handler.measured else None
         self._flowing = False  #: the latest batch that was claimed had the maximum size
 
@@ -94,7 +93,7 @@ class InlineLoop:
         self.exchange.add_unstarted(messages)
         self._bodies.expect(messages)
         # Loops that take turns request nothing ahead: it would wait here for the turn.
-        self._flowing = self._shared.takers == 1 and self._is_full(messages)
+        self._flowing = self._shared.takers <= 1 and self._is_full(messages)
 
     def _is_full(self, messages: Sequence[Message]) -> bool:
         """Whether a batch has the maximum size, so that most likely further messages are ready."""

@@ -13,7 +13,7 @@ from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.model import settings
 from reliq.model.handlers import Handler, Handlers
-from reliq.model.keys import connection_name, new_owner
+from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.life import DONE
 from reliq.model.settings import Duration, seconds, whole
 from reliq.observability.histograms import Measurements
@@ -34,6 +34,7 @@ from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.runner import Runner
 from reliq.worker.schedules import DefinedSchedules
+from reliq.worker.sharing import LOOK_EVERY, Sharing
 from reliq.worker.watchdog import Watchdog
 
 log = logging.getLogger("reliq.worker")
@@ -76,11 +77,11 @@ class Worker:
         self._shared = Shared(measurements)
         instance = {one.of(self._owner): one.pattern for one in handlers.broadcasts}
         self._broadcasts = Broadcasts(store, {handler.queue: pattern for handler, pattern in instance.items()})
-        self._loops = [self._loop(handler, handlers, options) for handler in (*handlers, *instance)]
-        self._threads_of_loops = [
-            threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{_queue(loop)}", daemon=True)
-            for loop in self._loops
-        ]
+        self._handlers = handlers
+        self._options = options
+        self._sharings = {handler: Sharing(store, handler.queue, self._owner) for handler in handlers}
+        self._loops = [self._loop(handler, handler.queue) for handler in (*handlers, *instance)]
+        self._threads_of_loops: dict[Loop, threading.Thread] = {}
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
         self._check_backs = CheckBacks(store, handlers.checks)
@@ -91,12 +92,12 @@ class Worker:
         self._stops = 0
         self._crashed = False
 
-    def _loop(self, handler: Handler, handlers: Handlers, options: Options) -> Loop:
+    def _loop(self, handler: Handler, queue: str) -> Loop:
+        """Return the loop of a handler for a queue: that of the handler, or a partition of it."""
+        handlers, options = self._handlers, self._options
+        on_dead = DeadHooks(self._store, QueueKeys(queue), handlers.hooks_of(handler.queue))
         handler = called(handler, handlers, self._store)
-        on_dead = DeadHooks(self._store, handler.queue, handlers.hooks_of(handler.queue))
-        exchange = Exchange(
-            self._store, handler.queue, self._owner, checked_lease(options.lease), on_dead, handler.breaker
-        )
+        exchange = Exchange(self._store, queue, self._owner, checked_lease(options.lease), on_dead, handler.breaker)
         runner = Runner(self._store, handler, exchange, self._owner)
         exchange.steps.keep_results(handler.result or 0.0)
         exchange.steps.run_report = self._report_async if handler.is_async else self._report
@@ -118,16 +119,42 @@ class Worker:
         self._heartbeat.start()
         self._watchdog.start()
         self._check_backs.start()
-        for thread in self._threads_of_loops:
-            thread.start()
+        for loop in self._loops:
+            self._start(loop)
         log.info("started worker=%s queues=%s", self._owner, ",".join(_queue(loop) for loop in self._loops))
+        kept_at = time.monotonic()
         while not self._stops:
+            self._share()
             # With a timeout: a signal delivered to another thread is handled when this one wakes.
-            self._wake.wait(self._broadcasts.every)
+            self._wake.wait(LOOK_EVERY)
             self._wake.clear()
-            self._broadcasts.keep()
-            self._schedules.store()
+            if time.monotonic() - kept_at >= self._broadcasts.every:
+                kept_at = time.monotonic()
+                self._broadcasts.keep()
+                self._schedules.store()
         return self._shut_down()
+
+    def _start(self, loop: Loop) -> None:
+        thread = threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{_queue(loop)}", daemon=True)
+        self._threads_of_loops[loop] = thread
+        self._shared.takers += 1
+        thread.start()
+
+    def _share(self) -> None:
+        """Serve the partitions that are this process's: begin a loop for each new one, end those of the others."""
+        for loop, thread in list(self._threads_of_loops.items()):
+            if loop.stopping and not thread.is_alive():
+                self._loops.remove(loop)
+                del self._threads_of_loops[loop]
+        for handler, sharing in self._sharings.items():
+            there = {_partition(loop): loop for loop in self._loops if _queue(loop) == handler.queue}
+            sharing.look(max((loop.exchange.progress_at for loop in there.values()), default=0.0))
+            for loop in there.values():
+                loop.stopping = loop.stopping or _partition(loop) not in sharing.mine
+            for queue in sharing.mine:
+                if queue not in there and not self._stops:
+                    self._loops.append(self._loop(handler, queue))
+                    self._start(self._loops[-1])
 
     def stop(self) -> None:
         """Ask the worker to end: the first time within its grace, the second time at once. Safe in a signal handler."""
@@ -160,6 +187,8 @@ class Worker:
             log.critical("crashed queue=%s: its loop raised an error; the worker stops", _queue(loop), exc_info=True)
             self._crashed = True
             self.stop()
+        finally:
+            self._shared.takers -= 1
 
     def _shut_down(self) -> int:
         until = time.monotonic() + self._grace
@@ -168,7 +197,9 @@ class Worker:
         log.info("stopping worker=%s", self._owner)
         for loop in self._loops:
             loop.stopping = True
-        while any(thread.is_alive() for thread in self._threads_of_loops):
+        for sharing in self._sharings.values():
+            sharing.leave()
+        while any(thread.is_alive() for thread in self._threads_of_loops.values()):
             if self._stops > 1 or time.monotonic() > until:
                 self._hand_back()
                 break
@@ -185,7 +216,7 @@ class Worker:
     def _hand_back(self) -> None:
         self._watchdog.stop()  # first: messages that it settles must not be handed back
         connection = self._store.connection(connection_name(self._owner))
-        for loop, thread in zip(self._loops, self._threads_of_loops, strict=True):
+        for loop, thread in self._threads_of_loops.items():
             if thread.is_alive():
                 log.warning("grace_over queue=%s: hands back the messages whose handlers still run", _queue(loop))
                 try:
@@ -210,7 +241,7 @@ class Worker:
 
     def _lost(self, lease: Lease) -> None:
         for loop in self._loops:
-            if _queue(loop) == lease.keys.queue and loop.exchange.steps.consumer == lease.consumer:
+            if _partition(loop) == lease.keys.queue and loop.exchange.steps.consumer == lease.consumer:
                 text = "lease_lost queue=%s: the monitor has returned its messages, and their handlers are told"
                 log.warning(text, lease.keys.queue)
                 loop.runner.lost()
@@ -218,6 +249,10 @@ class Worker:
 
 def _queue(loop: Loop) -> str:
     return loop.runner.handler.queue
+
+
+def _partition(loop: Loop) -> str:
+    return loop.exchange.steps.keys.queue
 
 
 def exit_now(status: int) -> None:

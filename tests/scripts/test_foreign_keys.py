@@ -107,6 +107,13 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "newest": lambda: ops.newest(KEYS, "w", [group_of("k")]),
+    "serve": lambda: ops.serve(KEYS, "w", 3.5),
+    "strays": lambda: ops.strays(KEYS, b"", 10),
+    "send_home": lambda: ops.send_home(
+        KEYS, [ops.Stray(group_of("k").encode() + b"~000000000000001" + keyed("a", "k"))]
+    ),
+    "held_keys": lambda: ops.held_keys(KEYS),
+    "release_lines": lambda: ops.release_lines(KEYS, [group_of("k")]),
     "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),
 }
 

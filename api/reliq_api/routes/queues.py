@@ -7,7 +7,7 @@ from fastapi import Request
 
 from reliq import aio, ops
 from reliq.observability.snapshot import read_readable
-from reliq.protocol.queue import Config
+from reliq.protocol.policy import Config
 from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem

@@ -7,7 +7,7 @@ from typing import Any
 from reliq.errors import InvalidSetting
 from reliq.model import settings
 from reliq.model.settings import seconds
-from reliq.protocol.queue import Config
+from reliq.protocol.policy import Config
 
 
 @dataclass(frozen=True, slots=True)

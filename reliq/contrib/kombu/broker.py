@@ -33,10 +33,10 @@ class Broker:
         self._url = url
         self._options = options
         self._pool = ProducerPool()
+        self._pool.sharded = self.store.sharded
         self._queues: dict[str, QueueSteps] = {}
         self._max_body = body_limit(options.max_body)
         self._topics = TopicSteps(self._queue, self._pool, self._max_body)
-        self._topics.sharded = self.store.sharded
         self._names: dict[str, tuple[str, float]] = {}  #: kombu's name -> reliq's, and until when it is known
         self._passing: dict[str, set[str]] = defaultdict(set)  #: queue -> its bindings, of queues that go
         self._prioritised: set[tuple[str, str]] = set()  #: exchanges, and queues of the exchange without a name

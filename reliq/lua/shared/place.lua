@@ -1,5 +1,5 @@
 -- Choose the list for a ready message by priority, key and cycle membership. Requires `element`, `bodies`,
--- `rounds`, `lanes` and `follow`.
+-- `rounds`, `lanes`, `homes` and `follow`.
 
 -- Fail before the first write if a key that a departing message may touch has a foreign type. Most queues have neither
 -- keys nor priorities: one EXISTS replaces eight reads there. Sets `q.keyed`: some message holds an ordering key, `q.apart`:
@@ -7,7 +7,7 @@
 -- searched for what leaves with it.
 local function check_exits(q)
   redis.call('HLEN', q.counters)
-  q.track, q.history, q.batched = unpack(redis.call('HMGET', q.config, 'track', 'history', 'batched'))
+  q.track, q.history, q.batched, q.homes = unpack(redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes'))
   q.follows = q.track or q.history or q.batched
   if q.follows then
     redis.call('HLEN', q.followed)
@@ -56,9 +56,11 @@ local function make_ready(q, element)
   redis.call('HSET', q.config, 'prioritised', 1)
 end
 
--- The line of a key: one zset has the waiting messages of all keys, ordered by member: group, turn, element.
-local function join_line(q, group, element)
-  local line = group .. string.format('%016.0f', redis.call('HINCRBY', q.counters, 'ordered', 1))
+-- The line of a key: one zset has the waiting messages of all keys, ordered by member: group, turn, element. The turn of a
+-- message that is `away`, that is to be taken to another partition, begins with a tilde: it comes after all digits.
+local function join_line(q, group, element, away)
+  local turn = string.format(away and '~%015.0f' or '%016.0f', redis.call('HINCRBY', q.counters, 'ordered', 1))
+  local line = group .. turn
   redis.call('ZADD', q.waiting, 0, line .. element)
   track(q, element, line)
 end
@@ -89,10 +91,13 @@ local function supersede(q, element)
 end
 
 -- Add a new message: ready if it has no key or its key is free; otherwise after the messages that wait for the key, also
--- when a message with the same id holds it. Where the latest wins it replaces the one that waits.
+-- when a message with the same id holds it. Where the latest wins it replaces the one that waits. If the key has its home
+-- in another partition, it waits in line: a monitor takes it there.
 local function enter(q, element)
   local group = group_of(element)
   if not group then return make_ready(q, element) end
+  if is_away(q, group, element) then return join_line(q, group, element, true) end
+  if is_held_line(q, group, element) then return join_line(q, group, element) end
   local free
   if is_laned(element) then
     free = take_slot(q, group, id_of(element))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from reliq.protocol.queue import Config
+from reliq.protocol.policy import Config
 from tests.integration.api.test_keys import reliq
 
 

@@ -15,7 +15,7 @@ from reliq import InvalidMessage, InvalidName, InvalidSetting, NewMessage, Queue
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import command
-from reliq.protocol.queue import Config
+from reliq.protocol.policy import Config
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
 from tests.support.workers import ROOT, eventually

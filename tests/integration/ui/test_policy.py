@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from reliq.errors import InvalidSetting
-from reliq.protocol.queue import Config
+from reliq.protocol.policy import Config
 from reliq_api.ui.policy import FIELDS, changes, written
 
 EMPTY = [(field.name, "") for field in FIELDS]

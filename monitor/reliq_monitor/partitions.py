@@ -1,0 +1,61 @@
+"""Partitions: bring changes of their number to their end, and take messages to the home of their key."""
+
+import logging
+from collections.abc import Iterable
+
+from reliq import ops
+from reliq.model.keys import QueueKeys, is_partition, logical_name
+from reliq.model.partitions import Layout, read_layout
+from reliq.ops import Steps
+from reliq.protocol.producer import ProducerPool
+from reliq.protocol.resizing import forget_retired, policy_of, send_strays, settle, take_effect
+from reliq_monitor.queue_scan import Survey
+
+log = logging.getLogger("reliq.monitor")
+
+DUTY = "partitions"
+
+
+class Partitions:
+    """The queues with partitions, as one monitor knows them."""
+
+    def __init__(self) -> None:
+        self._pool = ProducerPool()
+        self._queues: set[str] = set()
+        self._effective: dict[str, int] = {}  #: by queue: the version of the layout that all its partitions know
+
+    def found_in(self, names: Iterable[str]) -> None:
+        """Note the names of all queues, with those of partitions."""
+        self._queues = {logical_name(name) for name in names if is_partition(name)}
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Do what is to be done for these queues now; return how many messages were taken to their home."""
+        sent = 0
+        for keys in survey.queues if self._queues else ():
+            if keys.queue in self._queues:
+                sent += yield from survey.attempts.of_queue(DUTY, keys, self._tend(survey, keys), 0)
+        return sent
+
+    def _tend(self, survey: Survey, first: QueueKeys) -> Steps[int]:
+        queue = first.queue
+        layout = read_layout((yield ops.partitions(first)))
+        if layout.moving and self._effective.get(queue) != layout.version:
+            yield from take_effect(queue, layout, policy_of((yield ops.read_hash(first.config))))
+            self._effective[queue] = layout.version
+        sent = 0
+        for name in layout.every(queue):
+            keys = QueueKeys(name)
+            steps = self._send_strays(layout, first, keys)
+            sent += yield from survey.attempts.of_queue(DUTY, keys, steps, 0, "strays")
+        if layout.moving:
+            if (yield from settle(queue, layout)):
+                text = "queue=%s has %d partitions, %d before: all keys are in their home"
+                log.info(text, queue, layout.count, layout.before)
+        elif (yield from forget_retired(queue, layout)):
+            log.info("queue=%s partition=%s is empty and not used any more", queue, layout.retired[-1])
+        return sent
+
+    def _send_strays(self, layout: Layout, first: QueueKeys, keys: QueueKeys) -> Steps[int]:
+        if not (yield ops.exists(keys.waiting)):
+            return 0
+        return (yield from send_strays(first.queue, layout, keys, self._pool))

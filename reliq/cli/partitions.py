@@ -1,0 +1,54 @@
+"""The partitions of a queue, from the command line."""
+
+import argparse
+import dataclasses
+import json
+from typing import Any
+
+from reliq.cli.options import app_of, command
+from reliq.cli.queue_names import known_queue
+from reliq.protocol.partition_progress import PartitionProgress, PartitionStats
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    what = "show how a queue is spread over its partitions, and how far a change of their number is"
+    command(commands, "partitions", show, what, queue=True, json_too=True)
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print a line for each partition."""
+    app = app_of(options)
+    known_queue(app, options.queue)
+    found = app.queue(options.queue).partitions()
+    if options.json:
+        print(json.dumps(dataclasses.asdict(found)))
+        return 0
+    print(_summary(options.queue, found))
+    print(f"{'partition':40} {'ready':>9} {'processing':>10} {'delayed':>9} {'dead':>7}  consumers")
+    for one in found.partitions:
+        print(_line(one))
+    return 0
+
+
+def _summary(queue: str, found: PartitionProgress) -> str:
+    partitions = f"{found.count} partition{'s' if found.count > 1 else ''}"
+    if not found.moving:
+        return f"{queue} has {partitions}"
+    keys = sum(one.keys_elsewhere for one in found.partitions)
+    return (
+        f"{queue} has {partitions}, {found.before} before; {keys} keys still have messages where they were: "
+        "these are handled there first, or a monitor takes them to their new home"
+    )
+
+
+def _line(one: PartitionStats) -> str:
+    stats, notes = one.stats, []
+    if not one.open:
+        notes.append("takes no new messages")
+    if one.keys_elsewhere:
+        notes.append(f"{one.keys_elsewhere} keys leave")
+    return (
+        f"{one.name:40} {stats.ready:9} {stats.processing:10} {stats.delayed:9} {stats.dead:7}  "
+        f"{stats.consumers}{'  ' * bool(notes)}{', '.join(notes)}"
+    )

@@ -1,0 +1,32 @@
+-- strays: read messages that wait in this partition although no other one of their key is here: those that are to be taken to
+-- the home of their key, and those that wait until a former home has none of their key any more; read only.
+--
+-- KEYS  1 waiting  2 active
+-- ARGV  1 the group after which to go on ('' = from the first)  2 the most messages to return
+-- Returns {the group after which to go on ('' = the end), member of `waiting` ...}: of lines that are to be taken to another
+--         partition all, in their order, of the others the first of each
+-- uses: element, lanes
+local LOOKS = 200 -- lines looked at in one call
+local waiting, active = KEYS[1], KEYS[2]
+local group, most = ARGV[1], tonumber(ARGV[2])
+local found = {''}
+for _ = 1, LOOKS do
+  local first = redis.call('ZRANGEBYLEX', waiting, group == '' and '-' or '(' .. group .. '\255', '+', 'LIMIT', 0, 1)[1]
+  if not first then return found end
+  local line = string.sub(first, 1, GROUP)
+  local is_held = redis.call('HEXISTS', active, line) == 1 or redis.call('HEXISTS', active, '#' .. line) == 1
+  if not is_held and not is_latest(line) then
+    if string.sub(first, GROUP + 1, GROUP + 1) == '~' then
+      local room = most + 1 - #found
+      local some = redis.call('ZRANGEBYLEX', waiting, '[' .. line, '(' .. line .. '\255', 'LIMIT', 0, room)
+      for _, member in ipairs(some) do found[#found + 1] = member end
+      if #some == room then break end -- the line may be longer: the next call looks at it again
+    elseif not is_laned(string.sub(first, 33)) then
+      found[#found + 1] = first
+    end
+  end
+  group = line
+  if #found > most then break end
+end
+found[1] = group
+return found

@@ -1,0 +1,136 @@
+"""Ops that read and write the partitions of a queue."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reliq.model.keys import QueueKeys
+from reliq.ops.request import Op, milliseconds, optional_text, scripted
+from reliq.ops.schema import Config
+
+_GROUP_AND_TURN = 32  #: bytes before the element in a member of `waiting`
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a producer learns about a queue that it announces."""
+
+    durability: str | None  #: the default of sends; None = in memory
+    partitions: str | None  #: the layout of its partitions; None = it has only one, or this is not the first
+
+
+def introduction(keys: QueueKeys) -> Op[Introduction]:
+    """Read what a producer has to know before it sends."""
+    command = ("HMGET", keys.config, Config.DURABILITY, Config.PARTITIONS)
+    return Op(command, lambda reply: Introduction(optional_text(reply[0]), optional_text(reply[1])))
+
+
+def partitions(keys: QueueKeys) -> Op[str | None]:
+    """Read the layout of the queue's partitions; None = it has only one."""
+    return Op(("HGET", keys.config, Config.PARTITIONS), optional_text)
+
+
+def store_partitions(keys: QueueKeys, layout: str) -> Op[int]:
+    return Op(("HSET", keys.config, Config.PARTITIONS, layout))
+
+
+def take_in(keys: QueueKeys, homes: str, retired: bool) -> list[Op[int]]:
+    """Set which keys have their home in a partition, and whether it takes no new messages any more."""
+    return [
+        Op(("HSET", keys.config, Config.HOMES, homes)),
+        Op(("HSET", keys.config, Config.RETIRED, 1)) if retired else Op(("HDEL", keys.config, Config.RETIRED)),
+    ]
+
+
+def be_alone(keys: QueueKeys) -> Op[int]:
+    """Note that the queue has no other partitions any more: this is the home of all keys."""
+    return Op(("HDEL", keys.config, Config.HOMES))
+
+
+def store_whole(keys: QueueKeys, settings: str | None) -> Op[int]:
+    """Store the settings of the whole queue of which each partition has a share; None: there are none."""
+    if settings is None:
+        return Op(("HDEL", keys.config, Config.WHOLE))
+    return Op(("HSET", keys.config, Config.WHOLE, settings))
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Who serves the partitions of a queue."""
+
+    partitions: str | None  #: their layout; None = the queue has only one
+    owners: list[str]  #: worker processes
+
+
+def serve(keys: QueueKeys, owner: str, seconds: float) -> Op[Served]:
+    """Note that a worker process serves the queue, for so many seconds; 0: it does not any more."""
+    return scripted("serve", (keys.servers, keys.config), (owner, milliseconds(seconds)), _read_served)
+
+
+def _read_served(reply: list[bytes]) -> Served:
+    layout, *owners = (one.decode() for one in reply)
+    return Served(layout or None, sorted(owners))
+
+
+def ready_counts(queues: Sequence[QueueKeys]) -> list[Op[int]]:
+    """Read how long the list of ready messages of each queue is."""
+    return [Op(("LLEN", keys.messages)) for keys in queues]
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A message that waits in a partition that is not the home of its key."""
+
+    member: bytes  #: of `waiting`
+
+    @property
+    def element(self) -> bytes:
+        return self.member[_GROUP_AND_TURN:]
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it is to be taken to the home of its key; else its line begins here, at the right time."""
+        return self.member[16:17] == b"~"
+
+    @property
+    def group(self) -> str:
+        return self.member[:16].decode()
+
+
+def strays(keys: QueueKeys, after: bytes, most: int) -> Op[tuple[bytes, list[Stray]]]:
+    """Read such messages of lines after this group, and the group after which to go on: empty at the end."""
+    names = (keys.waiting, keys.active)
+    return scripted("strays", names, (after, most), lambda reply: (reply[0], [Stray(one) for one in reply[1:]]))
+
+
+def has_key(keys: QueueKeys, group: str) -> list[Op[bool]]:
+    """Read whether messages of an ordering key are in a partition: one that holds the key, some in its line."""
+    line = (
+        "ZRANGEBYLEX",
+        keys.waiting,
+        f"[{group}0",
+        f"({group}:",
+        "LIMIT",
+        0,
+        1,
+    )  # those that are not to be taken away
+    return [Op(("HEXISTS", keys.active, group), bool), Op(line, bool)]
+
+
+def release_lines(keys: QueueKeys, groups: Sequence[str]) -> Op[int]:
+    """Let the first message of the lines of these keys be ready, where no message holds the key."""
+    return scripted("release_lines", keys.places, groups)
+
+
+def send_home(keys: QueueKeys, strays: Sequence[Stray]) -> Op[int]:
+    """Remove messages that were enqueued in the home of their key."""
+    return scripted("send_home", keys.places, [one.member for one in strays])
+
+
+def held_keys(keys: QueueKeys, cursor: bytes | str = "0") -> Op[tuple[bytes, int]]:
+    """Count, from a cursor on, the keys that messages hold here and that have their home elsewhere."""
+    return scripted("held_keys", (keys.active, keys.config), (cursor,), _read_held)
+
+
+def _read_held(reply: list[Any]) -> tuple[bytes, int]:
+    return reply[0], reply[1]

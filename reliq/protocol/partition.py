@@ -1,0 +1,115 @@
+"""The steps that send to one partition of a queue; most queues have only one."""
+
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from reliq import ops
+from reliq.errors import OutcomeUnknown, QueueFull, ReliqError
+from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
+from reliq.ops import Steps, at_most
+from reliq.ops.schema import Counter
+from reliq.protocol.batch import Call, calls_of
+from reliq.protocol.durability import MEMORY, Durability, confirm, durability
+from reliq.protocol.producer import ProducerPool, ProducerSession, stored
+
+ANNOUNCE_EVERY = 60.0  #: seconds; a producer then announces the queue again, in case it was deleted
+
+
+class Moved(ReliqError):
+    """Messages belong to another partition; nothing of the call was enqueued."""
+
+    def __init__(self, queue: str, ids: Collection[str], held: Collection[str]) -> None:
+        super().__init__(f"{len(ids)} messages belong to another partition than {queue!r}")
+        self.ids = frozenset(ids)  #: of these messages
+        self.held = frozenset(held)  #: of those whose ordering key still has messages in this partition
+
+
+class Partition:
+    """One partition, as its producers know it."""
+
+    def __init__(self, name: str, pool: ProducerPool) -> None:
+        self.keys = QueueKeys(name)
+        self.durability = MEMORY  #: the default durability, as last read
+        self.layout: str | None = None  #: in the first partition: those of the queue, as last read
+        self._announced_at = float("-inf")
+        self._limited = False  #: whether `enqueue` has to decide, because the queue has a limit, as last seen
+        self._pool = pool
+
+    @property
+    def unknown(self) -> bool:
+        """Whether this producer has not announced the queue yet, or not recently."""
+        return time.monotonic() - self._announced_at > ANNOUNCE_EVERY
+
+    def introduction(self) -> list[ops.Op[Any]]:
+        """Return the ops before the first message: announce the queue's name, and read what a producer must know."""
+        return [ops.announce(self.keys.queue), ops.introduction(self.keys)]
+
+    def introduced(self, known: ops.Introduction) -> None:
+        """Note the answer to the last of these ops."""
+        self.durability = durability(known.durability) if known.durability else MEMORY
+        self.layout = known.partitions
+        self._limited = False  # the next send finds out
+        self._announced_at = time.monotonic()
+
+    def send(
+        self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None, version: int = 0
+    ) -> Steps[list[str]]:
+        """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
+
+        `version`: of the layout by which they belong here.
+        Raises Moved, QueueFull and OutcomeUnknown; `sent` has the ids of the calls before.
+        """
+        ids: list[str] = []
+        for batch in calls_of(messages):
+            try:
+                ids += yield from self._send(batch, wanted, retries, version)
+            except ReliqError as error:
+                error.sent = tuple(ids)
+                raise
+        return ids
+
+    def _send(
+        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, version: int
+    ) -> Steps[list[str]]:
+        """Send one batch with one call of a script."""
+        now = self._pool.clock.now()
+        call = Call.of(batch, now)
+        ids, session = call.ids, self._pool.take()
+        try:
+            if self._limited or self.unknown or call.entries or call.batches:
+                ids = yield from self._enqueue(call, session, retries, version)
+            else:
+                push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
+                _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, retries))
+                if not pushed:
+                    self._limited = True
+                    ids = yield from self._enqueue(call, session, retries, version)
+            sure = wanted or self.durability
+            if sure.waits:
+                yield from confirm(self.keys, sure, session.producer, session.sequence)
+            return ids
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), tuple(ids)) from None
+        finally:
+            self._pool.give_back(session)
+
+    def _enqueue(self, call: Call, session: ProducerSession, retries: int | None, version: int) -> Steps[list[str]]:
+        request = ops.enqueue(
+            self.keys, call.plain, call.entries, session.producer, session.sequence, call.batches, version
+        )
+        introduction = self.introduction() if self.unknown else []
+        known, answer = yield from stored([self.keys], call.bodies, session, at_most(request, retries), introduction)
+        if introduction:
+            self.introduced(known[-1])
+        self._pool.clock.note(answer.now, session.called_at)
+        if answer.status == "moved":
+            raise Moved(self.keys.queue, call.at(answer.moved), call.at(answer.held))
+        if answer.status == "full":
+            yield ops.count(self.keys, Counter.REJECTED, len(call.ids))
+            raise QueueFull(
+                f"queue {self.keys.logical!r} holds {answer.length} of at most {answer.max_length} {answer.unit}; "
+                f"none of the {len(call.ids)} was enqueued"
+            )
+        return call.enqueued(answer)

@@ -1,0 +1,49 @@
+"""How a queue is spread over its partitions, and how far a change of their number is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps, Together
+from reliq.protocol.partitions import Partitions, checked
+from reliq.protocol.queue import Stats, stats_of
+from reliq.protocol.resizing import keys_elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """One partition at one instant."""
+
+    name: str  #: the queue that it is in Redis
+    open: bool  #: whether it takes new messages; else it is forgotten once it is empty
+    stats: Stats
+    keys_elsewhere: int  #: keys with messages here whose home is another partition by now
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """The partitions of a queue; the numbers of keys are counted only while a change is under way."""
+
+    count: int  #: partitions that take messages
+    before: int  #: how many there were before the latest change
+    moving: bool  #: whether messages may still be in the former home of their key
+    partitions: Sequence[PartitionStats]
+
+
+def progress(partitions: Partitions) -> Steps[PartitionProgress]:
+    """Read the partitions of a queue."""
+    layout = yield from partitions.read()
+    names = layout.every(partitions.queue)
+    moving = layout.moving
+    found = checked((yield Together([_look(QueueKeys(name), moving) for name in names])))
+    parts = [
+        PartitionStats(name, place < layout.count, stats, keys)
+        for place, (name, (stats, keys)) in enumerate(zip(names, found, strict=True))
+    ]
+    return PartitionProgress(layout.count, layout.before, moving, parts)
+
+
+def _look(keys: QueueKeys, moving: bool) -> Steps[tuple[Stats, int]]:
+    stats = yield from stats_of(keys)
+    elsewhere = (yield from keys_elsewhere(keys)) if moving else 0
+    return stats, elsewhere

@@ -1,0 +1,220 @@
+"""Changing the number of partitions of a queue, under load.
+
+The change is stored first, in the first partition: from then on producers offer a message with a key to the home that
+its key had before, then to the new one. `take_effect` tells each partition of which keys it is the home, the gains
+before the losses. A former home refuses a message, and says whether it still has others of the ordering key. If it has,
+the new home lets the message wait in line until a monitor finds that the former home has none any more: so the messages
+of a key stay in order, and one at a time. What comes back to a former home later, such as a delayed message or a
+redriven dead letter, waits there in line until a monitor takes it to its home (`send_strays`). Each step may be
+repeated, by any monitor.
+"""
+
+import string
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+import msgspec
+
+from reliq import ops
+from reliq.errors import InvalidSetting
+from reliq.model.element import name_of
+from reliq.model.keys import QueueKeys, partition_queue
+from reliq.model.message import Message
+from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
+from reliq.ops import Steps, Stray, Transaction, Watch
+from reliq.ops.schema import SETTINGS, Config
+from reliq.ops.topology import Slots, cluster_slots
+from reliq.protocol.policy import SHARED, read_whole, share
+from reliq.protocol.producer import ProducerPool
+
+_TRIES = 10
+_STRAYS = 100  #: messages that a monitor takes home in one call
+_REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
+_POLICY = (*(one for one in SETTINGS if one != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
+
+
+def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
+    """Store another number of partitions; raises InvalidSetting while an earlier change is under way."""
+    keys = QueueKeys(queue)
+    slots = (yield cluster_slots(("", 0))) if sharded else None
+    for _ in range(_TRIES):
+        (text,) = yield Watch((keys.config,), (ops.partitions(keys),))
+        layout = read_layout(text)
+        if layout.count == count:
+            yield Transaction(())
+            return layout
+        if layout.moving:
+            yield Transaction(())
+            raise InvalidSetting(
+                f"partitions is {count}: the change of queue {queue!r} from {layout.before} to {layout.count} is still "
+                f"under way; wait until `reliq partitions {queue}` shows its end"
+            )
+        changed = layout.resized(count, _new_names(queue, layout, count, slots))
+        if (yield Transaction((ops.store_partitions(keys, layout_text(changed)),))) is not None:
+            return changed
+    raise InvalidSetting(f"partitions is {count}: the policy of queue {queue!r} changes all the time; try again")
+
+
+def _new_names(queue: str, layout: Layout, count: int, slots: Slots | None) -> list[str]:
+    """Return the names of partitions that do not exist yet, placed evenly on the nodes of a cluster."""
+    there = layout.every(queue)
+    names: list[str] = []
+    for number in range(len(there), count):
+        name = str(number) if slots is None else _placed(queue, number, there, slots)
+        names.append(name)
+        there.append(partition_queue(queue, name))
+    return names
+
+
+def _placed(queue: str, number: int, there: list[str], slots: Slots) -> str:
+    """Return a name in a slot of the node that has the fewest of these partitions for its share of the slots."""
+    nodes = [slots.node_of(QueueKeys(one).messages) for one in there]
+    emptiest = min(slots.nodes, key=lambda node: ((nodes.count(node) + 1) / slots.share(node), node))
+    for letters in _letters():
+        name = f"{number}{letters}"
+        if slots.node_of(QueueKeys(partition_queue(queue, name)).messages) == emptiest:
+            return name
+    raise InvalidSetting(f"no name for a partition of {queue!r} lies on {emptiest[0]}:{emptiest[1]}")
+
+
+def _letters() -> Iterator[str]:
+    for length in range(5):
+        yield from map("".join, product(string.ascii_lowercase, repeat=length))
+
+
+def policy_of(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the whole queue, and whether it is paused, from the fields of its first partition."""
+    return {name: value for name, value in read_whole(values).items() if name in _POLICY}
+
+
+def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[None]:
+    """Give each partition its share of the policy, and tell it of which keys it is the home."""
+    whole = {name: value for name, value in policy.items() if name in SHARED} if layout.count > 1 else {}
+    yield _whole(QueueKeys(queue), whole)
+    every = [QueueKeys(name) for name in layout.every(queue)]
+    for place, keys in enumerate(every):
+        of_it = {
+            name: share(name, value, place % layout.count, layout.count) if name in SHARED else value
+            for name, value in policy.items()
+        }
+        unset = [name for name in _POLICY if name not in policy]
+        yield [ops.announce(keys.queue), *ops.configure(keys, of_it, unset)]
+    yield from _take_in(layout, every)
+
+
+def _whole(keys: QueueKeys, shared: Mapping[str, str]) -> ops.Op[int]:
+    return ops.store_whole(keys, msgspec.json.encode(shared).decode() if shared else None)
+
+
+def _take_in(layout: Layout, every: list[QueueKeys]) -> Steps[None]:
+    """Tell each partition of which keys it is the home: those that gain keys before those that lose some."""
+    owned = buckets_of(layout.count)
+    places = range(len(every))
+    for place in reversed(places) if layout.count > layout.before else places:
+        retired = place >= layout.count
+        homes = bitmap(() if retired else owned[place]) + str(layout.version)
+        yield ops.take_in(every[place], homes, retired)
+
+
+def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
+    """Bring on messages that wait in a partition for no other message of it; return how many there were.
+
+    Those with their home elsewhere are taken there. Those that wait until the former home of their key has no message
+    of it become ready.
+    """
+    after, done = b"", 0
+    while True:
+        after, found = yield ops.strays(keys, after, _STRAYS)
+        for home, some in _by_home(queue, layout, found).items():
+            away = [one for one in some if one.is_away and home != keys.queue]
+            if away and (yield from _bring(keys, QueueKeys(home), away, pool, layout.version)):
+                done += yield ops.send_home(keys, away)
+            done += yield from _release(queue, layout, keys, [one.group for one in some if one not in away])
+        if not after:
+            return done
+
+
+def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> Steps[int]:
+    """Let lines begin whose keys have no message in their former home any more."""
+    free = []
+    for group in dict.fromkeys(groups):
+        *former, home = layout.homes(queue, int(group[:3], 16))
+        # The line of a former home has waited for the home before that, which the end of that change found empty.
+        if not former or home != keys.queue or not any((yield ops.has_key(QueueKeys(former[0]), group))):
+            free.append(group)
+    return (yield ops.release_lines(keys, free)) if free else 0
+
+
+def _by_home(queue: str, layout: Layout, strays: list[Stray]) -> dict[str, list[Stray]]:
+    names, homes = layout.names(queue), homes_of(layout.count)
+    found: dict[str, list[Stray]] = {}
+    for one in strays:
+        found.setdefault(names[homes[int(one.group[:3], 16)]], []).append(one)
+    return found
+
+
+def _bring(keys: QueueKeys, home: QueueKeys, strays: list[Stray], pool: ProducerPool, version: int) -> Steps[bool]:
+    """Enqueue messages in their home; those that are there since an earlier try do not enter again.
+
+    Return whether they are there: the home may be full.
+    """
+    messages = [Message.decode(keys.queue, one.element) for one in strays]
+    references = [one.reference for one in messages if one.reference]
+    bodies = (yield ops.stored_bodies(keys, references)) if references else []
+    stored = [ops.StoredBody(reference, body) for reference, body in zip(references, bodies, strict=True) if body]
+    entries = [
+        ops.Entry(message.id, one.element, 0.0, f"@stray {name_of(one.element).hex()}", _REMEMBERED)
+        for message, one in zip(messages, strays, strict=True)
+    ]
+    session = pool.take()
+    try:
+        enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=version)
+        if stored:
+            *_, answer = yield ops.with_bodies([home], stored, session.producer, session.sequence, enqueue)
+        else:
+            answer = yield enqueue
+    finally:
+        pool.give_back(session)
+    return answer.status in ("ok", "repeated")
+
+
+def keys_elsewhere(keys: QueueKeys) -> Steps[int]:
+    """Count the keys with messages in this partition that have their home in another one."""
+    cursor, count = yield ops.held_keys(keys)
+    while cursor != b"0":
+        cursor, more = yield ops.held_keys(keys, cursor)
+        count += more
+    _, waiting = yield ops.strays(keys, b"", 1)
+    return int(count) + len(waiting)
+
+
+def settle(queue: str, layout: Layout) -> Steps[bool]:
+    """End the change of a layout if no message is in a former home of its key; return whether it has ended."""
+    for name in layout.every(queue):
+        if (yield from keys_elsewhere(QueueKeys(name))):
+            return False
+    return (yield from _replace(queue, layout, layout.settled()))
+
+
+def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
+    """Forget the last retired partition if it is empty; return whether it was."""
+    if layout.moving or not layout.retired:
+        return False
+    keys = QueueKeys(layout.every(queue)[-1])
+    consumers = yield ops.members(keys.consumers)
+    counts = yield ops.stats(keys, consumers)
+    if counts.ready + counts.processing + counts.delayed + counts.dead + counts.prepared:
+        return False
+    return (yield from _replace(queue, layout, layout.without_last()))
+
+
+def _replace(queue: str, layout: Layout, changed: Layout) -> Steps[bool]:
+    """Store a layout in the place of another, unless that was changed meanwhile."""
+    keys = QueueKeys(queue)
+    (text,) = yield Watch((keys.config,), (ops.partitions(keys),))
+    if read_layout(text) != layout:
+        yield Transaction(())
+        return False
+    alone = changed.count == 1 and not changed.moving and not changed.retired
+    changes = [ops.store_partitions(keys, layout_text(changed)), *([ops.be_alone(keys)] if alone else [])]
+    return (yield Transaction(tuple(changes))) is not None

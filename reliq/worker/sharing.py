@@ -1,0 +1,127 @@
+"""Which partitions of a queue this process serves: worker processes share them without a coordinator.
+
+Each process says every second that it is there, and computes the same assignment from the same names: partitions
+go evenly to the processes or, if there are more processes, processes evenly to the partitions. When a process comes or
+goes, few partitions change hands, and nothing stops: two processes that serve one partition for a moment compete for
+its messages, as any consumers do. A process whose partitions are empty helps with one that is not.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys
+from reliq.model.partitions import Layout, read_layout
+from reliq.runtime.outage_log import OutageLog
+from reliq.transport.store import Store
+
+log = logging.getLogger("reliq.worker")
+
+LOOK_EVERY = 1.0  #: seconds
+_ALONE_EVERY = 5.0  #: seconds between two looks whether a queue has partitions by now
+_SILENT = 3.5  #: seconds after which the others take the partitions of a process that says nothing
+_IDLE = 1.0  #: seconds without a message after which a process helps others
+
+
+class Sharing:
+    """The partitions of one queue that one process serves."""
+
+    def __init__(self, store: Store, queue: str, owner: str) -> None:
+        self.queue = queue
+        self._own: list[str] = [queue]  #: the queues of the partitions that were assigned to this process
+        self._keys = QueueKeys(queue)
+        self._store = store
+        self._owner = owner
+        self._layout = Layout()
+        self._owners: list[str] = []
+        self._helped = ""  #: the partition of others that this process helps with
+        self._waited: set[str] = set()  #: partitions of others that had messages at the last look
+        self._looked_at = float("-inf")
+        self._outage = OutageLog(log, f"partitions of queue={queue}")
+
+    @property
+    def partitioned(self) -> bool:
+        return self._layout.several
+
+    def look(self, taken_at: float) -> None:
+        """Find out what to serve. `taken_at`: when a message was last taken here, by time.monotonic()."""
+        if not self.partitioned and time.monotonic() - self._looked_at < _ALONE_EVERY:
+            return
+        try:
+            self._learn()
+            if self.partitioned and time.monotonic() - taken_at >= _IDLE:
+                self._helped = self._one_behind()
+            self._outage.over()
+        except ReliqError as error:  # what is known stays right for a while
+            self._outage.failed(error)
+        self._looked_at = time.monotonic()
+
+    @property
+    def mine(self) -> list[str]:
+        """The queues of the partitions that this process serves."""
+        return [*self._own, self._helped] if self._helped else self._own
+
+    def leave(self) -> None:
+        """Leave the partitions to the others at once."""
+        if self.partitioned:
+            try:
+                self._store.call(ops.serve(self._keys, self._owner, 0), timeout=0)
+            except ReliqError as error:
+                log.debug("queue=%s: the other workers wait until this one is silent: %s", self.queue, error)
+
+    def _learn(self) -> None:
+        """Read the layout and, with partitions, say that this process is there and read who else is."""
+        text, owners = self._store.call(ops.partitions(self._keys), timeout=0), [self._owner]
+        if read_layout(text).several:
+            served = self._store.call(ops.serve(self._keys, self._owner, _SILENT), timeout=0)
+            text, owners = served.partitions, served.owners
+        layout = read_layout(text)
+        if (layout, owners) != (self._layout, self._owners):
+            self._layout, self._owners = layout, owners
+            self._own = assigned(layout.every(self.queue), owners, self._owner)
+            self._helped = ""
+            if self.partitioned:
+                log.info("queue=%s serves %d of %d partitions", self.queue, len(self._own), layout.count)
+
+    def _one_behind(self) -> str:
+        """Return the partition of others with the most messages among those that had some at the look before, too."""
+        others = [name for name in self._layout.every(self.queue) if name not in self._own]
+        if not others:
+            return ""
+        counts = self._store.call(ops.ready_counts([QueueKeys(name) for name in others]), timeout=0)
+        waiting = {name: count for name, count in zip(others, counts, strict=True) if count}
+        behind = waiting.keys() & self._waited
+        self._waited = set(waiting)
+        return max(behind, key=waiting.__getitem__, default="")
+
+
+def assigned(partitions: Sequence[str], owners: Sequence[str], owner: str) -> list[str]:
+    """Return the partitions that a process serves, among all of these processes.
+
+    By the highest weight of each pair (rendezvous hashing), within an even share: from one set of processes to the
+    next, few partitions change hands.
+    """
+    if len(partitions) >= len(owners):
+        share = _dealt(partitions, sorted(owners))
+        return [one for one in partitions if share[one] == owner]
+    return [_dealt(owners, partitions)[owner]]
+
+
+def _dealt(items: Sequence[str], takers: Sequence[str]) -> dict[str, str]:
+    """Return who takes each item, evenly: the numbers differ by one at most."""
+    even, more = divmod(len(items), len(takers))
+    load = dict.fromkeys(takers, 0)
+    dealt: dict[str, str] = {}
+    for item in sorted(items):
+        full = sum(count > even for count in load.values())
+        room = [one for one in takers if load[one] < even or (load[one] == even and full < more)]
+        dealt[item] = max(room, key=lambda one: _weight(item, one))
+        load[dealt[item]] += 1
+    return dealt
+
+
+def _weight(item: str, taker: str) -> bytes:
+    return hashlib.blake2b(f"{item} {taker}".encode(), digest_size=8).digest()

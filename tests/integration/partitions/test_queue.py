@@ -1,0 +1,206 @@
+"""A queue with partitions is one queue: what is sent, read and changed concerns all of them."""
+
+from collections import Counter
+
+import pytest
+
+import reliq
+from reliq.errors import InvalidName, InvalidSetting
+from reliq.model.keys import QueueKeys, partition_queue
+from reliq.model.partitions import bucket_of_key, homes_of
+from reliq.protocol.queue import stats_of
+
+NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
+
+
+@pytest.fixture
+def orders(app: reliq.Reliq) -> reliq.Queue:
+    queue = app.queue("orders")
+    queue.configure(partitions=4)
+    return queue
+
+
+def ready_by_partition(app: reliq.Reliq) -> dict[str, int]:
+    return {name: app.store.run(stats_of(QueueKeys(name))).ready for name in NAMES}
+
+
+def test_it_has_the_partitions_that_it_was_given(orders):
+    assert orders.config().partitions == 4
+
+
+def test_messages_without_a_key_are_spread_evenly(app, orders):
+    ids = orders.send_many(["body"] * 4000)
+    assert len(set(ids)) == 4000
+    assert set(ready_by_partition(app).values()) == {1000}
+    assert orders.stats().ready == 4000
+
+
+def test_single_sends_go_to_one_partition_after_another(app, orders):
+    for _ in range(40):
+        orders.send("body")
+    assert set(ready_by_partition(app).values()) == {10}
+
+
+def test_messages_of_a_key_go_to_its_home(app, orders):
+    keys = [f"customer-{number}" for number in range(100)]
+    for key in keys:
+        orders.send("body", key=key)
+    wanted = Counter(NAMES[homes_of(4)[bucket_of_key(key)]] for key in keys)
+    assert ready_by_partition(app) == dict(wanted)
+
+
+def test_a_producer_that_knows_one_partition_learns_of_the_others(app, url):
+    late = reliq.Reliq(url)
+    late.queue("orders").send("before")
+    app.queue("orders").configure(partitions=4)
+    for number in range(20):
+        late.queue("orders").send("body", key=f"k{number}")
+    late.close()
+    wanted = Counter(NAMES[homes_of(4)[bucket_of_key(f"k{number}")]] for number in range(20))
+    assert ready_by_partition(app) == dict(wanted + Counter(orders=1))
+
+
+def test_a_batch_of_all_kinds_keeps_the_order_of_its_ids(app, orders):
+    messages = [
+        reliq.NewMessage(f"{place}", id=f"id-{place}", key=f"k{place % 7}" if place % 3 else None, delay=place % 2)
+        for place in range(500)
+    ]
+    assert orders.send_many(messages) == [f"id-{place}" for place in range(500)]
+    stats = orders.stats()
+    assert (stats.ready + stats.delayed, stats.delayed) == (500, 250)
+
+
+def test_a_dedup_key_is_known_wherever_the_message_comes_from(app, orders):
+    first = [orders.send("body", dedup_key=f"d{number}") for number in range(30)]
+    again = [orders.send("body", dedup_key=f"d{number}") for number in range(30)]
+    assert again == first
+    assert orders.stats().ready == 30
+
+
+def test_a_newer_message_replaces_the_one_that_waits(app, orders):
+    for number in range(10):
+        for version in range(3):
+            orders.send(f"{number} {version}", dedup_key=f"d{number}", replace=True, debounce=60)
+    assert sorted(one.body.decode() for one in orders.delayed.list()) == [f"{number} 2" for number in range(10)]
+
+
+def test_a_large_body_goes_with_its_message(app, orders):
+    orders.send_many([b"x" * 100_000] * 8)
+    with orders.consumer() as consumer:
+        assert consumer.claim(limit=8)[0].body == b"x" * 100_000
+
+
+def test_pages_of_delayed_messages_are_in_the_order_of_their_due_times(app, orders):
+    orders.send_many([reliq.NewMessage(str(place), delay=60 + place) for place in range(100)])
+    found, cursor = [], None
+    while True:
+        page = orders.delayed.list(limit=7, after=cursor)
+        found += [one.body.decode() for one in page]
+        cursor = page.next
+        if cursor is None:
+            break
+    assert found == [str(place) for place in range(100)]
+
+
+@pytest.fixture
+def dead(orders: reliq.Queue) -> list[str]:
+    ids = orders.send_many([reliq.NewMessage(str(place), headers={"half": str(place % 2)}) for place in range(60)])
+    with orders.consumer() as consumer:
+        while messages := consumer.claim(limit=10):
+            for message in messages:
+                consumer.dead(message, "broken")
+    return ids
+
+
+def test_pages_of_dead_letters_have_each_once_latest_first(orders, dead):
+    found, cursor = [], None
+    while True:
+        page = orders.dead.list(limit=11, after=cursor)
+        found += page.letters
+        cursor = page.next
+        if cursor is None:
+            break
+    assert sorted(one.id for one in found) == sorted(dead)
+    assert [one.died_at for one in found] == sorted((one.died_at for one in found), reverse=True)
+    assert {one.queue for one in found} == {"orders"}
+
+
+def test_dead_letters_are_filtered_redriven_and_purged_in_all_partitions(orders, dead):
+    assert len(orders.dead.list(limit=100, headers={"half": "1"})) == 30
+    assert orders.dead.redrive(limit=10, headers={"half": "1"}).redriven == 10
+    assert orders.dead.redrive(headers={"half": "1"}).redriven == 20
+    assert orders.dead.purge(headers={"half": "0"}) == 30
+    stats = orders.stats()
+    assert (stats.ready, stats.dead) == (30, 0)
+
+
+def test_one_message_is_found_and_cancelled_wherever_it_is(orders, dead):
+    waiting = orders.send("body", delay=60, key="k9")
+    assert orders.find(waiting).place == "delayed"
+    assert orders.cancel(waiting)
+    assert orders.find(dead[17]).place == "dead"
+    assert orders.dead.get(dead[17]).body == b"17"
+    assert orders.cancel("unknown") == "unknown"
+
+
+def test_a_policy_holds_for_all_partitions(app, orders):
+    config = orders.configure(max_length=1000, rate="100/s", concurrency=10, dead_max_count=7, max_deliveries=3)
+    assert (config.max_length, config.rate, config.concurrency, config.dead_max_count) == (1000, "100/s", 10, 7)
+    parts = [app.queue(name, of_broadcast=True).config() for name in NAMES[1:]]
+    assert [one.max_length for one in parts] == [250] * 3
+    assert [one.concurrency for one in parts] == [3, 2, 2]
+    assert [one.rate for one in parts] == ["25.000000/s"] * 3
+    assert [one.max_deliveries for one in parts] == [3] * 3
+    assert orders.configure(rate=None).rate is None
+    assert app.queue(NAMES[2], of_broadcast=True).config().rate is None
+
+
+def test_a_concurrency_below_the_number_of_partitions_is_refused(orders):
+    with pytest.raises(InvalidSetting, match="concurrency is 3 and partitions is 4"):
+        orders.configure(concurrency=3)
+    assert orders.config().concurrency is None
+
+
+def test_pause_and_purge_concern_all_partitions(app, orders):
+    orders.send_many(["body"] * 400)
+    orders.pause()
+    assert all(app.store.run(stats_of(QueueKeys(name))).paused for name in NAMES)
+    assert orders.purge() == 400
+    orders.resume()
+    assert not orders.stats().paused
+
+
+@pytest.mark.parametrize("count", [0, 257, "many"])
+def test_a_number_that_is_none_is_refused(app, count):
+    with pytest.raises(InvalidSetting, match="partitions is"):
+        app.queue("orders").configure(partitions=count)
+
+
+def test_a_partition_is_no_queue_for_users(app):
+    with pytest.raises(InvalidName, match="use the name of its queue, 'orders'"):
+        app.queue(partition_queue("orders", "1"))
+    assert QueueKeys("orders@partition.1").logical == "orders"
+
+
+def test_the_list_of_queues_has_it_once(app, orders):
+    orders.send_many(["body"] * 400)
+    assert app.queues() == ["orders"]
+
+
+def test_published_messages_go_to_the_home_of_their_key(app, orders):
+    app.subscribe("orders", "order.*")
+    for number in range(40):
+        app.publish("order.created", "body", key=f"k{number}")
+    wanted = Counter(NAMES[homes_of(4)[bucket_of_key(f"k{number}")]] for number in range(40))
+    assert ready_by_partition(app) == dict(wanted)
+
+
+def test_a_prepared_message_is_decided_by_its_id_alone(app, orders):
+    handles = [orders.prepare("body", key=f"k{number}") for number in range(20)]
+    assert orders.stats().prepared == 20
+    for handle in handles[:15]:
+        orders.prepared(handle.id).commit()
+    for handle in handles[15:]:
+        orders.prepared(handle.id).rollback()
+    stats = orders.stats()
+    assert (stats.prepared, stats.ready) == (0, 15)

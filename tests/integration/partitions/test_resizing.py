@@ -1,0 +1,251 @@
+"""The number of partitions changes under load: nothing is lost, and the messages of a key stay in order."""
+
+import threading
+import time
+from collections import defaultdict
+
+import pytest
+
+import reliq
+from reliq import ops
+from reliq.errors import InvalidSetting
+from reliq.model.keys import QueueKeys
+from reliq.model.partitions import bucket_of_key, homes_of, read_layout
+from reliq.protocol.queue import stats_of
+from reliq_monitor.monitor import Monitor
+from tests.support.workers import eventually, working
+
+NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 8))]
+
+
+class Tending(Monitor):
+    """A monitor that looks for queues before each turn, as its loop does."""
+
+    def tend_partitions(self) -> int:
+        self.scan()
+        return super().tend_partitions()
+
+
+@pytest.fixture
+def monitor(app: reliq.Reliq) -> Monitor:
+    return Tending(app.store)
+
+
+def layout_of(app: reliq.Reliq):
+    return read_layout(app.store.call(ops.partitions(QueueKeys("orders"))))
+
+
+def key_that_moves(before: int, after: int) -> tuple[str, str, str]:
+    """Return a key, its home among `before` partitions and that among `after`."""
+    for number in range(10_000):
+        bucket = bucket_of_key(f"k{number}")
+        first, then = homes_of(before)[bucket], homes_of(after)[bucket]
+        if first != then:
+            return f"k{number}", NAMES[first], NAMES[then]
+    raise AssertionError("no key moves")
+
+
+def ready(app: reliq.Reliq, name: str) -> int:
+    return app.store.run(stats_of(QueueKeys(name))).ready
+
+
+@pytest.mark.parametrize("publish", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 8), (8, 3), (4, 1)])
+def test_a_key_begins_in_its_new_home_when_the_former_one_has_no_message_of_it(app, monitor, before, after, publish):
+    orders = app.queue("orders")
+    app.subscribe("orders", "order")
+    orders.configure(partitions=before)
+    monitor.tend_partitions()
+    key, old, new = key_that_moves(before, after)
+
+    def send(body: str) -> str:
+        return app.publish("order", body, key=key)["orders"] if publish else orders.send(body, key=key)
+
+    first, second = send("1"), send("2")
+    orders.configure(partitions=after)
+    third, fourth = send("3"), send("4")
+    assert (ready(app, old), ready(app, new)) == (2, 2)
+    monitor.tend_partitions()
+    assert layout_of(app).moving
+    with orders.consumer() as consumer:
+        for wanted in (first, second):
+            (message,) = consumer.claim(limit=5)
+            assert message.id == wanted
+            consumer.ack(message)
+        assert consumer.claim(limit=5) == []
+        fifth = send("5")
+        assert monitor.tend_partitions() == 1
+        for wanted in (third, fourth, fifth):
+            (message,) = consumer.claim(limit=5)
+            assert message.id == wanted
+            consumer.ack(message)
+    monitor.tend_partitions()
+    assert not layout_of(app).moving
+
+
+def test_a_producer_that_missed_the_change_sends_to_the_right_home(app, url, monitor):
+    late = reliq.Reliq(url)
+    orders = late.queue("orders")
+    app.queue("orders").configure(partitions=2)
+    monitor.tend_partitions()
+    key, _, new = key_that_moves(2, 8)
+    orders.send("1", key=key)
+    with app.queue("orders").consumer() as consumer:
+        consumer.ack(*consumer.claim())
+    app.queue("orders").configure(partitions=8)
+    monitor.tend_partitions()
+    orders.send("2", key=key)
+    orders.send_many(["without a key"] * 1000)
+    late.close()
+    assert ready(app, new) >= 1
+    assert sum(ready(app, name) for name in NAMES) == 1001
+    assert min(ready(app, name) for name in NAMES) > 0
+
+
+def test_a_delayed_message_is_taken_to_the_new_home_when_it_is_due(app, monitor):
+    orders = app.queue("orders")
+    orders.configure(partitions=2)
+    monitor.tend_partitions()
+    key, old, new = key_that_moves(2, 4)
+    sent = orders.send(b"x" * 50_000, key=key, delay=0.05)
+    orders.configure(partitions=4)
+    eventually(lambda: monitor.promote()[0])
+    assert ready(app, old) == 1
+    assert monitor.tend_partitions() == 1
+    assert (ready(app, old), ready(app, new)) == (0, 1)
+    with orders.consumer() as consumer:
+        (message,) = consumer.claim(wait=1)
+    assert (message.id, message.body) == (sent, b"x" * 50_000)
+    assert orders.find(sent).place == "ready"
+
+
+def test_a_message_that_a_monitor_brings_twice_enters_once(app, monitor, monkeypatch):
+    orders = app.queue("orders")
+    orders.configure(partitions=2)
+    monitor.tend_partitions()
+    key, old, new = key_that_moves(2, 4)
+    for place in range(5):
+        orders.send(str(place), key=key, delay=0.05)
+    orders.configure(partitions=4)
+    eventually(lambda: monitor.promote()[0] or ready(app, old) == 5)
+    with monkeypatch.context() as patched:
+        patched.setattr(ops, "send_home", lambda keys, strays: ops.list_length(keys.dead))  # it dies before
+        Tending(app.store).tend_partitions()
+    assert (ready(app, old), ready(app, new)) == (5, 5)
+    eventually(lambda: monitor.tend_partitions() or ready(app, old) == 0)
+    assert (ready(app, old), ready(app, new)) == (0, 5)
+
+
+def test_dead_letters_of_a_retired_partition_come_back_to_the_home_of_their_key(app, monitor):
+    orders = app.queue("orders")
+    orders.configure(partitions=4)
+    monitor.tend_partitions()
+    key, old, _ = key_that_moves(4, 1)
+    orders.send("body", key=key)
+    with orders.consumer() as consumer:
+        consumer.dead(*consumer.claim(wait=1), "broken")
+    orders.configure(partitions=1)
+    for _ in range(5):
+        monitor.tend_partitions()
+    assert "orders@partition.3" in layout_of(app).every("orders") or old != NAMES[3]
+    assert orders.dead.redrive().redriven == 1
+    monitor.tend_partitions()
+    assert ready(app, "orders") == 1
+    for _ in range(5):
+        monitor.tend_partitions()
+    assert layout_of(app).every("orders") == ["orders"]
+
+
+def test_a_second_change_waits_for_the_end_of_the_first(app, monitor):
+    orders = app.queue("orders")
+    orders.send("body", key=key_that_moves(1, 2)[0])
+    orders.configure(partitions=2)
+    with pytest.raises(InvalidSetting, match="the change of queue 'orders' from 1 to 2 is still under way"):
+        orders.configure(partitions=4)
+    orders.purge()
+    monitor.tend_partitions()
+    assert orders.configure(partitions=4).partitions == 4
+
+
+def test_a_change_that_was_interrupted_is_brought_to_its_end_by_a_monitor(app, monitor, monkeypatch):
+    orders = app.queue("orders")
+    orders.configure(max_length=800)
+    orders.send("1", key=key_that_moves(1, 4)[0])
+    real, calls = ops.take_in, []
+
+    def dies_half_way(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ops, "take_in", dies_half_way)
+        with pytest.raises(KeyboardInterrupt):
+            orders.configure(partitions=4)
+    orders.send_many([reliq.NewMessage("body", key=f"k{number}") for number in range(100)])
+    monitor.tend_partitions()
+    assert orders.stats().ready == 101
+    assert orders.config().max_length == 800
+    assert app.store.run(stats_of(QueueKeys(NAMES[3]))).ready > 0 or layout_of(app).moving
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads"])
+def test_nothing_is_lost_and_each_key_is_in_order_while_the_number_changes_under_load(app, url, kind):
+    orders = app.queue("orders")
+    sent: dict[str, int] = defaultdict(int)
+    seen: dict[str, list[int]] = defaultdict(list)
+    running: set[str] = set()
+    overlaps: list[str] = []
+    stop = threading.Event()
+
+    @app.handler("orders")
+    def handle(message: reliq.Message) -> None:
+        key = message.key
+        if key:
+            if key in running:
+                overlaps.append(key)
+            running.add(key)
+            time.sleep(0.0005)
+            running.discard(key)
+        seen[key].append(int(message.body))
+
+    def produce(part: int) -> None:
+        with reliq.Reliq(url) as producer:
+            queue = producer.queue("orders")
+            while not stop.is_set():
+                # Else the backlog, not the change, takes the time.
+                if sum(sent.values()) - sum(map(len, [*seen.values()])) > 400:
+                    time.sleep(0.005)
+                    continue
+                keys = [f"{part}-{number}" for number in range(40)]
+                batch = []
+                for key in keys:
+                    batch.append(reliq.NewMessage(str(sent[key]), key=key))
+                    sent[key] += 1
+                queue.send_many(batch)
+                queue.send_many(["0"] * 20)
+                sent[""] += 20
+
+    producers = [threading.Thread(target=produce, args=(part,)) for part in range(3)]
+    options = {"threads": 4} if kind == "threads" else {}
+    with working(app, monitor=True, **options):  # type: ignore[arg-type]
+        for one in producers:
+            one.start()
+        for count in (4, 7, 2, 1, 3):
+            eventually(lambda: not layout_of(app).moving, timeout=60, what="the change before has ended")
+            orders.configure(partitions=count)
+            time.sleep(0.3)  # load between two changes
+        stop.set()
+        for one in producers:
+            one.join()
+        eventually(lambda: sum(map(len, seen.values())) >= sum(sent.values()), timeout=120)
+        eventually(lambda: not layout_of(app).moving, timeout=10)
+    assert {key: len(some) for key, some in seen.items()} == dict(sent)
+    wrong = [key for key, some in seen.items() if key and some != sorted(some)]
+    for key in wrong[:4]:
+        print(
+            key,
+            [(i, some) for i in range(len(seen[key])) if (some := seen[key][max(0, i - 2) : i + 3]) != sorted(some)],
+        )
+    assert (wrong, overlaps) == ([], [])

@@ -1,0 +1,149 @@
+"""Workers share the partitions of a queue by themselves."""
+
+import threading
+import time
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+import reliq
+from reliq.model.keys import QueueKeys
+from reliq.model.partitions import Layout, bucket_of_key, homes_of
+from reliq.ops import members
+from reliq.protocol.queue import stats_of
+from reliq.worker.sharing import assigned
+from tests.support.workers import eventually, working
+
+NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
+
+
+def consumers_of(app: reliq.Reliq) -> list[set[str]]:
+    """Return the processes that serve each partition."""
+    return [{one.partition(".")[0] for one in app.store.call(members(QueueKeys(name).consumers))} for name in NAMES]
+
+
+@pytest.fixture(params=["inline", "threads", "asyncio"])
+def kind(request) -> str:
+    return request.param
+
+
+def bind(app: reliq.Reliq, kind: str, function) -> dict[str, Any]:
+    if kind == "asyncio":
+
+        @app.handler("orders")
+        async def handle(message: reliq.Message) -> None:
+            function(message)
+
+    else:
+        app.handler("orders")(function)
+    return {"threads": 4} if kind == "threads" else {}
+
+
+def test_one_worker_serves_all_partitions_and_none_waits_for_the_others(app, kind):
+    orders = app.queue("orders")
+    orders.configure(partitions=4)
+    handled: dict[str, float] = {}
+    options = bind(app, kind, lambda message: handled.setdefault(message.id, time.monotonic()))
+    ids: dict[str, list[str]] = {name: [] for name in NAMES}
+    for number in range(400):
+        key = f"k{number}"
+        ids[NAMES[homes_of(4)[bucket_of_key(key)]]].append(orders.send("body", key=key))
+    with working(app, **options):
+        eventually(lambda: len(handled) == 400)
+    ends = [max(handled[one] for one in some) for some in ids.values()]
+    starts = [min(handled[one] for one in some) for some in ids.values()]
+    assert max(starts) < min(ends) or max(ends) - min(starts) < 1.0
+
+
+def test_messages_have_the_name_of_the_queue_and_are_in_order_by_key(app, kind):
+    orders = app.queue("orders")
+    orders.configure(partitions=4)
+    order: dict[str, list[int]] = defaultdict(list)
+    queues = set()
+
+    def handle(message: reliq.Message) -> None:
+        queues.add(message.queue)
+        order[message.key].append(int(message.body))
+
+    options = bind(app, kind, handle)
+    orders.send_many([reliq.NewMessage(str(place), key=f"k{place % 20}") for place in range(1000)])
+    with working(app, **options):
+        eventually(lambda: sum(map(len, order.values())) == 1000)
+    assert queues == {"orders"}
+    assert all(places == sorted(places) for places in order.values())
+
+
+def test_two_workers_have_two_partitions_each_and_one_takes_all_when_the_other_ends(app, url):
+    app.queue("orders").configure(partitions=4)
+    bind(app, "inline", lambda message: None)
+    other = reliq.Reliq(url)
+    bind(other, "inline", lambda message: None)
+    with working(app):
+        with working(other):
+            eventually(lambda: sorted(Counter(one for some in consumers_of(app) for one in some).values()) == [2, 2])
+        eventually(lambda: all(consumers_of(app)) and len(set.union(*consumers_of(app))) == 1)
+    other.close()
+
+
+def test_an_idle_worker_helps_with_a_partition_that_is_behind(app, url):
+    orders = app.queue("orders")
+    orders.configure(partitions=4)
+    by_worker: dict[str, int] = Counter()
+    lock = threading.Lock()
+
+    def slow(name: str):
+        def handle(message: reliq.Message) -> None:
+            time.sleep(0.02)
+            with lock:
+                by_worker[name] += 1
+
+        return handle
+
+    other = reliq.Reliq(url)
+    bind(app, "inline", slow("a"))
+    bind(other, "inline", slow("b"))
+    keys = [key for key in (f"k{number}" for number in range(4000)) if homes_of(4)[bucket_of_key(key)] == 2][:500]
+    with working(app), working(other):
+        eventually(lambda: len(set.union(*consumers_of(app))) == 2 and all(consumers_of(app)))
+        orders.send_many([reliq.NewMessage("body", key=key) for key in keys])
+        eventually(lambda: sum(by_worker.values()) == len(keys), timeout=40)
+    assert min(by_worker["a"], by_worker["b"]) > 0
+    other.close()
+
+
+def test_partitions_that_are_added_while_it_runs_are_served(app):
+    handled = []
+    app.handler("orders")(lambda message: handled.append(message.id))
+    orders = app.queue("orders")
+    with working(app):
+        orders.send("before")
+        orders.configure(partitions=4)
+        sent = {orders.send("after", key=f"k{number}") for number in range(50)}
+        eventually(lambda: len(handled) == 51)
+    assert sent < set(handled)
+    assert app.store.run(stats_of(QueueKeys(NAMES[3]))).counters["acked"] > 0
+
+
+def few_move(before: dict[str, str], after: dict[str, str]) -> int:
+    return sum(before[one] != after[one] for one in before)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5, 8, 13])
+def test_an_assignment_is_even_and_moves_few_partitions(workers):
+    names = Layout(tuple(map(str, range(1, 24)))).names("orders")
+    owners = [f"c{number:020x}" for number in range(workers)]
+    before = {one: owner for owner in owners for one in assigned(names, owners, owner)}
+    assert sorted(before) == sorted(names)
+    sizes = Counter(before.values()).values()
+    assert max(sizes) - min(sizes) <= 1 and len(sizes) == workers
+    more = [*owners, "cffffffffffffffffffff"]
+    after = {one: owner for owner in more for one in assigned(names, more, owner)}
+    assert few_move(before, after) <= 24 / (workers + 1) * 2.5
+
+
+def test_with_more_workers_than_partitions_each_has_one_and_all_are_served():
+    owners = [f"c{number:020x}" for number in range(50)]
+    served = [assigned(NAMES, owners, owner) for owner in owners]
+    assert {len(one) for one in served} == {1}
+    assert sorted(Counter(one for (one,) in served).values()) == [12, 12, 13, 13]
