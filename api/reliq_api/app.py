@@ -15,6 +15,7 @@ from reliq_api import ui
 from reliq_api.access.auth import Guard
 from reliq_api.background import Background
 from reliq_api.consume.leases import Remembered
+from reliq_api.consume.partitions import remembered_partitions
 from reliq_api.consume.polls import Polls
 from reliq_api.consume.results import Results
 from reliq_api.enqueue.coalescer import Sends
@@ -47,7 +48,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.exporter = Exporter(store, [app.state.measurements])
         app.state.sends = Sends(queues, background)
         app.state.polls = Polls(queues.store, background)
-        app.state.results = Results(queues.store, background)
+        app.state.partitions = remembered_partitions()
+        app.state.results = Results(queues.store, background, app.state.partitions)
         app.state.remembered = Remembered()
         async with queues, background:
             yield

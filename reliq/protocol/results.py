@@ -1,6 +1,7 @@
 """The steps that read the result of a message, or wait for it."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from reliq import ops
@@ -14,7 +15,7 @@ from reliq.ops import Returned, Steps, Together
 from reliq.protocol.partitions import Partitions, checked
 from reliq.protocol.search import Search
 
-_ASK_EVERY = 0.2  #: seconds between two questions to all partitions of a queue
+ASK_EVERY = 0.2  #: seconds between two questions to all partitions of a queue
 LOOK_EVERY = 5.0  #: seconds between two looks at the dead letters: a monitor that makes one tells no one who waits
 
 
@@ -35,18 +36,25 @@ def result(keys: QueueKeys, identity: str, wait: Duration) -> Steps[Any]:
 
 def result_of(partitions: Partitions, identity: str, wait: Duration) -> Steps[Any]:
     """Do the same for a queue; with several partitions each is asked, again and again while the caller waits."""
+    check_id(identity)
     every = yield from partitions.every()
     if len(every) == 1:
         return (yield from result(partitions.first.keys, identity, wait))
     until = time.monotonic() + seconds(wait, "wait")
-    while True:
-        answers = yield Together([result(one.keys, identity, 0) for one in every])
-        said = [one for one in answers if not isinstance(one, NoResult)]
-        if said:
-            return checked(said)[0]
+    while (stored := (yield from look_at_all([one.keys for one in every], identity))) is None:
         if time.monotonic() >= until:
             raise missing(partitions.first.keys, identity)
-        yield ops.Sleep(min(_ASK_EVERY, max(0.0, until - time.monotonic())))
+        yield ops.Sleep(min(ASK_EVERY, max(0.0, until - time.monotonic())))
+    return read_result(stored)
+
+
+def look_at_all(every: Sequence[QueueKeys], identity: str) -> Steps[bytes | None]:
+    """Read the stored result of a message from whichever partition has one; raises as `look` does."""
+    answers = yield Together([look(one, identity) for one in every])
+    found = next((one.result for one in answers if isinstance(one, Returned) and one.result is not None), None)
+    if found is None:
+        checked(answers)
+    return found
 
 
 def look(keys: QueueKeys, identity: str, wait: float = 0.0) -> Steps[Returned]:

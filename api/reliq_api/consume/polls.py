@@ -1,5 +1,5 @@
 """Claims over HTTP. A waiting poll costs a future and no connection: each queue has one blocking connection, which
-serves the poll that has waited longest.
+serves the poll that has waited longest. With partitions it looks at all of them, again and again, and blocks on none.
 """
 
 import asyncio
@@ -12,16 +12,19 @@ from typing import Any
 from reliq import ops
 from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.model import settings
-from reliq.model.keys import QueueKeys, check_name, new_owner
+from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.partitions import Partitions
 from reliq.transport.aio_connection import AioConnection
 from reliq.transport.aiostore import AioStore
 from reliq_api.background import Background
+from reliq_api.consume.partitions import lease_id, with_messages
 
 log = logging.getLogger("reliq.api")
 
 _PAUSE = 0.2  #: seconds between two tries while Redis is away
+_LOOK = 0.2  #: seconds between two looks at the partitions of a queue
 _KNOWN_MOST = 100_000  #: queues known to exist that are remembered
 _SHORTEST_BLOCK = 0.01  #: seconds; 0 would mean for ever
 
@@ -31,16 +34,58 @@ Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has disc
 class Poll:
     """One request for messages."""
 
-    def __init__(self, queue: str, limit: int, lease: float, wait: float) -> None:
-        self.steps = ConsumerSteps(QueueKeys(check_name(queue)), new_owner(connected=False), lease)
+    def __init__(self, partitions: Partitions, limit: int, lease: float, wait: float) -> None:
+        self.queue = partitions.queue
+        self.steps = ConsumerSteps(partitions.first.keys, new_owner(connected=False), lease)  #: of one partition
         self.limit = limit
         self.until = time.monotonic() + wait
         self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
         self.gone = False  #: the client no longer waits
+        self._partitions = partitions
 
     @property
     def left(self) -> float:
         return self.until - time.monotonic()
+
+    @property
+    def lease(self) -> str:
+        """The id of the lease for its client."""
+        return lease_id(self.steps.keys, self.steps.consumer)
+
+    def claim(self) -> ops.Steps[list[Message]]:
+        """Claim messages of one partition without waiting. After an error, the same call may be repeated."""
+        every = [one.keys for one in (yield from self._partitions.every())]
+        if len(every) == 1:
+            yield from self._turn_to(every[0])
+            return (yield from self.steps.claim(self.limit))
+        if self.steps.alive:  # a call without an answer may have moved messages
+            messages = yield from self.steps.claim(self.limit)
+            if messages:
+                return messages
+        for keys in (yield from with_messages(every)):
+            yield from self._turn_to(keys)
+            messages = yield from self.steps.claim(self.limit)
+            if messages:
+                return messages
+        yield from self.steps.leave()
+        return []
+
+    def wait(self, timeout: float) -> ops.Steps[list[Message]]:
+        """Claim messages, and wait for them at most so many seconds."""
+        every = yield from self._partitions.every()
+        if len(every) == 1:
+            yield from self._turn_to(every[0].keys)
+            return (yield from self.steps.wait(self.limit, timeout))
+        messages = yield from self.claim()
+        if not messages:
+            yield ops.Sleep(min(timeout, _LOOK))
+        return messages
+
+    def _turn_to(self, keys: QueueKeys) -> ops.Steps[None]:
+        """Ask this partition from now on."""
+        if self.steps.keys.queue != keys.queue:
+            yield from self.steps.leave()
+            self.steps = ConsumerSteps(keys, new_owner(connected=False), self.steps.lease)
 
 
 def _answers(request: list[ops.Op[Any]]) -> ops.Steps[list[Any]]:
@@ -63,7 +108,7 @@ class Polls:
 
         Messages claimed for a disconnected client are given back at once.
         """
-        queue = poll.steps.keys.queue
+        queue = poll.queue
         there = await self._exists(queue)
         if not there and poll.left <= 0:
             return []
@@ -90,13 +135,12 @@ class Polls:
         return there
 
     async def _claim(self, poll: Poll) -> list[Message]:
-        steps = poll.steps
         try:
-            messages = await self._store.run(steps.claim(poll.limit))
+            messages = await self._store.run(poll.claim())
         except OutcomeUnknown:  # the second try reads back what the first one moved
-            messages = await self._store.run(steps.claim(poll.limit))
+            messages = await self._store.run(poll.claim())
         if not messages:
-            await self._store.run(steps.leave())
+            await self._store.run(poll.steps.leave())
         return messages
 
     def _forget(self, poller: "Poller") -> None:
@@ -194,7 +238,7 @@ class Poller:
         while not messages and poll.left > 0 and not poll.gone:
             timeout = max(_SHORTEST_BLOCK, min(settings.BLOCK, poll.left, poll.steps.lease / 3))
             try:
-                messages = await self._store.run(poll.steps.wait(poll.limit, timeout), connection, timeout=0)
+                messages = await self._store.run(poll.wait(timeout), connection, timeout=0)
                 error = None
             except ReliqError as failure:
                 error = failure
@@ -204,7 +248,7 @@ class Poller:
             try:
                 await self._store.run(poll.steps.leave(), connection, timeout=0)
             except ReliqError as failure:
-                log.warning("queue=%s a poll left without saying so: %s", poll.steps.keys.queue, failure)
+                log.warning("queue=%s a poll left without saying so: %s", poll.queue, failure)
         self._answer(poll, messages, error)
 
     def _answer(self, poll: Poll, messages: list[Message], error: ReliqError | None) -> None:

@@ -11,9 +11,10 @@ from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.element import check_id
 from reliq.model.keys import QueueKeys
-from reliq.protocol.results import LOOK_EVERY, look, missing
+from reliq.protocol.results import ASK_EVERY, LOOK_EVERY, look, look_at_all, missing
 from reliq.transport.aiostore import AioStore
 from reliq_api.background import Background
+from reliq_api.consume.partitions import PartitionsOf
 
 log = logging.getLogger("reliq.api")
 
@@ -25,9 +26,10 @@ Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has disc
 class Results:
     """All who wait for results in this process."""
 
-    def __init__(self, store: AioStore, background: Background) -> None:
+    def __init__(self, store: AioStore, background: Background, partitions: PartitionsOf) -> None:
         self._store = store
         self._background = background
+        self._partitions = partitions
         self._watches: dict[str, Watch] = {}
         self._draining = False
 
@@ -36,9 +38,12 @@ class Results:
         seconds, when the service stops, or when the client disconnects (`gone`).
         """
         check_id(identity)
-        keys = QueueKeys(queue)
-        if not wait:
-            stored: bytes | None = (await self._store.run(look(keys, identity))).result
+        every = [one.keys for one in await self._store.run(self._partitions(queue).every())]
+        keys = every[0]
+        if len(every) > 1:
+            stored = await self._of_any(every, identity, wait, gone)
+        elif not wait:
+            stored = (await self._store.run(look(keys, identity))).result
         else:
             watch = await self._watch(keys)
             with watch.waiting(identity) as noticed, _told(gone, noticed) as listener:
@@ -46,6 +51,21 @@ class Results:
         if stored is None:
             raise missing(keys, identity)
         return stored
+
+    async def _of_any(self, every: list[QueueKeys], identity: str, wait: float, gone: Gone) -> bytes | None:
+        """Look at all partitions, again and again until there is a result or the time is over."""
+        until = time.monotonic() + wait
+        ended = asyncio.create_task(gone())
+        try:
+            while True:
+                stored: bytes | None = await self._store.run(look_at_all(every, identity))
+                left = until - time.monotonic()
+                if stored is not None or left <= 0 or self._draining or ended.done():
+                    return stored
+                await asyncio.wait((ended,), timeout=min(left, ASK_EVERY))
+        finally:
+            ended.add_done_callback(lambda task: task.cancelled() or task.exception())
+            ended.cancel()
 
     async def _awaited(
         self, keys: QueueKeys, identity: str, wait: float, noticed: asyncio.Event, listener: asyncio.Task[None]

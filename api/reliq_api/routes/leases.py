@@ -3,7 +3,6 @@
 from fastapi import Request, Response
 
 from reliq.errors import ReliqError
-from reliq.model.keys import QueueKeys
 from reliq.model.life import Report, checked_progress, checked_state
 from reliq.model.message import Message
 from reliq.model.settings import MAX_BATCH
@@ -11,6 +10,7 @@ from reliq.protocol.outcomes import released
 from reliq_api import schemas
 from reliq_api.consume import leases
 from reliq_api.consume.leases import Outcome
+from reliq_api.consume.partitions import holder
 from reliq_api.consume.polls import Poll
 from reliq_api.enqueue.bodies import encode, leased
 from reliq_api.http.docs import failures
@@ -36,7 +36,7 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
     No other consumer gets them until they are settled or the lease ends; then the monitor returns them to the queue.
     """
     state = request.app.state
-    poll = Poll(queue, wanted.limit, wanted.lease, wanted.wait)
+    poll = Poll(state.partitions(queue), wanted.limit, wanted.lease, wanted.wait)
     messages, surplus = _fitting(await state.polls.take(poll, lambda: gone(request)))
     if messages and wanted.wait:
         try:
@@ -46,10 +46,10 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
             raise
     if surplus:  # the oldest is handed back last, and so taken first
         await state.reliq.store.run(poll.steps.settle((), [released(message) for message in reversed(surplus)]))
-    identity = poll.steps.consumer if messages else None
+    identity = poll.lease if messages else None
     if identity is not None:
         state.remembered.add(identity, messages)
-    states = await state.reliq.store.run(leases.states(QueueKeys(queue), messages))
+    states = await state.reliq.store.run(leases.states(poll.steps.keys, messages))
     answer = {
         "lease": identity,
         "lease_seconds": wanted.lease,
@@ -80,10 +80,10 @@ async def settle(
 ) -> Response:
     """Returns a code for each message, in the order ack, retry, dead, release. Safe to repeat. Not an extension."""
     state = request.app.state
-    keys = QueueKeys(queue)
+    keys, consumer = holder(queue, lease)
     outcomes = _outcomes(wanted)
     elements = state.remembered.pop(lease)
-    codes = await state.reliq.store.run(leases.settle(keys, lease, outcomes, elements))
+    codes = await state.reliq.store.run(leases.settle(keys, consumer, outcomes, elements))
     if elements is not None:
         state.remembered.put_back(lease, elements)
     results = [{"id": one.id, "code": code} for one, code in zip(outcomes, codes, strict=True)]
@@ -116,7 +116,7 @@ async def extend(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ExtendRequest, request: Request
 ) -> schemas.Extended:
     """The lease then ends in `lease` seconds. 409: it has already ended, or has no messages left."""
-    cancelled = await request.app.state.reliq.store.run(leases.extend(QueueKeys(queue), lease, wanted.lease))
+    cancelled = await request.app.state.reliq.store.run(leases.extend(*holder(queue, lease), wanted.lease))
     if cancelled is None:
         raise Problem("lease_lost", "the lease has ended, or all its messages are settled")
     return schemas.Extended(lease=lease, lease_seconds=wanted.lease, cancelled=cancelled)
@@ -133,7 +133,7 @@ async def report(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ProgressRequest, request: Request
 ) -> schemas.ProgressStored:
     """Stored while the lease is valid and holds the message; else 409. The next consumer of it gets the state."""
-    await request.app.state.reliq.store.run(leases.report(QueueKeys(queue), lease, wanted.id, _report(wanted)))
+    await request.app.state.reliq.store.run(leases.report(*holder(queue, lease), wanted.id, _report(wanted)))
     return schemas.ProgressStored(id=wanted.id)
 
 

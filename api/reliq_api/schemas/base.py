@@ -9,8 +9,13 @@ from reliq_api.enqueue.entries import DURATION
 
 QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
 MessageId = Annotated[str, Field(pattern=r"^[!-~]{1,128}$", examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
-# Never the id of a worker's consumer, which begins with c.
-Lease = Annotated[str, Field(pattern=r"^h[0-9a-f]{20}(\.[0-9]{1,6})?$", examples=["h3f9c2d1e8a7b6c5d4e3f"])]
+# Never the id of a worker's consumer, which begins with c. Clients treat it as opaque.
+Lease = Annotated[
+    str,
+    Field(
+        pattern=r"^h[0-9a-f]{20}(\.[0-9]{1,6})?(@partition\.[0-9]{1,3}[a-z]{0,4})?$", examples=["h3f9c2d1e8a7b6c5d4e3f"]
+    ),
+]
 
 
 def _whole(value: Any) -> Any:

@@ -10,6 +10,7 @@ from reliq.errors import OutcomeUnknown, RedisUnavailable
 from reliq.model.outgoing import NewMessage
 from reliq_api.access.cached import Cached
 from reliq_api.background import Background
+from reliq_api.consume.partitions import remembered_partitions
 from reliq_api.consume.polls import Poll, Polls
 from reliq_api.enqueue.coalescer import QueueSends
 from tests.integration.api.serving import problem, serving
@@ -158,13 +159,13 @@ def test_polls_that_wait_are_answered_whatever_the_polling_task_met(caplog):
     async def scene():
         async with Background() as background:
             store: Any = Broken()
-            polls = Polls(store, background)
-            waiting = [asyncio.create_task(polls.take(Poll("q", 1, 15.0, 30.0), never)) for _ in range(3)]
+            polls, partitions = Polls(store, background), remembered_partitions()("q")
+            waiting = [asyncio.create_task(polls.take(Poll(partitions, 1, 15.0, 30.0), never)) for _ in range(3)]
             for task in waiting:
                 with pytest.raises(OutcomeUnknown):
                     await asyncio.wait_for(task, 5)
             with pytest.raises(OutcomeUnknown):
-                await asyncio.wait_for(polls.take(Poll("q", 1, 15.0, 30.0), never), 5)
+                await asyncio.wait_for(polls.take(Poll(partitions, 1, 15.0, 30.0), never), 5)
 
     asyncio.run(scene())
 
