@@ -1,4 +1,4 @@
-"""A Redis Cluster of three masters with a replica each, on this machine."""
+"""A Redis Cluster on this machine."""
 
 import contextlib
 import socket
@@ -13,14 +13,15 @@ from reliq.errors import ReliqError
 from reliq.ops.topology import slot_of
 
 _SLOTS = 16384
-_MASTERS = 3
 _FLAGS, _MASTER, _FIRST_SLOTS = 2, 3, 8  #: fields of CLUSTER NODES
 
 
 class Cluster:
-    """A context. Its masters have a third of the slots each."""
+    """A context: masters with an equal share of the slots each, and with a replica each unless `replicas` is False."""
 
-    def __init__(self) -> None:
+    def __init__(self, masters: int = 3, *, replicas: bool = True) -> None:
+        self._masters = masters
+        self._size = 2 * masters if replicas else masters
         self._stack = contextlib.ExitStack()
         self.servers: list[EmbeddedRedis] = []
 
@@ -29,18 +30,18 @@ class Cluster:
             "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no",
             "--repl-diskless-sync-delay", "0",
         )  # fmt: skip
-        for _ in range(2 * _MASTERS):
+        for _ in range(self._size):
             server = EmbeddedRedis(settings=settings, port=_port_with_bus())
             self.servers.append(self._stack.enter_context(server))
         for place, server in enumerate(self.servers):
             with _client(server) as client:
                 client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.servers[0].port)
-                if place < _MASTERS:
-                    first, behind = (_SLOTS * number // _MASTERS for number in (place, place + 1))
+                if place < self._masters:
+                    first, behind = (_SLOTS * number // self._masters for number in (place, place + 1))
                     client.execute_command("CLUSTER", "ADDSLOTS", *range(first, behind))
-        wait(lambda: all(len(self._nodes(one)) == 2 * _MASTERS for one in self.servers), "all nodes of the cluster")
+        wait(lambda: all(len(self._nodes(one)) == self._size for one in self.servers), "all nodes of the cluster")
         ids = [self._id(server) for server in self.servers]
-        for place, server in enumerate(self.servers[_MASTERS:]):
+        for place, server in enumerate(self.servers[self._masters :]):
             with _client(server) as client:
                 client.execute_command("CLUSTER", "REPLICATE", ids[place])
         wait(self.whole, "the cluster")
@@ -54,7 +55,7 @@ class Cluster:
         return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
 
     def whole(self) -> bool:
-        """Whether all nodes agree on who has the slots, and each master has a replica in step."""
+        """Whether all nodes agree on who has the slots, and each master has its replica in step."""
         for server in self.servers:
             with _client(server) as client:
                 state = str(client.execute_command("CLUSTER", "INFO"))
@@ -63,7 +64,8 @@ class Cluster:
                 info: dict[str, Any] = client.info("replication")
                 if info["role"] == "slave" and info["master_link_status"] != "up":
                     return False
-        return all(len(self._replicas(server)) == 1 for server in self.masters())
+        each = 1 if self._size > self._masters else 0
+        return all(len(self._replicas(server)) == each for server in self.masters())
 
     def masters(self) -> list[EmbeddedRedis]:
         """Return the servers that have slots."""

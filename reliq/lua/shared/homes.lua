@@ -27,9 +27,3 @@ end
 local function is_away(q, group, element)
   return q.homes ~= false and not is_latest(group) and not is_home(q, group) and not is_cyclic(element)
 end
-
--- Whether messages of an ordering key wait here until its former home has none any more.
-local function is_held_line(q, group, element)
-  return q.homes and not is_latest(group) and not is_laned(element) and redis.call('HEXISTS', q.active, group) == 0
-      and has_key(q, group)
-end

@@ -97,12 +97,15 @@ local function enter(q, element)
   local group = group_of(element)
   if not group then return make_ready(q, element) end
   if is_away(q, group, element) then return join_line(q, group, element, true) end
-  if is_held_line(q, group, element) then return join_line(q, group, element) end
   local free
   if is_laned(element) then
     free = take_slot(q, group, id_of(element))
   else
     free = redis.call('HSETNX', q.active, group, id_of(element)) == 1
+    if free and q.homes and first_in_line(q, group) then -- others of the key wait until its former home has none
+      redis.call('HDEL', q.active, group)
+      free = false
+    end
   end
   if free then return make_ready(q, element) end
   local older = is_latest(group) and next_in_line(q, group)
