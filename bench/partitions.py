@@ -83,10 +83,13 @@ def measure(masters: int, partitions: int, messages: int) -> None:
                     else:
                         queue.send_many([_BODY] * count)
 
+            def receive(queue: reliq.Queue = queue, half: int = half) -> None:
+                drain(queue, half)
+
             before = commands(cluster.servers, "enqueued")
             in_us = timed(cluster.servers, rest, half, send)
             shares = [now - then for now, then in zip(commands(cluster.servers, "enqueued"), before, strict=True)]
-            out_us = timed(cluster.servers, rest, half, lambda queue=queue, half=half: drain(queue, half))
+            out_us = timed(cluster.servers, rest, half, receive)
             mean = sum(shares) / len(shares)
             spread = max(abs(share - mean) for share in shares) / mean
             print(
