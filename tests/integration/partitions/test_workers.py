@@ -6,13 +6,14 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
+import redis
 
 import reliq
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, bucket_of_key, homes_of
 from reliq.ops import members
 from reliq.protocol.queue import stats_of
-from reliq.worker.sharing import assigned
+from reliq.worker.sharing import Sharing, assigned
 from tests.support.workers import eventually, working
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
@@ -123,6 +124,22 @@ def test_partitions_that_are_added_while_it_runs_are_served(app):
         eventually(lambda: len(handled) == 51)
     assert sent < set(handled)
     assert app.store.run(stats_of(QueueKeys(NAMES[3]))).counters["acked"] > 0
+
+
+def test_the_partitions_of_a_process_that_fell_silent_are_served_by_the_others(app):
+    app.queue("orders").configure(partitions=4)
+    first, second = (Sharing(app.store, "orders", owner) for owner in ("c" + "0" * 20, "c" + "1" * 20))
+    for one in (first, second, first):
+        one.look(taken_at=time.monotonic())
+    assert sorted(first.mine + second.mine) == NAMES
+    assert len(first.mine) == 2
+    with redis.Redis.from_url(app.url) as client:
+        client.zincrby(QueueKeys("orders").servers, -4000, "c" + "0" * 20)
+    second.look(taken_at=time.monotonic())
+    assert second.mine == NAMES
+    second.leave()
+    first.look(taken_at=time.monotonic())
+    assert first.mine == NAMES
 
 
 def few_move(before: dict[str, str], after: dict[str, str]) -> int:
