@@ -27,7 +27,7 @@ if the checker found **no** message that was lost (beyond what the row says may 
 twice without a fault that explains it, in two places, early, run after its cancellation, out of the order of its key,
 dead without a reason or alive with one, and no counter that differs from the history.
 
-<!-- not run: hours -->
+<!-- not run: it takes hours -->
 ```sh
 make faults                                # all rows; an interrupted run goes on where it was
 reliq chaos --scenario sigkill --full      # one of them; `list` shows all

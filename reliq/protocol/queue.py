@@ -88,7 +88,8 @@ class QueueSteps:
             return (yield from self.partitions.send(messages, wanted, retries))
         except ReliqError as error:
             if error.sent:
-                before = f"{len(error.sent)} of the {len(messages)} messages of the call were enqueued"
+                first = "the first " if self.partitions.layout.count == 1 else ""
+                before = f"{first}{len(error.sent)} of the {len(messages)} messages of the call were enqueued"
                 error.args = (f"{error}; {before}",)
             raise
 

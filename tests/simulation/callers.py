@@ -161,14 +161,14 @@ class Operator(Caller):
             return
         identity = ids[which % len(ids)]
         self._observer.cancels.add((queue, identity))
-        answer = yield from self._queue(queue).search.cancel(identity)
+        answer = yield from self._queue(queue).cancel(identity)
         self._kernel.note(self._process.name, f"cancel {identity}: {answer.value}")
         if answer:
             self._observer.cancelled(queue, identity)
 
     def _cancel_many(self, queue: str, name: str, key: str) -> Steps[None]:
         self._observer.cancels.add((queue, key))
-        yield from self._queue(queue).search.cancel_many(key, None, dry_run=False)
+        yield from self._queue(queue).cancel_many(key, None, dry_run=False)
 
     def _purge(self, queue: str, name: str) -> Steps[None]:
         yield from self._queue(queue).purge()
