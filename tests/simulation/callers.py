@@ -15,6 +15,7 @@ from reliq.protocol.batches import BatchSteps
 from reliq.protocol.dead_letters import DeadLetterSteps, Filter
 from reliq.protocol.prepared import DecisionOptions
 from reliq.protocol.progress import unwatched
+from reliq.protocol.queue import QueueSteps
 from tests.simulation.choices import Action
 from tests.simulation.clock import EPOCH
 from tests.simulation.kernel import Kernel, Process, Task
@@ -44,7 +45,7 @@ class Caller:
             with contextlib.suppress(*FAILED):
                 yield from self._kernel.run_of_steps(task, steps)
 
-    def _queue(self, queue: str) -> Any:
+    def _queue(self, queue: str) -> QueueSteps:
         return self._application._queue_steps(queue)
 
 
