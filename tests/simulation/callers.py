@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from reliq.errors import OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
+from reliq.errors import InvalidName, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
 from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
@@ -141,8 +141,14 @@ class Producer(Caller):
         steps = self._application._schedules
         definition = steps.define(name, when, queue, b"tick", {"end": end, "catch_up": catch_up})
         self._observer.schedules[queue, name] = definition
+        began = self._kernel.clock.now
         yield from steps.put([definition])
-        stored = yield from steps.get(name)
+        try:
+            stored = yield from steps.get(name)
+        except InvalidName:
+            if not self._observer.restarted_since(began):
+                raise
+            return  # what `put` wrote is not in the state from which the server was restarted
         if catch_up == "all" and stored.due is not None:
             ticks = [stored.due, *definition.ticks(stored.due, 100)]
             self._observer.expected |= {(queue, definition.message_id(tick)) for tick in ticks}

@@ -1,6 +1,6 @@
 """Sees everything: what each step moved, who runs what; and says what must never happen."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ from reliq.model.element import BLANK, Envelope, Undecodable, decode_envelope
 from reliq.model.keys import QueueKeys, owner_of
 from reliq.model.settings import MAX_DELIVERIES
 from reliq.observability.snapshot import GONE
-from reliq.ops.schema import Counter
+from reliq.ops import schema
 from tests.simulation.server import Contents
 
 READY, PROCESSING, DELAYED, DEAD, PREPARED, NOWHERE = "ready", "processing", "delayed", "dead", "prepared", ""
@@ -76,6 +76,7 @@ class Run:
     nonce: int
     began: float
     outcome: str = ""  #: empty: it has not ended
+    undone: bool = False  #: the server has never seen the claim of this run: it was restarted from an older state
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ class Story:
     lost: bool = False  #: by a restart from an older state
     due: float = 0.0
     turn: float = 0.0  #: in the order of its key
-    tries: int = 0  #: first runs, and marks of those that are redelivered: so often it may be charged
+    tries: int = 0  #: first runs, marks of those that are redelivered, and charges of it while its holder held no other
     runs: list[Run] = field(default_factory=list)
     cancelled_at: float | None = None
 
@@ -121,8 +122,10 @@ class Observer:
         self.schedules: dict[tuple[str, str], Any] = {}
         self.cancels: set[tuple[str, str]] = set()  #: queue, and id or key, of all cancels that were called
         self.restarted = False
+        self._restarted_at = 0.0
         self.disturbed = False  #: all processes are: the server was away or full
         self._placed: dict[str, list[tuple[Message, Place]]] = {}
+        self._held: Counter[str] = Counter()  #: messages that each process held before the latest step
         self._turns = 0.0  #: of the latest step
         self._entered = 0  #: messages that it has added
         self._dedup: dict[tuple[str, str], tuple[float, float, str]] = {}  #: when, until when, which message
@@ -161,7 +164,11 @@ class Observer:
         return story.replace and any(one.dedup == story.dedup and one.entered_at is not None for one in others)
 
     def _was_lost(self, story: Story) -> bool:
-        return self.restarted and story.sent_at <= self._restarted_at
+        return self.restarted_since(story.sent_at)
+
+    def restarted_since(self, when: float) -> bool:
+        """Whether the server was restarted from an older state since then."""
+        return self.restarted and when <= self._restarted_at
 
     def starts(self, process: Any, consumer: str, message: Any) -> Run:
         """A handler begins."""
@@ -237,6 +244,7 @@ class Observer:
                 for message, place in placed:
                     after[message].append(place)
         causes = list(cause)
+        self._held = Counter(owner_of(one.consumer) for one in self.where.values() if one.state == PROCESSING)
         for message in sorted(before.keys() | after.keys()):
             self._compare(process, causes, message, before.get(message, []), after.get(message, []))
         self._check_books(changed)
@@ -369,11 +377,12 @@ class Observer:
         queue, identity = message
         nonce = self._envelope(old.element).nonce
         runs = [run for run in story.runs if run.nonce == nonce and run.consumer == old.consumer and run.outcome]
-        outcome = runs[-1].outcome if runs else ""
+        handled = any(run.outcome == "ack" for run in runs)
+        outcome = runs[-1].outcome if runs and not runs[-1].undone else ""
         went = new.state if new else NOWHERE
         reason = self._reason(new)
         told = not self.cancels.isdisjoint({(queue, identity), (queue, story.key)})
-        if went == NOWHERE and outcome != "ack" and not told and not story.replace:
+        if went == NOWHERE and not handled and not told and not story.replace:
             raise Violation(f"{identity} of {queue} was acked, and no run of it was successful: {outcome or 'none'}")
         if went != NOWHERE and outcome == "ack":
             raise Violation(f"{identity} of {queue} was handled, and goes to {went}")
@@ -401,14 +410,18 @@ class Observer:
         alive = [one for one in self.processes() if one.owner == owner_of(old.consumer)]
         if alive and not self._excused(alive[0]):
             raise Violation(f"{identity} of {queue} is taken from {alive[0].name}, which lives: lease {lease}")
+        story, before = self.stories[message], self._envelope(old.element)
+        charged = new is not None and self._envelope(new.element).deliveries > before.deliveries
+        started = any(run.nonce == before.nonce and run.consumer == old.consumer for run in story.runs)
+        if charged and not (before.redelivered or started) and self._held[owner_of(old.consumer)] == 1:
+            story.tries += 1  # it was alone: only its holder could know that it did not run
         if new is not None and new.state == DEAD:
             envelope = self._envelope(new.element)
             most = self.limits[queue].get("max_deliveries", MAX_DELIVERIES)
             if self._reason(new) != "max_deliveries" or envelope.deliveries < most:
                 raise Violation(f"{identity} of {queue} dies of a reclaim with {envelope.deliveries} deliveries")
-            tries = self.stories[message].tries
-            if tries < most:
-                raise Violation(f"{identity} was charged {envelope.deliveries} times, and tried {tries} times")
+            if story.tries < most:
+                raise Violation(f"{identity} was charged {envelope.deliveries} times, and tried {story.tries} times")
 
     def processes(self) -> list[Any]:
         """Return the living processes; set by the simulation."""
@@ -428,7 +441,7 @@ class Observer:
         raw = self.contents.get(QueueKeys(queue).counters, [])
         counters = {name.decode(): int(value) for name, value in zip(raw[::2], raw[1::2], strict=True)}
         here = sum(one[0] == queue for one in self.where)
-        return counters.get(Counter.ENQUEUED, 0) - sum(counters.get(name, 0) for name in GONE) - here
+        return counters.get(schema.Counter.ENQUEUED, 0) - sum(counters.get(name, 0) for name in GONE) - here
 
     def _check_concurrency(self, queue: str, limits: dict[str, Any]) -> None:
         most = limits.get("concurrency")
@@ -465,6 +478,9 @@ class Observer:
         }
         self.where = {message: place for placed in self._placed.values() for message, place in placed}
         for message, story in self.stories.items():
+            held_by = self.where[message].consumer if message in self.where else ""
+            for run in story.runs:
+                run.undone = run.undone or run.consumer != held_by
             if message in self.where:
                 place = self.where[message]
                 story.gone, story.cancelled_at = "", None
