@@ -1,6 +1,6 @@
 """The messages in processing, with the progress that their handlers report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reliq import ops
@@ -39,10 +39,15 @@ def running(queue: str, most: int) -> Steps[list[Running]]:
     held = [
         Running(message, consumer)
         for consumer, glimpses in zip(consumers, lists, strict=True)
-        for message in (ListedMessage.read(queue, glimpse) for glimpse in glimpses)
+        for message in (ListedMessage.read(keys.logical, glimpse) for glimpse in glimpses)
     ]
     if not held:
         return []
     reports = yield [ops.progress_of(keys, one.message.id) for one in held]
     found = [Running(one.message, one.consumer, report) for one, report in zip(held, reports, strict=True)]
+    return first_of(found, most)
+
+
+def first_of(found: Iterable[Running], most: int) -> list[Running]:
+    """Return up to `most` of these: those with progress first, and of them those sent first."""
     return sorted(found, key=lambda one: (one.fraction is None, one.message.enqueued_at))[:most]

@@ -11,7 +11,7 @@ from reliq_api.enqueue.bodies import encode, shown
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
-from reliq_api.routes.queues import existing
+from reliq_api.routes.queues import MAX_CURSOR, existing
 
 router = call_router("dead letters")
 
@@ -30,7 +30,7 @@ async def list_dead(
     queue: schemas.QueueName,
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-    after: Annotated[str | None, Query(max_length=64, description="`next` of the page before.")] = None,
+    after: Annotated[str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before.")] = None,
     reason: schemas.DeathReason | None = None,
     error_class: Annotated[str | None, Query(max_length=200)] = None,
 ) -> schemas.DeadLetterPage:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.route import call_router, needs
-from reliq_api.routes.queues import existing
+from reliq_api.routes.queues import MAX_CURSOR, existing
 
 router = call_router("queues")
 
@@ -45,7 +45,7 @@ async def list_delayed(
     queue: schemas.QueueName,
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-    after: Annotated[str | None, Query(max_length=64, description="`next` of the page before.")] = None,
+    after: Annotated[str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before.")] = None,
     failed: Annotated[bool, Query(description="Only messages that wait for a retry.")] = False,
 ) -> DelayedPage:
     found = await existing(request, queue)

@@ -15,6 +15,8 @@ from reliq_api.http.route import call_router, needs
 
 router = call_router("queues")
 
+MAX_CURSOR = 16_384  #: characters of a page's `next`, which has a part for each partition
+
 _CHANGE = failures("invalid_name", "invalid_json", "body_too_large")
 
 
@@ -57,6 +59,19 @@ async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetai
     found = await existing(request, queue)
     stats, config = await found.stats(), await found.config()
     return schemas.QueueDetails(**asdict(stats), config=_config(config))
+
+
+@router.get(
+    "/queues/{queue}/partitions",
+    summary="How a queue is spread over its partitions",
+    response_model=schemas.PartitionProgress,
+    responses=failures("invalid_name"),
+    openapi_extra=needs("metrics"),
+)
+async def partitions(queue: schemas.QueueName, request: Request) -> schemas.PartitionProgress:
+    """The numbers of each partition, and how far a change of their number is. Most queues have one."""
+    found = await (await existing(request, queue)).partitions()
+    return schemas.PartitionProgress(**asdict(found))
 
 
 @router.patch(

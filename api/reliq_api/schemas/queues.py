@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reliq.model import settings as core
+from reliq.model.partitions import MOST
 from reliq_api.schemas.base import QueueName, Request, Whole
 
 
@@ -26,6 +27,7 @@ class QueueConfig(BaseModel):
     weights: dict[str, int]
     track: bool
     history: float | None
+    partitions: int
 
 
 class ConfigChanges(Request):
@@ -62,6 +64,7 @@ class ConfigChanges(Request):
         allow_inf_nan=False,
         description="Seconds the transitions of messages are kept.",
     )
+    partitions: Whole | None = Field(None, ge=1, le=MOST, description="Queues in Redis that the queue is spread over.")
 
 
 class QueueStats(BaseModel):
@@ -84,6 +87,22 @@ class QueueStats(BaseModel):
 
 class QueueDetails(QueueStats):
     config: QueueConfig
+
+
+class PartitionStats(BaseModel):
+    """One partition. Calls name the queue, never a partition."""
+
+    name: str = Field(description="The queue that it is in Redis.")
+    open: bool = Field(description="Whether it takes new messages; else it is forgotten once it is empty.")
+    stats: QueueStats
+    keys_elsewhere: int = Field(description="Keys with messages here whose home is another partition by now.")
+
+
+class PartitionProgress(BaseModel):
+    count: int = Field(description="Partitions that take messages.")
+    before: int = Field(description="How many there were before the latest change.")
+    moving: bool = Field(description="Whether messages may still be in the former home of their key.")
+    partitions: list[PartitionStats]
 
 
 class QueueList(BaseModel):

@@ -6,6 +6,7 @@ from fastapi import Depends, HTTPException, Request
 
 from reliq.aio.app import Reliq
 from reliq.aio.queue import Queue
+from reliq.protocol.partitions import Partitions
 from reliq_api.access.auth import Access, Guard
 from reliq_api.ui.reading import exists
 
@@ -24,6 +25,12 @@ Viewer = Annotated[Access, Depends(viewer)]
 def reliq_of(request: Request) -> Reliq:
     reliq: Reliq = request.app.state.reliq
     return reliq
+
+
+def partitions_of(request: Request, queue: str) -> Partitions:
+    """Return the partitions of a queue that exists."""
+    partitions: Partitions = request.app.state.partitions(queue)
+    return partitions
 
 
 async def seen(request: Request, who: Viewer, name: str) -> Queue:

@@ -13,10 +13,9 @@ from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.element import check_id
 from reliq.model.found import Cancellation, Found, Place
-from reliq.model.keys import QueueKeys
 from reliq.protocol.edited import redrive_edited, why_not_editable
 from reliq_api.ui import reading
-from reliq_api.ui.access import Operated, Viewer, reliq_of
+from reliq_api.ui.access import Operated, Viewer, partitions_of, reliq_of
 from reliq_api.ui.dead_pages import existing_letter
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
@@ -40,7 +39,7 @@ async def find(request: Request, who: Viewer, id: str = "") -> Response:
     for name in names:
         if not who.may_operate(name):
             continue
-        found = await reliq.store.run(reading.found(name, identity))
+        found = await reliq.queue(name, of_broadcast=True).find(identity)
         if found is not None:
             return RedirectResponse(_address(request, name, identity), status_code=303)
     return page(request, "find.html", status=404 if identity else 200, identity=identity, fault=fault)
@@ -56,7 +55,7 @@ def _queue(request: Request, queue: str) -> str:
 
 async def _found(request: Request, queue: str, identity: str) -> Found:
     try:
-        found = await reliq_of(request).store.run(reading.found(queue, identity))
+        found = await reliq_of(request).queue(queue, of_broadcast=True).find(identity)
     except InvalidName:
         found = None
     if found is None:
@@ -72,7 +71,7 @@ async def message(request: Request, queue: Operated, id: str) -> Response:
         "message.html",
         queue=queue.name,
         found=found,
-        shown_message=await reliq_of(request).store.run(reading.body_of(found)),
+        shown_message=await reliq_of(request).store.run(reading.body_of(partitions_of(request, queue.name), found)),
         period=_period(found),
     )
 
@@ -201,8 +200,9 @@ async def edit(request: Request, queue: Operated, fields: Form) -> Response:
         return _edit_page(request, queue, letter, "", "", {"body": reason}, reason)
     edited = (body if b"\r\n" in letter.body else _text(body)).encode()
     try:
-        steps = redrive_edited(QueueKeys(queue.name), letter, edited, _headers(headers), reliq_of(request).max_body)
-        moved = await reliq_of(request).store.run(steps)
+        partitions, most = partitions_of(request, queue.name), reliq_of(request).max_body
+        steps = partitions.each(lambda keys: redrive_edited(keys, letter, edited, _headers(headers), most))
+        moved = any(await reliq_of(request).store.run(steps))
     except InvalidMessage as error:
         return _edit_page(request, queue, letter, body, headers, {_field_of(str(error)): str(error)}, "")
     if not moved:

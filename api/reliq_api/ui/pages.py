@@ -6,9 +6,8 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.protocol.queue import Stats
-from reliq.protocol.running import running
 from reliq_api.ui import policy, reading
-from reliq_api.ui.access import Operated, Seen, Viewer, reliq_of
+from reliq_api.ui.access import Operated, Seen, Viewer, partitions_of, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION
 from reliq_api.ui.charts import Chart, chart
 from reliq_api.ui.guard import Page
@@ -72,7 +71,7 @@ def _flow(histories: list[History]) -> Chart:
 @router.get("/queues/{name}")
 async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m") -> Response:
     store, name = reliq_of(request).store, found.name
-    may_operate = who.may_operate(name)
+    partitions, may_operate = partitions_of(request, name), who.may_operate(name)
     span = span if span in SPANS else "5m"
     return page(
         request,
@@ -80,10 +79,11 @@ async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m"
         queue=name,
         stats=await found.stats(),
         config=await found.config(),
-        holders=await store.run(reading.holders(name)),
-        upcoming=await store.run(reading.next_messages(name)) if may_operate else None,
-        retries=await store.run(reading.retries(name)) if may_operate else None,
-        running_now=await store.run(running(name, reading.RUNNING_LARGEST)) if may_operate else None,
+        spread=await store.run(reading.spread(partitions)),
+        holders=await store.run(reading.holders(partitions)),
+        upcoming=await store.run(reading.next_messages(partitions)) if may_operate else None,
+        retries=await store.run(reading.retries(partitions)) if may_operate else None,
+        running_now=await store.run(reading.running_now(partitions)) if may_operate else None,
         plots=_plots(sampler_of(request).histories.get(name) or History(), span),
         span=span,
         spans=list(SPANS),

@@ -36,6 +36,7 @@ FIELDS = (
     Field("weights", "Weights of limit keys, such as gold:4,silver:2", "1 for each", number=False),
     Field("track", "An index of all messages: true or false", "false", number=False),
     Field("history", "Transitions of messages are kept for, such as 1h", "none", number=False),
+    Field("partitions", "Partitions, on the nodes of a cluster", "1"),
     Field("durability", "A send is answered when it is in memory, fsync or replicas=1", "memory", number=False),
 )
 

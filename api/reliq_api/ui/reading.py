@@ -5,17 +5,20 @@ Each reads a bounded part, whatever the size of the queue.
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 
 from reliq import ops
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.found import Found, Place
-from reliq.model.keys import QueueKeys, is_connected
+from reliq.model.keys import QueueKeys, is_connected, is_partition
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
-from reliq.protocol.dead_letters import DeadLetterSteps, Filter
-from reliq.protocol.delayed import delayed_page
-from reliq.protocol.search import Search
+from reliq.protocol.dead_letters import DeadLetterQueue, Filter
+from reliq.protocol.delayed import delayed_of_queue
+from reliq.protocol.partition_progress import PartitionProgress, progress
+from reliq.protocol.partitions import Partitions
+from reliq.protocol.running import Running, first_of, running
 
 CONSUMERS_LARGEST = 100
 NEXT_LARGEST = 10
@@ -62,12 +65,23 @@ class Tally:
 
 
 def exists(queue: str) -> Steps[bool]:
-    return (yield from ops.one(ops.is_queue(QueueKeys(queue).queue)))
+    """Whether there is a queue of this name; a partition is none."""
+    return not is_partition(queue) and (yield from ops.one(ops.is_queue(QueueKeys(queue).queue)))
 
 
-def holders(queue: str) -> Steps[list[Holder]]:
+def spread(partitions: Partitions) -> Steps[PartitionProgress | None]:
+    """Read the partitions; None of a queue with one only."""
+    every = yield from partitions.every()
+    return (yield from progress(partitions)) if len(every) > 1 else None
+
+
+def holders(partitions: Partitions) -> Steps[list[Holder]]:
     """Read the consumers; those with the most messages first."""
-    keys = QueueKeys(queue)
+    found = yield from partitions.each(_holders)
+    return sorted(chain(*found), key=lambda one: -one.holds)[:CONSUMERS_LARGEST]
+
+
+def _holders(keys: QueueKeys) -> Steps[list[Holder]]:
     names = (yield ops.members(keys.consumers))[:CONSUMERS_LARGEST]
     if not names:
         return []
@@ -77,22 +91,28 @@ def holders(queue: str) -> Steps[list[Holder]]:
         *(ops.lease_end(keys, name) for name in names),
     ]
     held, leases = answers[: len(names)], answers[len(names) :]
-    found = [
+    return [
         Holder(name, holds, None if lease is None else (lease - now) / 1000, is_connected(name))
         for name, holds, lease in zip(names, held, leases, strict=True)
     ]
-    return sorted(found, key=lambda one: -one.holds)
 
 
-def next_messages(queue: str) -> Steps[list[Next]]:
-    """Read the ready messages that are taken next, in that order."""
+def next_messages(partitions: Partitions) -> Steps[list[Next]]:
+    """Read the ready messages that are taken next, in that order; of several partitions about in that order."""
+    found = yield from partitions.each(_next_messages)
+    if len(found) == 1:
+        return found[0]
+    return sorted(chain(*found), key=lambda one: one.sent)[:NEXT_LARGEST]
+
+
+def _next_messages(keys: QueueKeys) -> Steps[list[Next]]:
     found: list[Glimpse] = []
     while len(found) < NEXT_LARGEST:
-        step = yield ops.upcoming(QueueKeys(queue).messages, len(found), NEXT_LARGEST - len(found), START)
+        step = yield ops.upcoming(keys.messages, len(found), NEXT_LARGEST - len(found), START)
         if not step:
             break
         found += step
-    return [_next(ListedMessage.read(queue, glimpse)) for glimpse in found]
+    return [_next(ListedMessage.read(keys.logical, glimpse)) for glimpse in found]
 
 
 def _next(message: ListedMessage) -> Next:
@@ -102,18 +122,18 @@ def _next(message: ListedMessage) -> Next:
     return Next(message.id, message.size, message.enqueued_at, message.failures, message.deliveries, start)
 
 
-def letter(queue: str, identity: str) -> Steps[DeadLetter | None]:
+def letter(partitions: Partitions, identity: str) -> Steps[DeadLetter | None]:
     """Read a dead letter with as much of its body as a page shows."""
-    return (yield from DeadLetterSteps(QueueKeys(queue)).get(identity, BODY_READ))
+    return (yield from DeadLetterQueue(partitions).get(identity, BODY_READ))
 
 
-def found(queue: str, identity: str) -> Steps[Found | None]:
-    return (yield from Search(QueueKeys(queue)).find(identity))
-
-
-def body_of(one: Found) -> Steps[ListedMessage | None]:
+def body_of(partitions: Partitions, one: Found) -> Steps[ListedMessage | None]:
     """Read a message with the start of its body; None if it lies too deep, or is not there any more."""
-    keys = QueueKeys(one.queue)
+    found = yield from partitions.each(lambda keys: _body_in(keys, one))
+    return next((message for message in found if message is not None), None)
+
+
+def _body_in(keys: QueueKeys, one: Found) -> Steps[ListedMessage | None]:
     match one.place:
         case Place.DELAYED | Place.DEAD:
             zset = keys.dead if one.place is Place.DEAD else keys.delayed
@@ -132,15 +152,21 @@ def body_of(one: Found) -> Steps[ListedMessage | None]:
     return None
 
 
-def retries(queue: str) -> Steps[list[DelayedMessage]]:
+def running_now(partitions: Partitions) -> Steps[list[Running]]:
+    """Read messages in processing; those with progress first."""
+    found = yield from partitions.each(lambda keys: running(keys.queue, RUNNING_LARGEST))
+    return first_of(chain(*found), RUNNING_LARGEST)
+
+
+def retries(partitions: Partitions) -> Steps[list[DelayedMessage]]:
     """Read the messages that wait for a retry, among the delayed ones that are due first."""
-    page = yield from delayed_page(QueueKeys(queue), RETRIES_LOOKED_AT, None, failed=False, bodies=False)
+    page = yield from delayed_of_queue(partitions, RETRIES_LOOKED_AT, None, failed=False, bodies=False)
     return [message for message in page if message.failures][:RETRIES_LARGEST]
 
 
-def tally(queue: str) -> Steps[Tally]:
+def tally(partitions: Partitions) -> Steps[Tally]:
     """Count the latest dead letters by reason and by their last error."""
-    page = yield from DeadLetterSteps(QueueKeys(queue)).page(Filter(), TALLY_LARGEST, None, bodies=False)
+    page = yield from DeadLetterQueue(partitions).page(Filter(), TALLY_LARGEST, None, bodies=False)
     letters = page.letters
     errors = Counter(letter.last_error.error_class for letter in letters if letter.last_error)
     reasons = Counter(letter.reason for letter in letters)
