@@ -151,7 +151,8 @@ class Queue:
         One that is ready, delayed, prepared or waits for its key is removed, and never runs: `cancelled`, the only true
         answer as a condition. The consumer of one in processing is told with its next heartbeat: an async handler is
         cancelled, others see `message.cancelled`: `told`. A dead letter: `done`; any other id: `unknown`.
-        A ready message is looked for as by `find`. Raises InvalidName.
+        A ready message is looked for as by `find`. Raises InvalidName, and OutcomeUnknown if an answer of Redis was
+        lost and the message is not in the queue any more: this call may have removed it.
         """
         return self._store.run(self._steps.cancel(id))
 

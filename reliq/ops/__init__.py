@@ -235,6 +235,7 @@ from reliq.ops.request import (
     Watch,
     at_most,
     milliseconds,
+    once,
 )
 from reliq.ops.schedules import (
     Fire,
@@ -470,6 +471,7 @@ __all__ = [
     "no_alternate",
     "note_clock_jump",
     "note_run",
+    "once",
     "one",
     "partitions",
     "pause",

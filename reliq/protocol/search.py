@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from reliq import ops
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Undecodable, check_id
@@ -131,17 +131,26 @@ class Search:
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Remove the message if it is not in processing; else tell its consumer."""
-        wanted = Wanted.with_id(check_id(identity))
+        wanted, lost = Wanted.with_id(check_id(identity)), None
         for _ in range(_PASSES):
-            if (yield ops.cancel(self.keys, identity)) or (yield from self._withdraw(identity)):
-                return Cancellation.CANCELLED
-            if (yield from self._sweep(self._ready_places(), wanted, removals=1, at_most=1)):
-                return Cancellation.CANCELLED
+            try:
+                if (yield from self._remove(identity, wanted)):
+                    return Cancellation.CANCELLED
+            except OutcomeUnknown as error:  # if the message is still there, the next pass removes it
+                lost = error
             if (yield from self._tell(wanted)):
                 return Cancellation.TOLD
             if (yield from self._has_ended(identity)):
                 return Cancellation.DONE
+        if lost is not None:
+            raise lost
         return Cancellation.UNKNOWN
+
+    def _remove(self, identity: str, wanted: Wanted) -> Steps[bool]:
+        """Remove a message that is not in processing; return whether it was there. Raises OutcomeUnknown."""
+        if (yield ops.once(ops.cancel(self.keys, identity))) or (yield from self._withdraw(identity)):
+            return True
+        return bool((yield from self._sweep(self._ready_places(), wanted, removals=1, at_most=1, once=True)))
 
     def _has_ended(self, identity: str) -> Steps[bool]:
         """Whether the message is a dead letter, or its result or its history says that it was handled."""
@@ -253,13 +262,18 @@ class Search:
         removals: int,
         at_most: float = math.inf,
         progress: Progress = unwatched,
+        once: bool = False,
     ) -> Steps[int]:
-        """Count the matching messages of these places, until `at_most`; each call removes up to `removals` of them."""
+        """Count the matching messages of these places, until `at_most`; each call removes up to `removals` of them.
+
+        `once`: a call is not repeated after a lost reply: what it removed would not be counted.
+        """
         count = 0
         for place in places:
             start: bytes | int | None = self._start(place)
             while start is not None and count < at_most:
-                swept: Swept = yield ops.sweep(self.keys, place, start, wanted, removals)
+                call = ops.sweep(self.keys, place, start, wanted, removals)
+                swept: Swept = yield ops.once(call) if once else call
                 count += len(swept.matches)
                 start = swept.following
                 if count:

@@ -12,6 +12,7 @@ from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, aio, ops
 from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys, new_owner
+from reliq.ops.request import script_named
 from reliq.transport.aiostore import AioStore
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
@@ -308,3 +309,28 @@ def test_a_uvloop_transport_that_was_reset_is_a_lost_connection(url, app):
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(story())
     assert app.queue("q").stats().ready == 50
+
+
+@pytest.mark.parametrize("options", [{"delay": 60}, {}, {"key": "k"}])
+def test_a_cancellation_whose_answer_is_lost_does_not_say_that_the_message_is_unknown(redis_server, app, options):
+    identity = app.queue("orders").send("body", **options)
+    removing = [script_named(name).sha.encode() for name in ("cancel", "sweep")]
+    asked: list[bytes] = []
+
+    def request(data: bytes) -> bytes:
+        asked[:] = [data]
+        return data
+
+    def cut_when_removed(data: bytes) -> bytes | None:
+        gone = app.queue("orders").find(identity) is None
+        return None if gone and any(sha in asked[0] for sha in removing) else data
+
+    app.queue("orders").find(identity)  # its scripts are loaded
+    with (
+        Proxy(redis_server.port, request, cut_when_removed) as proxy,
+        reliq.Reliq(proxy.url) as other,
+        pytest.raises(OutcomeUnknown),
+    ):
+        other.queue("orders").cancel(identity)
+    assert app.queue("orders").stats().ready == 0
+    assert app.queue("orders").cancel(identity) == "unknown"
