@@ -9,7 +9,6 @@ from typing import Any
 
 from reliq.cli.options import app_of, command, confirmed, say
 from reliq.cli.queue_names import known_queue
-from reliq.model.keys import QueueKeys
 from reliq.protocol.deletion import delete
 
 log = logging.getLogger("reliq.operator")
@@ -32,7 +31,7 @@ def delete_queue(options: argparse.Namespace) -> int:
     known_queue(app, options.queue)
     messages = " with all of its messages" if options.force else ""
     confirmed(options, f"delete the queue {options.queue}{messages} for good")
-    deleted = app.store.run(delete(QueueKeys(options.queue), force=options.force))
+    deleted = app.store.run(delete(options.queue, force=options.force))
     who = f"{_user()}@{socket.gethostname()}"
     log.warning("deleted queue=%s redis=%s by=%s had=%s", options.queue, app.store.where, who, deleted)
     return say(options, f"{options.queue} is deleted; it had {deleted}", deleted=True, had=asdict(deleted))

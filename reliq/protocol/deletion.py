@@ -1,14 +1,17 @@
 """Deletion of a queue, with everything that belongs to it."""
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass
 
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
-from reliq.ops import Steps, Transaction, Watch
+from reliq.model.partitions import read_layout
+from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.ops.schema import Topics
 from reliq.protocol.partition import ANNOUNCE_EVERY
+from reliq.protocol.partitions import checked
 
 _TRIES = 10
 
@@ -39,18 +42,57 @@ class Deleted:
         return ", ".join(f"{count} {name}" for name, count in asdict(self).items() if count) or "nothing"
 
 
-def delete(keys: QueueKeys, *, force: bool) -> Steps[Deleted]:
+def delete(queue: str, *, force: bool) -> Steps[Deleted]:
     """Delete a queue: its messages, policy, counters, schedules and bindings; return what it had.
 
     Raises QueueInUse if it has messages or consumers, unless `force`. If a message is sent meanwhile, the deletion
     begins again.
     """
+    had: list[Deleted] = []
+    for _ in range(_TRIES):
+        layout = read_layout((yield ops.partitions(QueueKeys(queue))))
+        first, *others = [QueueKeys(name) for name in layout.every(queue)]
+        if others and not force:
+            yield from _check_all_unused([first, *others])
+        for keys in reversed(others):  # the first one has the layout: an interrupted deletion can be repeated
+            there = yield from _delete(keys, force)
+            had.append(there)
+        if others and any((yield [ops.exists(keys.producers) for keys in others])):
+            continue  # a message came in between
+        there = yield from _delete(first, force)
+        return _summed([*had, there])
+    raise _changing(queue)
+
+
+def _changing(queue: str) -> QueueInUse:
+    return QueueInUse(f"queue {queue!r} changes all the time: stop its producers and workers first")
+
+
+def _summed(had: Sequence[Deleted]) -> Deleted:
+    return Deleted(*map(sum, zip(*map(astuple, had), strict=True)))
+
+
+def _check_all_unused(every: Sequence[QueueKeys]) -> Steps[None]:
+    """Raise QueueInUse if one of the partitions is in use, before anything is deleted."""
+    found = checked((yield Together([_state_of(keys) for keys in every])))
+    _check_unused(every[0].queue, _summed([there for there, _ in found]), min(silent for _, silent in found))
+
+
+def _state_of(keys: QueueKeys) -> Steps[tuple[Deleted, float]]:
+    """Return what a partition has, and the seconds since the latest send."""
+    consumers = yield ops.members(keys.consumers)
+    there = yield from _count(keys, consumers, (yield from _elsewhere(keys.queue)))
+    return there, (yield from _silent_for(keys))
+
+
+def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
+    """Delete one partition."""
     for _ in range(_TRIES):
         consumers = yield ops.members(keys.consumers)
         elsewhere = yield from _elsewhere(keys.queue)
         there = yield from _look(keys, consumers, elsewhere)
         if not force:
-            yield from _check_unused(keys, there)
+            _check_unused(keys.logical, there, (yield from _silent_for(keys)))
         drop, unlist = ops.drop_queue(keys, consumers)
         if (yield Transaction((drop,))) is not None:
             yield from _forget(elsewhere)
@@ -58,19 +100,18 @@ def delete(keys: QueueKeys, *, force: bool) -> Steps[Deleted]:
             if (yield ops.exists(keys.producers)):  # a message came in between: its queue must stay known
                 yield ops.announce(keys.queue)
             return there
-    raise QueueInUse(f"queue {keys.queue!r} changes all the time: stop its producers and workers first")
+    raise _changing(keys.logical)
 
 
-def _check_unused(keys: QueueKeys, there: Deleted) -> Steps[None]:
+def _check_unused(queue: str, there: Deleted, silent: float) -> None:
     """Raise QueueInUse if the queue has messages or consumers, or a producer that would not announce it again."""
     if there.messages:
-        raise QueueInUse(f"queue {keys.queue!r} has messages ({there}): handle or purge them, or use --force")
+        raise QueueInUse(f"queue {queue!r} has messages ({there}): handle or purge them, or use --force")
     if there.consumers:
-        raise QueueInUse(f"queue {keys.queue!r} is in use ({there}): stop its workers, or use --force")
-    silent = yield from _silent_for(keys)
+        raise QueueInUse(f"queue {queue!r} is in use ({there}): stop its workers, or use --force")
     if silent < ANNOUNCE_EVERY:
         raise QueueInUse(
-            f"a producer has sent to queue {keys.queue!r} {silent:.0f} s ago: wait until none has for "
+            f"a producer has sent to queue {queue!r} {silent:.0f} s ago: wait until none has for "
             f"{ANNOUNCE_EVERY:.0f} s, or use --force"
         )
 
@@ -107,6 +148,10 @@ def _look(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps
         keys.jobs, keys.consumers, *map(keys.processing, consumers),
     )  # fmt: skip
     yield Watch(watched)
+    return (yield from _count(keys, consumers, elsewhere))
+
+
+def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:
     counts, staged = yield [ops.stats(keys, consumers), ops.exists(keys.jobs)]
     return Deleted(
         counts.ready + counts.waiting, counts.processing, counts.delayed, counts.dead, counts.prepared, int(staged),

@@ -12,6 +12,7 @@ from reliq.contrib.kombu.names import lasting_queue, passing_queue
 from reliq.contrib.kombu.options import Options
 from reliq.model import settings
 from reliq.model.keys import QueueKeys
+from reliq.model.partitions import read_layout
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
@@ -124,13 +125,18 @@ class Broker:
     def purge(self, name: str) -> int:
         return self.store.run(self._queue(self.name_of(name)).purge())
 
+    def partitions(self, queue: str) -> list[str]:
+        """Return the partitions of a queue that may have messages, the queue itself first."""
+        return read_layout(self.store.call(ops.partitions(QueueKeys(queue)))).every(queue)
+
     def delete(self, name: str) -> None:
         """Delete a queue with its messages and its bindings."""
         queue = self.name_of(name)
         bindings = [one for one in self.store.call(ops.topics()) if one.startswith(queue + " ")]
         if bindings:
             self.store.call(ops.bind("unbind", bindings))
-        self.store.call(ops.drop_queue(QueueKeys(queue)))
+        for one in reversed(self.partitions(queue)):
+            self.store.call(ops.drop_queue(QueueKeys(one)))
         self._names.pop(name, None)
         self._passing.pop(queue, None)
 

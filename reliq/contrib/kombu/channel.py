@@ -195,6 +195,14 @@ class Channel(virtual.Channel):
     ) -> None:
         """Receive the messages of a queue by the connection's `drain_events` or event loop."""
         name = self._broker.name_of(queue)
+        if (count := len(self._broker.partitions(name))) > 1:
+            raise ChannelError(
+                f"PRECONDITION_FAILED - queue {queue!r} has {count} partitions, and kombu takes from one only: "
+                f"use a worker of reliq, or `reliq config {name} partitions=1`",
+                (60, 20),
+                "Basic.consume",
+                "406",
+            )
         exchange = self.connection.hold(name, self)
         subscription = Subscription(name, exchange, no_ack, functools.partial(self._deliver, callback))
         renew = functools.partial(self._broker.keep, name)

@@ -5,13 +5,15 @@ from typing import Any
 
 import kombu
 import pytest
+from kombu.exceptions import ChannelError
 
 import reliq
 import reliq.contrib.kombu
+from reliq import ops
 from reliq.contrib.kombu.names import lasting_queue, passing_queue, pattern, routing_key
 from reliq.contrib.kombu.options import broker_url
 from reliq.model.routing import Routes
-from tests.integration.celery.kombu_support import publish
+from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import eventually
 
 
@@ -138,3 +140,15 @@ def test_tls_options_of_celery_become_those_of_the_url() -> None:
     assert broker_url(secured) == url
     assert broker_url(kombu.Connection("reliq+redis+sentinel://a:1,b:2/main/0", ssl=True)).startswith("rediss+sentinel")
     assert broker_url(kombu.Connection("redis://host/1", transport="reliq.contrib.kombu:Transport")) == "redis://host/1"
+
+
+def test_a_consumer_of_a_queue_with_partitions_is_refused_and_sends_go_on(
+    app: reliq.Reliq, connection: kombu.Connection
+) -> None:
+    app.queue("orders").configure(partitions=4)
+    publish(connection, "orders", *range(8))
+    assert app.queue("orders").stats().ready == 8
+    with pytest.raises(ChannelError, match="'orders' has 4 partitions, and kombu takes from one only"):
+        Received(connection, "orders").drain(1)
+    kombu.Queue("orders")(connection.default_channel).delete()
+    assert [one for one in app.store.call(ops.queue_names()) if "orders" in one] == []
