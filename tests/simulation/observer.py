@@ -125,6 +125,7 @@ class Observer:
         self._restarted_at = 0.0
         self.disturbed = False  #: all processes are: the server was away or full
         self._placed: dict[str, list[tuple[Message, Place]]] = {}
+        self._undone: set[tuple[Message, str]] = set()  #: which consumers' claims of which messages a restart undid
         self._held: Counter[str] = Counter()  #: messages that each process held before the latest step
         self._turns = 0.0  #: of the latest step
         self._entered = 0  #: messages that it has added
@@ -189,7 +190,9 @@ class Observer:
         for other in story.runs:
             if not other.outcome and other.process is not process and not self._excused(other.process):
                 raise Violation(f"{name} starts at {process.name} while {other.process.name} runs it")
-        self._check_order(identity, story)
+        run.undone = not holds and (identity, consumer) in self._undone
+        if not run.undone:
+            self._check_order(identity, story)
         story.runs.append(run)
         story.tries += not message.redelivered
         return run
@@ -476,7 +479,9 @@ class Observer:
             for key, items in self.contents.items()
             if ":lease:" not in key and not key.endswith(":counters")
         }
+        held = {(message, one.consumer) for message, one in self.where.items() if one.state == PROCESSING}
         self.where = {message: place for placed in self._placed.values() for message, place in placed}
+        self._undone |= {one for one in held if one[0] not in self.where or self.where[one[0]].consumer != one[1]}
         for message, story in self.stories.items():
             held_by = self.where[message].consumer if message in self.where else ""
             for run in story.runs:
