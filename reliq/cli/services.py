@@ -22,6 +22,9 @@ def add_to(commands: Any) -> None:
     )
     grace_option(one)
     metrics_options(one)
+    one.add_argument(
+        "--metrics-partitions", action="store_true", help="also metrics of each partition of queues that have several"
+    )
     logging_options(one)
 
     one = command(commands, "dev", dev, "an embedded Redis, a monitor and the dashboard in one terminal")
@@ -60,7 +63,12 @@ def monitor(options: argparse.Namespace) -> int:
     store, measurements = store_of(options, waits=True), Measurements()
     running = Monitor(store, interval, measurements, options.reconnect_grace)
     if options.metrics_port is not None:
-        exporter_class()(store, [measurements], monitor=running).serve(options.metrics_port, options.metrics_host)
+        exporter = exporter_class()(store, [measurements], monitor=running)
+        if options.metrics_partitions:
+            from reliq.observability.partition_metrics import PartitionCollector
+
+            exporter.registry.register(PartitionCollector(store))
+        exporter.serve(options.metrics_port, options.metrics_host)
     logging.getLogger("reliq.monitor").info("monitor started")
     running.run(stopping)
     return 0

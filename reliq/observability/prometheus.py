@@ -19,7 +19,7 @@ from reliq import ops
 from reliq._version import __version__
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.model.dead_letter import REASONS
-from reliq.model.keys import instance_of
+from reliq.model.keys import instance_of, logical_name
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
 from reliq.observability.snapshot import QueueSnapshot, every_queue, read_readable
@@ -391,7 +391,7 @@ def _of_monitor(monitor: MonitorState | None) -> Iterator[Metric]:
     failing = GaugeMetricFamily(
         "reliq_monitor_duty_failing", "1 while a duty fails for a queue (none: for all).", labels=["duty", "queue"]
     )
-    now = set(monitor.failing)
+    now = {(duty, logical_name(queue)) for duty, queue in monitor.failing}
     for duty, queue in sorted({(duty, "") for duty in monitor.failures} | now)[:MOST_QUEUES]:
         failing.add_metric([duty, queue], float((duty, queue) in now))
     yield from (failures, failing)

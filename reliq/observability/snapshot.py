@@ -78,6 +78,12 @@ def read_queues(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:
     return readings
 
 
+def read_partitions(queue: str, layout: Layout) -> Steps[dict[str, QueueSnapshot]]:
+    """Read a snapshot of each partition of a queue, by the queue that it is in Redis."""
+    names = layout.every(queue)
+    return dict(zip(names, (yield from _read(names, {})), strict=True))
+
+
 def _whole(parts: Sequence[QueueSnapshot]) -> QueueSnapshot:
     return replace(summed(parts, _ADDED, _LARGEST), exact=all(one.exact for one in parts))
 

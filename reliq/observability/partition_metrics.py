@@ -1,0 +1,71 @@
+"""Metrics of single partitions, on demand: all other metrics are of whole queues. Needs prometheus-client."""
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys
+from reliq.model.partitions import Layout, read_layout
+from reliq.observability.snapshot import QueueSnapshot, every_queue, read_partitions
+from reliq.transport.store import Store
+
+_STATES = ("prepared", "ready", "processing", "delayed", "dead")
+_PATIENCE = 1.0  #: seconds for which a scrape tries to reach Redis
+
+
+class PartitionCollector(Collector):
+    """Collects the gauges of each partition of all queues that have several."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def describe(self) -> list[Metric]:
+        """Return no description: Redis may be unreachable when a process starts."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the partitions. One that cannot be read has no metrics, nor have the others of its queue."""
+        labels = ["queue", "partition"]
+        messages = GaugeMetricFamily(
+            "reliq_partition_messages", "Messages there are in a partition, by where.", labels=[*labels, "state"]
+        )
+        oldest = GaugeMetricFamily(
+            "reliq_partition_oldest_ready_age_seconds",
+            "Since the next message of a partition was first sent; 0 when none is ready.",
+            labels=labels,
+        )
+        consumers = GaugeMetricFamily(
+            "reliq_partition_consumers", "Consumers that may hold messages of a partition.", labels=labels
+        )
+        for name, one in self._readings():
+            for state in _STATES:
+                messages.add_metric([one.queue, name, state], getattr(one, state))
+            oldest.add_metric([one.queue, name], one.oldest_ready_age)
+            consumers.add_metric([one.queue, name], one.consumers)
+        yield from (messages, oldest, consumers)
+
+    def _readings(self) -> Iterator[tuple[str, QueueSnapshot]]:
+        try:
+            queues = self._store.run(every_queue(), timeout=_PATIENCE)
+        except ReliqError:
+            return
+        for queue, layout in self._layouts(queues):
+            if layout.several:
+                try:
+                    yield from self._store.run(read_partitions(queue, layout), timeout=_PATIENCE).items()
+                except ReliqError:
+                    continue
+
+    def _layouts(self, queues: Sequence[str]) -> Iterator[tuple[str, Layout]]:
+        """Read the layouts in one round trip or, if one of them cannot be read, one by one."""
+        try:
+            texts = self._store.call([ops.partitions(QueueKeys(queue)) for queue in queues], timeout=_PATIENCE)
+            yield from [(queue, read_layout(text)) for queue, text in zip(queues, texts, strict=True)]
+        except ReliqError:
+            if len(queues) > 1:
+                half = len(queues) // 2
+                yield from self._layouts(queues[:half])
+                yield from self._layouts(queues[half:])
