@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reliq import ops
-from reliq.model.keys import SEVERAL, JobKeys
+from reliq.model.keys import JobKeys
 from reliq.ops import Steps
 from reliq.protocol.staging import due_jobs, finish_due
 from reliq_monitor.queue_scan import Survey, pages
@@ -18,9 +18,8 @@ def finish_staged(survey: Survey) -> Steps[int]:
     for page in pages((yield from survey.having(DUTY, lambda home: home.jobs, survey.homes))):
         for home, names in (yield from attempts.together(DUTY, page, _due)):
             for name in names:  # one by one: an unreadable manifest must not hold up the others
-                moved += yield from attempts.of_queue(
-                    DUTY, home, finish_due(home, [name], ROLLS), 0, repr(name), home is SEVERAL
-                )
+                steps = finish_due(home, [name], ROLLS)  # its parts may lie elsewhere
+                moved += yield from attempts.of_queue(DUTY, home, steps, 0, repr(name), elsewhere=True)
     return moved
 
 

@@ -74,11 +74,13 @@ class Routes:
     def __init__(self, bindings: Iterable[Binding] = ()) -> None:
         self._root = _Node()
         self._known: dict[str, tuple[str, ...]] = {}
+        self.queues: set[str] = set()  #: all that are bound
         for queue, pattern in bindings:
             node = self._root
             for word in words_of(pattern):
                 node = node.children.setdefault(word, _Node(many=word == "#"))
             node.queues.add(queue)
+            self.queues.add(queue)
         self._root.freeze()
 
     def match(self, key: str) -> tuple[str, ...]:

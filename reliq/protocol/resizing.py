@@ -10,7 +10,7 @@ repeated, by any monitor.
 """
 
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from reliq import ops
 from reliq.errors import InvalidSetting
 from reliq.model.element import name_of
-from reliq.model.keys import QueueKeys, partition_queue
+from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
 from reliq.model.message import Message
 from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
 from reliq.ops import Steps, Stray, Transaction, Watch
@@ -197,8 +197,10 @@ def settle(queue: str, layout: Layout) -> Steps[bool]:
 
 
 def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
-    """Forget the last retired partition if it is empty; return whether it was."""
+    """Forget the last retired partition if it is empty and no staged job may add to it; return whether it was."""
     if layout.moving or not layout.retired:
+        return False
+    if any((yield [ops.exists(QueueKeys(queue).jobs), ops.exists(SEVERAL.jobs)])):
         return False
     keys = QueueKeys(layout.every(queue)[-1])
     consumers = yield ops.members(keys.consumers)
@@ -206,6 +208,19 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     if counts.ready + counts.processing + counts.delayed + counts.dead + counts.prepared:
         return False
     return (yield from _replace(queue, layout, layout.without_last()))
+
+
+def given_up(names: Iterable[str]) -> Steps[list[str]]:
+    """Return which of these queues are partitions that were forgotten.
+
+    No further one is while a staged job of their queue, or of several queues, is unfinished.
+    """
+    partitions = sorted(name for name in names if is_partition(name))
+    gone = []
+    for queue in sorted({logical_name(name) for name in partitions}):
+        there = read_layout((yield ops.partitions(QueueKeys(queue)))).every(queue)
+        gone += [name for name in partitions if logical_name(name) == queue and name not in there]
+    return gone
 
 
 def _replace(queue: str, layout: Layout, changed: Layout) -> Steps[bool]:

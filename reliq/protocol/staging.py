@@ -24,6 +24,8 @@ from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops import JobState, Staged, Steps, Transaction
 from reliq.ops.chunks import Chunk, bodies_of, dedup_digests, elements_of, references_of
 from reliq.protocol.progress import Progress, unwatched
+from reliq.protocol.resizing import given_up
+from reliq.protocol.room import check_room
 
 TIME_LIMIT = 24 * 3600.0  #: seconds without a write after which an open job is aborted
 ORPHANED = 7 * 86_400.0  #: seconds beyond the time limit after which a part unknown to its job expires
@@ -184,42 +186,15 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
         ]
         if lengths[len(apart) :] != [part.chunks for part in page]:
             raise _closed(job, "torn")
+    if gone := (yield from given_up({part.queue for part in parts})):
+        raise JobClosed(
+            f"job {job.name}: {', '.join(gone)} is no partition of its queue any more; nothing becomes visible. The "
+            "number of partitions has changed since: run the job again"
+        )
     for queue in sorted({part.queue for part in parts}):
-        yield from _check_room(job, queue, [part for part in parts if part.queue == queue])
-
-
-def _check_room(job: Job, queue: str, parts: Sequence[Part]) -> Steps[None]:
-    """Refuse parts that would bring the queue above its max_length or max_bytes, as `send` does; raises QueueFull."""
-    keys, messages = QueueKeys(queue), sum(part.messages for part in parts)
-    (most, most_bytes), *lengths = yield [ops.limits(keys), *ops.lengths(keys)]
-    if most is not None and sum(lengths) + messages > most:
-        raise _full(job, queue, f"{sum(lengths)} of at most {most} messages", messages)
-    if most_bytes is None:
-        return
-    used = yield from _memory((keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed))
-    used += yield from _memory_of_bodies(keys, sum(lengths) + messages)
-    if used + (yield from _memory([part.staged.key(job.name) for part in parts])) > most_bytes:
-        raise _full(job, queue, f"{used} of at most {most_bytes} bytes", messages)
-
-
-def _memory(names: Sequence[str]) -> Steps[int]:
-    """Return the bytes that Redis uses for these keys: exact for short ones, else estimated as in `send`."""
-    used = 0
-    for start in range(0, len(names), _PARTS_PER_TRIP):
-        page = names[start : start + _PARTS_PER_TRIP]
-        found = yield [ops.bytes_used(name, samples=100) for name in page]
-        used += sum(size or 0 for size in found)
-    return used
-
-
-def _memory_of_bodies(keys: QueueKeys, messages: int) -> Steps[int]:
-    """Return the bytes of the bodies of at most so many messages, as if all bodies that are apart were of one size."""
-    stored, used = yield [ops.hash_size(keys.bodies), ops.bytes_used(keys.bodies, samples=100)]
-    return used * min(messages, stored) // stored if stored else 0
-
-
-def _full(job: Job, queue: str, limit: str, messages: int) -> QueueFull:
-    return QueueFull(f"queue {queue!r} holds {limit}; none of the {messages} of job {job.name} was enqueued")
+        of_it = [part for part in parts if part.queue == queue]
+        staged = [part.staged.key(job.name) for part in of_it]
+        yield from check_room(job.name, queue, sum(part.messages for part in of_it), staged)
 
 
 def outcome(home: JobKeys, job: str) -> Steps[int | None]:

@@ -81,7 +81,7 @@ def batches_of(
     for end in _cuts(envelopes):
         part = slice(start, end)
         bodies = _bodies(store, keys, envelopes[part])
-        yield _batch_of(keys.queue, envelopes[part], bodies, due and due[part], died and died[part])
+        yield _batch_of(keys.logical, envelopes[part], bodies, due and due[part], died and died[part])
         start = end
 
 

@@ -23,6 +23,7 @@ from reliq.spark.names import names_of, not_text
 from reliq.spark.places import places_of
 from reliq.spark.refused import Problem, Refused, Tally
 from reliq.spark.rules import Rules
+from reliq.spark.spread import Buckets, Spread
 from reliq.spark.targets import Targets
 
 Columns = dict[str, pa.Array]
@@ -34,20 +35,23 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Rows:
-    """Encodes the rows of one partition. Ids are `<prefix>-<row>` unless there is an `id` column."""
+    """Encodes the rows of one partition of Spark. Ids are `<prefix>-<row>` unless there is an `id` column."""
 
-    def __init__(self, prefix: str, partition: int, layout: Layout, rules: Rules, targets: Targets) -> None:
+    def __init__(
+        self, prefix: str, partition: int, layout: Layout, rules: Rules, targets: Targets, spread: Spread
+    ) -> None:
         self._prefix = f"{prefix}-"
         self._partition = partition
         self._layout = layout
         self._rules = rules
         self._targets = targets
+        self._spread = spread
         self.row = 0  #: the first row of the next batch, counted in the partition
         self.unroutable = 0  #: rows with a topic that no queue is bound to
         self.tally = Tally()  #: rows that cannot be sent, if they do not fail the job
 
     def chunks(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Iterator[Chunk]]]:
-        """Yield queues, each with its chunks. All rows of the batch are checked before the first result.
+        """Yield queues or partitions of them, each with its chunks. All rows are checked before the first result.
 
         Raises InvalidMessage, naming the column and the row, for a row that cannot be sent, unless `invalid` says
         otherwise.
@@ -65,9 +69,10 @@ class Rows:
         if good is not None:
             fields = {name: column.filter(good) for name, column in fields.items()}
         if len(fields["body"]):
-            encoded = self._encoded(fields)
+            encoded, buckets = self._encoded(fields), Buckets(fields)
             for queue, rows in self._routed(fields.get("target"), queues):
-                yield queue, (encoded if rows is None else encoded.take(rows)).chunks()
+                for partition, share in self._spread.shares(queue, rows, buckets):
+                    yield partition, (encoded if share is None else encoded.take(share)).chunks()
         self.row += batch.num_rows
 
     def _fields(self, given: Columns, count: int, refused: Refused) -> Columns:

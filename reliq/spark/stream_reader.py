@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from reliq import ops
 from reliq.client.heartbeat import Heartbeat, Lease
-from reliq.protocol.queue import age_of_oldest
+from reliq.model.keys import QueueKeys
 from reliq.spark.claims import Claims, consumer_of
 from reliq.spark.columns import batches_of
 from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions
+from reliq.spark.stream_claims import StreamClaims
 from reliq.spark.workers import in_worker, store_of
 from reliq.transport.store import Store
 
@@ -29,8 +29,9 @@ _UNBOUNDED = 10**12
 
 @dataclass
 class BatchSlice(InputPartition):
-    """Positions in one micro-batch; the oldest message is 0."""
+    """Positions in what a micro-batch has of one partition of the queue; the oldest message is 0."""
 
+    queue: str  #: that of the partition
     stream: str
     batch: int
     first: int
@@ -46,7 +47,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
-        self._claims = Claims(options.keys, options.lease)
+        self._claims = StreamClaims(options.keys, options.lease)
         self._acked = 0  #: the last batch known to be acked
         self._budget: int | None = None  #: messages that Trigger.AvailableNow has left to claim
         self._store_: Store | None = None
@@ -71,20 +72,11 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Return the backlog, as `latestOffset` of the source in `lastProgress`: messages, and ms of the oldest one."""
-        keys = self._options.keys
-        ready, delayed, oldest, now = self._store.call(
-            [
-                ops.list_length(keys.messages),
-                ops.zset_size(keys.delayed),
-                ops.from_tail(keys.messages, 0, 1),
-                ops.server_time(),
-            ]
-        )
-        age = age_of_oldest(keys.queue, oldest, now)
-        return {"ready": ready, "delayed": delayed, "oldest_ready_ms": round(age * 1000)}
+        left = self._store.run(self._claims.backlog())
+        return {"ready": left.ready, "delayed": left.delayed, "oldest_ready_ms": round(left.oldest * 1000)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        self._budget = int(self._store.call(ops.list_length(self._options.keys.messages)))
+        self._budget = self._store.run(self._claims.ready())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Claim the next batch. Spark starts from `start` only once everything up to it is in its commit log."""
@@ -93,29 +85,31 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = _UNBOUNDED if isinstance(limit, ReadAllAvailable) else cast("ReadMaxRows", limit).max_rows
         if self._budget is not None:
             most = min(most, self._budget)
-        messages = self._store.run(self._claims.claim(stream, batch, most))
+        claimed = self._store.run(self._claims.claim(stream, batch, most))
+        messages = sum(claimed.values())
         if not messages:
             return start
         if self._budget is not None:
             self._budget = max(0, self._budget - messages)
-        self._keep(stream, batch)
+        for queue in claimed:
+            self._keep(queue, stream, batch)
         return {"stream": stream, "batch": batch, "messages": messages}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         stream, batches = end["stream"], range(start["batch"] + 1, end["batch"] + 1)
-        lengths = self._store.run(self._claims.resume(stream, batches))
-        if batches and lengths[-1] < end["messages"]:
+        there = self._store.run(self._claims.resume(stream, batches))
+        left = sum(length for _, batch, length in there if batch == end["batch"])
+        if batches and left < end["messages"]:
             log.warning(
                 "micro-batch %d had %d messages and has %d: the stream was away for longer than its lease of %g s, "
                 "the others are back in the queue and come again",
-                end["batch"], end["messages"], lengths[-1], self._options.lease,
+                end["batch"], end["messages"], left, self._options.lease,
             )  # fmt: skip
-        for batch, length in zip(batches, lengths, strict=True):
-            if length:
-                self._keep(stream, batch)
+        for queue, batch, _ in there:
+            self._keep(queue, stream, batch)
         return [
-            BatchSlice(stream, batch, first, min(first + size, length))
-            for batch, length in zip(batches, lengths, strict=True)
+            BatchSlice(queue, stream, batch, first, min(first + size, length))
+            for queue, batch, length in there
             for size in [self._size(length)]
             for first in range(0, length, size)
         ]
@@ -126,13 +120,13 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         part = cast("BatchSlice", partition)
-        keys = self._options.keys
+        claims = Claims(QueueKeys(part.queue), self._options.lease)
         with in_worker():
             store = store_of(self._options.connection)
             for first in range(part.first, part.after, _PAGE):
                 after = min(first + _PAGE, part.after)
-                elements = store.call(self._claims.page(part.stream, part.batch, first, after))
-                yield from batches_of(store, keys, elements[::-1])
+                elements = store.call(claims.page(part.stream, part.batch, first, after))
+                yield from batches_of(store, claims.keys, elements[::-1])
 
     def commit(self, end: dict[str, Any]) -> None:
         """Ack the batches that the query has committed."""
@@ -149,16 +143,16 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._store_ is not None:
             self._store_.close()
 
-    def _keep(self, stream: str, batch: int) -> None:
-        """Renew the lease of this batch for as long as the query lives, however long the batch runs."""
+    def _keep(self, queue: str, stream: str, batch: int) -> None:
+        """Renew the lease of this batch in a partition for as long as the query lives, however long the batch runs."""
         consumer = consumer_of(stream, batch)
-        if all(lease.consumer != consumer for lease in self._leases):
-            self._leases = [*self._leases, Lease(self._options.keys, consumer, self._options.lease)]
+        if all((lease.keys.queue, lease.consumer) != (queue, consumer) for lease in self._leases):
+            self._leases = [*self._leases, Lease(QueueKeys(queue), consumer, self._options.lease)]
         if self._heartbeat is None:
             length = self._options.lease
             self._heartbeat = Heartbeat(self._store, f"s{stream}", length, lambda: self._leases, self._lost)
             self._heartbeat.start()
 
     def _lost(self, lease: Lease) -> None:
-        self._leases = [one for one in self._leases if one.consumer != lease.consumer]
+        self._leases = [one for one in self._leases if one is not lease]
         log.warning("the lease of %s ran out: its messages are back in the queue and come again", lease.consumer)

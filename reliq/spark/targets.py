@@ -1,12 +1,15 @@
 """Targets of rows: one queue, the queue named by a column, or all queues bound to a topic."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from reliq.errors import InvalidSetting, Unroutable
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_name
+from reliq.model.partitions import Layout
 from reliq.model.routing import Routes, check_routing_key
 from reliq.ops import Steps
 from reliq.protocol.topics import read_routes
+from reliq.spark.spread import read_layouts
 
 
 @dataclass(frozen=True)
@@ -18,10 +21,11 @@ class Targets:
     routes: Routes | None = None
     alternate: str | None = None  #: for rows with a topic that no queue is bound to
     mandatory: bool = False  #: whether such rows are refused
+    layouts: Mapping[str, Layout] = field(default_factory=dict)  #: the partitions of all queues known to the driver
 
     @property
     def home(self) -> JobKeys:
-        """The keys for the record of the job."""
+        """The keys for the record of the job: those of its queue, however many partitions that has."""
         return QueueKeys(self.queue) if self.queue else SEVERAL
 
     def of(self, value: str) -> tuple[str, ...]:
@@ -52,8 +56,10 @@ def column_of(names: frozenset[str], queue: str | None, mandatory: bool) -> str:
 
 
 def targets(queue: str | None, column: str, mandatory: bool) -> Steps[Targets]:
-    """Return the targets with the current bindings."""
+    """Return the targets with the current bindings and partitions."""
     if column != "topic":
-        return Targets(queue or "", column)
+        layouts = yield from read_layouts({queue} if queue else set())
+        return Targets(queue or "", column, layouts=layouts)
     routes, alternate = yield from read_routes()
-    return Targets("", column, routes, alternate, mandatory)
+    bound = routes.queues | ({alternate} if alternate else set())
+    return Targets("", column, routes, alternate, mandatory, (yield from read_layouts(bound)))

@@ -13,6 +13,8 @@ from pyspark.sql.types import StructType
 
 from reliq import ops
 from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
+from reliq.model.keys import logical_name
+from reliq.model.partitions import Layout as Partitions
 from reliq.protocol import staging
 from reliq.protocol.batches import BatchSteps, abandon, of_job
 from reliq.protocol.staging import Job, Part, PartWriter
@@ -22,6 +24,7 @@ from reliq.spark.options import JOB_REMEMBERED, WriteOptions
 from reliq.spark.refused import Tally
 from reliq.spark.rows import Rows
 from reliq.spark.rules import Rules
+from reliq.spark.spread import Spread, read_layouts
 from reliq.spark.targets import Targets, column_of, targets
 from reliq.spark.watched import Watched
 from reliq.spark.workers import in_worker, store_of
@@ -82,14 +85,16 @@ def stage_rows(
 ) -> Staged:
     """Stage the rows of this task; the id of a row is made of `prefix` and its number."""
     partition = task().partitionId()
-    rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where)
+    store = store_of(options.connection)
+    spread = Spread(lambda queue: _partitions_of(queue, where, store), partition)
+    rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where, spread)
     writers: dict[str, PartWriter] = {}
     size = 0
     failure = ""
     watched = Watched(f"job {job.name}, partition {partition}: %d rows staged, %d MB")
-    store = store_of(options.connection)
+    to_one = where.queue and where.layouts[where.queue].count == 1
     try:
-        for batch in batches if where.queue else merged(batches, _ROUTED_BYTES):
+        for batch in batches if to_one else merged(batches, _ROUTED_BYTES):
             for queue, chunks in rows.chunks(batch):
                 if queue not in writers:
                     writers[queue] = PartWriter(job, queue, str(partition))
@@ -103,6 +108,12 @@ def stage_rows(
         failure = str(error)
     parts = tuple(writer.part for writer in writers.values())
     return Staged(job.name, job.run, parts, rows.unroutable, rows.tally, stream, failure)
+
+
+def _partitions_of(queue: str, where: Targets, store: Store) -> Partitions:
+    """Return the partitions of a queue, as the driver read them; of one that a column names, as they are now."""
+    known = where.layouts.get(queue)
+    return known if known is not None else store.run(read_layouts({queue}))[queue]
 
 
 def raise_failure(every: Sequence[Staged]) -> None:
@@ -203,7 +214,7 @@ class ReliqWriter(DataSourceArrowWriter):
         with in_worker(), closing(self._options.connection.store()) as store:
             raise_failure(staged)
             if batch := self._options.rules.batch:
-                store.run(of_job(batch, self._job, {part.queue for one in staged for part in one.parts}))
+                store.run(of_job(batch, self._job, {logical_name(part.queue) for one in staged for part in one.parts}))
             commit(store, self._job, staged, self._options.rules)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -1,0 +1,108 @@
+"""Which partition of its queue each row goes to: the home of its key; rows without a key are spread evenly."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from reliq import ops
+from reliq.model.keys import QueueKeys, dedup_digest
+from reliq.model.partitions import Layout, bucket_of_key, homes_of, read_layout
+from reliq.ops import Steps
+
+_SHARE = 100  #: rows; fewer of a batch go to one partition
+_NO_BUCKET = -1
+
+LayoutOf = Callable[[str], Layout]  #: by the name of a queue
+
+
+def read_layouts(queues: set[str]) -> Steps[dict[str, Layout]]:
+    """Return the partitions of these queues, as they are now."""
+    names = sorted(queues)
+    texts = (yield [ops.partitions(QueueKeys(name)) for name in names]) if names else []
+    return {name: read_layout(text) for name, text in zip(names, texts, strict=True)}
+
+
+class Buckets:
+    """The buckets of the keys of some rows."""
+
+    def __init__(self, fields: Mapping[str, pa.Array]) -> None:
+        self._keys, self._dedup = fields.get("key"), fields.get("dedup")
+        self.count = len(fields["body"])
+
+    @functools.cached_property
+    def of_rows(self) -> np.ndarray:
+        """The bucket of each row, or -1. The ordering key decides; without one the dedup key does."""
+        buckets = np.full(self.count, _NO_BUCKET)
+        if self._dedup is not None:
+            buckets = _by_value(self._dedup, lambda key: int(dedup_digest(key)[:3], 16), buckets)
+        if self._keys is not None:
+            buckets = _by_value(self._keys, bucket_of_key, buckets)
+        return buckets
+
+
+def _by_value(keys: pa.Array, bucket: Callable[[str], int], otherwise: np.ndarray) -> np.ndarray:
+    """Return the bucket of each key, computed once for equal ones."""
+    distinct = keys.dictionary_encode()
+    buckets = np.array([bucket(key.decode()) for key in distinct.dictionary.to_pylist()] or [_NO_BUCKET])
+    return np.where(keys.is_valid(), buckets[distinct.indices.fill_null(0)], otherwise)
+
+
+class Spread:
+    """Spreads the rows of one task over the partitions of their queues.
+
+    `layout_of`: the partitions of a queue; asked once for each. `task`: the number of the task, so that tasks begin
+    with different partitions.
+    """
+
+    def __init__(self, layout_of: LayoutOf, task: int) -> None:
+        self._layout_of = functools.cache(layout_of)
+        self._task = task
+        self._turns: dict[str, int] = {}
+        self._homes: dict[str, np.ndarray] = {}
+
+    def shares(self, queue: str, rows: np.ndarray | None, buckets: Buckets) -> Iterator[tuple[str, np.ndarray | None]]:
+        """Yield partitions of a queue, each with its share of these rows; None = all rows."""
+        layout = self._layout_of(queue)
+        if layout.count == 1 and not layout.moving:
+            yield queue, rows
+            return
+        rows = np.arange(buckets.count) if rows is None else rows
+        of_rows = buckets.of_rows[rows]
+        keyed = of_rows != _NO_BUCKET
+        homes = self._homes_in(queue, layout)[of_rows[keyed]]
+        every = layout.every(queue)
+        for home in np.unique(homes):
+            yield every[home], rows[keyed][homes == home]
+        yield from self._evenly(queue, layout, rows[~keyed])
+
+    def _homes_in(self, queue: str, layout: Layout) -> np.ndarray:
+        if queue not in self._homes:
+            self._homes[queue] = homes_in(layout)
+        return self._homes[queue]
+
+    def _evenly(self, queue: str, layout: Layout, rows: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield equal shares of rows without a key, for as many partitions as are worth it, the next ones in turn."""
+        if not len(rows):
+            return
+        names = layout.names(queue)
+        count = min(len(names), -(-len(rows) // _SHARE))
+        first = self._task * (count if count < len(names) else 1)  # where the task before this one has ended
+        turn = self._turns.get(queue, first)
+        self._turns[queue] = turn + count
+        for place, share in enumerate(np.array_split(rows, count)):
+            yield names[(turn + place) % len(names)], share
+
+
+def homes_in(layout: Layout) -> np.ndarray:
+    """Return the place of the home of each bucket among all partitions of a layout.
+
+    While keys are moving it is the former home, as for a producer: rows wait there behind the messages of their key,
+    and a monitor takes those on that have waited until the former home has no other.
+    """
+    homes = np.array(homes_of(layout.count))
+    if not layout.moving:
+        return homes
+    former = np.array(homes_of(layout.before))
+    return np.where(former < layout.count + len(layout.retired), former, homes)

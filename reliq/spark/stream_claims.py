@@ -1,0 +1,104 @@
+"""Claims of a stream from all partitions of its queue: a micro-batch has messages of each that has some."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reliq import ops
+from reliq.model.keys import QueueKeys
+from reliq.model.partitions import read_layout
+from reliq.ops import Steps
+from reliq.protocol.queue import age_of_oldest
+from reliq.spark.claims import Claims, consumer_of
+
+_FRESH = 1.0  #: seconds for which the partitions that were read last are those of the queue
+_REST = 0.2  #: seconds until several partitions that were all empty are looked at again
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What is left in a queue. `oldest`: seconds since its oldest ready message was sent."""
+
+    ready: int
+    delayed: int
+    oldest: float
+
+
+class StreamClaims:
+    """The steps of one stream, on its driver."""
+
+    def __init__(self, keys: QueueKeys, lease: float) -> None:
+        self._first = Claims(keys, lease)
+        self._every = [self._first]
+        self._read_at = self._empty_at = float("-inf")
+
+    def _partitions(self) -> Steps[list[Claims]]:
+        """Return the partitions that may have messages."""
+        if time.monotonic() - self._read_at > _FRESH:
+            first = self._first
+            names = read_layout((yield ops.partitions(first.keys))).every(first.keys.queue)
+            self._every = [first, *(Claims(QueueKeys(name), first.lease) for name in names[1:])]
+            self._read_at = time.monotonic()
+        return self._every
+
+    def claim(self, stream: str, batch: int, most: int) -> Steps[dict[str, int]]:
+        """Claim up to `most` messages as this batch; return how many of each partition.
+
+        If the batch has messages, claimed before a crash, these are it.
+        """
+        if time.monotonic() - self._empty_at < _REST:
+            return {}
+        every = yield from self._partitions()
+        consumer = consumer_of(stream, batch)
+        counts = yield [
+            *(ops.held_count(one.keys, consumer) for one in every),
+            *(ops.list_length(one.keys.messages) for one in every),
+        ]
+        held, lengths = counts[: len(every)], counts[len(every) :]
+        if any(held):
+            return {one.keys.queue: count for one, count in zip(every, held, strict=True) if count}
+        # The shortest first: what they leave of their shares goes to the others.
+        filled = sorted((one for one in zip(lengths, every, strict=True) if one[0]), key=lambda one: one[0])
+        found: dict[str, int] = {}
+        for place, (_, one) in enumerate(filled):
+            share = -(-(most - sum(found.values())) // (len(filled) - place))
+            if share > 0 and (count := (yield from one.claim(stream, batch, share))):
+                found[one.keys.queue] = count
+        if not found and len(every) > 1:
+            self._empty_at = time.monotonic()
+        return found
+
+    def resume(self, stream: str, batches: Sequence[int]) -> Steps[list[tuple[str, int, int]]]:
+        """Renew the leases of batches that are to run; return partition, batch and messages of each that has some."""
+        found = []
+        for one in (yield from self._partitions()):
+            lengths = yield from one.resume(stream, batches)
+            found += [(one.keys.queue, batch, length) for batch, length in zip(batches, lengths, strict=True) if length]
+        return found
+
+    def ack(self, stream: str, up_to: int) -> Steps[int]:
+        """Ack all batches up to this one; return how many messages."""
+        acked = 0
+        for one in (yield from self._partitions()):
+            acked += yield from one.ack(stream, up_to)
+        return acked
+
+    def ready(self) -> Steps[int]:
+        """Return how many messages are ready."""
+        every = yield from self._partitions()
+        return sum((yield [ops.list_length(one.keys.messages) for one in every]))
+
+    def backlog(self) -> Steps[Backlog]:
+        """Return what is left in the queue."""
+        now = yield ops.server_time()
+        found = Backlog(0, 0, 0.0)
+        for one in (yield from self._partitions()):
+            keys = one.keys
+            ready, delayed, oldest = yield [
+                ops.list_length(keys.messages),
+                ops.zset_size(keys.delayed),
+                ops.from_tail(keys.messages, 0, 1),
+            ]
+            age = max(found.oldest, age_of_oldest(keys.queue, oldest, now))
+            found = Backlog(found.ready + ready, found.delayed + delayed, age)
+        return found
