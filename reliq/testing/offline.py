@@ -10,6 +10,7 @@ from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.life import DONE
 from reliq.model.message import Message
+from reliq.model.partitions import read_layout
 from reliq.model.result import Answer
 from reliq.ops import Move
 from reliq.protocol.batches import MOST, end
@@ -55,7 +56,13 @@ def _end_batches(app: Reliq) -> bool:
 
 def _run_one(app: Reliq, handler: Handler) -> bool:
     """Run the handler of the next message that is not expired; return whether there was one."""
-    consumer = ConsumerSteps(QueueKeys(handler.queue), new_owner(connected=False), lease=60)
+    layout = read_layout(app.store.call(ops.partitions(QueueKeys(handler.queue))))
+    return any(_run_one_of(app, handler, QueueKeys(name)) for name in layout.every(handler.queue))
+
+
+def _run_one_of(app: Reliq, handler: Handler, keys: QueueKeys) -> bool:
+    """Do so for one partition of the queue."""
+    consumer = ConsumerSteps(keys, new_owner(connected=False), lease=60)
     consumer.keep_results(handler.result or 0.0)
     consumer.run_report = lambda steps: app.store.run(steps) or DONE
     queue = app.queue(handler.queue)
