@@ -15,6 +15,7 @@ import yaml
 from reliq.cli import main
 from reliq.embedded import free_port
 from reliq.observability.histograms import HTTP, LATENESS, PROCESS, RECOVERY, WAIT
+from reliq.observability.partition_metrics import PartitionCollector
 from reliq.observability.prometheus import Exporter
 from reliq.transport.store import Store
 from tests.integration.monitor.conftest import ROOT, program
@@ -275,6 +276,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists(app, url):
     body, _ = Exporter(Store(url), slots={"orders": 1}, monitor=ScannedMonitor()).render()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", body.decode(), re.MULTILINE))
     exported = set(types) | {family.name for family in (WAIT, PROCESS, RECOVERY, LATENESS, HTTP)}
+    exported |= {family.name for family in PartitionCollector(Store(url)).collect()}
     documented = set(
         re.findall(r"^\| `(reliq_\w+)", (ROOT / "docs" / "operations" / "metrics.md").read_text(), re.MULTILINE)
     )
