@@ -4,7 +4,7 @@ from typing import Unpack
 
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keywords import DeadLetterFilters
-from reliq.protocol.dead_letters import DeadLetterQueue, Filter, Page, Redriven, checked_redrive
+from reliq.protocol.dead_letters import DeadLetterQueue, Filter, Page, Redriven, RedriveOptions
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress, unwatched
 from reliq.transport.aiostore import AioStore
@@ -50,12 +50,8 @@ class DeadLetters:
         `stop_above`: with a rate, stop when more than this share of the redriven letters has died again.
         Safe to interrupt anywhere: every letter is at any instant either dead or back.
         """
-        checked_redrive(rate, limit, stop_above)
-        steps = self._steps.redrive(
-            Filter.of(filters), rate=rate, limit=limit, dry_run=dry_run, keep_failures=keep_failures,
-            stop_above=stop_above, progress=progress,
-        )  # fmt: skip
-        return await self._store.run(steps)
+        options = RedriveOptions(rate, limit, dry_run, keep_failures, stop_above, progress)
+        return await self._store.run(self._steps.redrive(Filter.of(filters), options))
 
     async def purge(self, *, all: bool = False, **filters: Unpack[DeadLetterFilters]) -> int:
         """Remove letters for good, those that match the filters or with all=True every one; return how many."""

@@ -10,7 +10,7 @@ from reliq.model.keys import QueueKeys, is_partition
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Counts, Op, Steps
 from reliq.ops.schema import Counter
-from reliq.protocol.queue import Stats, age_of_oldest, summed
+from reliq.protocol.queue import Stats, from_counts, summed
 
 GROUP = 100  #: queues per round trip
 _LOOKS = 3  #: reads of a queue while its set of consumers changes
@@ -171,20 +171,11 @@ def _reading(
     after: Sequence[str],
     max_length: int | None,
 ) -> QueueSnapshot:
-    return QueueSnapshot(
-        queue=keys.logical,
-        ready=counts.ready,
-        processing=counts.processing,
-        delayed=counts.delayed,
-        dead=counts.dead,
-        waiting=counts.waiting,
-        oldest_ready_age=age_of_oldest(keys.queue, counts.following, counts.now),
-        consumers=len(after),
-        paused=counts.paused,
-        counters=counts.counters,
-        prepared=counts.prepared,
-        limited_by=counts.limited_by,
-        breaker=counts.breaker,
+    return from_counts(
+        QueueSnapshot,
+        keys,
+        counts,
+        len(after),
         overdue=counts.overdue / 1000,
         max_length=max_length or 0,
         high=counts.high,

@@ -15,12 +15,10 @@ from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.listing import STEP, merged_page, read_by_id, read_page
+from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page
 from reliq.protocol.partitions import Partitions
-from reliq.protocol.progress import Progress
+from reliq.protocol.progress import Progress, unwatched
 from reliq.runtime.moment import earlier
-
-Part = tuple[list[DeadLetter], str | None]
 
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
 _SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
@@ -110,6 +108,30 @@ class Redriven:
     stopped: str = ""  #: why it ended before the last letter, or empty
 
 
+@dataclass(frozen=True, slots=True)
+class RedriveOptions:
+    """How letters are put back; raises InvalidSetting for invalid values."""
+
+    rate: float | None = None  #: messages a second
+    limit: int | None = None  #: letters
+    dry_run: bool = False  #: only count
+    keep_failures: bool = False  #: do not reset the count of failures
+    stop_above: float | None = None  #: with a rate: the share that died again above which the redrive stops
+    progress: Progress = unwatched
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and not 0.01 <= self.rate <= 1e6:
+            raise InvalidSetting(f"rate is {self.rate!r}: give messages a second, from 0.01 to 1,000,000")
+        if self.limit is not None:
+            whole(self.limit, "limit", 1, 10**12)
+        if self.stop_above is None:
+            return
+        if not 0 <= self.stop_above <= 1:
+            raise InvalidSetting(f"stop_above is {self.stop_above!r}: give a share from 0 to 1, such as 0.2")
+        if self.rate is None:
+            raise InvalidSetting("stop_above needs a rate: without one all letters are back before the first can die")
+
+
 class DeadLetterSteps:
     """The operations on a queue's dead letters, as steps."""
 
@@ -138,43 +160,34 @@ class DeadLetterSteps:
             yield from read_bodies(self.keys, [letter])
         return letter
 
-    def redrive(
-        self,
-        wanted: Filter,
-        *,
-        rate: float | None,
-        limit: int | None,
-        dry_run: bool,
-        keep_failures: bool,
-        stop_above: float | None,
-        progress: Progress,
-    ) -> Steps[Redriven]:
-        """Move letters back into the queue, oldest first; at any instant each letter is in exactly one place."""
-        result = Redriven(dry_run=dry_run)
-        started = time.monotonic()
-        relapses = Relapses(self.keys, stop_above)
+    def redrive(self, wanted: Filter, options: RedriveOptions, result: Redriven) -> Steps[None]:
+        """Move letters back into the queue, oldest first; at any instant each letter is in exactly one place.
+
+        `result` is counted up, and has what was done before, in other partitions.
+        """
+        rate, started, before = options.rate, time.monotonic(), result.redriven
+        relapses = Relapses(self.keys, options.stop_above)
         at_once = STEP if rate is None else max(1, min(STEP, int(rate / _BATCHES_PER_SECOND)))
 
         def act(letters: list[DeadLetter]) -> Steps[bool]:
-            if limit is not None:
-                letters = letters[: limit - result.matched]
+            if options.limit is not None:
+                letters = letters[: options.limit - result.matched]
             for batch in (letters[place : place + at_once] for place in range(0, len(letters), at_once)):
                 result.matched += len(batch)
-                if not dry_run:
-                    revivals = [self._revival(letter, keep_failures) for letter in batch]
+                if not options.dry_run:
+                    revivals = [self._revival(letter, options.keep_failures) for letter in batch]
                     result.redriven += sum((yield ops.redrive(self.keys, revivals)))
                     result.stopped = yield from relapses.verdict(batch)
                     if rate is not None:
-                        yield ops.Sleep(max(0.0, started + result.redriven / rate - time.monotonic()))
-                progress(result.matched)
+                        yield ops.Sleep(max(0.0, started + (result.redriven - before) / rate - time.monotonic()))
+                options.progress(result.matched)
                 if result.stopped:
                     return False
-            if result.matched == limit:
-                result.stopped = f"the limit of {limit} is reached"
+            if result.matched == options.limit:
+                result.stopped = f"the limit of {options.limit} is reached"
             return not result.stopped
 
-        yield from self._walk(wanted, act, removing=not dry_run, shown=0 if dry_run else None)
-        return result
+        yield from self._walk(wanted, act, removing=not options.dry_run, shown=0 if options.dry_run else None)
 
     def purge(self, wanted: Filter, everything: bool, counter: Literal["purged_dead", "trimmed"]) -> Steps[int]:
         """Delete letters for good; return how many."""
@@ -270,7 +283,7 @@ class DeadLetterQueue:
     def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool) -> Steps[Page]:
         """Read up to `limit` letters, latest first, from `cursor` on."""
 
-        def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part]:
+        def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[DeadLetter]]:
             page = yield from DeadLetterSteps(keys).page(wanted, limit, cursor, bodies)
             return page.letters, page.next
 
@@ -282,42 +295,14 @@ class DeadLetterQueue:
         found = yield from self._partitions.each(lambda keys: DeadLetterSteps(keys).get(identity, shown))
         return next((one for one in found if one is not None), None)
 
-    def redrive(
-        self,
-        wanted: Filter,
-        *,
-        rate: float | None,
-        limit: int | None,
-        dry_run: bool,
-        keep_failures: bool,
-        stop_above: float | None,
-        progress: Progress,
-    ) -> Steps[Redriven]:
+    def redrive(self, wanted: Filter, options: RedriveOptions) -> Steps[Redriven]:
         """Move letters back into the queue, oldest first, of one partition after another."""
-        whole = Redriven(dry_run=dry_run)
+        result = Redriven(dry_run=options.dry_run)
         for partition in (yield from self._partitions.every()):
-            before = whole.matched
-            if limit is not None and before == limit:
-                break
-
-            def note(count: int, before: int = before) -> None:
-                progress(before + count)
-
-            result = yield from DeadLetterSteps(partition.keys).redrive(
-                wanted, rate=rate, limit=None if limit is None else limit - before, dry_run=dry_run,
-                keep_failures=keep_failures, stop_above=stop_above,
-                progress=note,
-            )  # fmt: skip
-            whole.matched += result.matched
-            whole.redriven += result.redriven
+            yield from DeadLetterSteps(partition.keys).redrive(wanted, options, result)
             if result.stopped:
-                whole.stopped = (
-                    result.stopped
-                    if limit is None
-                    else result.stopped.replace(f"limit of {limit - before} ", f"limit of {limit} ")
-                )
                 break
-        return whole
+        return result
 
     def purge(self, wanted: Filter, everything: bool) -> Steps[int]:
         """Delete letters for good; return how many."""
@@ -355,16 +340,3 @@ class Relapses:
         if len(self._redriven) >= _SAMPLE and relapsed > self._stop_above * len(self._redriven):
             return f"{relapsed} of {len(self._redriven)} died again, more than {self._stop_above:.0%}"
         return ""
-
-
-def checked_redrive(rate: float | None, limit: int | None, stop_above: float | None) -> None:
-    """Raise InvalidSetting for invalid options of a redrive."""
-    if rate is not None and not 0.01 <= rate <= 1e6:
-        raise InvalidSetting(f"rate is {rate!r}: give messages a second, from 0.01 to 1,000,000")
-    if limit is not None:
-        whole(limit, "limit", 1, 10**12)
-    if stop_above is not None:
-        if not 0 <= stop_above <= 1:
-            raise InvalidSetting(f"stop_above is {stop_above!r}: give a share from 0 to 1, such as 0.2")
-        if rate is None:
-            raise InvalidSetting("stop_above needs a rate: without one all letters are back before the first can die")

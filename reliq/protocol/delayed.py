@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq.protocol.listing import merged_page, read_page
+from reliq.protocol.listing import Part, merged_page, read_page
 from reliq.protocol.partitions import Partitions
-
-Part = tuple[list[DelayedMessage], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ def delayed_of_queue(
 ) -> Steps[DelayedPage]:
     """Read up to `limit` messages of all partitions of a queue, from `cursor` on."""
 
-    def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part]:
+    def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[DelayedMessage]]:
         page = yield from delayed_page(keys, limit, cursor, failed, bodies)
         return page.messages, page.next
 

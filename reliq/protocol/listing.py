@@ -56,7 +56,7 @@ def merged_page(
     limit: int,
     cursor: str | None,
     bodies: bool,
-) -> Steps[tuple[list[M], str | None]]:
+) -> Steps[Part[M]]:
     """Read a page of the messages of all partitions, and the cursor of the next page: those of the partitions.
 
     `read` takes the keys of a partition, the limit, its cursor and `bodies`.
@@ -83,9 +83,7 @@ def merged_page(
     return [message for _, message in taken], ",".join(cursors) if more else None
 
 
-def _first_of(
-    pages: Mapping[int, tuple[list[M], str | None]], order: Literal["up", "down"], limit: int
-) -> list[tuple[int, M]]:
+def _first_of(pages: Mapping[int, Part[M]], order: Literal["up", "down"], limit: int) -> list[tuple[int, M]]:
     """Return the first messages of several pages, each with the place of its page, as far as their order is known."""
     sign = -1 if order == "down" else 1
     marked = [(place, message) for place, (found, _) in pages.items() for message in found]

@@ -217,30 +217,37 @@ class QueueSteps:
 
 
 def stats_of(keys: QueueKeys) -> Steps[Stats]:
+    """Read the statistics of one partition."""
     consumers = yield ops.members(keys.consumers)
     for _ in range(_LOOKS):
         known = consumers
         found, consumers = yield [ops.stats(keys, known), ops.members(keys.consumers)]
         if set(consumers) <= set(known):  # else a new consumer may hold messages that were not counted
             break
-    return Stats(
-        queue=keys.logical,
-        ready=found.ready,
-        processing=found.processing,
-        delayed=found.delayed,
-        dead=found.dead,
-        waiting=found.waiting,
-        oldest_ready_age=age_of_oldest(keys.queue, found.following, found.now),
-        consumers=len(consumers),
-        paused=found.paused,
-        counters=found.counters,
-        prepared=found.prepared,
-        limited_by=found.limited_by,
-        breaker=found.breaker,
-    )
+    return from_counts(Stats, keys, found, len(consumers))
 
 
 S = TypeVar("S", bound=Stats)
+
+
+def from_counts(kind: type[S], keys: QueueKeys, counts: ops.Counts, consumers: int, **further: Any) -> S:
+    """Return the statistics of one partition from what a script has counted; `further`: fields of a subclass."""
+    return kind(
+        queue=keys.logical,
+        ready=counts.ready,
+        processing=counts.processing,
+        delayed=counts.delayed,
+        dead=counts.dead,
+        waiting=counts.waiting,
+        oldest_ready_age=age_of_oldest(keys.queue, counts.following, counts.now),
+        consumers=consumers,
+        paused=counts.paused,
+        counters=counts.counters,
+        prepared=counts.prepared,
+        limited_by=counts.limited_by,
+        breaker=counts.breaker,
+        **further,
+    )
 
 
 def summed(parts: Sequence[S], added: Sequence[str] = (), largest: Sequence[str] = ()) -> S:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -126,11 +126,10 @@ class TopicSteps:
             for queue in left:
                 partitions += [(yield from queue.partitions.offered(message, refused[queue.keys.queue]))]
             versions = {queue.keys.queue: queue.partitions.layout.version for queue in left}
+            known = {name: (version, name in held) for name, version in versions.items() if version}
             session = self._pool.take()
             try:
-                moved = yield from self._publish_in(
-                    session, routing_key, message, partitions, held, versions, wanted, retries
-                )
+                moved = yield from self._publish_in(session, routing_key, message, partitions, known, wanted, retries)
             except OutcomeUnknown as error:
                 raise OutcomeUnknown(str(error), (message.id,)) from None
             finally:
@@ -147,15 +146,14 @@ class TopicSteps:
         routing_key: str,
         message: NewMessage,
         queues: Sequence[Partition],
-        held: Container[str],
-        versions: Mapping[str, int],
+        known: Mapping[str, tuple[int, bool]],
         wanted: Durability | None,
         retries: int | None,
     ) -> Steps[list[tuple[QueueKeys, bool, bool]]]:
         """Publish in these partitions.
 
         Return those that did not get it, whether it belongs elsewhere, and whether others of its key are there.
-        `held`: the queues in which it waits for those. `versions`: by queue, those of the layouts that are known.
+        `known`: by queue, where it has partitions, the version of their layout and whether the message waits for those.
         """
         bodies: list[ops.StoredBody] = []
         element = encoded(message, self._pool.clock.now(), bodies, routing_key)
@@ -172,39 +170,32 @@ class TopicSteps:
                     message.delay,
                     session.producer,
                     session.sequence,
-                    {
-                        place: (versions[keys.logical], keys.logical in held)
-                        for place, keys in enumerate(group)
-                        if versions[keys.logical]
-                    },
+                    {place: known[keys.logical] for place, keys in enumerate(group) if keys.logical in known},
                 ),
                 retries,
             )
             for group in groups
         ]
         if bodies:
-            _, known = (yield from ops.together(announcements, introductions)) if strangers else ([], [])
+            _, told = (yield from ops.together(announcements, introductions)) if strangers else ([], [])
             answers = []
             for group, one in zip(groups, publish, strict=True):
                 _, answer = yield from stored(group, bodies, session, one)
                 answers.append(answer)
         else:
-            _, known, answers = yield from ops.together(announcements, introductions, publish)
-        for queue, one in zip(strangers, known, strict=True):
+            _, told, answers = yield from ops.together(announcements, introductions, publish)
+        for queue, one in zip(strangers, told, strict=True):
             queue.introduced(one)
         self._pool.clock.note(answers[0].now, session.called_at)
         yield from _refuse_full(groups, answers, message.id)
         sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
-        taken = [group for group, answer in zip(groups, answers, strict=True) if answer.status != "moved"]
-        if sure.waits:
-            for group in taken:
+        moved: list[tuple[QueueKeys, bool, bool]] = []
+        for group, answer in zip(groups, answers, strict=True):
+            if answer.status == "moved":
+                moved += [(keys, place in answer.moved, place in answer.held) for place, keys in enumerate(group)]
+            elif sure.waits:
                 yield from confirm(group[0], sure, session.producer, session.sequence)
-        return [
-            (keys, place in answer.moved, place in answer.held)
-            for group, answer in zip(groups, answers, strict=True)
-            if answer.status == "moved"
-            for place, keys in enumerate(group)
-        ]
+        return moved
 
     def _groups(self, queues: Sequence[Partition]) -> Sequence[Sequence[QueueKeys]]:
         """Group the queues that one atomic step can reach: all of them or, on a cluster, those of one hash slot."""

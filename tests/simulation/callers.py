@@ -12,9 +12,8 @@ from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps
-from reliq.protocol.dead_letters import DeadLetterSteps, Filter
+from reliq.protocol.dead_letters import DeadLetterSteps, Filter, Redriven, RedriveOptions
 from reliq.protocol.prepared import DecisionOptions
-from reliq.protocol.progress import unwatched
 from reliq.protocol.queue import QueueSteps
 from tests.simulation.choices import Action
 from tests.simulation.clock import EPOCH
@@ -181,10 +180,7 @@ class Operator(Caller):
         yield from self._queue(queue).purge()
 
     def _redrive(self, queue: str, name: str) -> Steps[None]:
-        letters = DeadLetterSteps(QueueKeys(queue))
-        yield from letters.redrive(
-            Filter(), rate=None, limit=None, dry_run=False, keep_failures=False, stop_above=None, progress=unwatched
-        )
+        yield from DeadLetterSteps(QueueKeys(queue)).redrive(Filter(), RedriveOptions(), Redriven())
 
     def _purge_dead(self, queue: str, name: str) -> Steps[None]:
         yield from DeadLetterSteps(QueueKeys(queue)).purge(Filter(), everything=True, counter="purged_dead")

@@ -79,7 +79,7 @@ class Kernel:
         self._slow = {(one.task, one.call): one.seconds for one in plan.of(Slow)}
         self._parked: list[tuple[Task, Request, float]] = []
         self.bound: list[str] = []  #: the queues that get what is published
-        self.away_until = 0.0  #: the server answers nobody until then
+        self.away_until = 0.0  #: the server does not answer until then
         observer.processes = lambda: [one for one in self.processes if one.alive]  # type: ignore[method-assign]
 
     # --- time ---

@@ -118,7 +118,7 @@ class Observer:
         self.limits: dict[str, dict[str, Any]] = defaultdict(dict)
         self.claims: dict[str, list[float]] = defaultdict(list)
         self.moves: list[str] = []  #: of the latest step, for a reader
-        self.expected: set[Message] = set()  #: that nobody sends by hand
+        self.expected: set[Message] = set()  #: that reliq itself sends
         self.schedules: dict[tuple[str, str], Any] = {}
         self.cancels: set[tuple[str, str]] = set()  #: queue, and id or key, of all cancels that were called
         self.restarted = False

@@ -77,7 +77,7 @@ class Simulation:
         self.observer.after(None, ())
 
     def _at_once(self, steps: Any) -> Any:
-        """Run steps while nobody else acts."""
+        """Run steps while no other actor acts."""
         try:
             request = next(steps)
             while True:
@@ -151,7 +151,7 @@ class Simulation:
         return all(place.state == DEAD for place in self.observer.where.values())
 
     def _awaited(self) -> list[str]:
-        """Return the messages that nobody sends by hand, and that have not come yet: ticks, and the ends of batches."""
+        """Return the messages that reliq itself sends and that have not come yet: ticks, and the ends of batches."""
         stories = self.observer.stories
         came = {message for message in self.observer.expected if message in stories and stories[message].entered_at}
         return [] if self.observer.restarted else sorted(identity for _, identity in self.observer.expected - came)

@@ -10,7 +10,7 @@ from fastapi.routing import APIRouter
 
 from reliq.aio.queue import Queue
 from reliq.errors import InvalidSetting
-from reliq.protocol.dead_letters import checked_redrive
+from reliq.protocol.dead_letters import RedriveOptions
 from reliq_api.ui import policy
 from reliq_api.ui.access import Operated
 from reliq_api.ui.dead_pages import Running
@@ -89,7 +89,7 @@ async def redrive(request: Request, queue: Operated, redrives: Running, fields: 
         "rate": _number(given, "rate"),
         "stop_above": _share(given, "stop_above"),
     }
-    checked_redrive(options["rate"], options["limit"], options["stop_above"])
+    RedriveOptions(**options)  # refused here, before it starts
     total = len(filters["ids"]) if "ids" in filters else (await queue.stats()).dead
     counted = _number(given, "matched")  # from the dry run just before
     most = min(one for one in (limit, counted, total) if one is not None)

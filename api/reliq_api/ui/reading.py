@@ -65,7 +65,7 @@ class Tally:
 
 
 def exists(queue: str) -> Steps[bool]:
-    """Whether there is a queue of this name; a partition is none."""
+    """Whether a queue of this name exists; the name of a partition does not count."""
     return not is_partition(queue) and (yield from ops.one(ops.is_queue(QueueKeys(queue).queue)))
 
 

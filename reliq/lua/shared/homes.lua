@@ -20,7 +20,7 @@ end
 -- Whether messages of a key are here: ready, in processing, to be tried again, or waiting for the key.
 local function has_key(q, group)
   return redis.call('HEXISTS', q.active, group) == 1 or redis.call('HEXISTS', q.active, '#' .. group) == 1
-      or #redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1) > 0
+      or first_in_line(q, group) ~= nil
 end
 
 -- Whether the key of a message has its home in another partition. The members of a cycle stay in the first one.

@@ -7,6 +7,11 @@
 
 local LINE_STEP = 1000 -- messages of a line that become ready in one call
 
+-- The first entry of a line; nil if none waits.
+local function first_in_line(q, group)
+  return redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
+end
+
 -- How many slots a key has; nil: the queue has no limits for keys, and so no slots. Second, whether a claim gives them up.
 local function slots_of(q, group)
   local policy = q.key_policy or redis.call('HMGET', q.config, 'key_concurrency', 'fair', 'key_rate', 'weight_digests')

@@ -65,11 +65,6 @@ local function join_line(q, group, element, away)
   track(q, element, line)
 end
 
--- The first entry of a line; nil if none waits.
-local function first_in_line(q, group)
-  return redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
-end
-
 -- Take the first message out of a line; nil if none waits.
 local function next_in_line(q, group)
   local first = first_in_line(q, group)

@@ -26,13 +26,6 @@ def client(url):
         yield client
 
 
-@pytest.fixture
-def orders(app: reliq.Reliq) -> reliq.Queue:
-    queue = app.queue("orders")
-    queue.configure(partitions=4)
-    return queue
-
-
 def one_in_each(orders: reliq.Queue, **options) -> list[str]:
     """Send messages until each partition has one; return their ids."""
     return [orders.send({"number": number}, **options) for number in range(4)]

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import reliq
 from reliq import ops
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys
@@ -23,13 +22,6 @@ NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 def service(url):
     with serving(url) as client:
         yield client
-
-
-@pytest.fixture
-def orders(app: reliq.Reliq) -> reliq.Queue:
-    queue = app.queue("orders")
-    queue.configure(partitions=4)
-    return queue
 
 
 @pytest.fixture

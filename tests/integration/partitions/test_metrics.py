@@ -16,11 +16,9 @@ NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 
 
 @pytest.fixture
-def orders(app: reliq.Reliq) -> reliq.Queue:
-    queue = app.queue("orders")
-    queue.configure(partitions=4)
-    queue.send_many(["x"] * 400)
-    return queue
+def orders(orders: reliq.Queue) -> reliq.Queue:
+    orders.send_many(["x"] * 400)
+    return orders
 
 
 def of_partitions(app: reliq.Reliq) -> str:

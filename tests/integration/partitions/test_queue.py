@@ -13,13 +13,6 @@ from reliq.protocol.queue import stats_of
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 
 
-@pytest.fixture
-def orders(app: reliq.Reliq) -> reliq.Queue:
-    queue = app.queue("orders")
-    queue.configure(partitions=4)
-    return queue
-
-
 def ready_by_partition(app: reliq.Reliq) -> dict[str, int]:
     return {name: app.store.run(stats_of(QueueKeys(name))).ready for name in NAMES}
 

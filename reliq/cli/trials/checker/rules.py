@@ -91,7 +91,7 @@ def before_start(evidence: Evidence, story: Story, run: Run) -> Iterator[Fault]:
 
 
 def duplicates(evidence: Evidence) -> Iterator[tuple[Story, Fault | None]]:
-    """Yield each run beyond the first that nobody asked for, with the fault that explains it."""
+    """Yield each run beyond the first that no call asked for, with the fault that explains it."""
     for story in evidence.stories.values():
         if len(story.runs) < 2:
             continue
