@@ -12,40 +12,58 @@ from typing import Any, Self
 
 import redis
 
+from reliq.cli.trials.gate import PEERS, Gate
 from reliq.embedded import EmbeddedRedis, find_server, free_port
 from reliq.errors import ReliqError
 
 _SERVICE = "mymaster"
 _DOWN_AFTER = 1.0  #: seconds of silence after which a sentinel takes the master for dead
 _PAUSE = 4.0  #: seconds for which a paused master hangs
+_CUT = 2.0  #: seconds for which a master that is cut off does not know that there is another
 
 
 class Fleet:
-    """A context; `fail_over` makes another server the master and the former one its replica."""
+    """A context; `fail_over` makes another server the master and the former one its replica.
 
-    def __init__(self, replicas: int = 2) -> None:
+    `gates`: each server is known by the port of a gate, so that a master can be cut off from the others.
+    """
+
+    def __init__(self, replicas: int = 2, *, gates: bool = False) -> None:
         self._stack = contextlib.ExitStack()
         self.replicas = replicas
         self.servers: list[EmbeddedRedis] = []
         self.sentinels: list[Any] = []
+        self._gates: dict[int, Gate] | None = {} if gates else None  #: by the port of the server
         self._ports: list[int] = []
 
     def __enter__(self) -> Self:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        at_once = ("--repl-diskless-sync-delay", "0")
-        self.servers.append(self._stack.enter_context(EmbeddedRedis(settings=at_once)))
+        self._start_server()
         for _ in range(self.replicas):
-            settings = ("--replicaof", "127.0.0.1", str(self.servers[0].port), *at_once)
-            self.servers.append(self._stack.enter_context(EmbeddedRedis(settings=settings)))
+            self._start_server("--replicaof", "127.0.0.1", str(self._known_port(self.servers[0])))
         for number in range(3):
             self._start_sentinel(folder / f"{number}.conf")
         wait(self.whole, "the fleet")
         return self
 
+    def _start_server(self, *settings: str) -> None:
+        port = free_port()
+        at_once = ("--repl-diskless-sync-delay", "0")
+        if self._gates is not None:
+            gate = self._gates[port] = self._stack.enter_context(Gate(port))
+            settings += ("--replica-announce-port", str(gate.port), "--bind-source-addr", PEERS)
+        self.servers.append(self._stack.enter_context(EmbeddedRedis(settings=(*settings, *at_once), port=port)))
+
+    def _known_port(self, server: EmbeddedRedis) -> int:
+        """Return the port that sentinels, replicas and clients know."""
+        return server.port if self._gates is None else self._gates[server.port].port
+
     def _start_sentinel(self, path: Path) -> None:
         port = free_port()
+        source = "" if self._gates is None else f"bind-source-addr {PEERS}\nsentinel announce-ip 127.0.0.1\n"
         path.write_text(
-            f"port {port}\nbind 127.0.0.1\nsentinel monitor {_SERVICE} 127.0.0.1 {self.servers[0].port} 2\n"
+            f"port {port}\nbind 127.0.0.1\n{source}"
+            f"sentinel monitor {_SERVICE} 127.0.0.1 {self._known_port(self.servers[0])} 2\n"
             f"sentinel down-after-milliseconds {_SERVICE} {_DOWN_AFTER * 1000:.0f}\n"
             f"sentinel failover-timeout {_SERVICE} 10000\n"
         )
@@ -67,7 +85,7 @@ class Fleet:
     def master(self) -> EmbeddedRedis | None:
         """Return the server that all sentinels name, or None."""
         ports = {int(one.sentinel_get_master_addr_by_name(_SERVICE)[1]) for one in self.sentinels}
-        return next((one for one in self.servers if ports == {one.port}), None)
+        return next((one for one in self.servers if ports == {self._known_port(one)}), None)
 
     def whole(self) -> bool:
         """Whether there is one master, every replica in step, every sentinel aware, and nothing under way."""
@@ -87,10 +105,11 @@ class Fleet:
         return True
 
     def fail_over(self, kind: str) -> float:
-        """Cause a failover that is planned, paused or killed; return when it began, by time.monotonic().
+        """Cause a failover that is planned, paused, cut or killed; return when it began, by time.monotonic().
 
         planned: SENTINEL FAILOVER, the master lives. paused: the master hangs for 4 s and comes back while it takes
-        itself for the master. killed: the master dies. Returns when the fleet is whole again.
+        itself for the master. cut: replicas and sentinels do not reach the master, clients do, for 2 s longer than
+        there is another one; needs gates. killed: the master dies. Returns when the fleet is whole again.
         """
         former = self.master()
         if former is None:
@@ -102,12 +121,23 @@ class Fleet:
             os.kill(former.pid, signal.SIGSTOP)
             time.sleep(_PAUSE)
             os.kill(former.pid, signal.SIGCONT)
+        elif kind == "cut":
+            gate = self._gate(former)
+            gate.shut()
+            wait(lambda: self.master() not in (None, former), "a failover")
+            time.sleep(_CUT)
+            gate.open()
         else:
             former.kill()
             wait(lambda: self.master() not in (None, former), "a failover")
             former.start()
         wait(lambda: self.master() not in (None, former) and self.whole(), "the fleet after a failover")
         return began
+
+    def _gate(self, server: EmbeddedRedis) -> Gate:
+        if self._gates is None:
+            raise TypeError("only a fleet with gates has a link that can be cut")
+        return self._gates[server.port]
 
 
 def wait(condition: Callable[[], object], what: str, timeout: float = 180.0) -> None:

@@ -37,6 +37,9 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            if not self._admits(client):
+                client.close()
+                continue
             try:
                 server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:  # the server is away, and so is what stands before it
@@ -46,6 +49,9 @@ class Proxy:
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._pairs.append((client, server))
             threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+
+    def _admits(self, client: socket.socket) -> bool:
+        return True
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         replies = threading.Thread(target=self._pump, args=(server, client, "reply"), daemon=True)

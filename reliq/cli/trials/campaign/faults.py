@@ -293,6 +293,11 @@ def fail_over_paused(system: System) -> int:
     return _fail_over(system, "paused")
 
 
+def fail_over_cut_off(system: System) -> int:
+    """Cut the master off from replicas and sentinels, but not from the clients."""
+    return _fail_over(system, "cut")
+
+
 def fail_over_killed(system: System) -> int:
     """Kill the master."""
     return _fail_over(system, "killed")

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reliq.cli.trials.campaign import faults
-from reliq.cli.trials.campaign.servers import ClusterServer, ProxiedServer, SentinelServer, Server
+from reliq.cli.trials.campaign.servers import (
+    ClusterServer,
+    GatedSentinelServer,
+    ProxiedServer,
+    SentinelServer,
+    Server,
+)
 from reliq.cli.trials.campaign.system import Setup, System
 from reliq.cli.trials.campaign.tasks import MIX
 
@@ -88,12 +94,15 @@ SCENARIOS = [
     *(
         Scenario(
             f"sentinel-{kind}", f"{about}, sends with replicas=1", "failovers", 1, 50, inflict,
-            Setup(durability="replicas=1", rate=50), server=SentinelServer, sends_are_safe=True,
+            Setup(durability="replicas=1", rate=50), server=server, sends_are_safe=True,
         )
-        for kind, about, inflict in (
-            ("planned", "failover by SENTINEL FAILOVER", faults.fail_over_planned),
-            ("paused", "failover of a master that hangs for 4 s and comes back", faults.fail_over_paused),
-            ("killed", "failover of a master that is killed", faults.fail_over_killed),
+        for kind, about, inflict, server in (
+            ("planned", "failover by SENTINEL FAILOVER", faults.fail_over_planned, SentinelServer),
+            ("paused", "failover of a master that hangs for 4 s and comes back", faults.fail_over_paused,
+             SentinelServer),
+            ("cut", "failover of a master that its replicas and the sentinels do not reach, but clients do",
+             faults.fail_over_cut_off, GatedSentinelServer),
+            ("killed", "failover of a master that is killed", faults.fail_over_killed, SentinelServer),
         )
     ),
     Scenario(

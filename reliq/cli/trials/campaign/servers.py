@@ -120,9 +120,11 @@ class ProxiedServer(Server):
 class SentinelServer(Server):
     """A master, two replicas and three sentinels."""
 
+    gates = False
+
     def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
         super().__init__(folder, settings)
-        self.fleet = Fleet()
+        self.fleet = Fleet(gates=self.gates)
 
     def __enter__(self) -> Self:
         self.fleet.__enter__()
@@ -141,6 +143,12 @@ class SentinelServer(Server):
         if master is None:
             raise ReliqError("the sentinels do not agree on a master")
         return master.url
+
+
+class GatedSentinelServer(SentinelServer):
+    """The same, with a gate before each server: its link to the others can be cut."""
+
+    gates = True
 
 
 class ClusterServer(Server):
