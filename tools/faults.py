@@ -10,12 +10,14 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from reliq.cli.trials.campaign.scenarios import SCENARIOS, Scenario
+from tools.versions import BEFORE_PARTITIONS, sources
 
 RESULTS = Path(__file__).parents[1] / "docs/operations/reliability.json"
 _POINTS = 100  #: of the distribution of recovery times
@@ -39,7 +41,10 @@ def campaign(scenario: Scenario, seed: int, volume: int, duration: float) -> dic
         sys.executable, "-m", "reliq", "chaos", "--scenario", scenario.name, "--full", "--json",
         "--seed", str(seed), "--volume", str(volume), "--duration", str(duration),
     ]  # fmt: skip
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        if scenario.needs_older:
+            command += ["--older", str(sources(BEFORE_PARTITIONS, Path(folder)))]
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     if not done.stdout:
         return None
     row: dict[str, Any] = json.loads(done.stdout)

@@ -128,8 +128,7 @@ def _absent(rows: Sequence[dict[str, Any]]) -> str:
     return "".join([*absent, *short, MISSING])
 
 
-MISSING = """- Sentinel with the link between master and replicas cut; a rolling upgrade between two versions.
-- A system clock of Redis that moves: see [the runbook](../runbooks/redis-clock-jumped.md).
+MISSING = """- A system clock of Redis that moves: see [the runbook](../runbooks/redis-clock-jumped.md).
 """
 
 

@@ -37,6 +37,10 @@ def add_to(commands: Any) -> None:
     campaign.add_argument("--volume", type=int, metavar="N", help="how many faults, or messages (default: a few)")
     campaign.add_argument("--duration", type=float, default=600.0, metavar="SECONDS", help="no faults after that time")
     campaign.add_argument("--full", action="store_true", help="the volume of `make faults`")
+    campaign.add_argument(
+        "--older", type=Path, metavar="FOLDER",
+        help="for rolling-upgrade: another version of reliq (`pip install --no-deps --target FOLDER reliq==VERSION`)",
+    )  # fmt: skip
     campaign.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the histories and the dump there")
 
 
@@ -75,6 +79,12 @@ def _scenario(options: argparse.Namespace) -> int:
         return BAD_USAGE
     if options.url:
         raise InvalidSetting("a scenario breaks its Redis, and so starts one of its own: leave out --url")
+    if scenario.needs_older != bool(options.older):
+        raise InvalidSetting(
+            f"{scenario.name} needs another version of reliq: name its folder with --older"
+            if scenario.needs_older
+            else f"{scenario.name} runs this version only: leave out --older"
+        )
     volume = options.volume or (scenario.full if options.full else scenario.volume)
     settings.whole(volume, "volume", 1, 10_000_000)
     settings.seconds(options.duration, "duration", 1.0, 86_400.0)
@@ -87,7 +97,7 @@ def _scenario(options: argparse.Namespace) -> int:
             raise InvalidSetting(
                 f"--keep {folder} is not empty: the checker reads all that is there; name a new folder"
             )
-        outcome = run(scenario, seed, volume, options.duration, folder, options.full)
+        outcome = run(scenario, seed, volume, options.duration, folder, options.full, options.older)
     print(json.dumps(outcome.as_dict()) if options.json else text(scenario, outcome))
     if not outcome.good:
         print("reliq: a promise was broken", file=sys.stderr)

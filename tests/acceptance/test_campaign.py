@@ -8,22 +8,31 @@ import pytest
 from reliq.cli import main
 from reliq.cli.trials.campaign.scenarios import SCENARIOS
 from tests.support.workers import process
+from tools.versions import BEFORE_PARTITIONS, sources
 
-QUICK = {"none", "sigkill", "reply-cut"}  #: the others are in `make test-slow`
 ROOT_ONLY = {"disk-full"}
 
 
 def rows():
     for one in SCENARIOS:
-        marks = [] if one.name in QUICK else [pytest.mark.slow]
-        if one.name in ROOT_ONLY:
-            marks.append(pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system"))
-        yield pytest.param(one, id=one.name, marks=marks)
+        forbidden = one.name in ROOT_ONLY and os.geteuid() != 0
+        yield pytest.param(one, id=one.name, marks=pytest.mark.skipif(forbidden, reason="mounts a file system"))
+
+
+@pytest.fixture
+def options(scenario, tmp_path):
+    """What the scenario needs besides its name."""
+    if not scenario.needs_older:
+        return []
+    try:
+        return ["--older", str(sources(BEFORE_PARTITIONS, tmp_path / "older"))]
+    except LookupError as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("scenario", list(rows()))
-def test_every_promise_of_the_row_is_kept(scenario):
-    with process("chaos", "--scenario", scenario.name, "--seed", "7", "--json") as child:
+def test_every_promise_of_the_row_is_kept(scenario, options):
+    with process("chaos", "--scenario", scenario.name, "--seed", "7", "--json", *options) as child:
         out, err = child.communicate(timeout=150)
     result = json.loads(out)
     assert (child.returncode, result["verdict"]["broken"], result["good"]) == (0, {}, True), err.decode()
@@ -44,6 +53,12 @@ def test_the_list_names_all_scenarios(capsys):
         (["--scenario", "earthquake"], "'earthquake' is unknown: `reliq chaos --scenario list`"),
         (["--scenario", "none", "--volume", "-1"], "volume"),
         (["--scenario", "none", "--duration", "0"], "duration"),
+        (
+            ["--scenario", "rolling-upgrade"],
+            "rolling-upgrade needs another version of reliq: name its folder with --older",
+        ),
+        (["--scenario", "rolling-upgrade", "--older", "/nowhere"], "--older /nowhere has no package reliq"),
+        (["--scenario", "none", "--older", "."], "none runs this version only: leave out --older"),
         (["--scenario", "none", "--url", "redis://127.0.0.1:1/0"], "leave out --url"),
     ],
 )

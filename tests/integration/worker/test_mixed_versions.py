@@ -1,7 +1,6 @@
 """A rolling upgrade: processes of the version before and of this one share a Redis, and no message is lost."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from reliq.cli import main
 from reliq.model.keys import QueueKeys
 from tests.integration.worker.mixed_app import SIZES, body_of
 from tests.support.workers import ROOT, eventually, working
+from tools.versions import sources
 
 BEFORE = "b12afcc"  #: the last commit that stored every body in its element
 NEW = ROOT
@@ -23,15 +23,10 @@ NEW = ROOT
 @pytest.fixture(scope="session")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source of the version before, from the history of this repository."""
-    folder = tmp_path_factory.mktemp("before")
-    if shutil.which("git") is None:
-        pytest.skip("the version before is read from the git history, and there is no git here")
-    command = ["git", "archive", BEFORE, "reliq", "monitor", "api"]
-    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    if archive.returncode:
-        pytest.skip(f"the version before is not in the git history here: {archive.stderr.decode().strip()}")
-    subprocess.run(["tar", "-x"], cwd=folder, input=archive.stdout, check=True)
-    return folder
+    try:
+        return sources(BEFORE, tmp_path_factory.mktemp("before"))
+    except LookupError as error:
+        pytest.skip(str(error))
 
 
 class Processes:

@@ -19,6 +19,7 @@ from typing import Any
 from reliq.cli.trials.campaign import tasks
 from reliq.cli.trials.campaign.clock import Clock
 from reliq.cli.trials.campaign.names import FOLDER, OWN_PID, PROCESS, WORK
+from reliq.cli.trials.campaign.other_version import OtherVersion
 
 APP = "reliq.cli.trials.campaign.app:app"
 _PRELOADED = ["reliq.cli.main", "reliq.worker", "reliq_monitor", "reliq.cli.trials.campaign.producer"]
@@ -33,20 +34,18 @@ class Told:
     url: str
     arguments: tuple[str, ...] = ()  #: of the `reliq` command; none for a producer
     work: float = 0.001  #: seconds that a message takes in a worker
-    send: Mapping[str, Any] = field(default_factory=dict)  #: of a producer: what `System.start_producers` puts there
+    send: Mapping[str, Any] = field(default_factory=dict)  #: of a producer: what `System.start_producer` puts there
+    code: Path | None = None  #: the folder with another version of reliq, which it runs; None: this version
 
 
 class Actor:
     """A process that may be killed, paused and stopped in order."""
 
     def __init__(self, target: Callable[[Told], None], told: Told) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
         self.name = told.name
         self.told = told
         self.clock = Clock(_clock_file(told))
-        self._process: BaseProcess = context.Process(target=_run, args=(target, told), name=told.name)
-        self._process.start()
+        self._process = OtherVersion(target, told) if told.code else _forked(target, told)
 
     @property
     def pid(self) -> int:
@@ -85,7 +84,15 @@ class Actor:
         return False
 
 
-def _run(target: Callable[[Told], None], told: Told) -> None:
+def _forked(target: Callable[[Told], None], told: Told) -> BaseProcess:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    process = context.Process(target=run, args=(target, told), name=told.name)
+    process.start()
+    return process
+
+
+def run(target: Callable[[Told], None], told: Told) -> None:
     """Run in the new process: its own log, and an end with the campaign."""
     log = os.open(told.folder / "processes.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(log, 1)

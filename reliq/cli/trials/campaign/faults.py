@@ -85,14 +85,37 @@ def pause(system: System) -> int:
 
 
 def restart_in_order(system: System) -> int:
-    """Replace the oldest worker: a new one starts, then the old one is asked to stop, and ends by itself."""
-    system.start_worker()
-    oldest = system.workers.pop(0)
+    """Replace the oldest worker by a new one."""
+    _replace_in_order(system, system.workers[0], system.workers, system.start_worker)
+    return 1
+
+
+def change_version(system: System) -> int:
+    """Replace a process by one of the other version: workers first, then monitors, then producers.
+
+    When all have this version, all go back, in the opposite order.
+    """
+    groups: list[tuple[list[Actor], Callable[[], Actor]]] = [
+        (system.workers, system.start_worker),
+        (system.monitors, system.start_monitor),
+        (system.producers, system.start_producer),
+    ]
+    left = [(one, *group) for group in groups for one in group[0] if one.told.code != system.code]
+    if not left:
+        system.code = None if system.code else system.older
+        return 0
+    _replace_in_order(system, *left[-1 if system.code else 0])
+    return 1
+
+
+def _replace_in_order(system: System, oldest: Actor, actors: list[Actor], start: Callable[[], Actor]) -> None:
+    """Start another process; when it is up, ask the old one to stop, which ends by itself."""
+    system.wait_until_up(start())
+    actors.remove(oldest)
     oldest.ask_to_stop()
     if not oldest.wait():
         raise ReliqError(f"{oldest.name} did not stop within its grace")
     _rest(system)
-    return 1
 
 
 def replace_dead(system: System) -> int:

@@ -46,7 +46,7 @@ class HttpSender:
                 told = error.read()
                 if method == "DELETE" and error.code in (404, 409):
                     return told
-                if error.code < 500:
+                if error.code < 500 and "retry_after" not in json.loads(told):  # the first request may still run
                     raise RedisUnavailable(f"HTTP {error.code}: {told[:300]!r}") from None
                 problem = f"HTTP {error.code}"
             except (OSError, ValueError) as error:  # the connection ended, or was refused

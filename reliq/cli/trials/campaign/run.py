@@ -11,6 +11,7 @@ from typing import Any
 
 from reliq.cli.progress import Progress
 from reliq.cli.trials.campaign import faults
+from reliq.cli.trials.campaign.other_version import prepared
 from reliq.cli.trials.campaign.scenarios import Inflict, Scenario
 from reliq.cli.trials.campaign.system import System
 from reliq.cli.trials.processes import terminated_as_interrupted
@@ -41,8 +42,19 @@ class Outcome:
         return {**asdict(self), "good": self.good}
 
 
-def run(scenario: Scenario, seed: int, volume: int, duration: float, folder: Path, full: bool = False) -> Outcome:
-    """Run until so many faults, or for so many seconds; the histories stay in the folder."""
+def run(
+    scenario: Scenario,
+    seed: int,
+    volume: int,
+    duration: float,
+    folder: Path,
+    full: bool = False,
+    older: Path | None = None,
+) -> Outcome:
+    """Run until so many faults, or for so many seconds; the histories stay in the folder.
+
+    `older`: a folder with another version of reliq, for the scenario that needs one.
+    """
     began = time.monotonic()
     setup = scenario.full_setup if full and scenario.full_setup else scenario.setup
     with contextlib.ExitStack() as stack:
@@ -50,7 +62,8 @@ def run(scenario: Scenario, seed: int, volume: int, duration: float, folder: Pat
         if scenario.own_disk:
             stack.enter_context(faults.own_disk(folder / "redis"))
         server = scenario.server(folder, scenario.settings)
-        system = stack.enter_context(System(server, folder, setup, seed))
+        code = prepared(older, folder) if older else None
+        system = stack.enter_context(System(server, folder, setup, seed, code))
         predicted = system.server.predicted()
         done = _load(system, scenario, volume, began + duration)
         if not (drained := system.wait_until_empty(_HEALED)):

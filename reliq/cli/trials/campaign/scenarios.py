@@ -36,6 +36,7 @@ class Scenario:
     server: type[Server] = Server
     sends_are_safe: bool = False  #: whether an answered send survives although Redis may forget other things
     own_disk: bool = False  #: whether Redis gets a small file system of its own
+    needs_older: bool = False  #: whether its processes begin with another version of reliq
 
 
 _SWIFT = Setup(workers=4, producers=2, rate=0, batch=100, work=0.0)
@@ -125,6 +126,10 @@ SCENARIOS = [
     Scenario(
         "rolling-restart", "one worker after another replaced in order", "restarts", 4, 50, faults.restart_in_order,
         duplicates="none",
+    ),
+    Scenario(
+        "rolling-upgrade", "all processes replaced one by one by those of another version, and back, again and again",
+        "restarts", 8, 50, faults.change_version, Setup(monitors=2), duplicates="none", needs_older=True,
     ),
     Scenario(
         "deadly", "1 % of the messages kill the process that runs them", "messages", 300, 100_000, faults.replace_dead,

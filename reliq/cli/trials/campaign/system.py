@@ -44,7 +44,7 @@ class Setup:
 class System:
     """Starts, replaces and stops processes; a context."""
 
-    def __init__(self, server: Server, folder: Path, setup: Setup, seed: int) -> None:
+    def __init__(self, server: Server, folder: Path, setup: Setup, seed: int, older: Path | None = None) -> None:
         self.server = server
         self.folder = folder
         self.setup = setup
@@ -57,6 +57,8 @@ class System:
         self.services: list[Actor] = []
         self.producers: list[Actor] = []
         self.details: Counter[str] = Counter()  #: what else a fault has counted
+        self.older = older  #: the folder with the version that the processes run at first
+        self.code = older  #: that of the processes that are started now; None: this version
         self._started = 0
         self._service_port = free_port()
 
@@ -86,7 +88,8 @@ class System:
     def _told(self, role: str, **fields: Any) -> Told:
         self._started += 1
         name = f"{role}-{self._started}"
-        return Told(name, self.folder, self.server.url_for(name), work=self.setup.work, **fields)
+        url = self.server.url_for(name)
+        return Told(name, self.folder, url, work=self.setup.work, code=self.code, **fields)
 
     def start_worker(self) -> Actor:
         """Start a worker; every other one runs its handlers in threads."""
@@ -115,10 +118,15 @@ class System:
         self.monitors.append(Actor(service, self._told("monitor", arguments=("monitor", "--quiet", *grace))))
         return self.monitors[-1]
 
+    def start_producer(self, count: int = 0) -> Actor:
+        """Start a producer that sends so many messages, or until it is stopped."""
+        self.producers.append(Actor(producer, self._told("producer", send=self._send(count))))
+        return self.producers[-1]
+
     def start_producers(self, count: int = 0) -> None:
-        """Start the producers; each sends so many messages, or until it is stopped."""
+        """Start all producers."""
         for _ in range(self.setup.producers):
-            self.producers.append(Actor(producer, self._told("producer", send=self._send(count))))
+            self.start_producer(count)
         if self.services:
             url = f"http://127.0.0.1:{self._service_port}"
             told = self._told("producer", send={**self._send(count), "http": True, "batch": 1})
