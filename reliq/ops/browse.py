@@ -16,6 +16,7 @@ def _read_scored(reply: list[bytes]) -> Scored:
 
 
 STEP_BYTES = 1024 * 1024  #: of elements that a script reads in one call, or one larger element
+_GROUP_AND_TURN = 32  #: bytes before the element in a member of `waiting`
 _WHOLE = -1  #: in place of the bytes of a body that are shown: all of it
 
 
@@ -126,7 +127,31 @@ def bytes_used(key: str, samples: int | None = None) -> Op[int | None]:
     return Op(("MEMORY", "USAGE", key) if samples is None else ("MEMORY", "USAGE", key, "SAMPLES", samples))
 
 
+def waiting_at(keys: QueueKeys, rank: int) -> Op[list[bytes]]:
+    """Read the member of `waiting` with a rank, in a list; the list is empty if there is none."""
+    return Op(("ZRANGE", keys.waiting, rank, rank))
+
+
+def waiting_between(keys: QueueKeys, low: bytes, high: bytes, limit: int) -> Op[list[bytes]]:
+    """Read members of `waiting` between two bounds of ZRANGEBYLEX, the least first."""
+    return Op(("ZRANGEBYLEX", keys.waiting, low, high, "LIMIT", 0, limit))
+
+
+def waiting_element(member: bytes) -> bytes:
+    """Return the element in a member of `waiting`."""
+    return member[_GROUP_AND_TURN:]
+
+
 def lengths(keys: QueueKeys) -> list[Op[Any]]:
     """Read the numbers that count for max_length: messages that are ready, wait for their key or are delayed."""
-    lists = (keys.messages, keys.high, keys.low, keys.next_round)
-    return [*map(list_length, lists), *map(zset_size, (keys.delayed, keys.waiting))]
+    return [*ready_lengths(keys), zset_size(keys.delayed)]
+
+
+def ready_lists(keys: QueueKeys) -> tuple[str, ...]:
+    """Return the lists of ready messages."""
+    return (keys.messages, keys.high, keys.low, keys.next_round)
+
+
+def ready_lengths(keys: QueueKeys) -> list[Op[int]]:
+    """Read how many messages each list of ready ones has, and how many wait for their key."""
+    return [*map(list_length, ready_lists(keys)), zset_size(keys.waiting)]

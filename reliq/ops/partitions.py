@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq.model.keys import QueueKeys
+from reliq.ops.browse import waiting_element
 from reliq.ops.request import Op, milliseconds, optional_text, scripted
 from reliq.ops.schema import Config
-
-_GROUP_AND_TURN = 32  #: bytes before the element in a member of `waiting`
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class Stray:
 
     @property
     def element(self) -> bytes:
-        return self.member[_GROUP_AND_TURN:]
+        return waiting_element(self.member)
 
     @property
     def is_away(self) -> bool:

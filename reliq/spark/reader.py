@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from reliq import ops
+from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.ops import Steps
@@ -25,11 +26,21 @@ _ENDS = (float("-inf"), float("inf"))
 
 @dataclass
 class ListSlice(InputPartition):
-    """Positions of the ready list, counted from its tail: messages sent meanwhile at the head do not shift them."""
+    """Positions of a list of ready messages, from its tail: messages sent meanwhile at the head do not shift them."""
 
     queue: str  #: that of a partition
+    list: str
     first: int
     after: int
+
+
+@dataclass
+class LineSlice(InputPartition):
+    """A part of the messages that wait for their key, as two bounds of ZRANGEBYLEX."""
+
+    queue: str  #: that of a partition
+    low: bytes
+    high: bytes
 
 
 @dataclass
@@ -68,15 +79,32 @@ class ReliqReader(DataSourceReader):
         queue = self.options.keys.queue
         names = read_layout((yield ops.partitions(self.options.keys))).every(queue)
         wanted = self.options.partitions and -(-self.options.partitions // len(names))
-        plan = self._plan_list if self.options.state == "ready" else self._plan_scores
+        plan = self._plan_ready if self.options.state == "ready" else self._plan_scores
         found: list[InputPartition] = []
         for name in names:
             found += yield from plan(QueueKeys(name), wanted)
         return found
 
-    def _plan_list(self, keys: QueueKeys, wanted: int | None) -> Steps[list[InputPartition]]:
-        length = yield ops.list_length(keys.messages)
-        return [ListSlice(keys.queue, first, after) for first, after in _ranges(length, wanted)]
+    def _plan_ready(self, keys: QueueKeys, wanted: int | None) -> Steps[list[InputPartition]]:
+        """Plan slices of each list, and of the messages that wait for their key: as many as each has of all."""
+        *lengths, waiting = yield ops.ready_lengths(keys)
+        total = sum(lengths) + waiting
+        found: list[InputPartition] = []
+        for name, length in zip(ops.ready_lists(keys), lengths, strict=True):
+            if length:
+                ranges = _ranges(length, _share(wanted, length, total))
+                found += [ListSlice(keys.queue, name, first, after) for first, after in ranges]
+        if waiting:
+            found += yield from self._plan_lines(keys, waiting, _share(wanted, waiting, total))
+        return found or [ListSlice(keys.queue, keys.messages, 0, 0)]
+
+    def _plan_lines(self, keys: QueueKeys, count: int, wanted: int | None) -> Steps[list[InputPartition]]:
+        """Plan slices that begin at the members of evenly spaced ranks."""
+        firsts = [first for first, _ in _ranges(count, wanted)][1:]
+        members = (yield [ops.waiting_at(keys, first) for first in firsts]) if firsts else []
+        borders = [b"-", *dict.fromkeys(b"[" + member for found in members for member in found)]
+        ends = [b"(" + border[1:] for border in borders[1:]] + [b"+"]
+        return [LineSlice(keys.queue, low, high) for low, high in zip(borders, ends, strict=True)]
 
     def _plan_scores(self, keys: QueueKeys, wanted: int | None) -> Steps[list[InputPartition]]:
         """Plan slices that begin at the scores of evenly spaced ranks, within the range of the filters."""
@@ -102,23 +130,35 @@ class ReliqReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         with in_worker():
             store = store_of(self.options.connection)
-            pages = self._list(store, partition) if isinstance(partition, ListSlice) else self._scores(store, partition)
-            for page in pages:
+            for page in self._pages(store, partition):
                 rows = matching(page, self.conditions)
                 if rows.num_rows:
                     yield rows
+
+    def _pages(self, store: Store, part: InputPartition) -> Iterator["RecordBatch"]:
+        if isinstance(part, ListSlice):
+            return self._list(store, part)
+        if isinstance(part, LineSlice):
+            return self._lines(store, part)
+        return self._scores(store, cast("ScoreSlice", part))
 
     def _list(self, store: Store, part: ListSlice) -> Iterator["RecordBatch"]:
         """Read from head to tail: if messages are taken meanwhile, a page repeats some but misses none."""
         keys = QueueKeys(part.queue)
         for after in range(part.after, part.first, -_PAGE):
-            first = max(part.first, after - _PAGE)
-            yield from batches_of(store, keys, store.call(ops.from_tail(keys.messages, first, after)))
+            elements = store.call(ops.from_tail(part.list, max(part.first, after - _PAGE), after))
+            yield from batches_of(store, keys, [one for one in elements if one != BLANK])
 
-    def _scores(self, store: Store, part: InputPartition) -> Iterator["RecordBatch"]:
+    def _lines(self, store: Store, part: LineSlice) -> Iterator["RecordBatch"]:
+        """Read page by page, each from the last member of the previous page on."""
+        keys, low = QueueKeys(part.queue), part.low
+        while members := store.call(ops.waiting_between(keys, low, part.high, _PAGE)):
+            yield from batches_of(store, keys, [ops.waiting_element(member) for member in members])
+            low = b"(" + members[-1]
+
+    def _scores(self, store: Store, part: ScoreSlice) -> Iterator["RecordBatch"]:
         """Read page by page, each from the last score of the previous page on, without the elements already read."""
-        slice_ = cast("ScoreSlice", part)
-        keys, low, high = QueueKeys(slice_.queue), slice_.low, slice_.high
+        keys, low, high = QueueKeys(part.queue), part.low, part.high
         seen: set[bytes] = set()
         while True:
             most = _PAGE + len(seen)
@@ -135,6 +175,11 @@ class ReliqReader(DataSourceReader):
         if self.options.state == "dead":
             return batches_of(store, keys, elements, died=times)
         return batches_of(store, keys, elements, due=times)
+
+
+def _share(wanted: int | None, count: int, total: int) -> int | None:
+    """Return how many of the slices a place with so many of all messages gets: at least one."""
+    return wanted and max(1, wanted * count // total)
 
 
 def _ranges(count: int, wanted: int | None) -> list[tuple[int, int]]:

@@ -84,9 +84,9 @@ class StreamClaims:
         return acked
 
     def ready(self) -> Steps[int]:
-        """Return how many messages are ready."""
+        """Return how many messages are ready, of all priorities, with those behind others of their key."""
         every = yield from self._partitions()
-        return sum((yield [ops.list_length(one.keys.messages) for one in every]))
+        return sum((yield [op for one in every for op in ops.ready_lengths(one.keys)]))
 
     def backlog(self) -> Steps[Backlog]:
         """Return what is left in the queue."""
@@ -94,11 +94,11 @@ class StreamClaims:
         found = Backlog(0, 0, 0.0)
         for one in (yield from self._partitions()):
             keys = one.keys
-            ready, delayed, oldest = yield [
-                ops.list_length(keys.messages),
+            *ready, delayed, oldest = yield [
+                *ops.ready_lengths(keys),
                 ops.zset_size(keys.delayed),
                 ops.from_tail(keys.messages, 0, 1),
             ]
             age = max(found.oldest, age_of_oldest(keys.queue, oldest, now))
-            found = Backlog(found.ready + ready, found.delayed + delayed, age)
+            found = Backlog(found.ready + sum(ready), found.delayed + delayed, age)
         return found

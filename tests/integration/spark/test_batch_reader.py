@@ -9,6 +9,7 @@ from pyspark.sql import functions as sql
 import reliq
 from reliq import ops
 from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
 
 KEYS = QueueKeys("orders")
 
@@ -40,6 +41,17 @@ def test_every_ready_message_is_read_once_however_it_is_sliced(spark, orders, pa
     df = read(spark, numPartitions=partitions)
     assert df.rdd.getNumPartitions() == partitions
     assert sorted(int(row.value) for row in df.select("value").collect()) == list(range(2345))
+
+
+@pytest.mark.parametrize("partitions", [None, 1, 7])
+def test_messages_of_every_priority_and_those_behind_others_of_their_key_are_ready_too(spark, orders, partitions):
+    orders.send_many([NewMessage(f"{number}", priority=("low", "normal", "high")[number % 3]) for number in range(60)])
+    orders.send_many([NewMessage(f"{number}", key=f"k{number % 3}") for number in range(60, 200)])
+    cancelled = orders.send("cancelled")
+    orders.cancel(cancelled)
+    assert (orders.stats().ready, orders.stats().waiting) == (200, 137)
+    df = read(spark, **({} if partitions is None else {"numPartitions": partitions}))
+    assert sorted(int(row.value) for row in df.select("value").collect()) == list(range(200))
 
 
 def test_large_bodies_are_read_where_they_are_stored(spark, orders):

@@ -1,15 +1,18 @@
 """Jobs on a real Redis Cluster of three masters: the record lies on one node, the parts with their queues."""
 
 import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
 
 import reliq
 from reliq import ops
-from reliq.model.keys import SEVERAL
+from reliq.model.keys import SEVERAL, QueueKeys
 from reliq.model.outgoing import NewMessage
+from reliq.model.partitions import read_layout
 from reliq.ops.chunks import chunks_of
 from reliq.protocol.staging import Job, PartWriter, abort, commit, roll_forward
 from reliq_monitor import Monitor
 from tests.integration.client.test_cluster import QUEUES, cluster_url, nodes  # noqa: F401  fixtures
+from tests.integration.spark.test_streams import forget_commit, from_reliq, run
 
 
 @pytest.fixture
@@ -88,3 +91,50 @@ def test_a_dataframe_for_one_queue_and_what_is_read_of_it(spark, app):
         rows.write.format("reliq").option("queue", name).mode("append").save()
         found = spark.read.format("reliq").option("queue", name).load()
         assert sorted(int(row.value) for row in found.collect()) == list(range(10))
+
+
+@pytest.fixture
+def spread_out(app):
+    """A queue with a partition on each node."""
+    orders = app.queue("orders")
+    orders.configure(partitions=3)
+    names = read_layout(app.store.call(ops.partitions(QueueKeys("orders")))).every("orders")
+    assert len({app.store.call(ops.command("CLUSTER", "KEYSLOT", name)) * 3 // 16384 for name in names}) == 3
+    return orders
+
+
+def numbered(spark, count):
+    """Rows of which every fifth has an ordering key."""
+    keyed = "IF(id % 5 = 0, CONCAT('k', id % 50), NULL) AS key"
+    return spark.range(0, count, 1, 2).selectExpr("CAST(id AS STRING) AS id", "repeat('x', 1500) AS value", keyed)
+
+
+def test_a_queue_with_a_partition_on_each_node_is_written_and_read(spark, app, spread_out):
+    numbered(spark, 600).write.format("reliq").options(queue="orders", keyAs="order").mode("append").save()
+    assert spread_out.stats().ready == 600
+    found = spark.read.format("reliq").options(queue="orders").load()
+    assert sorted(int(row.id) for row in found.collect()) == list(range(600))
+    seen: dict[str, list[int]] = {}
+    with spread_out.consumer() as consumer:
+        while messages := consumer.claim(100, wait=0.2):
+            for message in messages:
+                seen.setdefault(message.key or "", []).append(int(message.id))
+            consumer.ack(*messages)
+    assert sum(map(len, seen.values())) == 600
+    assert all(sorted(ids) == ids for key, ids in seen.items() if key)
+
+
+@pytest.mark.skipif(
+    not hasattr(DataSourceStreamReader, "getDefaultReadLimit"), reason="reading a queue as a stream needs PySpark 4.2"
+)
+def test_a_stream_acks_the_partitions_of_all_nodes(spark, app, spread_out, tmp_path):
+    numbered(spark, 300).write.format("reliq").options(queue="orders", keyAs="order").mode("append").save()
+    out = str(tmp_path / "out")
+    stream = from_reliq(spark, maxMessagesPerBatch=200).select("id")
+    run(stream.writeStream.format("parquet").option("path", out), tmp_path)
+    assert sorted(int(row.id) for row in spark.read.parquet(out).collect()) == list(range(300))
+    forget_commit(tmp_path)  # the last micro-batch is replayed, and with the next one it is acked
+    app.queue("orders").send("one more", id="300")
+    run(stream.writeStream.format("parquet").option("path", out), tmp_path)
+    assert sorted(int(row.id) for row in spark.read.parquet(out).collect()) == list(range(301))
+    assert spread_out.stats().ready == 0

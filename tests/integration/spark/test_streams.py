@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
 
@@ -195,6 +196,16 @@ def test_a_batch_that_is_replayed_has_the_same_messages(spark, orders, folders):
     assert replayed == died
     assert written(folders) == [*range(150), 999]
     assert orders.stats().processing == 0
+
+
+def test_a_stream_that_ends_has_read_all_priorities_and_all_messages_of_each_key(spark, orders, folders):
+    orders.send_many([NewMessage(f"{number}", priority=("low", "high")[number % 2]) for number in range(10)])
+    orders.send_many([NewMessage(f"{number}", key=f"k{number % 3}") for number in range(10, 40)])
+    stream = from_reliq(spark, maxMessagesPerBatch=20).select("value")
+    out = str(folders / "out")
+    query = run(stream.writeStream.format("parquet").option("path", out), folders)
+    assert sorted(int(row.value) for row in spark.read.parquet(out).collect()) == list(range(40))
+    assert '"ready": 27' in query.recentProgress[0].sources[0]["latestOffset"]  # those behind the first of their keys
 
 
 def test_the_monitor_leaves_a_stopped_stream_its_batch_until_the_lease_ends(spark, orders, folders, url, app):
