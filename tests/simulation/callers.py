@@ -17,7 +17,8 @@ from reliq.protocol.prepared import DecisionOptions
 from reliq.protocol.queue import QueueSteps
 from tests.simulation.choices import Action
 from tests.simulation.clock import EPOCH
-from tests.simulation.kernel import Kernel, Process, Task
+from tests.simulation.kernel import Kernel
+from tests.simulation.processes import Process, Task
 
 LARGE = b"x" * (2 * settings.INLINE_BODY_BYTES)
 FAILED = (RedisUnavailable, OutcomeUnknown, QueueFull)
@@ -70,7 +71,7 @@ class Producer(Caller):
             made.append(message)
             dedup = None if message.dedup_key is None else (message.dedup_key, message.window)
             for queue in queues:
-                self._observer.sends(
+                self._observer.calls.sends(
                     queue, message.id, delay=message.delay, ttl=message.ttl, key=message.key, dedup=dedup,
                     replace=message.replace, large=large, plan=plan, takes=takes, prepared=bool(check), check=check,
                 )  # fmt: skip
@@ -85,7 +86,7 @@ class Producer(Caller):
             status = "unknown" if isinstance(error, OutcomeUnknown) else "refused"
             for queue in queues:
                 for message in messages:
-                    self._observer.answered(queue, message.id, status)
+                    self._observer.calls.answered(queue, message.id, status)
             raise
 
     def _send(self, queue: str, name: str, **options: Any) -> Steps[None]:
@@ -95,7 +96,7 @@ class Producer(Caller):
         with self._told([queue], messages):
             ids = yield from self._queue(queue).send_many(messages)
         for message, first in zip(messages, ids, strict=True):
-            self._observer.answered(queue, message.id, "answered" if first == message.id else "duplicate", first)
+            self._observer.calls.answered(queue, message.id, "answered" if first == message.id else "duplicate", first)
 
     def _publish(self, queue: str, name: str, **options: Any) -> Steps[None]:
         queues = self._kernel.bound
@@ -103,29 +104,29 @@ class Producer(Caller):
         with self._told(queues, [message]):
             reached = yield from self._application._topics.publish("order.created", message)
         for one in queues:
-            self._observer.answered(one, message.id, "answered" if one in reached else "refused")
+            self._observer.calls.answered(one, message.id, "answered" if one in reached else "refused")
 
     def _prepare(self, queue: str, name: str, decision: str, after: float, check: str, **options: Any) -> Steps[None]:
         steps, care = self._queue(queue).prepared_records, DecisionOptions()
         (message,) = self._messages([queue], name, check=check, **options)
         with self._told([queue], [message]):
             yield from steps.prepare(message, 0.8, 2, care)
-        self._observer.answered(queue, message.id, "answered")
+        self._observer.calls.answered(queue, message.id, "answered")
         yield Sleep(after)
         with contextlib.suppress(PreparedClosed):
             if decision == "commit":
                 yield from steps.commit(message.id, care)
-                self._observer.committed(queue, message.id)
+                self._observer.calls.committed(queue, message.id)
             elif decision == "rollback":
                 yield from steps.rollback(message.id, care)
-                self._observer.cancelled(queue, message.id)
+                self._observer.calls.cancelled(queue, message.id)
 
     def _batch(self, queue: str, name: str, **options: Any) -> Steps[None]:
         end = NewMessage(b"end", id=f"{name}-end")
         batch = BatchSteps((queue, end), None)
         yield from batch.open()
         messages = self._messages([queue], name, **options)
-        self._observer.sends(queue, end.id, of_batch=tuple((queue, one.id) for one in messages))
+        self._observer.calls.sends(queue, end.id, of_batch=tuple((queue, one.id) for one in messages))
         try:
             yield from batch.enlist(queue)
             yield from self._send_all(queue, batch.marked(messages))
@@ -170,7 +171,7 @@ class Operator(Caller):
         answer = yield from self._queue(queue).cancel(identity)
         self._kernel.note(self._process.name, f"cancel {identity}: {answer.value}")
         if answer:
-            self._observer.cancelled(queue, identity)
+            self._observer.calls.cancelled(queue, identity)
 
     def _cancel_many(self, queue: str, name: str, key: str) -> Steps[None]:
         self._observer.cancels.add((queue, key))

@@ -5,6 +5,7 @@ chosen. Calls that fail are repeated as a connection does, by the same rules (`C
 """
 
 import contextlib
+import functools
 import heapq
 import itertools
 import zlib
@@ -12,52 +13,22 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from reliq.errors import ReliqError
-from reliq.ops import Op, Request, Sleep, Steps, Transaction, Watch
+from reliq.ops import Request, Sleep, Steps, Together, Transaction, Watch
 from reliq.transport.calls import only_reads
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.retry import CallRetry
 from tests.simulation.choices import Action, Fault, Plan, Slow
 from tests.simulation.clock import EPOCH, VirtualClock
-from tests.simulation.observer import Observer, Violation
+from tests.simulation.observer import Observer
+from tests.simulation.processes import Process, Task
+from tests.simulation.requests import blocking, causes, label
 from tests.simulation.server import SimulatedRedis
+from tests.simulation.stories import Violation
 
 T = TypeVar("T")
 
 UNANSWERED = 0.3  #: seconds after which a caller gives up waiting for a reply
 MOST_CALLS = 20_000
-
-
-class Process:
-    """A process: tasks that live and die together."""
-
-    def __init__(self, name: str, owner: str = "") -> None:
-        self.name = name
-        self.owner = owner  #: the id that its consumers share
-        self.alive = True
-        self.disturbed = False  #: a fault has hit it
-        self.paused_until = 0.0
-        self.skew = 0.0  #: seconds its clock is ahead
-        self.tasks: list[Task] = []
-        self.on_death: Callable[[], None] = lambda: None
-
-
-class Task:
-    """One thread of a process: steps, and the connection that carries them out."""
-
-    def __init__(self, process: Process, name: str, steps: Generator[Any, Any, None], timeout: float) -> None:
-        self.process = process
-        self.name = name
-        self.steps = steps
-        self.timeout = timeout
-        self.connection_name = ""
-        self.on_connect: Callable[[bool], object] | None = None
-        self.connected = False
-        self.connects = 0
-        self.connected_at = 0.0
-        self.watching: Any = None  #: the server's connection that has the WATCH
-        self.watch_lost = False
-        self.ended = False
-        self.late = 0  #: grows when requests that are still on their way to the server are cut off
 
 
 class Kernel:
@@ -177,14 +148,16 @@ class Kernel:
         self.clock.skew = task.process.skew
         try:
             request = step()
-        except StopIteration:
-            task.ended = True
-            self._end_watch(task)
+        except StopIteration as stop:
+            self._end(task, stop.value)
             return
         except Violation:
             raise
         except ReliqError as error:
-            raise Violation(f"{task.name} ends with {type(error).__name__}: {error}") from error
+            if task.on_end is None:
+                raise Violation(f"{task.name} ends with {type(error).__name__}: {error}") from error
+            self._end(task, error)
+            return
         self.clock.skew = 0.0
         if task.ended:  # it killed its own process
             return
@@ -192,8 +165,35 @@ class Kernel:
             self.at(
                 self.clock.now + max(request.seconds, 0.001), lambda: self._go_on(task, lambda: task.steps.send(None))
             )
+        elif isinstance(request, Together):
+            self._run_together(task, request)
         else:
             self._send(task, request, None)
+
+    def _end(self, task: Task, answer: Any) -> None:
+        task.ended = True
+        self._end_watch(task)
+        if task.on_end is not None:
+            task.process.tasks.remove(task)
+            task.on_end(answer)
+
+    def _run_together(self, task: Task, together: Together) -> None:
+        """Run steps side by side, each with a connection of its own; the task goes on when all have ended."""
+        answers: dict[int, Any] = {}
+        count = len(together.steps)
+
+        def note(place: int, answer: Any) -> None:
+            answers[place] = answer
+            if len(answers) == count:
+                everything = [answers[one] for one in range(count)]
+                self.at(self.clock.now, lambda: self._go_on(task, lambda: task.steps.send(everything)))
+
+        for place, steps in enumerate(together.steps):
+            part = self.start(task.process, task.name.partition("/")[2], self._of_steps(steps), task.timeout)
+            part.on_end = functools.partial(note, place)
+
+    def _of_steps(self, steps: Steps[Any]) -> Callable[[Task], Generator[Any, Any, Any]]:
+        return lambda task: self.run_of_steps(task, steps)
 
     def _send(self, task: Task, request: Request, retry: CallRetry | None) -> None:
         """Send a request, to which something may happen on its way."""
@@ -371,31 +371,3 @@ class Kernel:
 
     def note(self, who: str, what: str, moves: list[str] | None = None) -> None:
         self.history.append((self.seconds, who, what, moves or []))
-
-
-def blocking(request: Request) -> tuple[str, float] | None:
-    """Return the key for which a request waits, and how long; None if it does not wait."""
-    ops = (request,) if isinstance(request, Op) else request if isinstance(request, list) else ()
-    for op in ops:
-        if op.blocks:
-            return str(op.command[1]), op.blocks
-    return None
-
-
-def causes(request: Request) -> list[str]:
-    """Return the names of the scripts and commands of a request."""
-    match request:
-        case Op():
-            return [request.script.name if request.script else str(request.command[0])]
-        case Transaction():
-            return ["EXEC", *(one.script.name for one in request.ops if one.script)]
-        case Watch():
-            return ["WATCH"]
-        case Sleep():
-            return []
-        case _:
-            return [name for one in request for name in causes(one)]
-
-
-def label(request: Request) -> str:
-    return "+".join(causes(request))

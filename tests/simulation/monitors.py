@@ -15,7 +15,8 @@ from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import Survey
 from reliq_monitor.reclaim import holders_by_process, note_company, take_back
 from reliq_monitor.schedules import Schedules
-from tests.simulation.kernel import Kernel, Process, Task
+from tests.simulation.kernel import Kernel
+from tests.simulation.processes import Process, Task
 
 
 def monitor(kernel: Kernel, process: Process, interval: float) -> Task:

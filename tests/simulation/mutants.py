@@ -62,7 +62,7 @@ def _acks_first(self: Any, message: Any) -> Any:
     self._acks.append(message.element)
     yield from self._settle(0)
     story = self._observer.stories[message.queue, message.id]
-    run = self._observer.starts(self._worker.process, self.consumer.consumer, message)
+    run = self._observer.runs.starts(self._worker.process, self.consumer.consumer, message)
     yield Sleep(0.05)
     run.outcome = story.plan[0] if story.plan else "ack"
 

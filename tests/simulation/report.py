@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from tests.simulation.choices import Plan, line
-from tests.simulation.observer import Violation
 from tests.simulation.shrink import Simulate, shrunk
+from tests.simulation.stories import Violation
 
 _SHOWN = 120  #: lines of the history, from its end
 

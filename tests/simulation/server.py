@@ -18,7 +18,7 @@ _VIRTUAL = Path(__file__).with_name("virtual.lua").read_text(encoding="utf-8")
 #: Hashes stay lists, which have an order, so that each run of a seed is the same.
 _SETTINGS = ("--appendonly", "no", "--hash-max-ziplist-entries", "4096", "--hash-max-ziplist-value", "65536")
 
-#: Every list and sorted set of messages, every lease and the counters, as one text: the length of each part before it.
+#: Lists and sorted sets of messages, leases, counters and partitions, as one text: before each part its length.
 _DUMP = """
 local parts = {}
 local function add(part)
@@ -45,6 +45,8 @@ for _, key in ipairs(redis.call('KEYS', 'reliq:{*')) do
     add_all(key, {redis.call('GET', key)})
   elseif kind == 'counters' then
     add_all(key, redis.call('HGETALL', key))
+  elseif kind == 'config' and redis.call('HEXISTS', key, 'partitions') == 1 then
+    add_all(key, {redis.call('HGET', key, 'partitions')})
   end
 end
 return table.concat(parts)

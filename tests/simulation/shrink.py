@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from tests.simulation.choices import Choice, Plan
-from tests.simulation.observer import Violation
+from tests.simulation.stories import Violation
 
 Simulate = Callable[[Plan], Violation | None]
 

@@ -12,11 +12,13 @@ from reliq.protocol.application import Application
 from tests.simulation.callers import Caller, Operator, Producer
 from tests.simulation.choices import Action, Actor, Disaster, Plan, Setting
 from tests.simulation.clock import EPOCH, VirtualClock, in_force
-from tests.simulation.kernel import Kernel, Process
+from tests.simulation.kernel import Kernel
 from tests.simulation.monitors import monitor
-from tests.simulation.observer import DEAD, Observer, Violation
+from tests.simulation.observer import Observer
+from tests.simulation.processes import Process
 from tests.simulation.scenario import ACTIVE, LEASE
 from tests.simulation.server import SimulatedRedis
+from tests.simulation.stories import DEAD, Violation
 from tests.simulation.workers import Worker
 
 RESTART_AFTER = 0.5  #: seconds after which a process that was killed is started again
@@ -184,7 +186,7 @@ class Simulation:
                 raise Violation(f"{identity} of {queue} is nowhere")
         for queue in self._queues():
             self._check_rest(queue)
-            observer.check_rate(queue)
+            observer.books.check_rate(queue)
 
     def _check_rest(self, queue: str) -> None:
         """Nothing is left behind in a queue that is drained but its dead letters."""
@@ -198,7 +200,7 @@ class Simulation:
             found = self.server.length(command, key)
             if found != most:
                 raise Violation(f"{found} {what} are left in {queue}, not {most}")
-        if missing := self.observer.missing(queue):
+        if missing := self.observer.books.missing(queue):
             raise Violation(f"the books of {queue} do not balance at the end: {missing} missing")
 
 

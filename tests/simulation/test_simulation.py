@@ -6,11 +6,11 @@ import pytest
 
 from tests.simulation import __main__ as command
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.observer import Violation
 from tests.simulation.report import report
 from tests.simulation.scenario import plan
 from tests.simulation.server import SimulatedRedis
 from tests.simulation.simulation import Simulation, simulate
+from tests.simulation.stories import Violation
 
 SEEDS = 20
 MOST = 400  #: seeds within which a mutant must be found

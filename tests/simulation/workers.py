@@ -18,8 +18,9 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.moment import Moment
 from reliq.worker.outcome import after_error, after_return
-from tests.simulation.kernel import Kernel, Process, Task
-from tests.simulation.observer import Run
+from tests.simulation.kernel import Kernel
+from tests.simulation.processes import Process, Task
+from tests.simulation.stories import Run
 
 RETRIES = delays(0.4, 0.9, 0.2)  #: seconds before each try of a message that failed
 TIME_LIMIT = 1.5  #: seconds of one run
@@ -158,7 +159,7 @@ class Loop:
         if message.lost:
             return
         story, kernel = self._observer.stories[message.queue, message.id], self._worker.kernel
-        run = self._observer.starts(self._worker.process, self.consumer.consumer, message)
+        run = self._observer.runs.starts(self._worker.process, self.consumer.consumer, message)
         tries = len(story.runs)
         outcome = story.plan[tries - 1] if tries <= len(story.plan) else "ack"
         self._running, self._progress_at = (message, run), kernel.seconds

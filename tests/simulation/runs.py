@@ -1,0 +1,114 @@
+"""Rules about the runs of handlers: who may start which message when, in which order."""
+
+from typing import Any
+
+from tests.simulation.stories import DELAYED, PROCESSING, READY, Message, Place, Run, Story, Violation
+from tests.simulation.world import World
+
+
+class Runs:
+    """What runs where."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._undone: set[tuple[Message, str]] = set()  #: which consumers' claims of which messages a restart undid
+        self._turns = 0.0  #: of the latest step
+        self._entered = 0  #: messages that it has added
+        self._claimed: list[tuple[Message, Story]] = []  #: those with a key that it has brought into processing
+
+    def starts(self, process: Any, consumer: str, message: Any) -> Run:
+        """A handler begins."""
+        world = self._world
+        identity = (message.queue, message.id)
+        story, place = world.stories[identity], world.where.get(identity)
+        run = Run(process, consumer, message._envelope.nonce, world.clock.now)
+        name = f"{message.id} of {message.queue}"
+        if story.gone and not world.restarted:
+            raise Violation(f"{name} starts at {process.name} after it was {story.gone}")
+        if story.cancelled_at is not None and not world.restarted:
+            raise Violation(f"{name} starts after it was cancelled")
+        holds = place is not None and place.state == PROCESSING and place.consumer == consumer
+        if not holds and not world.disturbed:
+            where = f"it is in {place.state} {place.consumer}" if place else "it is nowhere"
+            raise Violation(f"{name} starts at {process.name}, which does not hold it: {where}")
+        if world.clock.now + 0.001 < story.due:
+            raise Violation(f"{name} starts {story.due - world.clock.now:.3f} s too early")
+        for other in story.runs:
+            if not other.outcome and other.process is not process and not world.excused(other.process):
+                raise Violation(f"{name} starts at {process.name} while {other.process.name} runs it")
+        run.undone = not holds and (identity, consumer) in self._undone
+        if not run.undone:
+            self._check_order(identity, story)
+        story.runs.append(run)
+        story.tries += not message.redelivered
+        return run
+
+    # --- order by key ---
+
+    def _check_order(self, identity: Message, story: Story) -> None:
+        """No earlier message of its key waits."""
+        if not story.key or story.runs:
+            return
+        for other, earlier in self._others(identity, story):
+            place = self._world.where.get(other)
+            waits = place is not None and place.state in (READY, PROCESSING, DELAYED) and not place.is_away
+            if waits and _is_before(earlier, story):
+                raise Violation(f"{identity[1]} starts before {other[1]}, which is earlier in the order of their key")
+
+    def claimed(self, identity: Message, story: Story) -> None:
+        """A message came into processing."""
+        if story.key:
+            self._claimed.append((identity, story))
+
+    def check(self) -> None:
+        """At the end of a step: no other messages of the keys of those that it claimed are in processing."""
+        for identity, story in self._claimed:
+            for other, _ in self._others(identity, story):
+                place = self._world.where.get(other)
+                if place is not None and place.state == PROCESSING:
+                    raise Violation(f"{identity[1]} and {other[1]}, of the same key, are in processing at once")
+
+    def _others(self, identity: Message, story: Story) -> list[tuple[Message, Story]]:
+        """Return the other messages of the key, in all partitions of the queue."""
+        stories = self._world.stories.items()
+        return [
+            (other, one)
+            for other, one in stories
+            if other[0] == identity[0] and one.key == story.key and one is not story
+        ]
+
+    def next_step(self) -> None:
+        """A step of the server begins."""
+        self._turns, self._entered = self._turns + 10_000.0, 0
+        self._claimed.clear()
+
+    def takes_turn(self, story: Story, old: Place | None, new: Place) -> None:
+        """A message has come among the ready ones, or is in another line."""
+        if old is not None and old.state == DELAYED:  # those of one step are promoted in the order of their dues
+            story.turn = story.turn or self._turns
+            until = story.turn
+        else:
+            self._entered += 1
+            until = self._turns + self._entered
+            if old is None or not old.is_away:
+                story.turn = until
+        story.turn_until = 0.0 if new.is_away else until
+        if new.is_away:
+            story.strayed = (new.queue, new.line)
+
+    def restarts(self, before: dict[Message, Place]) -> None:
+        """The server has an older state again; `before`: where messages were when it went."""
+        where = self._world.where
+        held = {(message, one.consumer) for message, one in before.items() if one.state == PROCESSING}
+        self._undone |= {one for one in held if one[0] not in where or where[one[0]].consumer != one[1]}
+        for message, story in self._world.stories.items():
+            held_by = where[message].consumer if message in where else ""
+            for run in story.runs:
+                run.undone = run.undone or run.consumer != held_by
+
+
+def _is_before(one: Story, other: Story) -> bool:
+    """Whether one message is certainly earlier than another one in the order of their key."""
+    if one.strayed and other.strayed and one.strayed[0] == other.strayed[0]:  # they were taken home in their order
+        return one.strayed < other.strayed
+    return 0.0 < one.turn_until < other.turn
