@@ -15,8 +15,8 @@ from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
+from reliq.ops import Steps
 from reliq.runtime.outage_log import OutageLog
-from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.worker")
 
@@ -27,13 +27,12 @@ _IDLE = 1.0  #: seconds without a message after which a process helps others
 
 
 class Sharing:
-    """The partitions of one queue that one process serves."""
+    """The partitions of one queue that one process serves; its calls are steps."""
 
-    def __init__(self, store: Store, queue: str, owner: str) -> None:
+    def __init__(self, queue: str, owner: str) -> None:
         self.queue = queue
         self._own: list[str] = [queue]  #: the queues of the partitions that were assigned to this process
         self._keys = QueueKeys(queue)
-        self._store = store
         self._owner = owner
         self._layout = Layout()
         self._owners: list[str] = []
@@ -46,14 +45,14 @@ class Sharing:
     def partitioned(self) -> bool:
         return self._layout.several
 
-    def look(self, taken_at: float) -> None:
+    def look(self, taken_at: float) -> Steps[None]:
         """Find out what to serve. `taken_at`: when a message was last taken here, by time.monotonic()."""
         if not self.partitioned and time.monotonic() - self._looked_at < _ALONE_EVERY:
             return
         try:
-            self._learn()
+            yield from self._learn()
             if self.partitioned and time.monotonic() - taken_at >= _IDLE:
-                self._helped = self._one_behind()
+                self._helped = yield from self._one_behind()
             self._outage.over()
         except ReliqError as error:  # what is known stays right for a while
             self._outage.failed(error)
@@ -64,19 +63,19 @@ class Sharing:
         """The queues of the partitions that this process serves."""
         return [*self._own, self._helped] if self._helped else self._own
 
-    def leave(self) -> None:
+    def leave(self) -> Steps[None]:
         """Leave the partitions to the others at once."""
         if self.partitioned:
             try:
-                self._store.call(ops.serve(self._keys, self._owner, 0), timeout=0)
+                yield ops.serve(self._keys, self._owner, 0)
             except ReliqError as error:
                 log.debug("queue=%s: the other workers wait until this one is silent: %s", self.queue, error)
 
-    def _learn(self) -> None:
+    def _learn(self) -> Steps[None]:
         """Read the layout and, with partitions, say that this process is there and read who else is."""
-        text, owners = self._store.call(ops.partitions(self._keys), timeout=0), [self._owner]
+        text, owners = (yield ops.partitions(self._keys)), [self._owner]
         if read_layout(text).several:
-            served = self._store.call(ops.serve(self._keys, self._owner, _SILENT), timeout=0)
+            served = yield ops.serve(self._keys, self._owner, _SILENT)
             text, owners = served.partitions, served.owners
         layout = read_layout(text)
         if (layout, owners) != (self._layout, self._owners):
@@ -86,12 +85,12 @@ class Sharing:
             if self.partitioned:
                 log.info("queue=%s serves %d of %d partitions", self.queue, len(self._own), layout.count)
 
-    def _one_behind(self) -> str:
+    def _one_behind(self) -> Steps[str]:
         """Return the partition of others with the most messages among those that had some at the look before, too."""
         others = [name for name in self._layout.every(self.queue) if name not in self._own]
         if not others:
             return ""
-        counts = self._store.call(ops.ready_counts([QueueKeys(name) for name in others]), timeout=0)
+        counts = yield ops.ready_counts([QueueKeys(name) for name in others])
         waiting = {name: count for name, count in zip(others, counts, strict=True) if count}
         behind = waiting.keys() & self._waited
         self._waited = set(waiting)

@@ -79,7 +79,7 @@ class Worker:
         self._broadcasts = Broadcasts(store, {handler.queue: pattern for handler, pattern in instance.items()})
         self._handlers = handlers
         self._options = options
-        self._sharings = {handler: Sharing(store, handler.queue, self._owner) for handler in handlers}
+        self._sharings = {handler: Sharing(handler.queue, self._owner) for handler in handlers}
         self._loops = [self._loop(handler, handler.queue) for handler in (*handlers, *instance)]
         self._threads_of_loops: dict[Loop, threading.Thread] = {}
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
@@ -148,7 +148,8 @@ class Worker:
                 del self._threads_of_loops[loop]
         for handler, sharing in self._sharings.items():
             there = {_partition(loop): loop for loop in self._loops if _queue(loop) == handler.queue}
-            sharing.look(max((loop.exchange.progress_at for loop in there.values()), default=0.0))
+            taken_at = max((loop.exchange.progress_at for loop in there.values()), default=0.0)
+            self._store.run(sharing.look(taken_at), timeout=0)
             for loop in there.values():
                 loop.stopping = loop.stopping or _partition(loop) not in sharing.mine
             for queue in sharing.mine:
@@ -198,7 +199,7 @@ class Worker:
         for loop in self._loops:
             loop.stopping = True
         for sharing in self._sharings.values():
-            sharing.leave()
+            self._store.run(sharing.leave(), timeout=0)
         while any(thread.is_alive() for thread in self._threads_of_loops.values()):
             if self._stops > 1 or time.monotonic() > until:
                 self._hand_back()

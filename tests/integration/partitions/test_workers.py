@@ -128,17 +128,17 @@ def test_partitions_that_are_added_while_it_runs_are_served(app):
 
 def test_the_partitions_of_a_process_that_fell_silent_are_served_by_the_others(app):
     app.queue("orders").configure(partitions=4)
-    first, second = (Sharing(app.store, "orders", owner) for owner in ("c" + "0" * 20, "c" + "1" * 20))
+    first, second = (Sharing("orders", owner) for owner in ("c" + "0" * 20, "c" + "1" * 20))
     for one in (first, second, first):
-        one.look(taken_at=time.monotonic())
+        app.store.run(one.look(taken_at=time.monotonic()))
     assert sorted(first.mine + second.mine) == NAMES
     assert len(first.mine) == 2
     with redis.Redis.from_url(app.url) as client:
         client.zincrby(QueueKeys("orders").servers, -4000, "c" + "0" * 20)
-    second.look(taken_at=time.monotonic())
+    app.store.run(second.look(taken_at=time.monotonic()))
     assert second.mine == NAMES
-    second.leave()
-    first.look(taken_at=time.monotonic())
+    app.store.run(second.leave())
+    app.store.run(first.look(taken_at=time.monotonic()))
     assert first.mine == NAMES
 
 
