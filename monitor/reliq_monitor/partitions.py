@@ -8,7 +8,7 @@ from reliq.model.keys import QueueKeys, is_partition, logical_name
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.resizing import forget_retired, policy_of, send_strays, settle, take_effect
+from reliq.protocol.resizing import forget_retired, policy_of, send_strays, settle, take_effect, take_in
 from reliq_monitor.queue_scan import Survey
 
 log = logging.getLogger("reliq.monitor")
@@ -39,9 +39,8 @@ class Partitions:
     def _tend(self, survey: Survey, first: QueueKeys) -> Steps[int]:
         queue = first.queue
         layout = read_layout((yield ops.partitions(first)))
-        if layout.moving and self._effective.get(queue) != layout.version:
-            yield from take_effect(queue, layout, policy_of((yield ops.read_hash(first.config))))
-            self._effective[queue] = layout.version
+        if not (yield from self._take_effect(first, layout)):
+            return 0
         sent = 0
         for name in layout.every(queue):
             keys = QueueKeys(name)
@@ -54,6 +53,19 @@ class Partitions:
         elif (yield from forget_retired(queue, layout)):
             log.info("queue=%s partition=%s is empty and not used any more", queue, layout.retired[-1])
         return sent
+
+    def _take_effect(self, first: QueueKeys, layout: Layout) -> Steps[bool]:
+        """Tell all partitions of the layout; return whether they know it."""
+        queue, is_known = first.queue, True
+        is_new = self._effective.get(queue) != layout.version
+        if is_new and layout.moving:
+            policy = policy_of((yield ops.read_hash(first.config)))
+            is_known = yield from take_effect(queue, layout, policy)
+        elif layout.moving or (is_new and layout.several):  # during a change each time: a restart may have undone it
+            is_known = yield from take_in(queue, layout)
+        if is_known:
+            self._effective[queue] = layout.version
+        return is_known
 
     def _send_strays(self, layout: Layout, first: QueueKeys, keys: QueueKeys) -> Steps[int]:
         if not (yield ops.exists(keys.waiting)):

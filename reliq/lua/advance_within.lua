@@ -4,7 +4,7 @@
 -- KEYS  1-13 places
 -- ARGV  1 element  2 counter  3 '1' = it is dead
 -- Returns 1. Does nothing for a message that does not hold its key, and in a queue that notes nothing.
--- uses: now, element, bodies, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
 local q, element, counter, dead = places(1), ARGV[1], ARGV[2], ARGV[3] == '1'
 if dead then
   has_died(q, element, counter)

@@ -6,7 +6,7 @@
 -- Returns {'ok' | 'paused' | 'limited' | 'lost', now, element ...}, oldest first
 -- Refuses a paused queue, one with limits, which `claim_limited` knows, and a consumer without a lease, which must register again. If a late BLMOVE has moved messages
 --         to such a consumer, the consumer is added to the set again, so that the monitor finds them.
--- uses: now, element, bodies, rounds, renew, lanes, homes, follow, place, take
+-- uses: now, element, bodies, rounds, renew, lanes, partition, homes, follow, place, take
 local q, processing, lease, consumers = places(1), KEYS[14], KEYS[15], KEYS[16]
 local lease_ms, limit, room, consumer = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()

@@ -10,7 +10,7 @@
 --         for 'concurrency', when `freed` has an entry.
 --         {'consumers', now, consumer ...}: the caller did not know all of them; nothing was done
 -- A message whose key has no token is delayed until it has one, and keeps its slot: others of its key wait in their line.
--- uses: now, element, bodies, index, rounds, renew, lanes, homes, follow, place, take, flow
+-- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, flow
 local q, processing, lease, consumers, flow, freed, delayed, index, buckets = places(1), unpack(KEYS, 14, 21)
 local lease_ms, limit, room, consumer, reports = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
 local now = exact_now_ms()

@@ -6,7 +6,7 @@
 -- A chunk is a RESP array of elements; a RESP map of place to element; or, marked by '=', an array of references and bodies.
 -- A place is the delay in ms; after it, for a message with a dedup key: window in ms, SHA-256 of the key, digest of the
 -- body; or it is 'dead': an invalid row. Removes before it adds. Uses LTRIM because LPOP would copy the chunk into its reply.
--- uses: now, element, bodies, index, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place
 local staged, delayed, dead, index = KEYS[1], unpack(KEYS, 15, 17)
 local q = places(2)
 local chunk = redis.call('LINDEX', staged, 0)

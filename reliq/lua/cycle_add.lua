@@ -5,7 +5,7 @@
 -- Returns {'ok', now, 1 or 0 per member: whether it is new}, or {'full', now, length, max_length, unit}: none was added
 -- A call that was carried out before changes nothing, so that a late repeat does not bring back a removed member.
 --         It answers 1 for each member that is in the cycle with the message of this call.
--- uses: now, element, bodies, rounds, lanes, homes, follow, place, room, producers
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, room, producers
 local q, delayed, producers = places(1), KEYS[14], KEYS[15]
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
 local now = now_ms()

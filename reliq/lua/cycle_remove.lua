@@ -4,7 +4,7 @@
 -- KEYS  1-13 places  14 delayed  15 index
 -- ARGV  groups
 -- Returns 1 or 0 per member: whether it was in the cycle
--- uses: now, element, bodies, index, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place
 local q, delayed, index = places(1), KEYS[14], KEYS[15]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)

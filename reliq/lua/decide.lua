@@ -5,7 +5,7 @@
 -- Returns {decision, id}: the decision that stands, which may be an earlier one, 'undecided' (the message is a dead letter)
 --         or 'unknown'; and the id of the message, for a duplicate that of the first message. {'key', name}: the message
 --         has this dedup key, and the call must be repeated with it in KEYS
--- uses: now, element, bodies, index, rounds, lanes, homes, follow, place, producers, prepared_record
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, producers, prepared_record
 local q, delayed, index, producers, prepared, questions, record, dedup = places(1), unpack(KEYS, 14, 20)
 local id, decision, remembered = unpack(ARGV, 3, 5)
 local now = now_ms()

@@ -15,7 +15,7 @@
 --         {position ...}}: nothing was enqueued, because these messages with options, and with -1 the plain elements,
 --         belong to another partition of the queue; of the ordering keys of the second ones others are still here
 -- Refuses a full queue, and messages of a key with its home elsewhere. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, bodies, index, rounds, lanes, homes, follow, place, latest, room, producers
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, latest, room, producers
 local q, delayed, index, producers = places(1), unpack(KEYS, 14, 16)
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
 local plain, version = string.match(ARGV[3], '^(%d+) ?(%d*)$')
@@ -27,7 +27,7 @@ local now = now_ms()
 local repeated = carried_out(producers, producer, sequence)
 
 -- Whether a message with options belongs to another partition. `found`: the queue knows its dedup key.
-local retired = redis.call('HGET', q.config, 'retired')
+local closed = is_closed(q.config, redis.call('HGET', q.config, 'retired'))
 local function is_moved(entry, found)
   local group, dedup_key = group_of(entry.element), entry.key or entry.burst
   if group and not is_latest(group) then
@@ -37,13 +37,13 @@ local function is_moved(entry, found)
   if dedup_key and not found and not (group and has_key(q, group)) then
     return not is_home(q, string.sub(dedup_key, -DIGEST))
   end
-  return retired and not dedup_key
+  return closed and not dedup_key
 end
 
 -- Separate new messages from duplicates, of an earlier call or of another message of this call.
 local answer, fresh, old, seen, dedup = {}, {}, {}, {}, 16
 local position, conflicts, replacing, moved, held = 0, 0, 0, {}, {}
-if retired and plain > 0 then moved[1] = -1 end
+if closed and plain > 0 then moved[1] = -1 end
 for at = first_option, #ARGV, 5 do
   local entry = {id = ARGV[at], element = ARGV[at + 1], delay = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3])}
   local first, digest = false, ''
@@ -60,7 +60,7 @@ for at = first_option, #ARGV, 5 do
     entry.debounce, entry.at_most = entry.delay, tonumber(ARGV[at + 4]) or math.huge
     if finds_older(q, delayed, index, entry) then entry.older, replacing = true, replacing + 1 end
   end
-  if q.homes then
+  if q.homes or closed then
     local is_elsewhere, has_others = is_moved(entry, first or entry.older)
     if is_elsewhere then moved[#moved + 1] = position end
     if has_others then held[#held + 1] = position end
@@ -123,7 +123,7 @@ for _, entry in ipairs(fresh) do
   elseif entry.delay > 0 then
     index_add(delayed, index, now + entry.delay, entry.id, entry.element)
   else
-    enter(q, entry.element)
+    enter(q, entry.element, true)
   end
 end
 if plain + #fresh > 0 then redis.call('HINCRBY', q.counters, 'enqueued', plain + #fresh) end

@@ -4,7 +4,7 @@
 -- ARGV  1 most messages to read of each list, the newest ones  2.. ids
 -- Returns for each id 'dead', 'delayed', 'processing', 'ready'; 'gone' = it is not in the queue; 'unknown' = a list is longer than
 --         what was read of it
--- uses: now, element, bodies, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
 local q, delayed, dead, index, most = places(1), KEYS[14], KEYS[15], KEYS[16], tonumber(ARGV[1])
 local wanted, complete = {}, true
 for at = 2, #ARGV do wanted[ARGV[at]] = false end

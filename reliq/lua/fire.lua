@@ -7,7 +7,7 @@
 -- Returns {now, for each schedule: 1 = sent, 0 = its state is another one: another monitor has sent it, or it was changed,
 --         -1 = it is not due yet, -2 = the queue is full: it is tried again after a second}
 -- Refuses what would exceed the limits of the queue, as `enqueue` does.
--- uses: now, element, bodies, rounds, lanes, homes, follow, place, room
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, room
 local EXPECTED, STATE, NEXT_DUE, DUE, RUN, MISSED, COUNT, MESSAGES = 1, 2, 3, 4, 5, 6, 7, 8 -- behind the name
 local SENT, CHANGED, EARLY, FULL = 1, 0, -1, -2
 local FULL_PAUSE = 1000 -- ms

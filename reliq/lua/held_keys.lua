@@ -3,7 +3,7 @@
 -- KEYS  1 active  2 config
 -- ARGV  1 cursor
 -- Returns {next cursor, number of such keys in this part}
--- uses: element, lanes, homes
+-- uses: element, lanes, partition, homes
 local PART = 250 -- fields
 local q = {active = KEYS[1], config = KEYS[2]}
 local cursor, fields = unpack(redis.call('HSCAN', q.active, ARGV[1], 'COUNT', PART))

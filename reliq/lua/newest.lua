@@ -4,7 +4,7 @@
 -- ARGV  the groups of the claimed messages
 -- Returns for each group the element in the processing list, which may be a newer one now; '' = there is none
 -- The caller has not started these messages. A repeated call returns what the list has by then.
--- uses: now, element, bodies, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
 local q, processing = places(1), KEYS[14]
 local held = {}
 for _, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do held[group_of(element) or ''] = element end

@@ -3,7 +3,7 @@
 -- KEYS  1-13 places  14 delayed  15 index
 -- ARGV  1 most messages to promote
 -- Returns {n promoted, ms until the next is due or -1}
--- uses: now, element, bodies, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
 local q, delayed, index = places(1), KEYS[14], KEYS[15]
 local now = now_ms()
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write

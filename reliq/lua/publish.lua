@@ -7,7 +7,7 @@
 --         enqueued; or {'moved', now, {position ...}, {position ...}}: nothing was, because these queues are
 --         not the partition of its key; the second ones still have others of the key
 -- Refuses when one queue is full, unless the config of that queue has `overflow drop`: it is skipped and counts a rejection.
--- uses: now, element, bodies, index, rounds, lanes, homes, follow, place, room, producers
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, room, producers
 local QUEUE = 15 -- keys each
 local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local producer, sequence = ARGV[1], tonumber(ARGV[2])
@@ -32,7 +32,7 @@ for at = 2, #KEYS, QUEUE do
   redis.call('HLEN', index) -- wrong types are refused here, before the first write
   check_batches(q, {element})
   local place = (at - 2) / QUEUE
-  if group and (is_away(q, group, element) or is_behind(q, versions[place] or 0)) or not group and q.homes and redis.call('HEXISTS', q.config, 'retired') == 1 then
+  if group and (is_away(q, group, element) or is_behind(q, versions[place] or 0)) or not group and is_closed(q.config, redis.call('HGET', q.config, 'retired')) then
     moved[#moved + 1] = place
     if group and not is_laned(element) and has_key(q, group) then has_others[#has_others + 1] = place end
   end
@@ -64,7 +64,7 @@ for _, taker in ipairs(takers) do
   elseif waits then
     join_line(q, group, element)
   else
-    enter(q, element)
+    enter(q, element, true)
   end
   redis.call('HINCRBY', q.counters, 'enqueued', 1)
 end

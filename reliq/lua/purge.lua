@@ -3,7 +3,7 @@
 -- KEYS  1-13 places  14 delayed  15 index
 -- ARGV  1 most messages to delete
 -- Returns the number deleted; -1 = only places of cancelled messages were found; 0 = the queue is empty
--- uses: now, element, bodies, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
 local q, delayed, index = places(1), KEYS[14], KEYS[15]
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)

@@ -5,7 +5,7 @@
 -- ARGV  1 the deadline that the monitor saw ('' = none), then for each message: element, destination (ready | dead),
 --       counter ('' = none), id, new element
 -- Returns the number of messages taken back, or -1 if the lease was renewed meanwhile
--- uses: now, element, bodies, index, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place
 local q, processing, lease, dead, index = places(1), unpack(KEYS, 14, 17)
 if (redis.call('GET', lease) or '') ~= ARGV[1] then return -1 end
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write

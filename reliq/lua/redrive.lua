@@ -4,7 +4,7 @@
 -- ARGV  for each letter: element, id, member of the cycle ('' = none), new element
 -- Returns one number per letter: 1 = redriven, 0 = it did not exist, its member is in the cycle with another message, or a
 --         newer message of its dedup key is there and replaces it
--- uses: now, element, bodies, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
 local q, dead, index = places(1), KEYS[14], KEYS[15]
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0

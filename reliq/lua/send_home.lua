@@ -3,7 +3,7 @@
 -- KEYS  1-13 places
 -- ARGV  members of `waiting`
 -- Returns how many were still here
--- uses: now, element, bodies, rounds, lanes, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
 local q = places(1)
 local gone = {}
 for _, member in ipairs(ARGV) do

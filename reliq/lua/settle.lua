@@ -22,7 +22,7 @@
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
--- uses: now, element, bodies, index, rounds, renew, lanes, homes, follow, place, take, results
+-- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, results
 local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 14, 18)
 local lease_ms, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local row, first_name, last_name, row_uncounted = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7])

@@ -7,7 +7,7 @@
 --         one, without most of its body, ms for which the first delayed message has been due, the limit that gives out nothing now
 --         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, schedules with a next tick, ms at which
 --         the first of these ticks is due, counter, value ...}
--- uses: now, element, bodies, rounds, lanes, homes, follow, place, glimpse, flow
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, glimpse, flow
 local q, flow = places(1), KEYS[17]
 redis.call('HLEN', flow) -- a wrong type is refused
 local processing = 0

@@ -9,7 +9,7 @@
 --         before it (-1 = unknown), glimpse's number, glimpse}
 -- A removed ready message leaves a blank in its place: to take it out would move all that are in front of it. The next
 -- consumer passes over it. Nothing is removed from a processing list: the caller only looks there.
--- uses: now, element, bodies, index, rounds, lanes, homes, follow, place, glimpse
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, glimpse
 local q, delayed, index, key = places(1), unpack(KEYS, 14, 16)
 local from, most, most_bytes, removals = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local kind, wanted = ARGV[5], ARGV[6]

@@ -139,6 +139,13 @@ def new_reference(size: int) -> bytes:
     return _random.randbytes(8) + size.to_bytes(4)
 
 
+def with_reference(element: bytes, reference: bytes) -> bytes:
+    """Return an element with another reference to its body."""
+    envelope = decode_envelope(element)
+    extra = msgspec.structs.replace(envelope.extra or NO_EXTRA, apart=reference)
+    return encode_envelope(msgspec.structs.replace(envelope, extra=extra))
+
+
 def name_of(element: bytes) -> bytes:
     """Return the first bytes of a decodable element, through its nonce: they tell it from every other one."""
     end_of_id = 4 + element[3] if element[2] == 0xD9 else 3 + (element[2] & 0x1F)

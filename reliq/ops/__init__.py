@@ -155,6 +155,7 @@ from reliq.ops.monitor import (
 )
 from reliq.ops.operator import Counts, Revival, cancel, discard, purge, redrive, stats
 from reliq.ops.partitions import (
+    Homes,
     Introduction,
     Served,
     Stray,
@@ -323,6 +324,7 @@ __all__ = [
     "Fate",
     "Fire",
     "Firing",
+    "Homes",
     "Introduction",
     "JobRecord",
     "JobState",

@@ -33,12 +33,24 @@ def store_partitions(keys: QueueKeys, layout: str) -> Op[int]:
     return Op(("HSET", keys.config, Config.PARTITIONS, layout))
 
 
-def take_in(keys: QueueKeys, homes: str, retired: bool) -> list[Op[int]]:
-    """Set which keys have their home in a partition, and whether it takes no new messages any more."""
-    return [
-        Op(("HSET", keys.config, Config.HOMES, homes)),
-        Op(("HSET", keys.config, Config.RETIRED, 1)) if retired else Op(("HDEL", keys.config, Config.RETIRED)),
-    ]
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """The keys with their home in one partition, as its config has them (shared/homes.lua)."""
+
+    buckets: str  #: a bitmap
+    version: int  #: of the layout
+    arriving: str = ""  #: a bitmap of those that came with the change under way; empty: none does
+
+    def __str__(self) -> str:
+        return f"{self.buckets}{self.version}" + (f" {self.arriving}" if self.arriving else "")
+
+
+def take_in(keys: QueueKeys, homes: Homes, retired: bool) -> Op[int]:
+    """Set which keys have their home in a partition, and whether it takes no new messages any more.
+
+    A partition that knows a later layout keeps that; the answer is its version, else 0.
+    """
+    return scripted("take_in", (keys.config,), (str(homes), int(retired)))
 
 
 def be_alone(keys: QueueKeys) -> Op[int]:
@@ -83,6 +95,11 @@ class Stray:
     member: bytes  #: of `waiting`
 
     @property
+    def line(self) -> bytes:
+        """How it begins: its group and its turn."""
+        return self.member[: -len(self.element)]
+
+    @property
     def element(self) -> bytes:
         return waiting_element(self.member)
 
@@ -116,9 +133,12 @@ def has_key(keys: QueueKeys, group: str) -> list[Op[bool]]:
     return [Op(("HEXISTS", keys.active, group), bool), Op(line, bool)]
 
 
-def release_lines(keys: QueueKeys, groups: Sequence[str]) -> Op[int]:
-    """Let the first message of the lines of these keys be ready, where no message holds the key."""
-    return scripted("release_lines", keys.places, groups)
+def release_lines(keys: QueueKeys, groups: Sequence[str], version: int) -> Op[int]:
+    """Let the first message of the lines of these keys be ready, where no message holds the key.
+
+    `version`: of the layout by which their former home has none; a partition that knows a later one does nothing.
+    """
+    return scripted("release_lines", keys.places, (version, *groups))
 
 
 def send_home(keys: QueueKeys, strays: Sequence[Stray]) -> Op[int]:

@@ -15,9 +15,12 @@ Decision = Literal["committed", "rolled_back", "purged"]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The reply of the prepare script; `id_in_use`: a message with this id is prepared or was decided lately."""
+    """The reply of the prepare script; `id_in_use`: a message with this id is prepared or was decided lately.
 
-    status: Literal["ok", "id_in_use", "full"]
+    `moved`: the partition takes no messages any more.
+    """
+
+    status: Literal["ok", "id_in_use", "full", "moved"]
     now: int
     length: int = 0
     max_length: int = 0

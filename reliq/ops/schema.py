@@ -34,7 +34,7 @@ class Config:
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
     HOMES: Final = "homes"  #: in a partition: the buckets of which it is the home
-    RETIRED: Final = "retired"  #: present in a partition that takes no new messages
+    RETIRED: Final = "retired"  #: 1 in a partition that takes no new messages, 0 in others (shared/partition.lua)
     LIMITED: Final = "limited"  #: present while claims have to ask for limits (claim_limited)
     PRIORITISED: Final = "prioritised"  #: present once a message had a priority
     ROUND: Final = "round"  #: the number of the cycle's current round

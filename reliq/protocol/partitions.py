@@ -61,6 +61,11 @@ class Partitions:
         self.first.layout = yield ops.partitions(self.first.keys)
         return self._note(self.first.layout)
 
+    def read_again(self) -> Steps[None]:
+        """Read the layout again, a little later: a partition that it names has refused a message."""
+        yield ops.Sleep(_SETTLING)
+        yield from self.read()
+
     def _current(self) -> Steps[Layout]:
         """Return the layout for a send: as the first partition told it with its introduction, or read once a minute."""
         if self.first.layout != self._text:
@@ -88,19 +93,20 @@ class Partitions:
         layout, bucket = (yield from self._current()), bucket_of(message)
         return self.first.keys if bucket is None else self.named(layout.homes(self.queue, bucket)[-1]).keys
 
-    def offered(self, message: NewMessage, refused: int) -> Steps[Partition]:
-        """Return the partition that a message is offered to, after so many have refused it."""
+    def offered(self, message: NewMessage, refused: list[str]) -> Steps[Partition]:
+        """Return the partition that a message is offered to: the first of its homes that has not refused it.
+
+        Where all have, the layout is read again, and `refused` begins anew.
+        """
         layout, bucket = (yield from self._current()), bucket_of(message)
-        if bucket is None:
-            if refused:
-                yield from self.read()
-            return self.named(self.open_ones()[0])
-        homes = layout.homes(self.queue, bucket)
-        if refused >= len(homes):
-            if refused > len(homes):
+        homes = self.open_ones()[:1] if bucket is None else layout.homes(self.queue, bucket)
+        if refused and (bucket is None or set(homes) <= set(refused)):
+            changed = yield from self.read()
+            if changed == layout:
                 yield ops.Sleep(_SETTLING)
-            homes = (yield from self.read()).homes(self.queue, bucket)
-        return self.named(homes[refused % len(homes)])
+            refused.clear()
+            homes = self.open_ones()[:1] if bucket is None else changed.homes(self.queue, bucket)
+        return self.named(next(one for one in homes if one not in refused))
 
     # --- sending ---
 
@@ -147,7 +153,7 @@ class Spread:
         self._wanted = wanted
         self._retries = retries
         self._ids: dict[int, str] = {}  #: by the place of a message that was enqueued
-        self._refused: dict[int, int] = {}  #: by the place of a message with a key: how many homes have refused it
+        self._refused: dict[int, list[str]] = {}  #: by the place of a message: which partitions have refused it
         self._looked = False  #: whether the layout was read again for them
         self._unreachable: set[str] = set()  #: partitions that messages without a key have tried
         self._error: ReliqError | None = None
@@ -187,7 +193,7 @@ class Spread:
         if isinstance(answer, Moved):
             for place in rest:
                 if isinstance(self._messages, RawBatch) or self._messages[place].id in answer.ids:
-                    self._refused[place] = self._refused.get(place, 0) + 1
+                    self._refused.setdefault(place, []).append(name)
                     if not isinstance(self._messages, RawBatch):
                         self._messages[place].held = self._messages[place].id in answer.held
             return
@@ -195,10 +201,16 @@ class Spread:
             self._partitions.note_away(name)
         if isinstance(answer, RedisUnavailable) and self._may_go_elsewhere(rest):
             self._unreachable.add(name)
-            if self._unreachable.issuperset(self._partitions.layout.names(self._partitions.queue)):
-                self._error = answer
-        else:
-            self._error = self._error or answer
+            if not self._unreachable.issuperset(self._partitions.layout.names(self._partitions.queue)):
+                return
+        self._fail(answer)
+
+    def _fail(self, error: ReliqError) -> None:
+        """Note why messages were not enqueued; that it is not known of some outweighs the rest."""
+        if isinstance(error, OutcomeUnknown) and isinstance(self._error, OutcomeUnknown):
+            self._error = OutcomeUnknown(str(self._error), (*self._error.ids, *error.ids))
+        elif isinstance(error, OutcomeUnknown) or self._error is None:
+            self._error = error
 
     def _may_go_elsewhere(self, places: Iterable[int]) -> bool:
         if isinstance(self._messages, RawBatch):
@@ -217,19 +229,20 @@ class Spread:
                 yield from self._look_again()
             return self._spread(left)
         buckets = {place: bucket for place in left if (bucket := bucket_of(self._messages[place])) is not None}
-        if any(refused >= len(self._homes(place, buckets.get(place))) for place, refused in self._refused.items()):
+        if any(not self._homes(place, buckets.get(place)) for place in self._refused):
             yield from self._look_again()
         shares: dict[str, list[int]] = {}
         for place, bucket in buckets.items():
-            shares.setdefault(self._homes(place, bucket)[self._refused.get(place, 0)], []).append(place)
+            shares.setdefault(self._homes(place, bucket)[0], []).append(place)
         return [*shares.items(), *self._spread([place for place in left if place not in buckets])]
 
     def _homes(self, place: int, bucket: int | None) -> list[str]:
-        """Return the partitions that a message is offered to, one after another; without a key any one."""
+        """Return the homes of a message that have not refused it; none for one without a key that was refused."""
         if bucket is None:
-            return [""]
+            return []
         keeps = self._messages[place].dedup_key is not None
-        return self._partitions.layout.homes(self._partitions.queue, bucket, kept=keeps)
+        homes = self._partitions.layout.homes(self._partitions.queue, bucket, kept=keeps)
+        return [one for one in homes if one not in self._refused.get(place, ())]
 
     def _look_again(self) -> Steps[None]:
         """Read the layout again, because all homes of a message have refused it."""

@@ -19,6 +19,7 @@ from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.durability import MEMORY, check_possible, confirm, durability
 from reliq.protocol.middleware import around_send
+from reliq.protocol.partition import Moved
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.producer import ProducerPool, stored
 
@@ -51,23 +52,8 @@ class PreparedSteps:
         self._keys = keys
         self._pool = pool
 
-    def prepare(self, message: NewMessage, timeout: Duration, checks: int, care: DecisionOptions) -> Steps[None]:
-        """Raises QueueFull, and InvalidMessage where its id is in use."""
-        check_after = settings.seconds(timeout, "timeout", shortest=_CHECK_SOONEST)
-        settings.whole(checks, "checks", 0, 1000)
-        if message.replace:
-            raise InvalidMessage(
-                "a prepared message cannot replace another one: replace is True; send it, or leave it out"
-            )
-        if care.sure is not None:
-            yield from check_possible(durability(care.sure))
-        clock = self._pool.clock
-        if not clock.known and message.ttl is not None:
-            yield from clock.ask()
-        steps = self._prepare(message, check_after, checks, care)
-        yield from around_send(self._pool.middleware, self._keys.queue, [message], steps)
-
-    def _prepare(self, message: NewMessage, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
+    def prepare(self, message: NewMessage, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
+        """Raises QueueFull, InvalidMessage where its id is in use, and Moved where the partition takes none."""
         keys, bodies = self._keys, list[ops.StoredBody]()
         entry = ops.Entry(
             message.id, encoded(message, self._pool.clock.now(), bodies), message.delay, message.dedup_key,
@@ -81,10 +67,12 @@ class PreparedSteps:
                 [keys], bodies, session, at_most(prepare, care.retries), introduction
             )
             self._pool.clock.note(answer.now, session.called_at)
+            if answer.status == "moved":
+                raise Moved(keys.queue, [entry.id], [])
             if answer.status == "full":
                 yield ops.count(keys, Counter.REJECTED)
                 raise QueueFull(
-                    f"queue {keys.queue!r} holds {answer.length} of at most {answer.max_length} {answer.unit}, "
+                    f"queue {keys.logical!r} holds {answer.length} of at most {answer.max_length} {answer.unit}, "
                     "not counting prepared messages; nothing was prepared"
                 )
             if answer.status == "id_in_use":
@@ -170,9 +158,31 @@ class PreparedQueue:
         self._pool = pool
 
     def prepare(self, message: NewMessage, timeout: Duration, checks: int, care: DecisionOptions) -> Steps[None]:
-        """Prepare the message in the home of its key, else in the first partition; raises as `prepare` there."""
-        keys = yield from self._partitions.home_of(message)
-        yield from PreparedSteps(keys, self._pool).prepare(message, timeout, checks, care)
+        """Prepare the message in the home of its key, else in the first partition.
+
+        Raises QueueFull, and InvalidMessage where its id is in use.
+        """
+        check_after = settings.seconds(timeout, "timeout", shortest=_CHECK_SOONEST)
+        settings.whole(checks, "checks", 0, 1000)
+        if message.replace:
+            raise InvalidMessage(
+                "a prepared message cannot replace another one: replace is True; send it, or leave it out"
+            )
+        if care.sure is not None:
+            yield from check_possible(durability(care.sure))
+        clock = self._pool.clock
+        if not clock.known and message.ttl is not None:
+            yield from clock.ask()
+        steps = self._prepare(message, check_after, checks, care)
+        yield from around_send(self._pool.middleware, self._partitions.queue, [message], steps)
+
+    def _prepare(self, message: NewMessage, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
+        while True:
+            keys = yield from self._partitions.home_of(message)
+            try:
+                return (yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, care))
+            except Moved:  # by a layout that was read a while ago
+                yield from self._partitions.read_again()
 
     def commit(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""

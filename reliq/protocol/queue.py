@@ -162,8 +162,7 @@ class QueueSteps:
                 share(name, policy[name], 0, count)
         if count != layout.count:
             layout = yield from change(self.keys.queue, count, self._pool.sharded)
-        yield from take_effect(self.keys.queue, layout, policy)
-        if layout.moving:
+        if (yield from take_effect(self.keys.queue, layout, policy)) and layout.moving:
             yield from settle(self.keys.queue, layout)  # at once if no message has to move; else a monitor does
         yield from self.partitions.read()
 

@@ -17,7 +17,7 @@ import msgspec
 
 from reliq import ops
 from reliq.errors import InvalidSetting
-from reliq.model.element import name_of
+from reliq.model.element import name_of, new_reference, with_reference
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
 from reliq.model.message import Message
 from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
@@ -87,8 +87,8 @@ def policy_of(values: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in read_whole(values).items() if name in _POLICY}
 
 
-def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[None]:
-    """Give each partition its share of the policy, and tell it of which keys it is the home."""
+def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[bool]:
+    """Give each partition its share of the policy, and tell it of which keys it is the home; return as `take_in`."""
     whole = {name: value for name, value in policy.items() if name in SHARED} if layout.count > 1 else {}
     yield _whole(QueueKeys(queue), whole)
     every = [QueueKeys(name) for name in layout.every(queue)]
@@ -99,21 +99,31 @@ def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[
         }
         unset = [name for name in _POLICY if name not in policy]
         yield [ops.announce(keys.queue), *ops.configure(keys, of_it, unset)]
-    yield from _take_in(layout, every)
+    return (yield from take_in(queue, layout))
 
 
 def _whole(keys: QueueKeys, shared: Mapping[str, str]) -> ops.Op[int]:
     return ops.store_whole(keys, msgspec.json.encode(shared).decode() if shared else None)
 
 
-def _take_in(layout: Layout, every: list[QueueKeys]) -> Steps[None]:
-    """Tell each partition of which keys it is the home: those that gain keys before those that lose some."""
-    owned = buckets_of(layout.count)
+def take_in(queue: str, layout: Layout) -> Steps[bool]:
+    """Tell each partition of which keys it is the home: those that gain keys before those that lose some.
+
+    During a change it learns, too, which of them have come, so that nothing of them begins unasked. Return whether all
+    have been told. One that knows a later layout keeps that. If the queue itself does not know that one, its node was
+    restarted from an older state: its layout becomes the latest.
+    """
+    every, owned, former = layout.every(queue), buckets_of(layout.count), homes_of(layout.before)
     places = range(len(every))
     for place in reversed(places) if layout.count > layout.before else places:
         retired = place >= layout.count
-        homes = bitmap(() if retired else owned[place]) + str(layout.version)
-        yield ops.take_in(every[place], homes, retired)
+        buckets = () if retired else owned[place]
+        arriving = bitmap(one for one in buckets if former[one] != place) if layout.moving else ""
+        homes = ops.Homes(bitmap(buckets), layout.version, arriving)
+        if later := (yield ops.take_in(QueueKeys(every[place]), homes, retired)):
+            yield from _replace(queue, layout, msgspec.structs.replace(layout, version=later + 1))
+            return False
+    return True
 
 
 def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
@@ -127,8 +137,8 @@ def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool)
         after, found = yield ops.strays(keys, after, _STRAYS)
         for home, some in _by_home(queue, layout, found).items():
             away = [one for one in some if one.is_away and home != keys.queue]
-            if away and (yield from _bring(keys, QueueKeys(home), away, pool, layout.version)):
-                done += yield ops.send_home(keys, away)
+            if away and (brought := (yield from _bring(keys, QueueKeys(home), away, pool, layout))):
+                done += yield ops.send_home(keys, brought)
             done += yield from _release(queue, layout, keys, [one.group for one in some if one not in away])
         if not after:
             return done
@@ -142,7 +152,7 @@ def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> 
         # The line of a former home has waited for the home before that, which the end of that change found empty.
         if not former or home != keys.queue or not any((yield ops.has_key(QueueKeys(former[0]), group))):
             free.append(group)
-    return (yield ops.release_lines(keys, free)) if free else 0
+    return (yield ops.release_lines(keys, free, layout.version)) if free else 0
 
 
 def _by_home(queue: str, layout: Layout, strays: list[Stray]) -> dict[str, list[Stray]]:
@@ -153,29 +163,44 @@ def _by_home(queue: str, layout: Layout, strays: list[Stray]) -> dict[str, list[
     return found
 
 
-def _bring(keys: QueueKeys, home: QueueKeys, strays: list[Stray], pool: ProducerPool, version: int) -> Steps[bool]:
+def _bring(
+    keys: QueueKeys, home: QueueKeys, strays: list[Stray], pool: ProducerPool, layout: Layout
+) -> Steps[list[Stray]]:
     """Enqueue messages in their home; those that are there since an earlier try do not enter again.
 
-    Return whether they are there: the home may be full.
+    During a change those of an ordering key wait there in line: the former home may have others of the key. Return
+    those that are there: the home may be full, or have room for the first ones only.
     """
-    messages = [Message.decode(keys.queue, one.element) for one in strays]
-    references = [one.reference for one in messages if one.reference]
-    bodies = (yield ops.stored_bodies(keys, references)) if references else []
-    stored = [ops.StoredBody(reference, body) for reference, body in zip(references, bodies, strict=True) if body]
-    entries = [
-        ops.Entry(message.id, one.element, 0.0, f"@stray {name_of(one.element).hex()}", _REMEMBERED)
-        for message, one in zip(messages, strays, strict=True)
-    ]
+    entries, stored, brought = [], [], []
+    for one in strays:
+        message, element = Message.decode(keys.queue, one.element), one.element
+        if message.reference:
+            (body,) = yield ops.stored_bodies(keys, [message.reference])
+            if body is None and (yield ops.in_line(keys, one.line)) is None:
+                continue  # it was taken away meanwhile
+            if body is not None:  # with a reference of its own: a repeated call deletes the body that it has stored
+                reference = new_reference(len(body))
+                element = with_reference(element, reference)
+                stored.append(ops.StoredBody(reference, body))
+        waits = layout.moving and bool(message.key)
+        dedup_key = f"@stray {name_of(one.element).hex()}"
+        entries.append(ops.Entry(message.id, element, 0.0, dedup_key, _REMEMBERED, held=waits))
+        brought.append(one)
+    if not brought:
+        return []
     session = pool.take()
     try:
-        enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=version)
+        enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
         if stored:
             *_, answer = yield ops.with_bodies([home], stored, session.producer, session.sequence, enqueue)
         else:
             answer = yield enqueue
     finally:
         pool.give_back(session)
-    return answer.status in ("ok", "repeated")
+    if answer.status in ("ok", "repeated"):
+        return brought
+    fewer = brought[: len(brought) // 2] if answer.status == "full" else []
+    return (yield from _bring(keys, home, fewer, pool, layout)) if fewer else []
 
 
 def keys_elsewhere(keys: QueueKeys) -> Steps[int]:
@@ -193,7 +218,12 @@ def settle(queue: str, layout: Layout) -> Steps[bool]:
     for name in layout.every(queue):
         if (yield from keys_elsewhere(QueueKeys(name))):
             return False
-    return (yield from _replace(queue, layout, layout.settled()))
+    changed = layout.settled()
+    if not (yield from _replace(queue, layout, changed)):
+        return False
+    if changed.several:
+        yield from take_in(queue, changed)
+    return True
 
 
 def forget_retired(queue: str, layout: Layout) -> Steps[bool]:

@@ -1,7 +1,6 @@
 """The steps of topics: bind, publish, read the bindings."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -120,11 +119,15 @@ class TopicSteps:
         wanted: Durability | None,
         retries: int | None,
     ) -> Steps[dict[str, str]]:
-        left, refused, held = list(queues), Counter[str](), set[str]()
+        left, held = list(queues), set[str]()
+        refused: dict[str, list[str]] = {queue.keys.queue: [] for queue in queues}
         while left:  # until the homes of the message's key take it, where these change
             partitions: list[Partition] = []
             for queue in left:
-                partitions += [(yield from queue.partitions.offered(message, refused[queue.keys.queue]))]
+                name = queue.keys.queue
+                partitions += [(yield from queue.partitions.offered(message, refused[name]))]
+                if not refused[name]:
+                    held.discard(name)
             versions = {queue.keys.queue: queue.partitions.layout.version for queue in left}
             known = {name: (version, name in held) for name, version in versions.items() if version}
             session = self._pool.take()
@@ -134,7 +137,8 @@ class TopicSteps:
                 raise OutcomeUnknown(str(error), (message.id,)) from None
             finally:
                 self._pool.give_back(session)
-            refused.update(keys.logical for keys, is_moved, _ in moved if is_moved)
+            for keys, is_moved, _ in moved:
+                refused[keys.logical] += [keys.queue] if is_moved else []
             held |= {keys.logical for keys, _, has_others in moved if has_others}
             again = {keys.logical for keys, _, _ in moved}
             left = [queue for queue in left if queue.keys.queue in again]

@@ -13,6 +13,7 @@ from reliq.model.breaker import Breaker
 from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
+from reliq.model.partitions import bitmap
 from reliq.model.schedule import Definition, State
 from reliq.ops import Destination, Entry, Move, Return, Revival, Staged, Wanted
 from reliq.ops.chunks import chunks_of
@@ -112,8 +113,9 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "send_home": lambda: ops.send_home(
         KEYS, [ops.Stray(group_of("k").encode() + b"~000000000000001" + keyed("a", "k"))]
     ),
+    "take_in": lambda: ops.take_in(KEYS, ops.Homes(bitmap(()), 1), retired=True),
     "held_keys": lambda: ops.held_keys(KEYS),
-    "release_lines": lambda: ops.release_lines(KEYS, [group_of("k")]),
+    "release_lines": lambda: ops.release_lines(KEYS, [group_of("k")], 1),
     "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),
 }
 

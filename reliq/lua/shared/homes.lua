@@ -1,20 +1,38 @@
 -- Partitions: which keys have their home in this queue. `homes` of config has a bit for each of 4,096 buckets, in hexadecimal
 -- digits, and after these the version of the queue's layout; the first three digits of a digest are its bucket
--- (reliq.model.partitions). A queue without this field is the home of all keys.
--- `retired`: the partition takes no new messages. Requires `element` and `lanes`.
+-- (reliq.model.partitions). A queue without this field is the home of all keys, a partition without it of none. While the
+-- number of partitions changes, a blank follows, and the same for the buckets that have come here. Requires `element`, `lanes`
+-- and `partition`.
+
+local DIGITS = 1024
+
+-- Whether the digits behind a place in `homes` have the bucket of a digest.
+local function has_bucket(homes, behind, digest)
+  local bucket = tonumber(string.sub(digest, 1, 3), 16)
+  local at = behind + math.floor(bucket / 4) + 1
+  return bit.band(tonumber(string.sub(homes, at, at), 16), bit.lshift(1, bucket % 4)) > 0
+end
+
+local function version_of(homes)
+  return tonumber(string.match(homes, '^%d+', DIGITS + 1))
+end
 
 local function is_home(q, digest)
   if q.homes == nil then q.homes = redis.call('HGET', q.config, 'homes') end
-  if not q.homes then return true end
-  local bucket = tonumber(string.sub(digest, 1, 3), 16)
-  local digit = tonumber(string.sub(q.homes, math.floor(bucket / 4) + 1, math.floor(bucket / 4) + 1), 16)
-  return bit.band(digit, bit.lshift(1, bucket % 4)) > 0
+  if not q.homes then return not is_partition(q.config) end
+  return has_bucket(q.homes, 0, digest)
+end
+
+-- Whether the former home of a key, another partition, may still have messages of it.
+local function is_arriving(q, group)
+  local blank = q.homes and string.find(q.homes, ' ', DIGITS + 1, true)
+  return blank and has_bucket(q.homes, blank, group)
 end
 
 -- Whether a producer knows an earlier layout than this partition: what it takes for the home of a key may have been that
 -- before, and be it again.
 local function is_behind(q, version)
-  return q.homes and version < tonumber(string.sub(q.homes, 1025))
+  return q.homes and version < version_of(q.homes)
 end
 
 -- Whether messages of a key are here: ready, in processing, to be tried again, or waiting for the key.
@@ -25,5 +43,5 @@ end
 
 -- Whether the key of a message has its home in another partition. The members of a cycle stay in the first one.
 local function is_away(q, group, element)
-  return q.homes ~= false and not is_latest(group) and not is_home(q, group) and not is_cyclic(element)
+  return not is_latest(group) and not is_home(q, group) and not is_cyclic(element)
 end

@@ -65,10 +65,10 @@ local function join_line(q, group, element, away)
   track(q, element, line)
 end
 
--- Take the first message out of a line; nil if none waits.
+-- Take the first message out of a line; nil if none waits, or only such as are to be taken to another partition.
 local function next_in_line(q, group)
   local first = first_in_line(q, group)
-  if not first then return nil end
+  if not first or string.sub(first, GROUP + 1, GROUP + 1) == '~' and not is_home(q, group) then return nil end
   redis.call('ZREM', q.waiting, first)
   return string.sub(first, 33)
 end
@@ -87,8 +87,9 @@ end
 
 -- Add a new message: ready if it has no key or its key is free; otherwise after the messages that wait for the key, also
 -- when a message with the same id holds it. Where the latest wins it replaces the one that waits. If the key has its home
--- in another partition, it waits in line: a monitor takes it there.
-local function enter(q, element)
+-- in another partition, it waits in line: a monitor takes it there. `asked`: the former home of its key has no other
+-- message of it; else it waits in line while that is not known.
+local function enter(q, element, asked)
   local group = group_of(element)
   if not group then return make_ready(q, element) end
   if is_away(q, group, element) then return join_line(q, group, element, true) end
@@ -97,7 +98,8 @@ local function enter(q, element)
     free = take_slot(q, group, id_of(element))
   else
     free = redis.call('HSETNX', q.active, group, id_of(element)) == 1
-    if free and q.homes and first_in_line(q, group) then -- others of the key wait until its former home has none
+    local arrives = not (asked or is_latest(group) or is_cyclic(element)) and is_arriving(q, group)
+    if free and q.homes and (arrives or first_in_line(q, group)) then -- until its former home has none of the key
       redis.call('HDEL', q.active, group)
       free = false
     end
@@ -127,11 +129,8 @@ local function pass_on(q, group)
   return true
 end
 
--- Release the slot of a message with a limit key, if it has one: the next ones of its line become ready.
-local function release_slot(q, element)
-  local group = group_of(element)
-  local held = give_up_slot(q, group, id_of(element))
-  if not held then return end
+-- Let the first ones of the line of a limit key be ready, as many as the key has free slots. `held`: those in use.
+local function fill_slots(q, group, held)
   local most = slots_of(q, group) or LINE_STEP -- the queue has no such limits any more: its lines end
   while held < most do
     local following = next_in_line(q, group)
@@ -140,6 +139,13 @@ local function release_slot(q, element)
     make_ready(q, following)
   end
   note_slots(q, group, held)
+end
+
+-- Release the slot of a message with a limit key, if it has one: the next ones of its line become ready.
+local function release_slot(q, element)
+  local group = group_of(element)
+  local held = give_up_slot(q, group, id_of(element))
+  if held then fill_slots(q, group, held) end
 end
 
 -- Remove the member of a cycle whose message has left the queue.

@@ -5,12 +5,17 @@ from collections import Counter
 import pytest
 
 import reliq
-from reliq.errors import InvalidName, InvalidSetting
+from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.model.keys import QueueKeys, partition_queue
 from reliq.model.partitions import bucket_of_key, homes_of
+from reliq.ops import Together
 from reliq.protocol.queue import stats_of
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
+#: Keys with their homes in three of them.
+KEYS_OF_THREE = [
+    next(key for key in map(str, range(100)) if homes_of(4)[bucket_of_key(key)] == one) for one in range(3)
+]
 
 
 def ready_by_partition(app: reliq.Reliq) -> dict[str, int]:
@@ -186,6 +191,30 @@ def test_published_messages_go_to_the_home_of_their_key(app, orders):
         app.publish("order.created", "body", key=f"k{number}")
     wanted = Counter(NAMES[homes_of(4)[bucket_of_key(f"k{number}")]] for number in range(40))
     assert ready_by_partition(app) == dict(wanted)
+
+
+def test_a_prepared_message_goes_to_no_partition_that_was_given_up(app, url, orders):
+    late = reliq.Reliq(url)
+    late.queue("orders").send("so that it knows four partitions", key="k")
+    with orders.consumer() as consumer:
+        consumer.ack(*consumer.claim(wait=1))
+    orders.configure(partitions=1)
+    for number in range(20):
+        late.queue("orders").prepare("body", key=f"k{number}").commit()
+    assert app.store.run(stats_of(QueueKeys("orders"))).ready == 20
+    late.close()
+
+
+def test_a_call_of_which_one_partition_is_full_and_another_does_not_answer_has_an_unknown_outcome(app, orders):
+    answers = iter([QueueFull("full"), OutcomeUnknown("silent", ("b",)), OutcomeUnknown("silent", ("c",))])
+    messages = [reliq.NewMessage(name, id=name, key=key) for name, key in zip("abc", KEYS_OF_THREE, strict=True)]
+    steps = app._queue_steps("orders").partitions.send(messages, None, None)
+    request = next(steps)
+    while not isinstance(request, Together):
+        request = steps.send(app.store.call(request))
+    with pytest.raises(OutcomeUnknown) as caught:
+        steps.send([next(answers) for _ in request.steps])
+    assert caught.value.ids == ("b", "c")
 
 
 def test_a_prepared_message_is_decided_by_its_id_alone(app, orders):

@@ -10,7 +10,7 @@ import reliq
 from reliq import ops
 from reliq.errors import InvalidSetting
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import bucket_of_key, homes_of, read_layout
+from reliq.model.partitions import bucket_of_key, homes_of, layout_text, read_layout
 from reliq.protocol.queue import stats_of
 from reliq_monitor.monitor import Monitor
 from tests.support.workers import eventually, working
@@ -47,6 +47,21 @@ def key_that_moves(before: int, after: int) -> tuple[str, str, str]:
 
 def ready(app: reliq.Reliq, name: str) -> int:
     return app.store.run(stats_of(QueueKeys(name))).ready
+
+
+def test_a_producer_that_does_not_know_the_queue_yet_asks_the_former_home_first(app, url, monitor):
+    orders = app.queue("orders")
+    app.subscribe("orders", "order")
+    orders.configure(partitions=5)
+    key, old, new = key_that_moves(5, 4)
+    orders.send("1", key=key)
+    orders.configure(partitions=4)
+    with reliq.Reliq(url) as other:
+        other.publish("order", "2", key=key)
+    assert (ready(app, old), ready(app, new)) == (1, 1)
+    with orders.consumer() as consumer:
+        (message,) = consumer.claim(limit=5, wait=1)
+        assert message.body == b"1"
 
 
 @pytest.mark.parametrize("publish", [False, True])
@@ -119,13 +134,14 @@ def test_a_delayed_message_is_taken_to_the_new_home_when_it_is_due(app, monitor)
     assert orders.find(sent).place == "ready"
 
 
-def test_a_message_that_a_monitor_brings_twice_enters_once(app, monitor, monkeypatch):
+@pytest.mark.parametrize("size", [1, 50_000])
+def test_a_message_that_a_monitor_brings_twice_enters_once(app, monitor, monkeypatch, size):
     orders = app.queue("orders")
     orders.configure(partitions=2)
     monitor.tend_partitions()
     key, old, new = key_that_moves(2, 4)
     for place in range(5):
-        orders.send(str(place), key=key, delay=0.05)
+        orders.send(str(place) * size, key=key, delay=0.05)
     orders.configure(partitions=4)
     eventually(lambda: (monitor.promote(), ready(app, old) == 5)[1])
     with monkeypatch.context() as patched:
@@ -134,6 +150,83 @@ def test_a_message_that_a_monitor_brings_twice_enters_once(app, monitor, monkeyp
     assert (ready(app, old), ready(app, new)) == (5, 5)
     eventually(lambda: monitor.tend_partitions() or ready(app, old) == 0)
     assert (ready(app, old), ready(app, new)) == (0, 5)
+    bodies = set()
+    with orders.consumer() as consumer:
+        for _ in range(5):
+            eventually(lambda: monitor.tend_partitions() == 0)
+            (message,) = consumer.claim(wait=1)
+            bodies.add(message.body)
+            consumer.ack(message)
+    assert bodies == {str(place).encode() * size for place in range(5)}
+    assert [app.store.call(ops.hash_size(QueueKeys(name).bodies)) for name in (old, new)] == [0, 0]
+
+
+def test_a_message_without_its_body_is_taken_home_too_and_does_not_hold_up_the_change(app, monitor):
+    orders = app.queue("orders")
+    orders.configure(partitions=2)
+    key, old, new = key_that_moves(2, 4)
+    orders.send(b"x" * 50_000, key=key, delay=0.05)
+    orders.configure(partitions=4)
+    app.store.call(ops.delete(QueueKeys(old).bodies))
+    eventually(lambda: monitor.promote()[0])
+    monitor.tend_partitions()
+    assert (ready(app, old), ready(app, new)) == (0, 1)
+
+
+def test_messages_are_taken_to_a_home_that_has_room_for_some_of_them_only(app, monitor):
+    orders = app.queue("orders")
+    orders.configure(partitions=2, max_length=12)
+    monitor.tend_partitions()
+    key, old, new = key_that_moves(2, 4)
+    for place in range(5):
+        orders.send(str(place), key=key, delay=0.05)
+    orders.configure(partitions=4)
+    eventually(lambda: (monitor.promote(), ready(app, old) == 5)[1])
+    monitor.tend_partitions()
+    assert 0 < ready(app, new) <= 3
+    handled = []
+    with orders.consumer() as consumer:
+
+        def handle() -> bool:
+            monitor.tend_partitions()
+            for message in consumer.claim():
+                handled.append(message.body)
+                consumer.ack(message)
+            return len(handled) == 5
+
+        eventually(handle)
+
+
+def test_a_change_that_a_restart_of_the_server_undid_in_part_takes_effect_again(app, monitor):
+    orders = app.queue("orders")
+    key, _, new = key_that_moves(1, 2)
+    orders.send("1", key=key)
+    orders.configure(partitions=2)
+    monitor.tend_partitions()
+    app.store.call(ops.remove_fields(QueueKeys(new).config, [b"homes", b"retired"]))
+    with orders.consumer() as consumer:
+        consumer.ack(*consumer.claim(wait=1))
+    monitor.tend_partitions()
+    assert not layout_of(app).moving
+    orders.send("2", key=key)
+    assert ready(app, new) == 1
+
+
+def test_the_layout_of_a_first_partition_that_was_restarted_from_an_older_state_becomes_the_latest(app, url, monitor):
+    orders = app.queue("orders")
+    orders.configure(partitions=2)
+    before = layout_of(app)
+    orders.configure(partitions=3)
+    app.store.call(ops.store_partitions(QueueKeys("orders"), layout_text(before)))
+    app.store.call(ops.remove_fields(QueueKeys("orders").config, [b"homes", b"retired"]))
+    for _ in range(3):
+        monitor.tend_partitions()
+    keys = [f"k{number}" for number in range(40)]
+    with reliq.Reliq(url) as producer:
+        producer.queue("orders").send_many([reliq.NewMessage("body", key=key) for key in keys])
+    assert [ready(app, name) for name in NAMES[:2]] == [
+        sum(homes_of(2)[bucket_of_key(key)] == place for key in keys) for place in range(2)
+    ]
 
 
 def test_dead_letters_of_a_retired_partition_come_back_to_the_home_of_their_key(app, monitor):
