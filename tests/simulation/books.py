@@ -34,7 +34,7 @@ class Books:
         """Return how many messages the counters of a partition have that are not there."""
         raw = self._world.contents.get(QueueKeys(queue).counters, [])
         counters = {name.decode(): int(value) for name, value in zip(raw[::2], raw[1::2], strict=True)}
-        here = sum(map(len, self._world.placed[queue].values()))
+        here = len(self._world.there(queue))
         return counters.get(schema.Counter.ENQUEUED, 0) - sum(counters.get(name, 0) for name in GONE) - here
 
     def _check_concurrency(self, queue: str, most: int | None) -> None:

@@ -5,14 +5,13 @@ from collections.abc import Generator, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from reliq.errors import InvalidName, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
+from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
 from reliq.model import settings
-from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps
-from reliq.protocol.dead_letters import DeadLetterSteps, Filter, Redriven, RedriveOptions
+from reliq.protocol.dead_letters import DeadLetterQueue, Filter, RedriveOptions
 from reliq.protocol.prepared import DecisionOptions
 from reliq.protocol.queue import QueueSteps
 from tests.simulation.choices import Action
@@ -22,6 +21,7 @@ from tests.simulation.processes import Process, Task
 
 LARGE = b"x" * (2 * settings.INLINE_BODY_BYTES)
 FAILED = (RedisUnavailable, OutcomeUnknown, QueueFull)
+PATIENCE = 40  #: tries to change the number of partitions while an earlier change is under way
 
 
 class Caller:
@@ -61,12 +61,15 @@ class Producer(Caller):
         large: bool = False,
         takes: float = 0.02,
         check: str = "",
+        keys: tuple[str, ...] = (),
         **options: Any,
     ) -> list[NewMessage]:
         """Make messages, and tell the observer what becomes of each in these queues."""
         made = []
         for number in range(count):
             body = b"%d" % number + (LARGE if large else b"")
+            if keys:
+                options["key"] = keys[number] or None
             message = NewMessage(body, id=f"{name}-{number:02}", **options)
             made.append(message)
             dedup = None if message.dedup_key is None else (message.dedup_key, message.window)
@@ -83,10 +86,11 @@ class Producer(Caller):
         try:
             yield
         except FAILED as error:
-            status = "unknown" if isinstance(error, OutcomeUnknown) else "refused"
+            is_known = not isinstance(error, OutcomeUnknown) and self._process.late_until < self._kernel.clock.now
+            status = "refused" if is_known else "unknown"
             for queue in queues:
                 for message in messages:
-                    self._observer.calls.answered(queue, message.id, status)
+                    self._observer.calls.answered(queue, message.id, "answered" if message.id in error.sent else status)
             raise
 
     def _send(self, queue: str, name: str, **options: Any) -> Steps[None]:
@@ -181,7 +185,17 @@ class Operator(Caller):
         yield from self._queue(queue).purge()
 
     def _redrive(self, queue: str, name: str) -> Steps[None]:
-        yield from DeadLetterSteps(QueueKeys(queue)).redrive(Filter(), RedriveOptions(), Redriven())
+        yield from DeadLetterQueue(self._queue(queue).partitions).redrive(Filter(), RedriveOptions())
 
     def _purge_dead(self, queue: str, name: str) -> Steps[None]:
-        yield from DeadLetterSteps(QueueKeys(queue)).purge(Filter(), everything=True, counter="purged_dead")
+        yield from DeadLetterQueue(self._queue(queue).partitions).purge(Filter(), everything=True)
+
+    def _resize(self, queue: str, name: str, count: int) -> Steps[None]:
+        """Change the number of partitions, as soon as an earlier change has ended."""
+        for _ in range(PATIENCE):
+            try:
+                yield from self._queue(queue).configure({"partitions": count})
+            except InvalidSetting:
+                yield Sleep(0.25)
+            else:
+                return

@@ -17,7 +17,7 @@ from reliq.ops import Request, Sleep, Steps, Together, Transaction, Watch
 from reliq.transport.calls import only_reads
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.retry import CallRetry
-from tests.simulation.choices import Action, Fault, Plan, Slow
+from tests.simulation.choices import Action, Fault, Plan, Setting, Slow
 from tests.simulation.clock import EPOCH, VirtualClock
 from tests.simulation.observer import Observer
 from tests.simulation.processes import Process, Task
@@ -49,6 +49,9 @@ class Kernel:
         self._faults = {(one.task, one.call): one for one in plan.of(Fault)}
         self._slow = {(one.task, one.call): one.seconds for one in plan.of(Slow)}
         self._parked: list[tuple[Task, Request, float]] = []
+        self.partitioned = {one.queue for one in plan.of(Setting) if one.name == "partitions"} | {
+            one.queue for one in plan.of(Action) if one.what == "resize"
+        }
         self.bound: list[str] = []  #: the queues that get what is published
         self.away_until = 0.0  #: the server does not answer until then
         observer.processes = lambda: [one for one in self.processes if one.alive]  # type: ignore[method-assign]
@@ -215,7 +218,7 @@ class Kernel:
                 self.at(arrival, lambda: self._lost(task, request, retry, sent=False))
             case "late" if not isinstance(request, Watch) and task.watching is None:
                 assert fault is not None
-                late = task.late
+                late, task.process.late_until = task.late, self.clock.now + fault.seconds
                 self.at(self.clock.now + fault.seconds, lambda: self._arrives_late(task, request, late))
                 self.at(self.clock.now + UNANSWERED, lambda: self._lost(task, request, retry, sent=True))
             case "killed before":

@@ -10,6 +10,7 @@ from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.batches import end_batches
 from reliq_monitor.liveness import Liveness, read_leases
+from reliq_monitor.partitions import Partitions
 from reliq_monitor.prepared_timeouts import ask_undecided
 from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import Survey
@@ -25,17 +26,20 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
     def steps(task: Task) -> Generator[Any, Any, None]:
         liveness = Liveness()
         attempts = Attempts(lambda home: "", sharded=False)
-        schedules = Schedules(attempts)
+        schedules, partitions = Schedules(attempts), Partitions()
         next_scan = 0.0
         survey = Survey(attempts)
         while True:
             try:
                 if kernel.seconds >= next_scan:
-                    survey = Survey(attempts, [QueueKeys(name) for name in (yield ops.queue_names())])
+                    names = yield ops.queue_names()
+                    survey = Survey(attempts, [QueueKeys(name) for name in names])
                     next_scan = kernel.seconds + interval
                     yield from kernel.run_of_steps(task, _scan(task, liveness, survey, schedules))
                     yield from kernel.run_of_steps(task, ask_undecided(survey))
                     yield from kernel.run_of_steps(task, end_batches(attempts))
+                    partitions.found_in(names)
+                    yield from kernel.run_of_steps(task, partitions.turn(survey))
                 yield from kernel.run_of_steps(task, schedules.turn(survey))
                 _, due = yield from kernel.run_of_steps(task, promote_due(survey, interval / 2))
             except ReliqError:

@@ -1,6 +1,7 @@
 """Faulty versions of reliq, each of which the simulation must find."""
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import re
@@ -9,13 +10,19 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import msgspec
+
 import reliq.ops.request
+from reliq import ops
 from reliq.model.keys import QueueKeys
+from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Sleep, Steps, Transaction, Watch
 from reliq.ops.request import script_named
+from reliq.protocol import resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
-from reliq_monitor import reclaim
+from reliq.worker import sharing
+from reliq_monitor import partitions, reclaim
 from reliq_monitor.liveness import Liveness
 from tests.simulation import monitors, workers
 
@@ -100,7 +107,76 @@ SCRIPTS = {
     "a retry is pushed without being removed": (r"if not element or redis.call\('LREM', .*? == 0", "if not element"),
 }
 
+
+def _nothing(answer: Any) -> Callable[..., Steps[Any]]:
+    """Return steps that ask nothing."""
+
+    def steps(*_: Any) -> Steps[Any]:
+        yield from ()
+        return answer
+
+    return steps
+
+
+def _without_retired(text: str | None) -> Layout:
+    return msgspec.structs.replace(read_layout(text), retired=())
+
+
+def _brings_all(bring: Any) -> Any:
+    def brought(keys: QueueKeys, home: QueueKeys, strays: Any, *arguments: Any) -> Steps[Any]:
+        yield from bring(keys, home, strays, *arguments)
+        return strays
+
+    return brought
+
+
+def _given_up(queue: str, layout: Layout) -> Steps[bool]:
+    return (yield from resizing._replace(queue, layout, layout.without_last())) if layout.retired else False
+
+
+def _reversed(by_home: Any) -> Any:
+    """Strays in the wrong order."""
+    return lambda *arguments: {home: some[::-1] for home, some in by_home(*arguments).items()}
+
+
+def _without_dedup_key(enqueue: Any) -> Any:
+    def enqueued(home: QueueKeys, plain: Any, entries: Any, *arguments: Any, **options: Any) -> Any:
+        if any((one.dedup_key or "").startswith("@stray") for one in entries):
+            entries = [dataclasses.replace(one, dedup_key=None, window=0.0) for one in entries]
+        return enqueue(home, plain, entries, *arguments, **options)
+
+    return enqueued
+
+
+#: Changes of scripts that only queues with partitions run.
+PARTITION_SCRIPTS = {
+    "a new home does not wait for the former one": (
+        r"return true, not is_laned\(.*? has_key\(q, group\)",
+        "return true, false",
+    ),
+    "what is due in a new home does not wait": (r"local arrives = .*", "local arrives = false"),
+    "a former home keeps what comes back": (r" or string.sub\(first, .*? not is_home\(q, group\) then", " then"),
+    "a former home takes messages": (r"return has_bucket\(q.homes, 0, digest\)", "return true"),
+    "the version of a layout is not checked": (r"return q.homes and version < .*", "return false"),
+}
+
+PARTITION_MUTANTS: dict[str, Mutant] = {
+    **{name: functools.partial(script, *change) for name, change in PARTITION_SCRIPTS.items()},
+    "a change ends before its keys have moved": lambda: mock.patch.object(resizing, "keys_elsewhere", _nothing(0)),
+    "lines begin without a look at the former home": lambda: mock.patch.object(ops, "has_key", return_value=[]),
+    "strays are taken home in the wrong order": lambda: mock.patch.object(
+        resizing, "_by_home", _reversed(resizing._by_home)
+    ),
+    "strays are removed where their home was full": lambda: mock.patch.object(
+        resizing, "_bring", _brings_all(resizing._bring)
+    ),
+    "a stray is brought twice": lambda: mock.patch.object(ops, "enqueue", _without_dedup_key(ops.enqueue)),
+    "a given-up partition is not served": lambda: mock.patch.object(sharing, "read_layout", _without_retired),
+    "a partition is given up with messages in it": lambda: mock.patch.object(partitions, "forget_retired", _given_up),
+}
+
 MUTANTS: dict[str, Mutant] = {
+    **PARTITION_MUTANTS,
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a lease is taken for over before its end": _impatient,
     "the monitor does not watch": lambda: mock.patch.object(reclaim, "reclaim", _no_watch(reclaim.reclaim)),

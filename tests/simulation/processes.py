@@ -14,6 +14,7 @@ class Process:
         self.disturbed = False  #: a fault has hit it
         self.paused_until = 0.0
         self.skew = 0.0  #: seconds its clock is ahead
+        self.late_until = 0.0  #: until when a request of it that it has repeated may still arrive
         self.tasks: list[Task] = []
         self.on_death: Callable[[], None] = lambda: None
 

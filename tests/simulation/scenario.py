@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 from tests.simulation.choices import Action, Actor, Choice, Disaster, Fault, Plan, Setting, Slow
+from tests.simulation.partitioned import has_partitions, with_partitions
 
 ACTIVE = 6.0  #: seconds in which actors act and faults happen
 LEASE = 2.0
@@ -46,6 +47,8 @@ def plan(seed: int) -> Plan:
         choices += _operations(chance, "operator", queues)
         tasks.append("operator/calls")
     choices += _faults(chance, tasks)
+    if has_partitions(seed):
+        choices = with_partitions(seed, choices, ACTIVE, LEASE)
     return Plan(seed, tuple(choices))
 
 

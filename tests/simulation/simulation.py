@@ -8,6 +8,7 @@ from typing import Any, cast
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.keywords import ConfigChanges
+from reliq.ops import Together
 from reliq.protocol.application import Application
 from tests.simulation.callers import Caller, Operator, Producer
 from tests.simulation.choices import Action, Actor, Disaster, Plan, Setting
@@ -71,7 +72,8 @@ class Simulation:
                 cast("ConfigChanges", {setting.name: setting.value})
             )
             self._at_once(steps)
-            self.observer.limits[setting.queue][setting.name] = setting.value
+            if setting.name != "partitions":
+                self.observer.limits[setting.queue][setting.name] = setting.value
         if self.kernel.plan_has("publish"):
             self.kernel.bound = sorted({one.queue for one in self.plan.of(Action)})
             for queue in self.kernel.bound:
@@ -84,7 +86,10 @@ class Simulation:
             request = next(steps)
             while True:
                 try:
-                    reply = self.server.perform(request)
+                    if isinstance(request, Together):
+                        reply = [self._at_once(one) for one in request.steps]
+                    else:
+                        reply = self.server.perform(request)
                 except ReliqError as error:
                     request = steps.throw(error)
                 else:
@@ -150,7 +155,16 @@ class Simulation:
         self._resume_all()
         if self._awaited():
             return False
-        return all(place.state == DEAD for place in self.observer.where.values())
+        drained = all(place.state == DEAD for place in self.observer.where.values())
+        return drained and not self._unsettled()
+
+    def _unsettled(self) -> list[str]:
+        """Return the queues of which the number of partitions still changes, or that keep an empty one."""
+        return [
+            f"the partitions of {queue} are {layout}"
+            for queue, layout in self.observer.layouts.items()
+            if layout.moving or (layout.retired and not self.observer.there(layout.every(queue)[-1]))
+        ]
 
     def _awaited(self) -> list[str]:
         """Return the messages that reliq itself sends and that have not come yet: ticks, and the ends of batches."""
@@ -173,7 +187,8 @@ class Simulation:
         left = [f"{identity} in {place.state}" for (_, identity), place in self.observer.where.items()]
         busy = [one.task.name for one in self._callers if one.task.process.alive and not one.task.ended]
         awaited = [f"{identity} has not come" for identity in self._awaited()]
-        return ", ".join([*sorted(one for one in left if not one.endswith(DEAD)), *busy, *awaited])
+        waiting = sorted(one for one in left if not one.endswith(DEAD))
+        return ", ".join([*waiting, *busy, *awaited, *self._unsettled()])
 
     def _check_end(self) -> None:
         observer = self.observer
@@ -185,13 +200,15 @@ class Simulation:
             if entered and not there and not story.gone:
                 raise Violation(f"{identity} of {queue} is nowhere")
         for queue in self._queues():
-            self._check_rest(queue)
+            for partition in observer.partitions(queue):
+                self._check_rest(partition)
             observer.books.check_rate(queue)
+            observer.check_given_up(queue)
 
     def _check_rest(self, queue: str) -> None:
-        """Nothing is left behind in a queue that is drained but its dead letters."""
+        """Nothing is left behind in a partition of a queue that is drained but its dead letters."""
         keys = QueueKeys(queue)
-        large = sum(self.observer.stories[message].large for message in self.observer.where if message[0] == queue)
+        large = sum(self.observer.stories[message].large for message in self.observer.there(queue))
         for what, command, key, most in (
             ("bodies", "HLEN", keys.bodies, large),
             ("holders of keys", "HLEN", keys.active, 0),

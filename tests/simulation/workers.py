@@ -1,6 +1,7 @@
 """Workers: what a worker process does, made of the steps and outcomes that reliq's own loops use."""
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Any
@@ -9,6 +10,7 @@ from reliq import ops
 from reliq.errors import PreparedClosed, ReliqError, TimeLimitExceeded
 from reliq.model import settings
 from reliq.model.backoff import steps as delays
+from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead
@@ -18,6 +20,7 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.moment import Moment
 from reliq.worker.outcome import after_error, after_return
+from reliq.worker.sharing import LOOK_EVERY, Sharing
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
 from tests.simulation.stories import Run
@@ -30,7 +33,7 @@ Thread = Generator[Any, Any, None]
 
 
 class Worker:
-    """A worker process: a loop for each of its queues, a heartbeat, a watchdog, and answers to check-backs."""
+    """A worker process: a loop for each partition it serves, a heartbeat, a watchdog, and answers to check-backs."""
 
     def __init__(self, kernel: Kernel, process: Process, queues: Iterable[str], lease: float, limit: int) -> None:
         self.kernel = kernel
@@ -38,15 +41,46 @@ class Worker:
         self.limit = limit
         self.application = Application("redis://simulated", None, None)
         self._lease = lease
-        name = connection_name(process.owner)
-        self._loops = [Loop(self, queue, lease) for queue in queues]
-        kernel.start(process, "beat", self._beat, connection_name=name)
-        for loop in self._loops:
-            task = kernel.start(process, loop.queue, loop.run, connection_name=name)
-            task.on_connect = loop.consumer.connected
+        self._loops: list[Loop] = []
+        self._sharings = [Sharing(queue, process.owner) for queue in queues]
+        self._handlers = {
+            queue: self.application.handlers.add(
+                queue, lambda message: None, retry=RETRIES, retry_on=BaseException, dead_on=(), time_limit=TIME_LIMIT
+            )
+            for queue in queues
+        }
+        kernel.start(process, "beat", self._beat, connection_name=connection_name(process.owner))
+        for queue in queues:
+            self._serve(queue, queue)
         kernel.start(process, "watchdog", self._watch)
+        if any(queue in kernel.partitioned for queue in queues):
+            kernel.start(process, "share", self._share)
         if kernel.plan_has("prepare"):
             kernel.start(process, "checks", self._answer_checks, timeout=settings.SEND_TIMEOUT)
+
+    def _serve(self, queue: str, partition: str) -> None:
+        loop = Loop(self, self._handlers[queue], partition, self._lease)
+        self._loops.append(loop)
+        name = connection_name(self.process.owner)
+        task = self.kernel.start(self.process, partition, loop.run, connection_name=name)
+        task.on_connect = loop.consumer.connected
+
+    def _share(self, task: Task) -> Thread:
+        """Serve the partitions that are this process's: begin a loop for each new one, end those of the others."""
+        while True:
+            for sharing in self._sharings:
+                there = {loop.partition: loop for loop in self._loops if loop.queue == sharing.queue}
+                yield from sharing.look(max((loop.progress_at for loop in there.values()), default=0.0))
+                for loop in there.values():
+                    loop.stopping = loop.stopping or loop.partition not in sharing.mine
+                for partition in sharing.mine:
+                    if partition not in there:
+                        self._serve(sharing.queue, partition)
+            yield Sleep(LOOK_EVERY)
+
+    def left(self, loop: "Loop") -> None:
+        """Note that a loop has ended."""
+        self._loops.remove(loop)
 
     def _beat(self, task: Task) -> Thread:
         """Renew all leases, three times in their length; tell of cancelled messages."""
@@ -73,7 +107,7 @@ class Worker:
         """End runs that take too long, and settle for loops that wait for a slow handler."""
         while True:
             yield Sleep(0.1)
-            for loop in self._loops:
+            for loop in list(self._loops):
                 loop.end_overdue()
                 with contextlib.suppress(ReliqError):
                     yield from loop.relieve_if_stuck()
@@ -82,10 +116,10 @@ class Worker:
         """Decide about prepared messages whose producers are silent, as each of them says."""
         while True:
             yield Sleep(0.5)
-            for loop in self._loops:
-                steps = self.application._queue_steps(loop.queue).prepared_records
+            for queue in self._handlers:
+                steps = self.application._queue_steps(queue).prepared_records
                 with contextlib.suppress(ReliqError):
-                    yield from self._answer_check(loop.queue, steps)
+                    yield from self._answer_check(queue, steps)
 
     def _answer_check(self, queue: str, steps: Any) -> Steps[None]:
         while (message := (yield from steps.question())) is not None:
@@ -98,26 +132,29 @@ class Worker:
 
 
 class Loop:
-    """What a worker does for one queue: claim, run, settle with the next claim."""
+    """What a worker does for one partition of a queue: claim, run, settle with the next claim."""
 
-    def __init__(self, worker: Worker, queue: str, lease: float) -> None:
-        self.queue = queue
-        self.consumer = ConsumerSteps(QueueKeys(queue), worker.process.owner, lease)
+    def __init__(self, worker: Worker, handler: Handler, partition: str, lease: float) -> None:
+        self.queue = handler.queue
+        self.partition = partition
+        self.stopping = False  #: whether another process serves the partition from now on
+        self.consumer = ConsumerSteps(QueueKeys(partition), worker.process.owner, lease)
         self.consumer.keeps_marks = True
+        self.progress_at = 0.0  #: by time.monotonic()
         self._worker = worker
         self._observer = worker.kernel.observer
-        self._handler = worker.application.handlers.add(
-            queue, lambda message: None, retry=RETRIES, retry_on=BaseException, dead_on=(), time_limit=TIME_LIMIT
-        )
+        self._handler = handler
         self._acks: list[bytes] = []
         self._moves: list[Move] = []
         self._unstarted: deque[Message] = deque()
         self._running: tuple[Message, Run] | None = None
-        self._progress_at = 0.0
 
     def run(self, task: Task) -> Thread:
         while True:
             try:
+                if self.stopping:
+                    yield from self._leave()
+                    return
                 yield from self.consumer.be_registered()
                 if not self._unstarted:
                     self._take((yield from self._settle(self._worker.limit)))
@@ -132,8 +169,16 @@ class Loop:
             except ReliqError:
                 yield Sleep(settings.RECONNECT_PAUSE)
 
+    def _leave(self) -> Steps[None]:
+        """Settle what has ended, give back the rest, and unregister the consumer."""
+        self._moves += [released(message) for message in reversed(self._unstarted) if not message.lost]
+        self._unstarted.clear()
+        yield from self._settle(0)
+        yield from self.consumer.leave()
+        self._worker.left(self)
+
     def _take(self, messages: list[Message]) -> None:
-        self._progress_at = self._worker.kernel.seconds
+        self.progress_at = time.monotonic()
         self._unstarted.extend(messages)
 
     def _settle(self, limit: int) -> Steps[list[Message]]:
@@ -162,7 +207,7 @@ class Loop:
         run = self._observer.runs.starts(self._worker.process, self.consumer.consumer, message)
         tries = len(story.runs)
         outcome = story.plan[tries - 1] if tries <= len(story.plan) else "ack"
-        self._running, self._progress_at = (message, run), kernel.seconds
+        self._running, self.progress_at = (message, run), time.monotonic()
         kernel.note(self._worker.process.name, f"runs {message.id} ({outcome})")
         yield Sleep(story.takes)
         if outcome == "crash":
@@ -234,7 +279,7 @@ class Loop:
 
     def end_overdue(self) -> None:
         """A run that exceeds the time limit has failed, whatever it returns."""
-        if self._running is None or self._worker.kernel.seconds - self._progress_at <= TIME_LIMIT:
+        if self._running is None or time.monotonic() - self.progress_at <= TIME_LIMIT:
             return
         message, run = self._running
         self._running, run.outcome = None, "fail"
@@ -244,7 +289,7 @@ class Loop:
 
     def relieve_if_stuck(self) -> Steps[None]:
         """Settle what has ended, and hand back what waits behind a slow handler."""
-        if self._running is None or self._worker.kernel.seconds - self._progress_at <= PATIENCE:
+        if self._running is None or time.monotonic() - self.progress_at <= PATIENCE:
             return
         waiting = [released(message) for message in reversed(self._unstarted) if not message.lost]
         self._unstarted.clear()

@@ -52,6 +52,16 @@ class World:
         """Return all partitions that the queue has ever had."""
         return sorted({queue, *(one for one in self.placed if logical_name(one) == queue)})
 
+    def there(self, partition: str) -> list[Message]:
+        """Return the messages that are in a partition."""
+        return [message for placed in self.placed[partition].values() for message, _ in placed]
+
+    def check_given_up(self, queue: str) -> None:
+        """No partition that the queue has given up holds anything."""
+        for one in set(self.partitions(queue)).difference(self.layouts[queue].every(queue)):
+            if left := self.there(one):
+                raise Violation(f"{queue} has given up its partition {one}, in which {left} are")
+
     def envelope(self, element: bytes) -> Envelope:
         known = self._envelopes.get(element)
         if known is None:
