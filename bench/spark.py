@@ -171,21 +171,31 @@ class Noop(DataSource):
 
 
 def small_partitions(spark: SparkSession, server: EmbeddedRedis, partitions: int, rounds: int) -> None:
-    """Partitions of 500 rows each, beside a Python sink that does nothing and Spark's own noop sink."""
+    """Partitions of 500 rows each, beside a Python sink that does nothing and Spark's own noop sink.
+
+    The Python sink first has Python workers of its own. Then it has those in which reliq has run before, which do not
+    collect garbage in their modules after each task.
+    """
     rows = partitions * 500
     df = messages(spark, rows, partitions, 170)
     spark.dataSource.register(Noop)
     app = reliq.Reliq(server.url)
     ours = Contestant(f"{partitions:,} partitions", rows, lambda: sink(df, "sink"))
-    python = Contestant("  Python noop", rows, lambda: df.write.format("python_noop").mode("append").save())
+    alone, python = (
+        Contestant(name, rows, lambda: df.write.format("python_noop").mode("append").save())
+        for name in ("  Python noop", "  Python noop, after reliq")
+    )
     jvm = Contestant("  Spark's noop", rows, lambda: df.write.format("noop").mode("overwrite").save())
+    for _ in range(WARM_UPS + rounds):
+        alone.round()
     for _ in range(WARM_UPS + rounds):
         ours.round()
         app.store.call(ops.command("FLUSHALL"))
         python.round()
         jvm.round()
-    for one in (ours, python, jvm):
+    for one in (ours, alone, python, jvm):
         one.report()
+    ours.compare(alone)
     ours.compare(python)
 
 
