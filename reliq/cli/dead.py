@@ -64,7 +64,7 @@ def dead_list(options: argparse.Namespace) -> int:
         error = error_line(letter.last_error)
         print(f"{letter.id}  {utc(letter.died_at)}  {letter.reason:14} failures={letter.failures}  {error}")
     if page.next:
-        print(f"more: --after {page.next}")
+        print(f"more: --after={page.next}")  # it may begin with a dash
     return 0
 
 

@@ -35,5 +35,5 @@ def delayed_list(options: argparse.Namespace) -> int:
         identity = message.id if message.readable else "(not a message)"
         print(f"{identity:36}  {utc(message.due_at)}  failures={message.failures}  {error_line(message.last_error)}")
     if page.next:
-        print(f"more: --after {page.next}")
+        print(f"more: --after={page.next}")  # it may begin with a dash
     return 0

@@ -8,6 +8,7 @@
 --         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, schedules with a next tick, ms at which
 --         the first of these ticks is due, counter, value ...}
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, glimpse, flow
+local BLANKS = 200 -- places of cancelled messages that are looked at
 local q, flow = places(1), KEYS[17]
 redis.call('HLEN', flow) -- a wrong type is refused
 local processing = 0
@@ -16,8 +17,16 @@ local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
 local now, overdue, next_ones, bytes = now_ms(), 0, {}, 0
 
+-- The message of a list that is taken next, behind the places of cancelled ones; nil if there is none among the first.
+local function next_of(list)
+  for place = 1, BLANKS do
+    local element = redis.call('LINDEX', list, -place)
+    if element ~= BLANK then return element end
+  end
+end
+
 local function add_next(element)
-  if not element or element == BLANK then return end
+  if not element then return end
   next_ones[#next_ones + 1] = glimpse(element, 0)
   bytes = bytes + #element
 end
@@ -27,7 +36,7 @@ local function overdue_since(first)
   return string.format('%.0f', now - first[2])
 end
 
-for _, list in ipairs({q.high, q.messages, q.low}) do add_next(redis.call('LINDEX', list, -1)) end
+for _, list in ipairs({q.high, q.messages, q.low}) do add_next(next_of(list)) end
 if redis.call('ZCOUNT', KEYS[14], '-inf', string.format('%.0f', now)) > 0 then -- else it need not be read: it may be large
   overdue = overdue_since(redis.call('ZRANGE', KEYS[14], 0, 0, 'WITHSCORES'))
 end

@@ -154,7 +154,7 @@ def _look(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps
 def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:
     counts, staged = yield [ops.stats(keys, consumers), ops.exists(keys.jobs)]
     return Deleted(
-        counts.ready + counts.waiting, counts.processing, counts.delayed, counts.dead, counts.prepared, int(staged),
+        counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, int(staged),
         len(consumers), len(elsewhere.schedules), len(elsewhere.bindings),
     )  # fmt: skip
 

@@ -143,6 +143,8 @@ def test_dead_letters_listed_shown_redriven_purged(app, url):
     page = json.loads(run("dead", "list", "q", "--limit", "2", "--json", url=url).stdout)
     rest = json.loads(run("dead", "list", "q", "--after", page["next"], "--json", url=url).stdout)
     assert {letter["id"] for letter in page["letters"] + rest["letters"]} == set(ids)
+    *_, more = run("dead", "list", "q", "--limit", "2", url=url).stdout.split()
+    assert run("dead", "list", "q", more, "--json", url=url).stdout == json.dumps(rest) + "\n"
     shown = json.loads(run("dead", "show", "q", ids[0], url=url).stdout)
     assert (shown["body"], shown["reason"]) == ('{"order":0}', "rejected")
     assert run("dead", "show", "q", "nobody", url=url).returncode == 1

@@ -207,6 +207,15 @@ def test_stats_say_what_is_where(queue):
     assert (stats.consumers, stats.paused, stats.counters["enqueued"]) == (1, False, 4)
 
 
+def test_the_age_of_the_oldest_is_that_of_one_that_is_not_cancelled(queue):
+    cancelled = queue.send_many(["a", "b", "c"])
+    queue.send("d")
+    for identity in cancelled:
+        queue.cancel(identity)
+    eventually(lambda: queue.stats().oldest_ready_age > 0)
+    assert queue.stats().ready == 1
+
+
 def test_stats_of_a_queue_that_never_was(queue):
     stats = queue.stats()
     assert (stats.ready, stats.oldest_ready_age, stats.counters) == (0, 0.0, {})
