@@ -8,6 +8,7 @@ A row that this commit has passed in full is left out, so the run goes on where 
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,15 +37,21 @@ def commit() -> str:
 
 
 def campaign(scenario: Scenario, seed: int, volume: int, duration: float) -> dict[str, Any] | None:
-    """Run one row; return what the file keeps of it, None if the row could not be run."""
+    """Run one row; return what the file keeps of it, None if it could not be run. The histories of a failure stay."""
     command = [
         sys.executable, "-m", "reliq", "chaos", "--scenario", scenario.name, "--full", "--json",
         "--seed", str(seed), "--volume", str(volume), "--duration", str(duration),
     ]  # fmt: skip
+    histories = Path(tempfile.mkdtemp(prefix=f"reliq-{scenario.name}-"))
+    command += ["--keep", str(histories)]
     with tempfile.TemporaryDirectory() as folder:
         if scenario.needs_older:
             command += ["--older", str(sources(BEFORE_PARTITIONS, Path(folder)))]
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        print(f"{scenario.name}: the histories are in {histories}", flush=True)
+    else:
+        shutil.rmtree(histories)
     if not done.stdout:
         return None
     row: dict[str, Any] = json.loads(done.stdout)

@@ -34,6 +34,7 @@ class PooledLoop:
         self._submit = submit
         self._task = self._run_next_async if runner.handler.is_async else self._run_next
         self._in_trial: Message | None = None  #: the redelivered message that runs or is not settled yet
+        self._unsubmitted = 0  #: messages that have no task on the pool yet: they wait for the end of a trial
         self._ran: deque[tuple[Run, float]] = deque()  #: runs not measured yet, with the time of their end
         self._at_work: set[object] = set()  #: pool tasks between taking a message and noting its outcome
         self._done = threading.Event()  #: a run has ended
@@ -47,12 +48,12 @@ class PooledLoop:
         room = self._room()
         if (messages := self.exchange.settle_and_claim(max(0, room))) or self._trial_may_begin():
             self._start(messages)
-        elif not self.runner.running:
+        elif not self.runner.running and not self._keeps_clear():
             self._start(self.exchange.wait(self._limit()))
         elif room > 0 and self._in_trial is None and not (self._done.is_set() or self.exchange.steps.limits.full):
             self._start(self.exchange.wait(room, _SHORT_BLOCK))
         else:
-            self._done.wait(_SHORT_BLOCK if room > 0 else settings.BLOCK)
+            self._done.wait(_SHORT_BLOCK if room > 0 or self._keeps_clear() else settings.BLOCK)
             if self.exchange.unstarted:
                 time.sleep(_GATHERING)
             self._done.clear()
@@ -75,6 +76,8 @@ class PooledLoop:
     def _room(self) -> int:
         """Return how many more messages to hold; negative if there are too many."""
         exchange = self.exchange
+        if self._keeps_clear():
+            return 0
         return self._limit() - len(self.runner.running) - len(exchange.unstarted) - len(exchange.quarantined)
 
     def _limit(self) -> int:
@@ -94,23 +97,40 @@ class PooledLoop:
                 exchange.quarantined.append(message)
             else:
                 exchange.unstarted.append(message)
-                self._submit(self._task)
-        if exchange.quarantined and self._in_trial is None and self._shared.quarantine.acquire(blocking=False):
+                self._unsubmitted += 1
+        if self._trial_may_begin() and self._shared.quarantine.acquire(blocking=False):
             self._in_trial = exchange.quarantined.popleft()
             # At the front, so that it gets the next free place in the pool.
             exchange.unstarted.appendleft(self._in_trial)
             self._submit(self._task)
+        self._submit_others()
+
+    def _submit_others(self) -> None:
+        """Have the pool run the other messages, unless a suspect runs alone."""
+        if self._in_trial is None or not _is_suspect(self._in_trial):
+            for _ in range(self._unsubmitted):
+                self._submit(self._task)
+            self._unsubmitted = 0
+
+    def _keeps_clear(self) -> bool:
+        """Whether nothing new is to start, because a suspect runs alone or is about to."""
+        first = self._in_trial or (self.exchange.quarantined[0] if self.exchange.quarantined else None)
+        return first is not None and _is_suspect(first)
 
     def _trial_may_begin(self) -> bool:
         """Whether a redelivered message waits that may start now."""
         self._end_trial()
-        return bool(self.exchange.quarantined) and self._in_trial is None and not self._shared.quarantine.locked()
+        waiting = self.exchange.quarantined
+        if not waiting or self._in_trial is not None or self._shared.quarantine.locked():
+            return False
+        return not (_is_suspect(waiting[0]) and (self._at_work or self.exchange.unstarted))
 
     def _end_trial(self) -> None:
         """Let the next redelivered message of this process start if the one in trial is settled."""
         if self._in_trial is not None and self._in_trial.element not in self.exchange.steps.held:
             self._in_trial = None
             self._shared.quarantine.release()
+            self._submit_others()
 
     # --- tasks on the pool: each runs one message ---
 
@@ -156,3 +176,8 @@ class PooledLoop:
         if self._measurements is not None:
             queue, clock_offset = self.runner.handler.queue, self.exchange.steps.arrivals.clock_offset
             self._measurements.ran(queue, drained(self._ran), clock_offset)
+
+
+def _is_suspect(message: Message) -> bool:
+    """Whether it was charged with a death before; it runs alone, so that it is charged with no death of another one."""
+    return message.deliveries > 0

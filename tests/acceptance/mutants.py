@@ -271,7 +271,7 @@ MUTANTS = [
     ),
     Mutant(
         "the newest message of a key comes first",
-        "reliq/lua/shared/place.lua",
+        "reliq/lua/shared/lanes.lua",
         "redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\\255', 'LIMIT', 0, 1)[1]",
         "redis.call('ZREVRANGEBYLEX', q.waiting, '(' .. group .. '\\255', '[' .. group, 'LIMIT', 0, 1)[1]",
         "none",

@@ -8,9 +8,11 @@ from queue import SimpleQueue
 import pytest
 
 import reliq
+from reliq import ops
 from reliq.errors import InvalidSetting
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
+from reliq.model.outgoing import NewMessage
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 from reliq.worker.prefetch import MOST
@@ -456,3 +458,41 @@ def test_no_exception_of_the_application_ends_the_worker(app, kind, rudeness):
         eventually(lambda: app.queue("q").stats().dead + app.queue("q").stats().delayed == 1)
         app.queue("q").send("fine")
         eventually(lambda: counters(app).get("acked") == 3)
+
+
+@pytest.mark.parametrize("kind", ["threads", "async"])
+def test_a_message_that_was_charged_with_a_death_runs_alone(app, kind):
+    """Else the death of a message beside it would be charged to it too, until it is dead."""
+    suspects = {f"suspect-{number}" for number in range(3)}
+    running: set[str] = set()
+    beside: dict[str, set[str]] = {}
+
+    def begins(message) -> None:
+        running.add(message.id)
+        for one in running:
+            beside.setdefault(one, set()).update(running - {one})
+
+    def work(message) -> None:
+        begins(message)
+        time.sleep(0.03)
+        running.remove(message.id)
+
+    async def work_async(message) -> None:
+        begins(message)
+        await asyncio.sleep(0.03)
+        running.remove(message.id)
+
+    queue, keys = app.queue("q"), QueueKeys("q")
+    ids = queue.send_many([b"x"] * 40)
+    for place, identity in enumerate(sorted(suspects)):
+        message = Message.decode("q", NewMessage(b"x", id=identity).element(0))
+        element = message.again(redelivered=True, deliveries=1)
+        queue.send_many([b"x"] * 5)
+        end = "LPUSH" if place else "RPUSH"
+        app.store.call(ops.command(end, keys.messages, element))
+    app.handler("q")(work if kind == "threads" else work_async)
+    with working(app, threads=8):
+        eventually(lambda: queue.stats().ready == queue.stats().processing == 0)
+    assert {one: others for one, others in beside.items() if one in suspects and others} == {}
+    assert suspects <= beside.keys()
+    assert any(beside[one] for one in ids)
