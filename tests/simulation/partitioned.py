@@ -41,7 +41,12 @@ def with_partitions(seed: int, choices: Sequence[Choice], active: float, lease: 
 
 
 def _divisible(choice: Choice) -> Choice:
-    """Return a limit of which each partition can have a share."""
+    """Return a choice that fits to shares of the limits of the queue.
+
+    Each partition can have a share of `concurrency`; ticks that are caught up together need room together.
+    """
+    if isinstance(choice, Action) and choice.what == "schedule":
+        return replace(choice, options={**choice.options, "catch_up": "latest"})
     if isinstance(choice, Setting) and (choice.queue, choice.name) == (QUEUE, "concurrency"):
         return replace(choice, value=choice.value + _MOST)
     return choice
