@@ -114,8 +114,10 @@ class PooledLoop:
 
     def _keeps_clear(self) -> bool:
         """Whether nothing new is to start, because a suspect runs alone or is about to."""
-        first = self._in_trial or (self.exchange.quarantined[0] if self.exchange.quarantined else None)
-        return first is not None and _is_suspect(first)
+        if self._in_trial is not None:
+            return _is_suspect(self._in_trial)
+        waiting = self.exchange.quarantined
+        return bool(waiting) and _is_suspect(waiting[0]) and not self._shared.quarantine.locked()
 
     def _trial_may_begin(self) -> bool:
         """Whether a redelivered message waits that may start now."""
