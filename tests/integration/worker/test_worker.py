@@ -492,7 +492,7 @@ def test_a_message_that_was_charged_with_a_death_runs_alone(app, kind):
         app.store.call(ops.command(end, keys.messages, element))
     app.handler("q")(work if kind == "threads" else work_async)
     with working(app, threads=8):
-        eventually(lambda: queue.stats().ready == queue.stats().processing == 0)
+        eventually(lambda: len(beside) == 58)  # one that cannot start at once is put back for a moment
     assert {one: others for one, others in beside.items() if one in suspects and others} == {}
     assert suspects <= beside.keys()
     assert any(beside[one] for one in ids)

@@ -72,7 +72,7 @@ def run(
         system.server.dump(folder / "dump.json")
     promised = {
         "scenario": scenario.name, "seed": seed, "duplicates": scenario.duplicates,
-        "recovery_limit": scenario.recovery_limit, "sends_are_safe": scenario.sends_are_safe,
+        "recovery_limit": scenario.recovery_limit if full else None, "sends_are_safe": scenario.sends_are_safe,
     }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(promised))
     return Outcome(

@@ -32,7 +32,7 @@ class Scenario:
     full_setup: Setup | None = None  #: that of `make faults`, if another
     settings: tuple[str, ...] = ()  #: of the Redis server
     duplicates: Literal["none", "explained"] = "explained"
-    recovery_limit: float | None = None  #: seconds from a kill to the next claim, for 99 of 100
+    recovery_limit: float | None = None  #: seconds from a kill to the next claim, for 99 of 100, in a full run
     server: type[Server] = Server
     sends_are_safe: bool = False  #: whether an answered send survives although Redis may forget other things
     own_disk: bool = False  #: whether Redis gets a small file system of its own
