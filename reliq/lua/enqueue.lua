@@ -123,7 +123,7 @@ for _, entry in ipairs(fresh) do
   elseif entry.delay > 0 then
     index_add(delayed, index, now + entry.delay, entry.id, entry.element)
   else
-    enter(q, entry.element, true)
+    enter(q, entry.element, version)
   end
 end
 if plain + #fresh > 0 then redis.call('HINCRBY', q.counters, 'enqueued', plain + #fresh) end

@@ -38,7 +38,7 @@ for at = 2, #KEYS, QUEUE do
   end
   local length, most, unit = refused(q, delayed, 1, function() return size_of(element) end)
   if not length then
-    takers[#takers + 1] = {q, delayed, index, held[place]}
+    takers[#takers + 1] = {q, delayed, index, held[place], versions[place] or 0}
   elseif redis.call('HGET', q.config, 'overflow') == 'drop' then
     passed[#passed + 1] = q
   else
@@ -57,14 +57,14 @@ for _, q in ipairs(passed) do
   delete_bodies(q.bodies, {element})
 end
 for _, taker in ipairs(takers) do
-  local q, delayed, index, waits = unpack(taker, 1, 4)
+  local q, delayed, index, waits, version = unpack(taker, 1, 5)
   have_entered(q, {element})
   if delay > 0 then
     index_add(delayed, index, now + delay, id, element)
   elseif waits then
     join_line(q, group, element)
   else
-    enter(q, element, true)
+    enter(q, element, version)
   end
   redis.call('HINCRBY', q.counters, 'enqueued', 1)
 end

@@ -56,6 +56,13 @@ def test_a_message_of_a_producer_that_has_asked_the_former_home_is_ready(world):
     assert places(world) == {"messages": "a"}
 
 
+def test_a_message_of_a_producer_that_knows_another_layout_waits_in_line(world):
+    become(world, home=True, arriving=True)  # again, after a restart of its server from an older state
+    answer = world.run(ops.enqueue(KEYS, [], [Entry("a", keyed("a", "k"), 0.0, None, 0.0)], version=2))
+    assert answer.status == "ok"
+    assert places(world) == {"waiting": "a"}
+
+
 def test_a_former_home_does_not_pass_its_key_on_to_a_message_that_is_to_be_taken_away(world):
     promoted(world, "a", "b")
     world.run(ops.claim(KEYS, "w", 15.0, 1))

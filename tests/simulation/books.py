@@ -55,9 +55,10 @@ class Books:
         if rate is None or self._world.restarted or self._has_shares(queue):
             return
         each, claims = 1.0 / int(rate.partition("/")[0]), self._claims[queue]
-        burst = max(1, round(0.1 / each))
+        count = self._world.layouts[queue].count
+        burst = count * (max(1, round(0.1 / each / count)) + 1)  # each partition gives out one message at least
         for first, since in enumerate(claims):
             for last in range(first + burst, len(claims)):
-                if last - first + 1 > burst + 1 + (claims[last] - since) / each:
+                if last - first + 1 > burst + (claims[last] - since) / each:
                     seconds = claims[last] - since
                     raise Violation(f"{last - first + 1} messages of {queue} in {seconds:.3f} s are above {rate}")

@@ -157,7 +157,10 @@ PARTITION_SCRIPTS = {
     "what is due in a new home does not wait": (r"local arrives = .*", "local arrives = false"),
     "a former home keeps what comes back": (r" or string.sub\(first, .*? not is_home\(q, group\) then", " then"),
     "a former home takes messages": (r"return has_bucket\(q.homes, 0, digest\)", "return true"),
-    "the version of a layout is not checked": (r"return q.homes and version < .*", "return false"),
+    "the version of a layout is not checked": (
+        r"(version|asked) (?:<|~=) version_of\(q.homes\)",
+        r"\1 == nil",
+    ),
 }
 
 PARTITION_MUTANTS: dict[str, Mutant] = {

@@ -52,7 +52,7 @@ class Runs:
         for other, earlier in self._others(identity, story):
             place = self._world.where.get(other)
             waits = place is not None and place.state in (READY, PROCESSING, DELAYED) and not place.is_away
-            if waits and _is_before(earlier, story):
+            if waits and not _has_come_back(earlier) and _is_before(earlier, story):
                 raise Violation(f"{identity[1]} starts before {other[1]}, which is earlier in the order of their key")
 
     def claimed(self, identity: Message, story: Story) -> None:
@@ -91,7 +91,7 @@ class Runs:
             self._entered += 1
             until = self._turns + self._entered
             if old is None or not old.is_away:
-                story.turn = until
+                story.turn, story.strayed = until, None
         story.turn_until = 0.0 if new.is_away else until
         if new.is_away:
             story.strayed = (new.queue, new.line)
@@ -105,6 +105,11 @@ class Runs:
             held_by = where[message].consumer if message in where else ""
             for run in story.runs:
                 run.undone = run.undone or run.consumer != held_by
+
+
+def _has_come_back(one: Story) -> bool:
+    """Whether a message was handled, and a restart from an older state has brought it back: it has had its turn."""
+    return any(run.outcome == "ack" and run.undone for run in one.runs)
 
 
 def _is_before(one: Story, other: Story) -> bool:

@@ -23,10 +23,11 @@ local function is_home(q, digest)
   return has_bucket(q.homes, 0, digest)
 end
 
--- Whether the former home of a key, another partition, may still have messages of it.
-local function is_arriving(q, group)
+-- Whether the former home of a key, another partition, may still have messages of it. `asked`: the version of the layout by
+-- which it was asked, and had none; by another layout than that of this partition another one was asked, or none.
+local function is_arriving(q, group, asked)
   local blank = q.homes and string.find(q.homes, ' ', DIGITS + 1, true)
-  return blank and has_bucket(q.homes, blank, group)
+  return blank and has_bucket(q.homes, blank, group) and asked ~= version_of(q.homes)
 end
 
 -- Whether a producer knows an earlier layout than this partition: what it takes for the home of a key may have been that

@@ -87,8 +87,8 @@ end
 
 -- Add a new message: ready if it has no key or its key is free; otherwise after the messages that wait for the key, also
 -- when a message with the same id holds it. Where the latest wins it replaces the one that waits. If the key has its home
--- in another partition, it waits in line: a monitor takes it there. `asked`: the former home of its key has no other
--- message of it; else it waits in line while that is not known.
+-- in another partition, it waits in line: a monitor takes it there. `asked`: the version of the layout by which the former
+-- home of its key has no other message of it; nil: it waits in line while that is not known.
 local function enter(q, element, asked)
   local group = group_of(element)
   if not group then return make_ready(q, element) end
@@ -98,7 +98,7 @@ local function enter(q, element, asked)
     free = take_slot(q, group, id_of(element))
   else
     free = redis.call('HSETNX', q.active, group, id_of(element)) == 1
-    local arrives = not (asked or is_latest(group) or is_cyclic(element)) and is_arriving(q, group)
+    local arrives = not (is_latest(group) or is_cyclic(element)) and is_arriving(q, group, asked)
     if free and q.homes and (arrives or first_in_line(q, group)) then -- until its former home has none of the key
       redis.call('HDEL', q.active, group)
       free = false
