@@ -32,7 +32,7 @@ local function is_moved(entry, found)
   local group, dedup_key = group_of(entry.element), entry.key or entry.burst
   if group and not is_latest(group) then
     if is_cyclic(entry.element) or not (is_away(q, group, entry.element) or is_behind(q, version)) then return false end
-    return true, not is_laned(entry.element) and has_key(q, group)
+    return true, has_key(q, group)
   end
   if dedup_key and not found and not (group and has_key(q, group)) then
     return not is_home(q, string.sub(dedup_key, -DIGEST))

@@ -34,7 +34,7 @@ for at = 2, #KEYS, QUEUE do
   local place = (at - 2) / QUEUE
   if group and (is_away(q, group, element) or is_behind(q, versions[place] or 0)) or not group and is_closed(q.config, redis.call('HGET', q.config, 'retired')) then
     moved[#moved + 1] = place
-    if group and not is_laned(element) and has_key(q, group) then has_others[#has_others + 1] = place end
+    if group and has_key(q, group) then has_others[#has_others + 1] = place end
   end
   local length, most, unit = refused(q, delayed, 1, function() return size_of(element) end)
   if not length then

@@ -3,7 +3,7 @@
 -- KEYS  1-13 places  14 delayed  15 index  16 the list or sorted set that is looked through
 -- ARGV  1 where to begin: for a list and for `delayed`, how many entries from the newest on are behind; for `waiting`, its
 --       last member that is behind, '' = none  2 most entries to look at  3 most bytes to read  4 most messages to remove
---       5 what must match: id | group | headers  6 the id, the group, or n headers; for headers then name, value, and
+--       5 what must match: id | group | headers  6 the id, how the group begins, or n headers; for headers then name, value, and
 --       both as MessagePack, for each
 -- Returns {1 if the end was reached, else 0, where to go on, then for each match: id, how many entries of the list are taken
 --         before it (-1 = unknown), glimpse's number, glimpse}
@@ -33,7 +33,7 @@ end
 
 local matches = ({
   id = function(element) return id_of(element) == wanted end,
-  group = function(element) return group_of(element) == wanted end,
+  group = function(element) return string.sub(group_of(element) or '', 1, #wanted) == wanted end,
   headers = has_headers,
 })[kind]
 

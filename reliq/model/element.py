@@ -177,6 +177,14 @@ def group_of(key: str) -> str:
     return hashlib.blake2b(key.encode(), digest_size=8).hexdigest() if key else ""
 
 
+_LIMITED = "l"  #: how the group of a limit key ends: no digit of an ordering key's
+
+
+def limit_group_of(limit_key: str) -> str:
+    """Return the digest of a limit key: that of an ordering key with the same text, but for its last character."""
+    return group_of(limit_key)[:-1] + _LIMITED if limit_key else ""
+
+
 LATEST = "="  #: how the group of a dedup key begins, whose newest message replaces the one that waits
 
 

@@ -22,6 +22,7 @@ from reliq.model.element import (
     first_element_apart,
     group_of,
     latest_group_of,
+    limit_group_of,
     new_id,
     new_reference,
 )
@@ -222,7 +223,7 @@ class NewMessage:
         """Digest of the key that decides when the message is ready: dedup_key if it replaces, key, or limit_key."""
         if self.replace:
             return latest_group_of(self.dedup_key or "")
-        return group_of(self.key or self.limit_key)
+        return group_of(self.key) if self.key else limit_group_of(self.limit_key)
 
     def element(self, now: int, routing_key: str = "", reference: bytes = b"") -> bytes:
         """Return the message's element, sent at `now` (ms since the epoch, the best estimate of the server's clock).

@@ -34,7 +34,7 @@ class Wanted:
     @classmethod
     def with_key(cls, key: str) -> "Wanted":
         """Return those with this ordering key or limit key."""
-        return cls(("group", group_of(key)))
+        return cls(("group", group_of(key)[:-1]))
 
     @classmethod
     def with_headers(cls, headers: Mapping[str, str]) -> "Wanted":

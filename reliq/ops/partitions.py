@@ -120,17 +120,9 @@ def strays(keys: QueueKeys, after: bytes, most: int) -> Op[tuple[bytes, list[Str
 
 
 def has_key(keys: QueueKeys, group: str) -> list[Op[bool]]:
-    """Read whether messages of an ordering key are in a partition: one that holds the key, some in its line."""
-    line = (
-        "ZRANGEBYLEX",
-        keys.waiting,
-        f"[{group}0",
-        f"({group}:",
-        "LIMIT",
-        0,
-        1,
-    )  # those that are not to be taken away
-    return [Op(("HEXISTS", keys.active, group), bool), Op(line, bool)]
+    """Read whether messages of a key are in a partition: some that hold it, or wait in its line and are not away."""
+    line = ("ZRANGEBYLEX", keys.waiting, f"[{group}0", f"({group}:", "LIMIT", 0, 1)
+    return [*(Op(("HEXISTS", keys.active, field), bool) for field in (group, f"#{group}")), Op(line, bool)]
 
 
 def release_lines(keys: QueueKeys, groups: Sequence[str], version: int) -> Op[int]:

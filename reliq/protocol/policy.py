@@ -9,7 +9,7 @@ import msgspec
 
 from reliq.errors import InvalidSetting
 from reliq.model import settings
-from reliq.model.element import group_of
+from reliq.model.element import limit_group_of
 from reliq.model.partitions import MOST, read_layout
 from reliq.model.settings import whole
 from reliq.ops.schema import SETTINGS
@@ -111,7 +111,7 @@ def _read_weights(text: str | None) -> dict[str, int]:
 
 
 def weight_digests(weights: Any) -> str:
-    return " ".join(f"{group_of(key)}={weight}" for key, weight in json.loads(weights).items())
+    return " ".join(f"{limit_group_of(key)}={weight}" for key, weight in json.loads(weights).items())
 
 
 def check_setting(name: str) -> None:

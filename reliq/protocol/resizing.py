@@ -168,7 +168,7 @@ def _bring(
 ) -> Steps[list[Stray]]:
     """Enqueue messages in their home; those that are there since an earlier try do not enter again.
 
-    During a change those of an ordering key wait there in line: the former home may have others of the key. Return
+    During a change they wait there in line: the former home may have others of the key. Return
     those that are there: the home may be full, or have room for the first ones only.
     """
     entries, stored, brought = [], [], []
@@ -182,9 +182,8 @@ def _bring(
                 reference = new_reference(len(body))
                 element = with_reference(element, reference)
                 stored.append(ops.StoredBody(reference, body))
-        waits = layout.moving and bool(message.key)
         dedup_key = f"@stray {name_of(one.element).hex()}"
-        entries.append(ops.Entry(message.id, element, 0.0, dedup_key, _REMEMBERED, held=waits))
+        entries.append(ops.Entry(message.id, element, 0.0, dedup_key, _REMEMBERED, held=layout.moving))
         brought.append(one)
     if not brought:
         return []

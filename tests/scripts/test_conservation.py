@@ -23,7 +23,7 @@ from reliq import ops
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnsuitable
 from reliq.model.breaker import Breaker
-from reliq.model.element import BLANK, group_of
+from reliq.model.element import BLANK, group_of, limit_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
@@ -40,9 +40,9 @@ CONSUMERS = ("v", "w")
 ORDER_KEYS = ("k", "l")
 DEDUP_KEYS = ("d", "d", "e")  # mostly one, so that messages meet
 MEMBERS = ("ann", "bob", "k")
-LIMIT_KEYS = ("s", "t")
+LIMIT_KEYS = ("s", "k")  #: "k" is an ordering key, too
 LIMITS: tuple[dict[str, str | int], ...] = (
-    {}, {"fair": 1}, {"fair": 1, "weight_digests": f"{group_of('s')}=2"}, {"key_concurrency": 1},
+    {}, {"fair": 1}, {"fair": 1, "weight_digests": f"{limit_group_of('s')}=2"}, {"key_concurrency": 1},
     {"key_concurrency": 2}, {"key_rate": "1/h"}, {"rate": "1/h", "burst": 9}, {"concurrency": 3},
     {"fair": 1, "key_rate": "1/h", "concurrency": 4},
 )  # fmt: skip
@@ -189,9 +189,9 @@ class Queues(RuleBasedStateMachine):
                 self.send_with_limit_key(keys, key, 0)
             self.claim(keys, CONSUMERS[0], 2)
 
-    @rule(keys=queues, key=st.sampled_from([*LIMIT_KEYS, *ORDER_KEYS, None]))
-    def hold(self, keys, key):
-        self.attempt(ops.hold_key(keys, group_of(key), 60.0) if key else ops.hold(keys, 60.0))
+    @rule(keys=queues, group=st.sampled_from([*map(limit_group_of, LIMIT_KEYS), *map(group_of, ORDER_KEYS), None]))
+    def hold(self, keys, group):
+        self.attempt(ops.hold_key(keys, group, 60.0) if group else ops.hold(keys, 60.0))
 
     @rule(keys=queues, what=st.sampled_from(["open", "close", "failed", "passed"]))
     def move_breaker(self, keys, what):

@@ -3,7 +3,7 @@
 import pytest
 
 from reliq import ops
-from reliq.model.element import Extra, group_of
+from reliq.model.element import Extra, group_of, limit_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bitmap, bucket_of_key
 from reliq.ops import Entry
@@ -86,11 +86,11 @@ def test_a_message_that_was_to_be_taken_away_is_passed_on_where_its_key_has_come
 
 def test_a_message_with_a_limit_key_leaves_no_holder_behind_where_its_key_has_come_home_again(world):
     become(world, home=False)
-    limited = element("a", extra=Extra(limit_key="k", lane=True, group=group_of("k")))
+    limited = element("a", extra=Extra(limit_key="k", lane=True, group=limit_group_of("k")))
     world.redis.zadd(KEYS.delayed, {limited: world.now - 1})
     world.run(ops.promote(KEYS, 10))
     become(world, home=True, version=2)
-    assert world.run(ops.release_lines(KEYS, [group_of("k")], 2)) == 1
+    assert world.run(ops.release_lines(KEYS, [limit_group_of("k")], 2)) == 1
     world.given(leases={"w": HOUR})
     world.run(ops.claim(KEYS, "w", 15.0, 1))
     assert places(world) == {"processing:w": "a"}

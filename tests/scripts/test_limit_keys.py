@@ -3,12 +3,12 @@
 import pytest
 
 from reliq import ops
-from reliq.model.element import Extra, group_of
+from reliq.model.element import Extra, group_of, limit_group_of
 from reliq.ops import Destination, Entry, Move
 from reliq_monitor.reclaim import take_back
 from tests.support.state import HOUR, KEYS, element, keyed
 
-T, U = group_of("t"), group_of("u")
+T, U = limit_group_of("t"), limit_group_of("u")
 ROOM = 2**40
 FAIR = {"fair": 1, "limited": 1}
 TWO = {"key_concurrency": 2, "limited": 1}
@@ -16,7 +16,7 @@ TWO = {"key_concurrency": 2, "limited": 1}
 
 def laned(name, key="t", **extra):
     """An element with a limit key."""
-    return element(name, extra=Extra(limit_key=key, lane=True, group=group_of(key), **extra))
+    return element(name, extra=Extra(limit_key=key, lane=True, group=limit_group_of(key), **extra))
 
 
 def send(world, *names, key="t", delay=0.0, **extra):
@@ -53,6 +53,17 @@ def fair(world):
 def two(world):
     world.given(leases={"w": HOUR}, config=TWO)
     return world
+
+
+def test_a_limit_key_and_an_ordering_key_with_the_same_text_are_two_keys(two):
+    for name, one in [("a", keyed("a", "t")), ("b", laned("b")), ("c", laned("c")), ("d", laned("d"))]:
+        two.run(ops.enqueue(KEYS, [], [Entry(name, one, 0.0, None, 0.0)]))
+    claim(two)
+    assert places(two) == {
+        "processing:w": "c b a", "waiting": "d", "active": {**slots((T, "b"), (T, "c")), group_of("t"): "a"},
+    }  # fmt: skip
+    two.run(ops.settle(KEYS, "w", 15.0, [keyed("a", "t")], limit=0))
+    assert places(two) == {"processing:w": "c b", "waiting": "d", "active": slots((T, "b"), (T, "c"))}
 
 
 def test_without_limits_for_keys_a_limit_key_changes_nothing(world):

@@ -29,6 +29,7 @@ class Books:
                 raise Violation(f"the books of {queue} do not balance: {missing} missing")
         for queue, limits in self._world.limits.items():
             self._check_concurrency(queue, limits.get("concurrency"))
+            self._check_keys(queue, limits.get("key_concurrency"))
 
     def missing(self, queue: str) -> int:
         """Return how many messages the counters of a partition have that are not there."""
@@ -44,6 +45,18 @@ class Books:
         held = sum(place.state == PROCESSING for (name, _), place in where if name == queue)
         if held > most:
             raise Violation(f"{held} messages of {queue} are in processing, of at most {most}")
+
+    def _check_keys(self, queue: str, most: int | None) -> None:
+        """No limit key has more messages in processing than it may, in all partitions together."""
+        if most is None or self._world.restarted:
+            return
+        held: dict[str, int] = defaultdict(int)
+        for message, place in self._world.where.items():
+            if message[0] == queue and place.state == PROCESSING:
+                held[self._world.stories[message].limit_key] += 1
+        for key, count in held.items():
+            if key and count > most:
+                raise Violation(f"{count} messages of {queue} with limit key {key} are in processing, not {most}")
 
     def _has_shares(self, queue: str) -> bool:
         """Whether partitions have shares of the limits of the queue, which change one after the other."""

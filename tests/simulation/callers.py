@@ -75,8 +75,9 @@ class Producer(Caller):
             dedup = None if message.dedup_key is None else (message.dedup_key, message.window)
             for queue in queues:
                 self._observer.calls.sends(
-                    queue, message.id, delay=message.delay, ttl=message.ttl, key=message.key, dedup=dedup,
-                    replace=message.replace, large=large, plan=plan, takes=takes, prepared=bool(check), check=check,
+                    queue, message.id, delay=message.delay, ttl=message.ttl, key=message.key,
+                    limit_key=message.limit_key, dedup=dedup, replace=message.replace, large=large, plan=plan,
+                    takes=takes, prepared=bool(check), check=check,
                 )  # fmt: skip
         return made
 

@@ -151,10 +151,14 @@ def _without_dedup_key(enqueue: Any) -> Any:
 #: Changes of scripts that only queues with partitions run.
 PARTITION_SCRIPTS = {
     "a new home does not wait for the former one": (
-        r"return true, not is_laned\(.*? has_key\(q, group\)",
+        r"return true, has_key\(q, group\)",
         "return true, false",
     ),
-    "what is due in a new home does not wait": (r"local arrives = .*", "local arrives = false"),
+    "what is due in a new home does not wait": (r" or not is_cyclic\(element\) and is_arriving\(.*?\)", ""),
+    "limit keys do not wait for their former home": (
+        r"if not q.homes or is_latest\(group\) or is_laned\(element\).* then return false end",
+        "if not q.homes or is_latest(group) or is_laned(element) then return false end",
+    ),
     "a former home keeps what comes back": (r" or string.sub\(first, .*? not is_home\(q, group\) then", " then"),
     "a former home takes messages": (r"return has_bucket\(q.homes, 0, digest\)", "return true"),
     "the version of a layout is not checked": (

@@ -11,6 +11,7 @@ QUEUE = "q"
 KEYS = "abcdefgh"  #: most changes of the number give some of them another home
 RESIZERS = ("resizer-1", "resizer-2")
 _EACH = 3  #: of so many seeds one has partitions
+_LIMITED = 9  #: of so many seeds one has limits of keys in this queue, if it has no other settings
 _MOST = 5
 _FAULTS = ("killed before", "killed after", "reply lost", "request lost", "late", "paused before", "paused after")
 
@@ -28,6 +29,8 @@ def with_partitions(seed: int, choices: Sequence[Choice], active: float, lease: 
         others = [few + many - counts[-1]] * 3 if counts[-1] in (few, many) else [few, many]
         counts.append(chance.choice([*others, chance.randint(1, _MOST)]))
     found: list[Choice] = [Setting(QUEUE, "partitions", counts[0]), *map(_divisible, choices)]
+    if seed % _LIMITED == _EACH - 1 and not any(isinstance(one, Setting) and one.queue == QUEUE for one in choices):
+        found.append(Setting(QUEUE, "key_concurrency", seed // _LIMITED % 2 + 1))
     times = sorted(round(chance.uniform(0.3, active), 3) for _ in counts[1:])
     found += [Actor(name, "operator") for name in RESIZERS]
     found += [
@@ -36,7 +39,8 @@ def with_partitions(seed: int, choices: Sequence[Choice], active: float, lease: 
     ]
     for name in ("producer-k", "producer-l"):
         found.append(Actor(name, "producer"))
-        found += [_send(chance, name, active) for _ in range(chance.randint(3, 8))]
+        sends = [_send(chance, name, active) for _ in range(chance.randint(3, 8))]
+        found += map(_limited, sends) if any(map(_limits_keys, found)) else sends
     return found + _faults(chance, choices, lease)
 
 
@@ -50,6 +54,19 @@ def _divisible(choice: Choice) -> Choice:
     if isinstance(choice, Setting) and (choice.queue, choice.name) == (QUEUE, "concurrency"):
         return replace(choice, value=choice.value + _MOST)
     return choice
+
+
+def _limits_keys(choice: Choice) -> bool:
+    return isinstance(choice, Setting) and (choice.queue, choice.name) == (QUEUE, "key_concurrency")
+
+
+def _limited(send: Action) -> Action:
+    """Return the call with a limit key in the place of an ordering key, where it has several."""
+    keys = send.options["keys"]
+    if len(set(keys)) == 1:
+        return send
+    options = {name: value for name, value in send.options.items() if name != "keys"}
+    return replace(send, options={**options, "limit_key": max(keys)})
 
 
 def _send(chance: random.Random, actor: str, active: float) -> Action:

@@ -114,7 +114,7 @@ def _message(chance: random.Random) -> dict[str, Any]:
         if chance.random() < 0.4:
             options["debounce"] = 0.5
     elif kind < 0.58:
-        options["limit_key"] = chance.choice("mn")
+        options["limit_key"] = chance.choice("ab")  # the same text as some ordering keys
     if chance.random() < 0.25 and "replace" not in options:
         options["delay"] = round(chance.uniform(0.05, 3.0), 3)
     if chance.random() < 0.08:

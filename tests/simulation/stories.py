@@ -52,6 +52,7 @@ class Story:
     delay: float = 0.0
     ttl: float | None = None
     key: str = ""
+    limit_key: str = ""
     dedup: tuple[str, float] | None = None  #: key and window
     replace: bool = False
     large: bool = False

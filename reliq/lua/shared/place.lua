@@ -85,6 +85,13 @@ local function supersede(q, element)
   redis.call('HINCRBY', q.counters, 'replaced', 1)
 end
 
+-- Whether a new message waits in the line of its key, whoever holds the key: others wait there, or the former home of the
+-- key may have some. A limit key of a queue that has no such limits has no line.
+local function waits_in_line(q, group, element, asked)
+  if not q.homes or is_latest(group) or is_laned(element) and not slots_of(q, group) then return false end
+  return first_in_line(q, group) ~= nil or not is_cyclic(element) and is_arriving(q, group, asked)
+end
+
 -- Add a new message: ready if it has no key or its key is free; otherwise after the messages that wait for the key, also
 -- when a message with the same id holds it. Where the latest wins it replaces the one that waits. If the key has its home
 -- in another partition, it waits in line: a monitor takes it there. `asked`: the version of the layout by which the former
@@ -93,16 +100,12 @@ local function enter(q, element, asked)
   local group = group_of(element)
   if not group then return make_ready(q, element) end
   if is_away(q, group, element) then return join_line(q, group, element, true) end
+  if waits_in_line(q, group, element, asked) then return join_line(q, group, element) end
   local free
   if is_laned(element) then
     free = take_slot(q, group, id_of(element))
   else
     free = redis.call('HSETNX', q.active, group, id_of(element)) == 1
-    local arrives = not (is_latest(group) or is_cyclic(element)) and is_arriving(q, group, asked)
-    if free and q.homes and (arrives or first_in_line(q, group)) then -- until its former home has none of the key
-      redis.call('HDEL', q.active, group)
-      free = false
-    end
   end
   if free then return make_ready(q, element) end
   local older = is_latest(group) and next_in_line(q, group)

@@ -86,7 +86,7 @@ def test_messages_without_a_key_avoid_a_node_that_is_away_and_keyed_ones_say_so(
     try:
         victim.kill()
         key = next(key for key in map(str, range(1000)) if homes_of(COUNT)[bucket_of_key(key)] in gone)
-        # A new application: what `app` sends over a connection that has just ended may or may not have been carried out.
+        # A new application: what `app` sends over a connection that has just ended may have been carried out.
         with reliq.Reliq(cluster.url, send_timeout=1) as producer:
             for _ in range(2 * COUNT):
                 producer.queue("away").send("body")

@@ -98,6 +98,38 @@ def test_a_key_begins_in_its_new_home_when_the_former_one_has_no_message_of_it(a
     assert not layout_of(app).moving
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (8, 3)])
+def test_the_limit_of_a_key_holds_while_the_key_moves(app, monitor, before, after):
+    orders = app.queue("orders")
+    orders.configure(partitions=before, key_concurrency=2)
+    monitor.tend_partitions()
+    key, old, new = key_that_moves(before, after)
+    for number in range(3):
+        orders.send(f"{number}", limit_key=key)
+    with orders.consumer() as consumer:
+        first = consumer.claim(limit=5)
+        assert len(first) == 2
+        orders.configure(partitions=after)
+        for number in range(3, 6):
+            orders.send(f"{number}", limit_key=key)
+        monitor.tend_partitions()
+        assert (ready(app, old), ready(app, new)) == (1, 3)
+        assert consumer.claim(limit=5) == []
+        consumer.ack(*first)
+        (third,) = consumer.claim(limit=5)
+        monitor.tend_partitions()
+        assert consumer.claim(limit=5) == []
+        consumer.ack(third)
+        monitor.tend_partitions()
+        others = consumer.claim(limit=5)
+        assert [one.body for one in others] == [b"3", b"4"]
+        consumer.ack(*others, *consumer.claim())
+        consumer.ack(*consumer.claim())
+    monitor.tend_partitions()
+    assert not layout_of(app).moving
+    assert orders.stats().ready == 0
+
+
 def test_a_producer_that_missed_the_change_sends_to_the_right_home(app, url, monitor):
     late = reliq.Reliq(url)
     orders = late.queue("orders")
