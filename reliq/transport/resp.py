@@ -70,12 +70,12 @@ def _runs(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
             yield b"".join(run)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=512)  # some calls have keys of one message: these must not fill the memory
 def _bulks(parts: tuple[str | int, ...]) -> bytes:
     return b"".join(_bulk(str(part)) for part in parts)
 
 
-@functools.lru_cache(maxsize=4096)  # mostly keys and script digests, the same in every call
+@functools.lru_cache(maxsize=1024)  # mostly keys and script digests, the same in every call
 def _bulk(text: str) -> bytes:
     data = text.encode()
     return b"$%d\r\n%b\r\n" % (len(data), data)
