@@ -35,9 +35,9 @@ local function is_moved(entry, found)
     return true, has_key(q, group)
   end
   if dedup_key and not found and not (group and has_key(q, group)) then
-    return not is_home(q, string.sub(dedup_key, -DIGEST))
+    return not is_home(q, string.sub(dedup_key, -DIGEST)) or is_behind(q, version)
   end
-  return closed and not dedup_key
+  return not dedup_key and (closed or is_behind(q, version))
 end
 
 -- Separate new messages from duplicates, of an earlier call or of another message of this call.

@@ -21,7 +21,7 @@ end
 
 for at = 17, #KEYS do read(KEYS[at], 'processing') end
 for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do read(list, 'ready') end
-for _, member in ipairs(redis.call('ZRANGE', q.waiting, 0, most - 1)) do note(string.sub(member, 33), 'ready') end
+for _, member in ipairs(redis.call('ZRANGE', q.waiting, 0, most - 1)) do note(element_in_line(member), 'ready') end
 if redis.call('ZCARD', q.waiting) > most then complete = false end
 
 local answer = {}

@@ -13,7 +13,7 @@ local waiting = redis.call('ZPOPMIN', q.waiting, left) -- first, so that no wait
 left, removed = left - #waiting / 2, removed + #waiting / 2
 
 for at = 1, #waiting, 2 do -- a waiting message does not hold its key
-  local element = string.sub(waiting[at], 33)
+  local element = element_in_line(waiting[at])
   leave_cycle(q, element)
   drop_body(q, element)
   have_left(q, {element}, 'purged')

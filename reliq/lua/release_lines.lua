@@ -11,7 +11,7 @@ if is_behind(q, tonumber(ARGV[1])) then return 0 end
 for at = 2, #ARGV do
   local group = ARGV[at]
   local first = first_in_line(q, group)
-  if first and is_laned(string.sub(first, 33)) then
+  if first and is_laned(element_in_line(first)) then
     fill_slots(q, group, tonumber(redis.call('HGET', q.active, '#' .. group) or 0))
     count = count + 1
   elseif redis.call('HEXISTS', q.active, group) == 0 and pass_on(q, group) then

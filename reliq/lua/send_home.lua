@@ -7,7 +7,7 @@
 local q = places(1)
 local gone = {}
 for _, member in ipairs(ARGV) do
-  if redis.call('ZREM', q.waiting, member) == 1 then gone[#gone + 1] = string.sub(member, 33) end
+  if redis.call('ZREM', q.waiting, member) == 1 then gone[#gone + 1] = element_in_line(member) end
 end
 delete_bodies(q.bodies, gone)
 local batches = by_batch(gone)

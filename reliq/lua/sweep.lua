@@ -73,7 +73,7 @@ local function through_lines()
     local some = redis.call('ZRANGEBYLEX', key, last == '' and first or '(' .. last, behind, 'LIMIT', 0, STEP)
     for _, member in ipairs(some) do
       last = member
-      if not look(string.sub(member, 33), -1, member) then return false, last end
+      if not look(element_in_line(member), -1, member) then return false, last end
     end
     if #some < STEP then return true, last end
   end

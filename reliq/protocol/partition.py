@@ -9,7 +9,6 @@ from reliq.errors import OutcomeUnknown, QueueFull, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, at_most
-from reliq.ops.schema import Counter
 from reliq.protocol.batch import Call, calls_of
 from reliq.protocol.durability import MEMORY, Durability, confirm, durability
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
@@ -24,6 +23,14 @@ class Moved(ReliqError):
         super().__init__(f"{len(ids)} messages belong to another partition than {queue!r}")
         self.ids = frozenset(ids)  #: of these messages
         self.held = frozenset(held)  #: of those whose ordering key still has messages in this partition
+
+
+class AtLimit(QueueFull):
+    """A partition is at its share of `max_length` or `max_bytes`; nothing of the call was enqueued or counted."""
+
+    def __init__(self, text: str, refused: int) -> None:
+        super().__init__(text)
+        self.refused = refused  #: messages
 
 
 class Partition:
@@ -59,7 +66,7 @@ class Partition:
         """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
 
         `version`: of the layout by which they belong here.
-        Raises Moved, QueueFull and OutcomeUnknown; `sent` has the ids of the calls before.
+        Raises Moved, AtLimit and OutcomeUnknown; `sent` has the ids of the calls before.
         """
         ids: list[str] = []
         for batch in calls_of(messages):
@@ -107,9 +114,9 @@ class Partition:
         if answer.status == "moved":
             raise Moved(self.keys.queue, call.at(answer.moved), call.at(answer.held))
         if answer.status == "full":
-            yield ops.count(self.keys, Counter.REJECTED, len(call.ids))
-            raise QueueFull(
+            raise AtLimit(
                 f"queue {self.keys.logical!r} holds {answer.length} of at most {answer.max_length} {answer.unit}; "
-                f"none of the {len(call.ids)} was enqueued"
+                f"none of the {len(call.ids)} was enqueued",
+                len(call.ids),
             )
         return call.enqueued(answer)

@@ -3,28 +3,27 @@
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from reliq import ops
-from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.errors import QueueFull, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout, bucket_of, read_layout
 from reliq.ops import Steps, Together
-from reliq.protocol.batch import RawBatch
+from reliq.ops.schema import Counter
 from reliq.protocol.durability import Durability
-from reliq.protocol.partition import ANNOUNCE_EVERY, Moved, Partition
+from reliq.protocol.partition import ANNOUNCE_EVERY, AtLimit, Moved, Partition
 from reliq.protocol.producer import ProducerPool
+from reliq.protocol.spread import SETTLING, Spread
 
 T = TypeVar("T")
 
 _FRESH = 2.0  #: seconds for which an operator's call trusts the layout that was read last
 _AWAY = 5.0  #: seconds for which messages without a key avoid a partition that could not be reached
-_SHARE = 100  #: messages; a call with fewer of them goes to one partition
 _PART = 1000  #: messages that a call sends to one partition at a time
-_SETTLING = 0.05  #: seconds before a message is offered again to partitions that all refused it
-_OFFERS = 200  #: how often it is offered: a change of the number of partitions takes effect meanwhile
+_UNLIMITED = 2**53  #: messages
 
 
 class Partitions:
@@ -63,7 +62,7 @@ class Partitions:
 
     def read_again(self) -> Steps[None]:
         """Read the layout again, a little later: a partition that it names has refused a message."""
-        yield ops.Sleep(_SETTLING)
+        yield ops.Sleep(SETTLING)
         yield from self.read()
 
     def _current(self) -> Steps[Layout]:
@@ -103,7 +102,7 @@ class Partitions:
         if refused and (bucket is None or set(homes) <= set(refused)):
             changed = yield from self.read()
             if changed == layout:
-                yield ops.Sleep(_SETTLING)
+                yield ops.Sleep(SETTLING)
             refused.clear()
             homes = self.open_ones()[:1] if bucket is None else changed.homes(self.queue, bucket)
         return self.named(next(one for one in homes if one not in refused))
@@ -112,6 +111,15 @@ class Partitions:
 
     def send(self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
         """Enqueue messages, each in the home of its key, the others spread evenly; return the ids."""
+        try:
+            return (yield from self._send(messages, wanted, retries))
+        except AtLimit as full:
+            yield ops.count(self.first.keys, Counter.REJECTED, full.refused)
+            error = QueueFull(str(full))
+            error.sent = full.sent
+            raise error from None
+
+    def _send(self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
         layout, ids = (yield from self._current()), list[str]()
         if layout.count == 1 and not layout.moving:
             try:
@@ -128,6 +136,12 @@ class Partitions:
                 raise
         return ids
 
+    def rooms(self) -> Steps[dict[str, int]]:
+        """Return how many messages each partition that takes some has room for, by its share of `max_length`."""
+        names = self.layout.names(self.queue)
+        answers = yield Together([_room(QueueKeys(name)) for name in names])
+        return {name: 0 if isinstance(room, ReliqError) else room for name, room in zip(names, answers, strict=True)}
+
     def is_away(self, name: str) -> bool:
         return self._away.get(name, 0.0) > time.monotonic()
 
@@ -142,127 +156,9 @@ class Partitions:
         return sorted((*names[first:], *names[:first]), key=self.is_away)
 
 
-class Spread:
-    """One call's messages, on their way to the partitions."""
-
-    def __init__(
-        self, partitions: Partitions, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None
-    ) -> None:
-        self._partitions = partitions
-        self._messages = messages
-        self._wanted = wanted
-        self._retries = retries
-        self._ids: dict[int, str] = {}  #: by the place of a message that was enqueued
-        self._refused: dict[int, list[str]] = {}  #: by the place of a message: which partitions have refused it
-        self._looked = False  #: whether the layout was read again for them
-        self._unreachable: set[str] = set()  #: partitions that messages without a key have tried
-        self._error: ReliqError | None = None
-
-    def send(self) -> Steps[list[str]]:
-        """Send until each message is enqueued; raises the first error that another try would not mend."""
-        left: Sequence[int] = range(len(self._messages))
-        for _ in range(_OFFERS):
-            shares = yield from self._shares(left)
-            partitions = [self._partitions.named(name) for name, _ in shares]
-            answers = yield Together(
-                [
-                    one.send(self._taken(places), self._wanted, self._retries, self._partitions.layout.version)
-                    for one, (_, places) in zip(partitions, shares, strict=True)
-                ]
-            )
-            for (name, places), answer in zip(shares, answers, strict=True):
-                self._note(name, places, answer)
-            if self._error is not None:
-                self._error.sent = tuple(self._ids[place] for place in sorted(self._ids))
-                raise self._error
-            left = [place for place in range(len(self._messages)) if place not in self._ids]
-            if not left:
-                return [self._ids[place] for place in range(len(self._messages))]
-        raise RedisUnavailable(
-            f"the partitions of queue {self._partitions.queue!r} refuse {len(left)} messages: the change of their "
-            "number does not take effect; see `reliq partitions`"
-        )
-
-    def _note(self, name: str, places: Sequence[int], answer: Any) -> None:
-        """Note what has become of the messages of one partition."""
-        if not isinstance(answer, ReliqError):
-            self._ids.update(zip(places, answer, strict=True))
-            return
-        self._ids.update(zip(places, answer.sent, strict=False))
-        rest = places[len(answer.sent) :]
-        if isinstance(answer, Moved):
-            for place in rest:
-                if isinstance(self._messages, RawBatch) or self._messages[place].id in answer.ids:
-                    self._refused.setdefault(place, []).append(name)
-                    if not isinstance(self._messages, RawBatch):
-                        self._messages[place].held = self._messages[place].id in answer.held
-            return
-        if isinstance(answer, (RedisUnavailable, OutcomeUnknown)):
-            self._partitions.note_away(name)
-        if isinstance(answer, RedisUnavailable) and self._may_go_elsewhere(rest):
-            self._unreachable.add(name)
-            if not self._unreachable.issuperset(self._partitions.layout.names(self._partitions.queue)):
-                return
-        self._fail(answer)
-
-    def _fail(self, error: ReliqError) -> None:
-        """Note why messages were not enqueued; that it is not known of some outweighs the rest."""
-        if isinstance(error, OutcomeUnknown) and isinstance(self._error, OutcomeUnknown):
-            self._error = OutcomeUnknown(str(self._error), (*self._error.ids, *error.ids))
-        elif isinstance(error, OutcomeUnknown) or self._error is None:
-            self._error = error
-
-    def _may_go_elsewhere(self, places: Iterable[int]) -> bool:
-        if isinstance(self._messages, RawBatch):
-            return True
-        return all(bucket_of(self._messages[place]) is None for place in places)
-
-    def _taken(self, places: Sequence[int]) -> Sequence[NewMessage]:
-        if isinstance(places, range):
-            return self._messages[places.start : places.stop]
-        return [self._messages[place] for place in places]
-
-    def _shares(self, left: Sequence[int]) -> Steps[list[tuple[str, Sequence[int]]]]:
-        """Return which partition is offered which messages, by their places in the call."""
-        if isinstance(self._messages, RawBatch):
-            if self._refused:
-                yield from self._look_again()
-            return self._spread(left)
-        buckets = {place: bucket for place in left if (bucket := bucket_of(self._messages[place])) is not None}
-        if any(not self._homes(place, buckets.get(place)) for place in self._refused):
-            yield from self._look_again()
-        shares: dict[str, list[int]] = {}
-        for place, bucket in buckets.items():
-            shares.setdefault(self._homes(place, bucket)[0], []).append(place)
-        return [*shares.items(), *self._spread([place for place in left if place not in buckets])]
-
-    def _homes(self, place: int, bucket: int | None) -> list[str]:
-        """Return the homes of a message that have not refused it; none for one without a key that was refused."""
-        if bucket is None:
-            return []
-        keeps = self._messages[place].dedup_key is not None
-        homes = self._partitions.layout.homes(self._partitions.queue, bucket, kept=keeps)
-        return [one for one in homes if one not in self._refused.get(place, ())]
-
-    def _look_again(self) -> Steps[None]:
-        """Read the layout again, because all homes of a message have refused it."""
-        if self._looked:
-            yield ops.Sleep(_SETTLING)
-        self._looked = True
-        yield from self._partitions.read()
-        for place in self._refused if not isinstance(self._messages, RawBatch) else ():
-            self._messages[place].held = False
-        self._refused.clear()
-
-    def _spread(self, free: Sequence[int]) -> list[tuple[str, Sequence[int]]]:
-        """Return equal parts of the messages without a key, for as many partitions as are worth a call."""
-        if not free:
-            return []
-        names = [one for one in self._partitions.open_ones() if one not in self._unreachable]
-        count = max(1, min(len(names), -(-len(free) // _SHARE)))
-        size = -(-len(free) // count)
-        parts = [free[start : start + size] for start in range(0, len(free), size)]
-        return list(zip(names, parts, strict=False))
+def _room(keys: QueueKeys) -> Steps[int]:
+    (most, _), *lengths = yield [ops.limits(keys), *ops.lengths(keys)]
+    return _UNLIMITED if most is None else max(0, most - sum(lengths))
 
 
 def checked(answers: Sequence[Any]) -> list[Any]:

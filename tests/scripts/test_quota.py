@@ -34,7 +34,9 @@ def fill(queue, size, **options):
 
 
 @pytest.mark.parametrize("size", [100, 3_000, 20_000, 200_000])
-@pytest.mark.parametrize("options", [{}, {"delay": "1h"}, {"priority": "high"}], ids=["ready", "delayed", "high"])
+@pytest.mark.parametrize(
+    "options", [{}, {"delay": "1h"}, {"priority": "high"}, {"key": "k"}], ids=["ready", "delayed", "high", "key"]
+)
 def test_a_queue_takes_no_more_memory_than_its_quota(app, orders, size, options):
     keys = QueueKeys("orders")
     if size == 100:

@@ -152,6 +152,8 @@ class Simulation:
     def _drained(self) -> bool:
         if any(one.task.process.alive and not one.task.ended for one in self._callers):
             return False
+        if any(one.task.process.late_until >= self.kernel.clock.now for one in self._callers):  # perhaps a pause
+            return False
         self._resume_all()
         if self._awaited():
             return False

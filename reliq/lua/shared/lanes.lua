@@ -7,6 +7,11 @@
 
 local LINE_STEP = 1000 -- messages of a line that become ready in one call
 
+-- The element in an entry of a line, behind its group and its turn.
+local function element_in_line(entry)
+  return string.sub(entry, 33)
+end
+
 -- The first entry of a line; nil if none waits.
 local function first_in_line(q, group)
   return redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]

@@ -70,7 +70,7 @@ local function next_in_line(q, group)
   local first = first_in_line(q, group)
   if not first or string.sub(first, GROUP + 1, GROUP + 1) == '~' and not is_home(q, group) then return nil end
   redis.call('ZREM', q.waiting, first)
-  return string.sub(first, 33)
+  return element_in_line(first)
 end
 
 -- Delete the body of a message that was deleted, if it is apart.

@@ -7,13 +7,15 @@ local function bytes_allocated(size)
   return math.ceil((size + 10) / step) * step + 80
 end
 
--- The bytes of the bodies that are apart from their elements in a list or zset, estimated from the latest hundred.
-local function bytes_apart(key)
+-- The bytes of the bodies that are apart from their elements in a list or zset, estimated from the latest hundred; in
+-- `waiting` from the first ones of its lines.
+local function bytes_apart(q, key)
   local is_list = redis.call('TYPE', key).ok == 'list'
   local length = redis.call(is_list and 'LLEN' or 'ZCARD', key)
   local some = redis.call(is_list and 'LRANGE' or 'ZRANGE', key, 0, SAMPLES - 1)
   local apart = 0
   for _, element in ipairs(some) do
+    if key == q.waiting then element = element_in_line(element) end
     if body_of(element) then apart = apart + bytes_allocated(size_of(element) - #element) end
   end
   return #some > 0 and apart * length / #some or 0
@@ -35,7 +37,7 @@ local function refused(q, delayed, more, bytes)
   local used = 0
   for _, key in ipairs({q.messages, q.high, q.low, q.waiting, q.next_round, delayed}) do
     used = used + (redis.call('MEMORY', 'USAGE', key, 'SAMPLES', SAMPLES) or 0)
-    if q.apart then used = used + bytes_apart(key) end
+    if q.apart then used = used + bytes_apart(q, key) end
   end
   if used + bytes() > most_bytes then return used, most_bytes, 'bytes' end
 end

@@ -226,3 +226,62 @@ def test_a_prepared_message_is_decided_by_its_id_alone(app, orders):
         orders.prepared(handle.id).rollback()
     stats = orders.stats()
     assert (stats.prepared, stats.ready) == (0, 15)
+
+
+def test_a_message_without_a_key_goes_to_a_partition_that_has_room(app, orders):
+    orders.configure(max_length=8)
+    key = KEYS_OF_THREE[0]
+    orders.send_many([reliq.NewMessage("body", key=key)] * 2)
+    for _ in range(6):
+        orders.send("body")
+    with pytest.raises(QueueFull, match=r"^the 4 partitions of queue 'orders' have room for 0 messages; none of"):
+        orders.send("body")
+    stats = orders.stats()
+    assert (stats.ready, stats.counters["rejected"]) == (8, 1)
+
+
+@pytest.mark.parametrize(("most", "count"), [(8, 7), (8, 8), (1000, 1000)])
+def test_a_call_that_fits_into_all_partitions_together_is_taken(orders, most, count):
+    orders.configure(max_length=most)
+    assert len(set(orders.send_many(["body"] * count))) == count
+    assert orders.stats().ready == count
+
+
+@pytest.mark.parametrize(("most", "count"), [(8, 9), (8, 1000)])
+def test_a_call_that_does_not_fit_into_all_partitions_together_is_refused_whole(orders, most, count):
+    orders.configure(max_length=most)
+    with pytest.raises(QueueFull, match=f"have room for {most} messages; none of the {count} was enqueued") as caught:
+        orders.send_many(["body"] * count)
+    assert caught.value.sent == ()
+    assert orders.stats().counters["rejected"] == count
+
+
+def test_a_call_goes_where_there_is_room_when_the_partitions_are_full_in_part(app, orders):
+    orders.configure(max_length=2000)
+    for number, key in enumerate(KEYS_OF_THREE):
+        orders.send_many([reliq.NewMessage("keyed", key=key)] * (number + 1) * 100)
+    assert len(orders.send_many(["body"] * 1350)) == 1350
+    with pytest.raises(QueueFull, match="have room for 50 messages; none of the 51 was enqueued"):
+        orders.send_many(["body"] * 51)
+    assert len(orders.send_many(["body"] * 50)) == 50
+
+
+def test_a_message_with_a_key_is_refused_where_its_home_is_full(app, orders):
+    orders.configure(max_length=8)
+    key = KEYS_OF_THREE[0]
+    messages = [*[reliq.NewMessage("keyed", key=key)] * 3, *["body"] * 5]
+    with pytest.raises(QueueFull, match="holds 0 of at most 2 messages; none of the 3 was enqueued") as caught:
+        orders.send_many(messages)
+    assert len(caught.value.sent) == orders.stats().ready
+
+
+def test_partitions_without_room_for_more_bytes_are_avoided(app, orders):
+    orders.configure(max_bytes=4 * 1024 * 1024)
+    large = "x" * 300 * 1024
+    for _ in range(3):
+        orders.send(large, key=KEYS_OF_THREE[0])
+    with pytest.raises(QueueFull, match="bytes; none of the 1 was enqueued"):
+        orders.send(large, key=KEYS_OF_THREE[0])
+    for _ in range(9):
+        orders.send(large)
+    assert orders.stats().ready == 12

@@ -1,0 +1,184 @@
+"""One call's messages, on their way to the partitions of a queue."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reliq import ops
+from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.model.outgoing import NewMessage
+from reliq.model.partitions import bucket_of
+from reliq.ops import Steps, Together
+from reliq.protocol.batch import RawBatch
+from reliq.protocol.durability import Durability
+from reliq.protocol.partition import AtLimit, Moved
+
+if TYPE_CHECKING:
+    from reliq.protocol.partitions import Partitions
+
+_SHARE = 100  #: messages; a call with fewer of them goes to one partition
+SETTLING = 0.05  #: seconds before a message is offered again to partitions that all refused it
+_OFFERS = 200  #: how often it is offered: a change of the number of partitions takes effect meanwhile
+_FITTINGS = 3  #: how often partitions with room are looked for
+
+
+class Spread:
+    """One call's messages, on their way to the partitions."""
+
+    def __init__(
+        self, partitions: "Partitions", messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None
+    ) -> None:
+        self._partitions = partitions
+        self._messages = messages
+        self._wanted = wanted
+        self._retries = retries
+        self._ids: dict[int, str] = {}  #: by the place of a message that was enqueued
+        self._refused: dict[int, list[str]] = {}  #: by the place of a message: which partitions have refused it
+        self._looked = False  #: whether the layout was read again for them
+        self._unreachable: set[str] = set()  #: partitions that messages without a key have tried
+        self._full: dict[str, int] = {}  #: by partition: how many messages without a key it had no room for
+        self._fittings = 0  #: how often others were looked for that have room
+        self._error: ReliqError | None = None
+
+    def send(self) -> Steps[list[str]]:
+        """Send until each message is enqueued; raises the first error that another try would not mend."""
+        left: Sequence[int] = range(len(self._messages))
+        for _ in range(_OFFERS):
+            shares = yield from self._shares(left)
+            self._raise()
+            partitions = [self._partitions.named(name) for name, _ in shares]
+            answers = yield Together(
+                [
+                    one.send(self._taken(places), self._wanted, self._retries, self._partitions.layout.version)
+                    for one, (_, places) in zip(partitions, shares, strict=True)
+                ]
+            )
+            for (name, places), answer in zip(shares, answers, strict=True):
+                self._note(name, places, answer)
+            self._raise()
+            left = [place for place in range(len(self._messages)) if place not in self._ids]
+            if not left:
+                return [self._ids[place] for place in range(len(self._messages))]
+        raise RedisUnavailable(
+            f"the partitions of queue {self._partitions.queue!r} refuse {len(left)} messages: the change of their "
+            "number does not take effect; see `reliq partitions`"
+        )
+
+    def _note(self, name: str, places: Sequence[int], answer: Any) -> None:
+        """Note what has become of the messages of one partition."""
+        if not isinstance(answer, ReliqError):
+            self._ids.update(zip(places, answer, strict=True))
+            return
+        self._ids.update(zip(places, answer.sent, strict=False))
+        rest = places[len(answer.sent) :]
+        if isinstance(answer, Moved):
+            for place in rest:
+                if isinstance(self._messages, RawBatch) or self._messages[place].id in answer.ids:
+                    self._refused.setdefault(place, []).append(name)
+                    if not isinstance(self._messages, RawBatch):
+                        self._messages[place].held = self._messages[place].id in answer.held
+            return
+        if isinstance(answer, (RedisUnavailable, OutcomeUnknown)):
+            self._partitions.note_away(name)
+        if isinstance(answer, RedisUnavailable) and self._may_go_elsewhere(rest):
+            self._unreachable.add(name)
+            if not self._unreachable.issuperset(self._partitions.layout.names(self._partitions.queue)):
+                return
+        if isinstance(answer, AtLimit) and self._fittings < _FITTINGS and self._may_go_elsewhere(rest):
+            self._full[name] = len(rest)
+            return
+        self._fail(answer)
+
+    def _raise(self) -> None:
+        """Raise the error that was noted, if there is one."""
+        if self._error is not None:
+            self._error.sent = tuple(self._ids[place] for place in sorted(self._ids))
+            raise self._error
+
+    def _fail(self, error: ReliqError) -> None:
+        """Note why messages were not enqueued; that it is not known of some outweighs the rest."""
+        if isinstance(error, OutcomeUnknown) and isinstance(self._error, OutcomeUnknown):
+            self._error = OutcomeUnknown(str(self._error), (*self._error.ids, *error.ids))
+        elif isinstance(error, OutcomeUnknown) or self._error is None:
+            self._error = error
+
+    def _may_go_elsewhere(self, places: Iterable[int]) -> bool:
+        if isinstance(self._messages, RawBatch):
+            return True
+        return all(bucket_of(self._messages[place]) is None for place in places)
+
+    def _taken(self, places: Sequence[int]) -> Sequence[NewMessage]:
+        if isinstance(places, range):
+            return self._messages[places.start : places.stop]
+        return [self._messages[place] for place in places]
+
+    def _shares(self, left: Sequence[int]) -> Steps[list[tuple[str, Sequence[int]]]]:
+        """Return which partition is offered which messages, by their places in the call."""
+        if isinstance(self._messages, RawBatch):
+            if self._refused:
+                yield from self._look_again()
+            return (yield from self._spread(left))
+        buckets = {place: bucket for place in left if (bucket := bucket_of(self._messages[place])) is not None}
+        if any(not self._homes(place, buckets.get(place)) for place in self._refused):
+            yield from self._look_again()
+        shares: dict[str, list[int]] = {}
+        for place, bucket in buckets.items():
+            shares.setdefault(self._homes(place, bucket)[0], []).append(place)
+        spread = yield from self._spread([place for place in left if place not in buckets])
+        return [*shares.items(), *spread]
+
+    def _homes(self, place: int, bucket: int | None) -> list[str]:
+        """Return the homes of a message that have not refused it; none for one without a key that was refused."""
+        if bucket is None:
+            return []
+        keeps = self._messages[place].dedup_key is not None
+        homes = self._partitions.layout.homes(self._partitions.queue, bucket, kept=keeps)
+        return [one for one in homes if one not in self._refused.get(place, ())]
+
+    def _look_again(self) -> Steps[None]:
+        """Read the layout again, because all homes of a message have refused it."""
+        if self._looked:
+            yield ops.Sleep(SETTLING)
+        self._looked = True
+        yield from self._partitions.read()
+        for place in self._refused if not isinstance(self._messages, RawBatch) else ():
+            self._messages[place].held = False
+        self._refused.clear()
+
+    def _spread(self, free: Sequence[int]) -> Steps[list[tuple[str, Sequence[int]]]]:
+        """Return equal parts of the messages without a key, for as many partitions as are worth a call.
+
+        Once partitions have refused theirs, return parts for which there is room.
+        """
+        if not free:
+            return []
+        if self._full:
+            return (yield from self._fitting(free))
+        names = [one for one in self._partitions.open_ones() if one not in self._unreachable]
+        count = max(1, min(len(names), -(-len(free) // _SHARE)))
+        size = -(-len(free) // count)
+        parts = [free[start : start + size] for start in range(0, len(free), size)]
+        return list(zip(names, parts, strict=False))
+
+    def _fitting(self, free: Sequence[int]) -> Steps[list[tuple[str, Sequence[int]]]]:
+        """Return parts of messages without a key that fit into the partitions; without room for all, none."""
+        self._fittings += 1
+        rooms = yield from self._partitions.rooms()
+        for name, refused in self._full.items():
+            if rooms.get(name, 0) >= refused:  # not its share of `max_length` was reached, but that of `max_bytes`
+                rooms[name] = 0
+        for name in self._unreachable:
+            rooms.pop(name, None)
+        if sum(rooms.values()) < len(free):
+            self._fail(self._at_limit(sum(rooms.values()), len(free)))
+            return []
+        parts, start = list[tuple[str, Sequence[int]]](), 0
+        for name in sorted(rooms, key=rooms.__getitem__, reverse=True):
+            if start < len(free):
+                parts.append((name, free[start : start + rooms[name]]))
+                start += rooms[name]
+        return parts
+
+    def _at_limit(self, room: int, refused: int) -> AtLimit:
+        count, queue = self._partitions.layout.count, self._partitions.queue
+        text = f"the {count} partitions of queue {queue!r} have room for {room} messages"
+        return AtLimit(f"{text}; none of the {refused} was enqueued", refused)
