@@ -16,6 +16,7 @@ from reliq.client.queue import Queue
 from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
 from reliq.errors import (
+    ChangeUnderWay,
     DurabilityUnavailable,
     HandlerFailed,
     InvalidBody,
@@ -56,8 +57,8 @@ from reliq.protocol.topics import Binding, TopicStats
 
 __all__ = [
     "Again", "Backoff", "Batch", "BatchOptions", "BatchProgress", "Binding", "Cancellation", "CancelledMany",
-    "Config", "ConfigChanges", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetterFilters", "DeadLetters",
-    "Delayed", "DelayedMessage", "DelayedPage", "DurabilityUnavailable", "Event", "Failure", "Found", "HandlerFailed",
+    "ChangeUnderWay", "Config", "ConfigChanges", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetterFilters",
+    "DeadLetters", "Delayed", "DelayedMessage", "DelayedPage", "DurabilityUnavailable", "Event", "Failure", "Found", "HandlerFailed",
     "InvalidBody", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed", "LeaseLost",
     "Message", "MessageOptions", "Middleware", "NewMessage", "NoResult", "OutcomeUnknown", "Place", "Prepared",
     "PreparedClosed", "Progress", "PublishOptions", "Queue", "QueueFull", "RedisUnavailable", "RedisUnsuitable",

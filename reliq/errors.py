@@ -41,6 +41,10 @@ class InvalidSetting(ReliqError, ValueError):
     """A setting, duration or queue policy outside its range."""
 
 
+class ChangeUnderWay(InvalidSetting):
+    """The number of partitions cannot be changed before an earlier change has ended. Nothing was changed; ask again."""
+
+
 class MissingExtra(InvalidSetting, ImportError):
     """An optional dependency is not installed; the text names the package and the command that installs it."""
 

@@ -16,7 +16,7 @@ from itertools import product
 import msgspec
 
 from reliq import ops
-from reliq.errors import InvalidSetting
+from reliq.errors import ChangeUnderWay, InvalidSetting
 from reliq.model.element import name_of, new_reference, with_reference
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
 from reliq.model.message import Message
@@ -34,7 +34,7 @@ _POLICY = (*(one for one in SETTINGS if one != Config.PARTITIONS), Config.WEIGHT
 
 
 def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
-    """Store another number of partitions; raises InvalidSetting while an earlier change is under way."""
+    """Store another number of partitions; raises ChangeUnderWay until an earlier change has ended."""
     keys = QueueKeys(queue)
     slots = (yield cluster_slots(("", 0))) if sharded else None
     for _ in range(_TRIES):
@@ -45,7 +45,7 @@ def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
             return layout
         if layout.moving:
             yield Transaction(())
-            raise InvalidSetting(
+            raise ChangeUnderWay(
                 f"partitions is {count}: the change of queue {queue!r} from {layout.before} to {layout.count} is still "
                 f"under way; wait until `reliq partitions {queue}` shows its end"
             )
@@ -203,19 +203,34 @@ def _bring(
 
 
 def keys_elsewhere(keys: QueueKeys) -> Steps[int]:
-    """Count the keys with messages in this partition that have their home in another one."""
+    """Count the keys with messages in this partition that have their home in another one.
+
+    Of keys whose messages only wait to be taken there, those of the first messages are counted.
+    """
+    _, waiting = yield ops.strays(keys, b"", _STRAYS)
+    return (yield from _held_elsewhere(keys)) + len({one.group for one in waiting if one.is_away})
+
+
+def _held_elsewhere(keys: QueueKeys) -> Steps[int]:
     cursor, count = yield ops.held_keys(keys)
     while cursor != b"0":
         cursor, more = yield ops.held_keys(keys, cursor)
         count += more
+    return int(count)
+
+
+def _is_settled(keys: QueueKeys) -> Steps[bool]:
+    """Return whether no message is in a former home of its key, and none waits for that."""
+    if (yield from _held_elsewhere(keys)):
+        return False
     _, waiting = yield ops.strays(keys, b"", 1)
-    return int(count) + len(waiting)
+    return not waiting
 
 
 def settle(queue: str, layout: Layout) -> Steps[bool]:
     """End the change of a layout if no message is in a former home of its key; return whether it has ended."""
     for name in layout.every(queue):
-        if (yield from keys_elsewhere(QueueKeys(name))):
+        if not (yield from _is_settled(QueueKeys(name))):
             return False
     changed = layout.settled()
     if not (yield from _replace(queue, layout, changed)):

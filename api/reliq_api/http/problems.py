@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.routing import compile_path
 
 from reliq.errors import (
+    ChangeUnderWay,
     DurabilityUnavailable,
     HandlerFailed,
     InvalidMessage,
@@ -57,6 +58,7 @@ CODES = {
     "method_not_allowed": Kind(405, "Not with this method"),
     "request_timeout": Kind(408, "The request did not come in time"),
     "request_in_progress": Kind(409, "The first request with this key still runs", retry_after=1),
+    "change_under_way": Kind(409, "An earlier change has not ended", retry_after=5),
     "lease_lost": Kind(409, "The lease is over"),
     "message_done": Kind(409, "The message has ended"),
     "handler_failed": Kind(409, "The message is a dead letter"),
@@ -86,6 +88,7 @@ _BY_STATUS = {404: "not_found", 405: "method_not_allowed", 400: "invalid_json", 
 _BY_ERROR: tuple[tuple[type[ReliqError], str, str], ...] = (
     (InvalidName, "invalid_name", ""),
     (InvalidMessage, "invalid_message", ""),
+    (ChangeUnderWay, "change_under_way", ""),
     (InvalidSetting, "invalid_request", ""),
     (QueueFull, "queue_full", ""),
     (DurabilityUnavailable, "durability_unavailable", ""),

@@ -78,11 +78,14 @@ async def partitions(queue: schemas.QueueName, request: Request) -> schemas.Part
     "/queues/{queue}",
     summary="Change a queue's policy",
     response_model=schemas.QueueConfig,
-    responses=_CHANGE,
+    responses=failures("invalid_name", "invalid_json", "body_too_large", "change_under_way"),
     openapi_extra=needs("operate"),
 )
 async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, request: Request) -> schemas.QueueConfig:
-    """The policy is stored in Redis, so all producers, workers and monitors follow it. The queue may be new."""
+    """The policy is stored in Redis, so all producers, workers and monitors follow it. The queue may be new.
+
+    409: an earlier change of `partitions` has not ended.
+    """
     given: dict[str, Any] = changes.model_dump(exclude_unset=True)
     reliq: aio.Reliq = request.app.state.reliq
     return _config(await reliq.queue(queue).configure(**given))

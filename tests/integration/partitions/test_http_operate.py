@@ -2,6 +2,7 @@
 
 import pytest
 
+import reliq
 from tests.integration.api.serving import serving
 
 
@@ -17,6 +18,16 @@ def test_the_number_of_partitions_is_part_of_the_policy(app, service):
     assert app.queue("orders").config().partitions == 4
     assert service.get("/v1/queues/orders").json()["config"]["partitions"] == 4
     assert service.patch("/v1/queues/orders", json={"partitions": None}).json()["partitions"] == 1
+
+
+def test_a_further_change_is_refused_until_the_first_has_ended(app, service):
+    orders = app.queue("orders")
+    orders.configure(partitions=2)
+    orders.send_many([reliq.NewMessage("body", key=f"k{number}") for number in range(20)])
+    assert service.patch("/v1/queues/orders", json={"partitions": 4}).status_code == 200
+    answer = service.patch("/v1/queues/orders", json={"partitions": 3})
+    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (409, "change_under_way", "5")
+    assert "the change of queue 'orders' from 2 to 4 is still under way" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("wrong", [0, 257, "4", 1.5])

@@ -8,7 +8,7 @@ import pytest
 
 import reliq
 from reliq import ops
-from reliq.errors import InvalidSetting
+from reliq.errors import ChangeUnderWay
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of, layout_text, read_layout
 from reliq.protocol.queue import stats_of
@@ -128,6 +128,19 @@ def test_the_limit_of_a_key_holds_while_the_key_moves(app, monitor, before, afte
     monitor.tend_partitions()
     assert not layout_of(app).moving
     assert orders.stats().ready == 0
+
+
+def test_each_key_that_leaves_is_counted_once_and_none_that_has_come(app, monitor):
+    orders = app.queue("orders")
+    orders.configure(partitions=1, key_concurrency=2)
+    keys = [f"k{number}" for number in range(40)]
+    moved = sum(homes_of(4)[bucket_of_key(key)] != 0 for key in keys)
+    orders.send_many([reliq.NewMessage("1", key=key) for key in keys] * 2)
+    orders.send_many([reliq.NewMessage("1", limit_key=key) for key in keys] * 3)
+    orders.configure(partitions=4)
+    orders.send_many([reliq.NewMessage("2", key=key) for key in keys])
+    counts = [one.keys_elsewhere for one in orders.partitions().partitions]
+    assert counts == [2 * moved, 0, 0, 0]
 
 
 def test_a_producer_that_missed_the_change_sends_to_the_right_home(app, url, monitor):
@@ -285,7 +298,7 @@ def test_a_second_change_waits_for_the_end_of_the_first(app, monitor):
     orders = app.queue("orders")
     orders.send("body", key=key_that_moves(1, 2)[0])
     orders.configure(partitions=2)
-    with pytest.raises(InvalidSetting, match="the change of queue 'orders' from 1 to 2 is still under way"):
+    with pytest.raises(ChangeUnderWay, match="the change of queue 'orders' from 1 to 2 is still under way"):
         orders.configure(partitions=4)
     orders.purge()
     monitor.tend_partitions()
