@@ -10,8 +10,9 @@ repeated, by any monitor.
 """
 
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from typing import Any
 
 import msgspec
 
@@ -22,7 +23,7 @@ from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, par
 from reliq.model.message import Message
 from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
 from reliq.ops import Steps, Stray, Transaction, Watch
-from reliq.ops.schema import SETTINGS, Config
+from reliq.ops.schema import SETTINGS, Config, Counter
 from reliq.ops.topology import Slots, cluster_slots
 from reliq.protocol.policy import SHARED, read_whole, share
 from reliq.protocol.producer import ProducerPool
@@ -31,6 +32,8 @@ _TRIES = 10
 _STRAYS = 100  #: messages that a monitor takes home in one call
 _REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
 _POLICY = (*(one for one in SETTINGS if one != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
+#: Counters of places in the lists of a partition, which go with it.
+_OF_PLACES = frozenset((Counter.ORDERED, Counter.BLANKS, Counter.BLANKS_PASSED))
 
 
 def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
@@ -241,7 +244,10 @@ def settle(queue: str, layout: Layout) -> Steps[bool]:
 
 
 def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
-    """Forget the last retired partition if it is empty and no staged job may add to it; return whether it was."""
+    """Forget the last retired partition if it is empty and no staged job may add to it; return whether it was.
+
+    It stays while it keeps results or histories. Its counters are added to those of the first partition.
+    """
     if layout.moving or not layout.retired:
         return False
     if any((yield [ops.exists(QueueKeys(queue).jobs), ops.exists(SEVERAL.jobs)])):
@@ -251,7 +257,14 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     counts = yield ops.stats(keys, consumers)
     if counts.ready + counts.processing + counts.delayed + counts.dead + counts.prepared:
         return False
-    return (yield from _replace(queue, layout, layout.without_last()))
+    if any((yield [ops.exists(one) for one in (keys.results, keys.earlier_results, keys.history)])):
+        return False
+    first = QueueKeys(queue)
+    added = [ops.count(first, name, value) for name, value in counts.counters.items() if name not in _OF_PLACES]
+    if not (yield from _replace(queue, layout, layout.without_last(), added)):
+        return False
+    yield ops.delete(keys.counters)
+    return True
 
 
 def given_up(names: Iterable[str]) -> Steps[list[str]]:
@@ -267,13 +280,13 @@ def given_up(names: Iterable[str]) -> Steps[list[str]]:
     return gone
 
 
-def _replace(queue: str, layout: Layout, changed: Layout) -> Steps[bool]:
-    """Store a layout in the place of another, unless that was changed meanwhile."""
+def _replace(queue: str, layout: Layout, changed: Layout, further: Sequence[ops.Op[Any]] = ()) -> Steps[bool]:
+    """Store a layout in the place of another, unless that was changed meanwhile; with it, run `further` ops."""
     keys = QueueKeys(queue)
     (text,) = yield Watch((keys.config,), (ops.partitions(keys),))
     if read_layout(text) != layout:
         yield Transaction(())
         return False
     alone = changed.count == 1 and not changed.moving and not changed.retired
-    changes = [ops.store_partitions(keys, layout_text(changed)), *([ops.be_alone(keys)] if alone else [])]
+    changes = [ops.store_partitions(keys, layout_text(changed)), *([ops.be_alone(keys)] if alone else []), *further]
     return (yield Transaction(tuple(changes))) is not None

@@ -165,8 +165,12 @@ class Simulation:
         return [
             f"the partitions of {queue} are {layout}"
             for queue, layout in self.observer.layouts.items()
-            if layout.moving or (layout.retired and not self.observer.there(layout.every(queue)[-1]))
+            if layout.moving or (layout.retired and self._may_be_forgotten(layout.every(queue)[-1]))
         ]
+
+    def _may_be_forgotten(self, partition: str) -> bool:
+        """Whether nothing is kept in a partition."""
+        return not self.observer.there(partition) and not self.server.length("XLEN", QueueKeys(partition).history)
 
     def _awaited(self) -> list[str]:
         """Return the messages that reliq itself sends and that have not come yet: ticks, and the ends of batches."""

@@ -294,6 +294,47 @@ def test_dead_letters_of_a_retired_partition_come_back_to_the_home_of_their_key(
     assert layout_of(app).every("orders") == ["orders"]
 
 
+def test_the_counters_of_a_partition_that_is_forgotten_stay_those_of_the_queue(app, monitor):
+    orders = app.queue("orders")
+    orders.configure(partitions=3)
+    orders.send_many([reliq.NewMessage("body", key=f"k{number}") for number in range(100)])
+    with orders.consumer() as consumer:
+        while messages := consumer.claim(limit=50):
+            consumer.ack(*messages)
+    before = orders.stats().counters
+    orders.configure(partitions=1)
+    for _ in range(3):
+        monitor.tend_partitions()
+    assert layout_of(app).every("orders") == ["orders"]
+    assert orders.stats().counters == before
+    assert before["acked"] == 100
+    orders.configure(partitions=3)
+    assert orders.stats().counters == before
+
+
+@pytest.mark.parametrize("kept", ["result", "history"])
+def test_a_partition_is_kept_as_long_as_it_keeps_results_or_histories(app, monitor, client, kept):
+    orders = app.queue("orders")
+    orders.configure(partitions=2, history="1h" if kept == "history" else None)
+    key, old, _ = key_that_moves(2, 1)
+    app.handler("orders", result="1h" if kept == "result" else None)(lambda message: 42)
+    identity = orders.send("body", key=key)
+    with working(app):
+        eventually(lambda: orders.stats().counters.get("acked") == 1)
+    orders.configure(partitions=1)
+    for _ in range(3):
+        monitor.tend_partitions()
+    assert layout_of(app).retired
+    if kept == "result":
+        assert orders.result(identity) == 42
+    else:
+        assert [event.name for event in orders.find(identity).history][-1] == "acked"
+    keys = QueueKeys(old)
+    client.delete(keys.results, keys.history)  # as if their time had passed
+    monitor.tend_partitions()
+    assert layout_of(app).every("orders") == ["orders"]
+
+
 def test_a_second_change_waits_for_the_end_of_the_first(app, monitor):
     orders = app.queue("orders")
     orders.send("body", key=key_that_moves(1, 2)[0])
