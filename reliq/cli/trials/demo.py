@@ -146,9 +146,10 @@ class _Demo:
         self._faults.killed_held = len(held)
         self._say(f"killed one worker (kill -9) while it held {len(held)} messages")
         self._start_worker()
-        self._faults.returned = self._wait_until_returned(victim, killed_at)
+        # At once: when the messages of the killed one are back, the other may have handled all the rest.
         self._faults.paused_held, paused_at = self._pause_while_it_holds(other), time.monotonic()
         self._say(f"paused the other past its lease while it held {self._faults.paused_held} messages")
+        self._faults.returned = self._wait_until_returned(victim, killed_at)
         self._faults.recovery = self._wait_until_run(held, killed_at)
         time.sleep(max(0.0, paused_at + LEASE + 1.0 - time.monotonic()))
         other.go_on()
