@@ -123,7 +123,7 @@ class Partitions:
         layout, ids = (yield from self._current()), list[str]()
         if layout.count == 1 and not layout.moving:
             try:
-                return (yield from self.first.send(messages, wanted, retries))
+                return (yield from self.first.send(messages, wanted, retries, layout.version))
             except Moved as moved:  # the queue has partitions since
                 ids += moved.sent
             layout = yield from self.read()

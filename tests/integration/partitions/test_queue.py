@@ -285,3 +285,21 @@ def test_partitions_without_room_for_more_bytes_are_avoided(app, orders):
     for _ in range(9):
         orders.send(large)
     assert orders.stats().ready == 12
+
+
+def test_a_queue_whose_other_partitions_are_retired_takes_a_message_with_one_call(app, orders):
+    orders.send("body", priority="high")
+    orders.configure(partitions=1)
+    for _ in range(2):  # the first call may learn of the change
+        requests, steps = (
+            0,
+            app._queue_steps("orders").partitions.send([reliq.NewMessage("body", priority="high")], None, None),
+        )
+        answer = None
+        try:
+            while True:
+                request = steps.send(answer)
+                requests, answer = requests + 1, app.store.call(request)
+        except StopIteration:
+            pass
+    assert requests == 1
