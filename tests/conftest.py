@@ -1,6 +1,7 @@
 """A real Redis for every test process, empty for every test."""
 
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -22,16 +23,37 @@ sys.dont_write_bytecode = False
 _SERVER = pytest.StashKey[EmbeddedRedis]()
 
 
+_LONG = ("tests/acceptance/", "tests/integration/celery/")  #: where most tests take more than ten seconds
+
+
 @pytest.hookimpl(trylast=True)  # after the folders have set their markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Try tests with a browser or a JVM once more, and no other: a race in the queue must fail the build.
 
-    Those with a JVM come first: one worker of pytest-xdist has them, and so one JVM, until others have nothing else.
+    The longest tests come first, for the last ones decide when all are done.
     """
     for item in items:
         if item.get_closest_marker("browser") or item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.flaky(reruns=1))
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    items[:] = _longest_first(items, getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Order tests so that each worker of pytest-xdist, which gets one part of them, begins with long ones.
+
+    The first worker begins with those that need a JVM: it has one for all of them, until others have nothing else.
+    """
+    spark, long, short = list[pytest.Item](), list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        kind = spark if item.get_closest_marker("spark") else long if item.nodeid.startswith(_LONG) else short
+        kind.append(item)
+    rest = iter(short)
+    others = max(1, workers - 1)
+    ordered: list[pytest.Item] = []
+    for part in [spark, *(long[place::others] for place in range(others))]:
+        ordered += part
+        ordered += itertools.islice(rest, max(0, len(items) // workers - len(part)))
+    return [*ordered, *rest]
 
 
 def pytest_configure(config: pytest.Config) -> None:
