@@ -28,9 +28,10 @@ class Moved(ReliqError):
 class AtLimit(QueueFull):
     """A partition is at its share of `max_length` or `max_bytes`; nothing of the call was enqueued or counted."""
 
-    def __init__(self, text: str, refused: int) -> None:
+    def __init__(self, text: str, refused: int, final: bool = False) -> None:
         super().__init__(text)
         self.refused = refused  #: messages
+        self.final = final  #: whether the call cannot be carried out later, by a repetition that is still on its way
 
 
 class Partition:
@@ -61,24 +62,29 @@ class Partition:
         self._announced_at = time.monotonic()
 
     def send(
-        self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None, version: int = 0
+        self,
+        messages: Sequence[NewMessage],
+        wanted: Durability | None,
+        retries: int | None,
+        version: int = 0,
+        final: bool = False,
     ) -> Steps[list[str]]:
         """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
 
-        `version`: of the layout by which they belong here.
+        `version`: of the layout by which they belong here. `final`: messages that are refused may go elsewhere.
         Raises Moved, AtLimit and OutcomeUnknown; `sent` has the ids of the calls before.
         """
         ids: list[str] = []
         for batch in calls_of(messages):
             try:
-                ids += yield from self._send(batch, wanted, retries, version)
+                ids += yield from self._send(batch, wanted, retries, version, final)
             except ReliqError as error:
                 error.sent = tuple(ids)
                 raise
         return ids
 
     def _send(
-        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, version: int
+        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, version: int, final: bool
     ) -> Steps[list[str]]:
         """Send one batch with one call of a script."""
         now = self._pool.clock.now()
@@ -97,10 +103,19 @@ class Partition:
             if sure.waits:
                 yield from confirm(self.keys, sure, session.producer, session.sequence)
             return ids
+        except AtLimit as full:
+            full.final = final and (yield from self._ends(session))
+            raise
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), tuple(ids)) from None
         finally:
             self._pool.give_back(session)
+
+    def _ends(self, session: ProducerSession) -> Steps[bool]:
+        """Use the next number of a producer: a repetition of its latest call that is on its way will not count."""
+        session.sequence += 1
+        answer: ops.Enqueued = yield ops.enqueue(self.keys, (), (), session.producer, session.sequence)
+        return answer.status != "full"
 
     def _enqueue(self, call: Call, session: ProducerSession, retries: int | None, version: int) -> Steps[list[str]]:
         request = ops.enqueue(

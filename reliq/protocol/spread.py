@@ -46,9 +46,10 @@ class Spread:
             shares = yield from self._shares(left)
             self._raise()
             partitions = [self._partitions.named(name) for name, _ in shares]
+            version = self._partitions.layout.version
             answers = yield Together(
                 [
-                    one.send(self._taken(places), self._wanted, self._retries, self._partitions.layout.version)
+                    one.send(self._taken(places), self._wanted, self._retries, version, self._may_go_elsewhere(places))
                     for one, (_, places) in zip(partitions, shares, strict=True)
                 ]
             )
@@ -83,7 +84,7 @@ class Spread:
             self._unreachable.add(name)
             if not self._unreachable.issuperset(self._partitions.layout.names(self._partitions.queue)):
                 return
-        if isinstance(answer, AtLimit) and self._fittings < _FITTINGS and self._may_go_elsewhere(rest):
+        if isinstance(answer, AtLimit) and answer.final and self._fittings < _FITTINGS:
             self._full[name] = len(rest)
             return
         self._fail(answer)
