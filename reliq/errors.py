@@ -55,7 +55,7 @@ class InvalidHandler(ReliqError, ValueError):
 
 class QueueFull(ReliqError):
     """The queue is at its `max_length` or `max_bytes`, or Redis is at its `maxmemory`. Nothing was enqueued, except
-    the messages in `sent` for a `send_many` of more than 1,000.
+    the messages in `sent`: of a `send_many` of more than 1,000, or to a queue with partitions.
 
     `reached`: for a publish, the queues that did accept the message, each with the id there. Empty except on a Redis
     Cluster, where only queues of the same hash slot can be written together.

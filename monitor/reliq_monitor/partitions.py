@@ -8,7 +8,7 @@ from reliq.model.keys import QueueKeys, is_partition, logical_name
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.resizing import forget_retired, policy_of, send_strays, settle, take_effect, take_in
+from reliq.protocol.resizing import forget_retired, send_strays, settle, share_again, take_in
 from reliq_monitor.queue_scan import Survey
 
 log = logging.getLogger("reliq.monitor")
@@ -57,11 +57,10 @@ class Partitions:
     def _take_effect(self, first: QueueKeys, layout: Layout) -> Steps[bool]:
         """Tell all partitions of the layout; return whether they know it."""
         queue, is_known = first.queue, True
-        is_new = self._effective.get(queue) != layout.version
-        if is_new and layout.moving:
-            policy = policy_of((yield ops.read_hash(first.config)))
-            is_known = yield from take_effect(queue, layout, policy)
-        elif layout.moving or (is_new and layout.several):  # during a change each time: a restart may have undone it
+        known = self._effective.get(queue)
+        if known != layout.version:
+            is_known = yield from share_again(queue, layout)
+        elif layout.moving:  # each time: a restart may have undone it
             is_known = yield from take_in(queue, layout)
         if is_known:
             self._effective[queue] = layout.version

@@ -114,7 +114,7 @@ class Partitions:
         try:
             return (yield from self._send(messages, wanted, retries))
         except AtLimit as full:
-            yield ops.count(self.first.keys, Counter.REJECTED, full.refused)
+            yield ops.count(self.first.keys, Counter.REJECTED, len(messages) - len(full.sent))
             error = QueueFull(str(full))
             error.sent = full.sent
             raise error from None

@@ -49,17 +49,28 @@ SHARED = (
 
 
 def share(name: str, value: Any, place: int, count: int) -> int | str:
-    """Return the share that partition number `place` of so many has of a setting, as stored; raises InvalidSetting."""
+    """Return the share that partition number `place` of so many has of a setting, as stored."""
     if name == Field.RATE:
         number, _, unit = str(value).partition("/")
         return value if count == 1 else f"{float(number) / count:.6f}/{unit}"
     whole, rest = divmod(int(value), count)
-    if not whole and name == Field.CONCURRENCY:
-        raise InvalidSetting(
-            f"concurrency is {value} and partitions is {count}: each partition gives out one message at least, so "
-            f"set concurrency to {count} or more, partitions to {value} or fewer, or limit keys (key_concurrency)"
-        )
     return max(1, whole + (place < rest))
+
+
+def check_shares(policy: Mapping[str, Any], count: int) -> None:
+    """Raise InvalidSetting for a policy that so many partitions cannot share."""
+    concurrency, max_bytes = policy.get(Field.CONCURRENCY), policy.get(Field.MAX_BYTES)
+    if concurrency is not None and int(concurrency) < count:
+        raise InvalidSetting(
+            f"concurrency is {concurrency} and partitions is {count}: each partition gives out one message at least, "
+            f"so set concurrency to {count} or more, partitions to {concurrency} or fewer, or limit keys "
+            "(key_concurrency)"
+        )
+    if max_bytes is not None and count > 1 and int(max_bytes) < count * settings.MIN_QUOTA_BYTES:
+        raise InvalidSetting(
+            f"max_bytes is {max_bytes} and partitions is {count}: each partition needs {settings.MIN_QUOTA_BYTES}, so "
+            f"set max_bytes to {count * settings.MIN_QUOTA_BYTES} or more"
+        )
 
 
 def read_whole(values: Mapping[str, str]) -> dict[str, str]:

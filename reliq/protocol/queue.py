@@ -24,7 +24,7 @@ from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import Durability, check_possible, durability
 from reliq.protocol.middleware import around_send
 from reliq.protocol.partitions import Partitions
-from reliq.protocol.policy import SHARED, Config, check_setting, checked_setting, read_config, share, weight_digests
+from reliq.protocol.policy import Config, check_setting, check_shares, checked_setting, read_config, weight_digests
 from reliq.protocol.prepared import PreparedQueue
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.progress import Progress, unwatched
@@ -157,9 +157,7 @@ class QueueSteps:
         policy = {**before, **{name: str(value) for name, value in to_set.items() if name != Field.PARTITIONS}}
         for name in to_reset:
             policy.pop(name, None)
-        for name in SHARED:
-            if name in policy:
-                share(name, policy[name], 0, count)
+        check_shares(policy, count)
         if count != layout.count:
             layout = yield from change(self.keys.queue, count, self._pool.sharded)
         if (yield from take_effect(self.keys.queue, layout, policy)) and layout.moving:

@@ -33,7 +33,7 @@ _STRAYS = 100  #: messages that a monitor takes home in one call
 _REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
 _POLICY = (*(one for one in SETTINGS if one != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
 #: Counters of places in the lists of a partition, which go with it.
-_OF_PLACES = frozenset((Counter.ORDERED, Counter.BLANKS, Counter.BLANKS_PASSED))
+_OF_PLACES = frozenset((Counter.BLANKS, Counter.BLANKS_PASSED))
 
 
 def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
@@ -92,17 +92,44 @@ def policy_of(values: Mapping[str, str]) -> dict[str, str]:
 
 def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[bool]:
     """Give each partition its share of the policy, and tell it of which keys it is the home; return as `take_in`."""
-    whole = {name: value for name, value in policy.items() if name in SHARED} if layout.count > 1 else {}
-    yield _whole(QueueKeys(queue), whole)
-    every = [QueueKeys(name) for name in layout.every(queue)]
-    for place, keys in enumerate(every):
-        of_it = {
-            name: share(name, value, place % layout.count, layout.count) if name in SHARED else value
-            for name, value in policy.items()
-        }
-        unset = [name for name in _POLICY if name not in policy]
-        yield [ops.announce(keys.queue), *ops.configure(keys, of_it, unset)]
+    for name, changes in _shares(queue, layout, policy).items():
+        yield [ops.announce(name), *changes]
     return (yield from take_in(queue, layout))
+
+
+def share_again(queue: str, layout: Layout) -> Steps[bool]:
+    """Do the same with the policy that the queue has; nothing undoes a change of it that is made at the same time."""
+    keys = QueueKeys(queue)
+    for _ in range(_TRIES):
+        (values,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
+        shares = _shares(queue, layout, policy_of(values))
+        replies = yield Transaction(tuple(shares.pop(queue)))
+        if replies is None:
+            continue
+        for name, changes in shares.items():
+            yield [ops.announce(name), *changes]
+        if (yield ops.policy_version(keys)) == replies[0]:
+            break
+    return not layout.several or (yield from take_in(queue, layout))
+
+
+def _shares(queue: str, layout: Layout, policy: Mapping[str, str]) -> dict[str, list[ops.Op[Any]]]:
+    """Return the ops that give each partition its share, by its queue, the first one first.
+
+    Closed partitions take no new messages, but they give out those that they have, and keep dead letters.
+    """
+    every, unset = layout.every(queue), [name for name in _POLICY if name not in policy]
+    shares = {}
+    for place, one in enumerate(every):
+        of_it = dict[str, int | float | str](policy)
+        for name in SHARED:
+            count = layout.count if name in (Config.MAX_LENGTH, Config.MAX_BYTES) else len(every)
+            if name in policy:
+                of_it[name] = share(name, policy[name], place % count, count)
+        shares[one] = list[ops.Op[Any]](ops.configure(QueueKeys(one), of_it, unset))
+    whole = {name: value for name, value in policy.items() if name in SHARED} if len(every) > 1 else {}
+    shares[queue].append(_whole(QueueKeys(queue), whole))
+    return shares
 
 
 def _whole(keys: QueueKeys, shared: Mapping[str, str]) -> ops.Op[int]:

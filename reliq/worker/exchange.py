@@ -63,8 +63,8 @@ class Exchange:
         self.steps = ConsumerSteps(QueueKeys(queue), owner, lease)
         self.steps.keeps_marks = True
         self.steps.hold_at_most(settings.HOLD_BYTES)
-        self._reports = FlowReports(self.steps, breaker)
-        self.hold = self._reports.hold
+        self.reports = FlowReports(self.steps, breaker)
+        self.hold = self.reports.hold
         self.unstarted: deque[Message] = deque()  #: claimed, in the order in which they start
         self.quarantined: deque[Message] = deque()  #: claimed and redelivered, waiting to run one at a time
         self.progress_at = time.monotonic()  #: time at which a message was last taken or started
@@ -96,7 +96,7 @@ class Exchange:
     def begin(self, limit: int) -> None:
         """Send a settle-and-claim call; `complete` reads its reply. Several may be under way."""
         acks, moves = self._take_outcomes()
-        beside = self._reports.beside(acks, moves)
+        beside = self.reports.beside(acks, moves)
         with self._asking, self._kept(acks, moves):
             steps = self.steps.settle(self.steps.in_order(acks), moves, limit, beside)
             self._under_way.append(PendingExchange(acks, moves, self._store.start(steps, self._connection, timeout=0)))
@@ -218,7 +218,7 @@ class Exchange:
         waiting = [released(message) for message in reversed(drained(self.unstarted)) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
-        beside = self._reports.beside(acks, moves)  # first: it may change a move
+        beside = self.reports.beside(acks, moves)  # first: it may change a move
         if not (acks or moves or beside):
             return
         request = [self.steps.settle_op(acks, moves), *beside]

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ class FlowReports:
         self._rule = rule
         self._holds: deque[tuple[float, str | None]] = deque()
         self.hold = self._holds.append  #: hold the queue (None) or a group, with the next settlement; any thread
+        self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other partitions
         steps.limits.reports = rule is not None
 
     def beside(self, acks: Sequence[bytes], moves: list[Move]) -> list[ops.Op[Any]]:
@@ -39,6 +40,7 @@ class FlowReports:
             seconds, group = self._holds.popleft()
             if group is None:
                 reports.append(ops.hold(self._steps.keys, seconds))
+                self.hold_others(seconds)
             elif group and not group.startswith(LATEST):  # else the message has no key
                 reports.append(ops.hold_key(self._steps.keys, group, seconds))
         if self._rule is not None:

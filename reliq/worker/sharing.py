@@ -15,7 +15,7 @@ from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
-from reliq.ops import Steps
+from reliq.ops import Steps, Together
 from reliq.runtime.outage_log import OutageLog
 
 log = logging.getLogger("reliq.worker")
@@ -57,6 +57,15 @@ class Sharing:
         except ReliqError as error:  # what is known stays right for a while
             self._outage.failed(error)
         self._looked_at = time.monotonic()
+
+    def hold_others(self, partition: str, seconds: float) -> Steps[None]:
+        """Hold the other partitions than this one, as a handler has asked for."""
+        others = [QueueKeys(name) for name in self._layout.every(self.queue) if name != partition]
+        if not others:
+            return
+        for answer in (yield Together([ops.one(ops.hold(keys, seconds)) for keys in others])):
+            if isinstance(answer, ReliqError):
+                log.warning("queue=%s a partition gives out messages, which was to be held: %s", self.queue, answer)
 
     @property
     def mine(self) -> list[str]:

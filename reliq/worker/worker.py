@@ -1,6 +1,7 @@
 """A worker process: a loop for every handler, a heartbeat, a watchdog, and an orderly end."""
 
 import asyncio
+import functools
 import logging
 import os
 import threading
@@ -96,9 +97,12 @@ class Worker:
         """Return the loop of a handler for a queue: that of the handler, or a partition of it."""
         handlers, options = self._handlers, self._options
         on_dead = DeadHooks(self._store, QueueKeys(queue), handlers.hooks_of(handler.queue))
+        sharing = self._sharings.get(handler)
         handler = called(handler, handlers, self._store)
         exchange = Exchange(self._store, queue, self._owner, checked_lease(options.lease), on_dead, handler.breaker)
         runner = Runner(self._store, handler, exchange, self._owner)
+        if sharing is not None:
+            exchange.reports.hold_others = functools.partial(self._hold_others, sharing, queue)
         exchange.steps.keep_results(handler.result or 0.0)
         exchange.steps.run_report = self._report_async if handler.is_async else self._report
         if handler.is_async:
@@ -107,6 +111,9 @@ class Worker:
         if options.threads > 1:
             return PooledLoop(exchange, runner, self._shared, options.threads, self._threads.submit)
         return InlineLoop(exchange, runner, self._shared)
+
+    def _hold_others(self, sharing: Sharing, partition: str, seconds: float) -> None:
+        self._store.run(sharing.hold_others(partition, seconds), timeout=0)
 
     def run(self) -> int:
         """Work until `stop`; return the exit status: 0, or 1 if Redis is unsuitable or a loop crashed."""

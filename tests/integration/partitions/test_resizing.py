@@ -11,6 +11,7 @@ from reliq import ops
 from reliq.errors import ChangeUnderWay
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of, layout_text, read_layout
+from reliq.protocol import resizing
 from reliq.protocol.queue import stats_of
 from reliq_monitor.monitor import Monitor
 from tests.support.workers import eventually, working
@@ -333,6 +334,46 @@ def test_a_partition_is_kept_as_long_as_it_keeps_results_or_histories(app, monit
     client.delete(keys.results, keys.history)  # as if their time had passed
     monitor.tend_partitions()
     assert layout_of(app).every("orders") == ["orders"]
+
+
+def test_partitions_that_are_closed_have_a_part_of_the_limits_and_not_more_than_that(app, monitor, client):
+    orders = app.queue("orders")
+    orders.configure(partitions=4, concurrency=8, rate="400/s", dead_max_count=40)
+    orders.send_many(["body"] * 400)
+    orders.configure(partitions=1)
+    monitor.tend_partitions()
+    of_each = [client.hmget(QueueKeys(name).config, "concurrency", "dead_max_count") for name in NAMES[:4]]
+    assert of_each == [[b"2", b"10"]] * 4
+    config = orders.config()
+    assert (config.concurrency, config.rate, config.dead_max_count) == (8, "400/s", 40)
+    with orders.consumer() as consumer:
+        assert 0 < len(consumer.claim(limit=100)) <= 8
+    with orders.consumer() as consumer:
+        while messages := consumer.claim(limit=100, wait=1):
+            consumer.ack(*messages)
+    for _ in range(4):
+        monitor.tend_partitions()
+    assert layout_of(app).every("orders") == ["orders"]
+    fields = ("concurrency", "dead_max_count", "rate", "whole", "homes")
+    assert client.hmget(QueueKeys("orders").config, *fields) == [b"8", b"40", b"400/s", None, None]
+
+
+def test_shares_that_a_monitor_gives_do_not_undo_a_change_of_the_policy(app, monitor, monkeypatch):
+    orders = app.queue("orders")
+    orders.configure(partitions=2, concurrency=8)
+    orders.send("body")
+    orders.configure(partitions=1)
+    shares, changes = resizing._shares, iter([lambda: app.queue("orders").configure(concurrency=100)])
+
+    def slow(*arguments):
+        found = shares(*arguments)
+        for change in changes:
+            change()
+        return found
+
+    monkeypatch.setattr(resizing, "_shares", slow)
+    monitor.tend_partitions()
+    assert orders.config().concurrency == 100
 
 
 def test_a_second_change_waits_for_the_end_of_the_first(app, monitor):

@@ -164,3 +164,19 @@ def test_with_more_workers_than_partitions_each_has_one_and_all_are_served():
     served = [assigned(NAMES, owners, owner) for owner in owners]
     assert {len(one) for one in served} == {1}
     assert sorted(Counter(one for (one,) in served).values()) == [12, 12, 13, 13]
+
+
+def test_a_handler_that_holds_its_queue_holds_all_partitions(app, orders):
+    started = []
+
+    @app.handler("orders")
+    def handle(message):
+        started.append(message.id)
+        raise reliq.Retry("later", delay=60, scope="queue")
+
+    orders.send_many(["body"] * 400)
+    with working(app):
+        eventually(lambda: started)
+        time.sleep(1.0)  # in which it would take hundreds
+    assert len(started) <= 8  # those that the loops of the four partitions had taken before
+    assert [one.stats.limited_by for one in orders.partitions().partitions] == ["held"] * 4
