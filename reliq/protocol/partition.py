@@ -112,9 +112,15 @@ class Partition:
             self._pool.give_back(session)
 
     def _ends(self, session: ProducerSession) -> Steps[bool]:
-        """Use the next number of a producer: a repetition of its latest call that is on its way will not count."""
+        """Use the next number of a producer: a repetition of its latest call that is on its way will not count.
+
+        Return whether that is certain.
+        """
         session.sequence += 1
-        answer: ops.Enqueued = yield ops.enqueue(self.keys, (), (), session.producer, session.sequence)
+        try:
+            answer: ops.Enqueued = yield ops.enqueue(self.keys, (), (), session.producer, session.sequence)
+        except ReliqError:
+            return False
         return answer.status != "full"
 
     def _enqueue(self, call: Call, session: ProducerSession, retries: int | None, version: int) -> Steps[list[str]]:
