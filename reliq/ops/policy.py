@@ -22,11 +22,6 @@ def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset
     return changes
 
 
-def policy_version(keys: QueueKeys) -> Op[int | None]:
-    """Read how often the policy was changed."""
-    return Op(("HGET", keys.config, Config.VERSION), optional_int)
-
-
 def pause(keys: QueueKeys) -> Op[int]:
     return Op(("HSET", keys.config, Config.PAUSED, 1))
 

@@ -102,13 +102,13 @@ def share_again(queue: str, layout: Layout) -> Steps[bool]:
     keys = QueueKeys(queue)
     for _ in range(_TRIES):
         (values,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
-        shares = _shares(queue, layout, policy_of(values))
-        replies = yield Transaction(tuple(shares.pop(queue)))
-        if replies is None:
+        policy = policy_of(values)
+        shares = _shares(queue, layout, policy)
+        if (yield Transaction(tuple(shares.pop(queue)))) is None:
             continue
         for name, changes in shares.items():
             yield [ops.announce(name), *changes]
-        if (yield ops.policy_version(keys)) == replies[0]:
+        if policy_of((yield ops.read_hash(keys.config))) == policy:
             break
     return not layout.several or (yield from take_in(queue, layout))
 

@@ -358,7 +358,7 @@ def test_partitions_that_are_closed_have_a_part_of_the_limits_and_not_more_than_
     assert client.hmget(QueueKeys("orders").config, *fields) == [b"8", b"40", b"400/s", None, None]
 
 
-def test_shares_that_a_monitor_gives_do_not_undo_a_change_of_the_policy(app, monitor, monkeypatch):
+def test_shares_that_a_monitor_gives_do_not_undo_what_is_changed_meanwhile(app, monitor, monkeypatch):
     orders = app.queue("orders")
     orders.configure(partitions=2, concurrency=8)
     orders.send("body")
@@ -374,6 +374,26 @@ def test_shares_that_a_monitor_gives_do_not_undo_a_change_of_the_policy(app, mon
     monkeypatch.setattr(resizing, "_shares", slow)
     monitor.tend_partitions()
     assert orders.config().concurrency == 100
+
+
+def test_a_queue_that_is_resumed_while_a_monitor_gives_shares_stays_resumed(app):
+    orders = app.queue("orders")
+    orders.configure(partitions=3)
+    orders.pause()
+
+    def with_a_resume_before_the_other_partitions():
+        steps, answer = resizing.share_again("orders", layout_of(app)), None
+        try:
+            while True:
+                request = steps.send(answer)
+                answer = yield request
+                if isinstance(request, ops.Transaction):
+                    orders.resume()
+        except StopIteration as stop:
+            return stop.value
+
+    assert app.store.run(with_a_resume_before_the_other_partitions())
+    assert [one.stats.paused for one in orders.partitions().partitions] == [False] * 3
 
 
 def test_a_second_change_waits_for_the_end_of_the_first(app, monitor):
