@@ -1,8 +1,8 @@
 """Changing the number of partitions of a queue, under load.
 
 The change is stored first, in the first partition: from then on producers offer a message with a key to the home that
-its key had before, then to the new one. `take_effect` tells each partition of which keys it is the home, the gains
-before the losses. A former home refuses a message, and says whether it still has others of the ordering key. If it has,
+its key had before, then to the new one. `take_effect` tells each partition of which keys it is the home, the losses
+before the gains. A former home refuses a message, and says whether it still has others of the ordering key. If it has,
 the new home lets the message wait in line until a monitor finds that the former home has none any more: so the messages
 of a key stay in order, and one at a time. What comes back to a former home later, such as a delayed message or a
 redriven dead letter, waits there in line until a monitor takes it to its home (`send_strays`). Each step may be
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from reliq import ops
-from reliq.errors import ChangeUnderWay, InvalidSetting
+from reliq.errors import ChangeUnderWay, InvalidSetting, ReliqError
 from reliq.model.element import name_of, new_reference, with_reference
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
 from reliq.model.message import Message
@@ -137,22 +137,34 @@ def _whole(keys: QueueKeys, shared: Mapping[str, str]) -> ops.Op[int]:
 
 
 def take_in(queue: str, layout: Layout) -> Steps[bool]:
-    """Tell each partition of which keys it is the home: those that gain keys before those that lose some.
+    """Tell each partition of which keys it is the home: those that lose keys before those that gain some.
+
+    Otherwise a message that is due could come to the new home of its key, and wait there, before one that the former
+    home still takes. Until both have been told, neither takes messages of the key.
 
     During a change it learns, too, which of them have come, so that nothing of them begins unasked. Return whether all
     have been told. One that knows a later layout keeps that. If the queue itself does not know that one, its node was
-    restarted from an older state: its layout becomes the latest.
+    restarted from an older state: its layout becomes the latest. A partition that is away keeps no other from being
+    told; then raises its error.
     """
     every, owned, former = layout.every(queue), buckets_of(layout.count), homes_of(layout.before)
     places = range(len(every))
-    for place in reversed(places) if layout.count > layout.before else places:
+    away: ReliqError | None = None
+    for place in places if layout.count > layout.before else reversed(places):
         retired = place >= layout.count
         buckets = () if retired else owned[place]
         arriving = bitmap(one for one in buckets if former[one] != place) if layout.moving else ""
         homes = ops.Homes(bitmap(buckets), layout.version, arriving)
-        if later := (yield ops.take_in(QueueKeys(every[place]), homes, retired)):
+        try:
+            later = yield ops.take_in(QueueKeys(every[place]), homes, retired)
+        except ReliqError as error:
+            away = error
+            continue
+        if later:
             yield from _replace(queue, layout, msgspec.structs.replace(layout, version=later + 1))
             return False
+    if away is not None:
+        raise away
     return True
 
 

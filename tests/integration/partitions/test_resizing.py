@@ -423,9 +423,15 @@ def test_a_change_that_was_interrupted_is_brought_to_its_end_by_a_monitor(app, m
         patched.setattr(ops, "take_in", dies_half_way)
         with pytest.raises(KeyboardInterrupt):
             orders.configure(partitions=4)
-    orders.send_many([reliq.NewMessage("body", key=f"k{number}") for number in range(100)])
+    orders.send_many(["body"] * 100)
+    sender = threading.Thread(
+        target=orders.send_many, args=([reliq.NewMessage("body", key=f"k{number}") for number in range(100)],)
+    )
+    sender.start()  # keys that move have no home before the monitor has told all partitions
+    eventually(lambda: orders.stats().ready > 101)
     monitor.tend_partitions()
-    assert orders.stats().ready == 101
+    sender.join()
+    assert orders.stats().ready == 201
     assert orders.config().max_length == 800
     assert app.store.run(stats_of(QueueKeys(NAMES[3]))).ready > 0 or layout_of(app).moving
 
