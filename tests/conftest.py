@@ -23,7 +23,7 @@ sys.dont_write_bytecode = False
 _SERVER = pytest.StashKey[EmbeddedRedis]()
 
 
-_LONG = ("tests/acceptance/", "tests/integration/celery/")  #: where most tests take more than ten seconds
+_LONG = ("tests/acceptance/", "tests/integration/celery/")  #: where the longest tests are that need no JVM
 
 
 @pytest.hookimpl(trylast=True)  # after the folders have set their markers

@@ -57,8 +57,7 @@ class Partitions:
     def _take_effect(self, first: QueueKeys, layout: Layout) -> Steps[bool]:
         """Tell all partitions of the layout; return whether they know it."""
         queue, is_known = first.queue, True
-        known = self._effective.get(queue)
-        if known != layout.version:
+        if self._effective.get(queue) != layout.version:
             is_known = yield from share_again(queue, layout)
         elif layout.moving:  # each time: a restart may have undone it
             is_known = yield from take_in(queue, layout)

@@ -28,10 +28,7 @@ class Moved(ReliqError):
 class AtLimit(QueueFull):
     """A partition is at its share of `max_length` or `max_bytes`; nothing of the call was enqueued or counted."""
 
-    def __init__(self, text: str, refused: int, final: bool = False) -> None:
-        super().__init__(text)
-        self.refused = refused  #: messages
-        self.final = final  #: whether the call cannot be carried out later, by a repetition that is still on its way
+    final = False  #: whether the call cannot be carried out later, by a repetition that is still on its way
 
 
 class Partition:
@@ -67,24 +64,24 @@ class Partition:
         wanted: Durability | None,
         retries: int | None,
         version: int = 0,
-        final: bool = False,
+        free: bool = False,
     ) -> Steps[list[str]]:
         """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
 
-        `version`: of the layout by which they belong here. `final`: messages that are refused may go elsewhere.
+        `version`: of the layout by which they belong here. `free`: any other partition may take them.
         Raises Moved, AtLimit and OutcomeUnknown; `sent` has the ids of the calls before.
         """
         ids: list[str] = []
         for batch in calls_of(messages):
             try:
-                ids += yield from self._send(batch, wanted, retries, version, final)
+                ids += yield from self._send(batch, wanted, retries, version, free)
             except ReliqError as error:
                 error.sent = tuple(ids)
                 raise
         return ids
 
     def _send(
-        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, version: int, final: bool
+        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, version: int, free: bool
     ) -> Steps[list[str]]:
         """Send one batch with one call of a script."""
         now = self._pool.clock.now()
@@ -104,7 +101,7 @@ class Partition:
                 yield from confirm(self.keys, sure, session.producer, session.sequence)
             return ids
         except AtLimit as full:
-            full.final = final and (yield from self._ends(session))
+            full.final = free and (yield from self._ends(session))
             raise
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), tuple(ids)) from None
@@ -137,7 +134,6 @@ class Partition:
         if answer.status == "full":
             raise AtLimit(
                 f"queue {self.keys.logical!r} holds {answer.length} of at most {answer.max_length} {answer.unit}; "
-                f"none of the {len(call.ids)} was enqueued",
-                len(call.ids),
+                f"none of the {len(call.ids)} was enqueued"
             )
         return call.enqueued(answer)

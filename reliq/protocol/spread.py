@@ -1,7 +1,7 @@
 """One call's messages, on their way to the partitions of a queue."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
@@ -19,6 +19,14 @@ _SHARE = 100  #: messages; a call with fewer of them goes to one partition
 SETTLING = 0.05  #: seconds before a message is offered again to partitions that all refused it
 _OFFERS = 200  #: how often it is offered: a change of the number of partitions takes effect meanwhile
 _FITTINGS = 3  #: how often partitions with room are looked for
+
+
+class Offer(NamedTuple):
+    """Some of the messages, for one partition."""
+
+    name: str  #: the queue that the partition is
+    places: Sequence[int]  #: in the call
+    free: bool  #: whether any other partition may take them, because they have no key
 
 
 class Spread:
@@ -43,18 +51,10 @@ class Spread:
         """Send until each message is enqueued; raises the first error that another try would not mend."""
         left: Sequence[int] = range(len(self._messages))
         for _ in range(_OFFERS):
-            shares = yield from self._shares(left)
-            self._raise()
-            partitions = [self._partitions.named(name) for name, _ in shares]
-            version = self._partitions.layout.version
-            answers = yield Together(
-                [
-                    one.send(self._taken(places), self._wanted, self._retries, version, self._may_go_elsewhere(places))
-                    for one, (_, places) in zip(partitions, shares, strict=True)
-                ]
-            )
-            for (name, places), answer in zip(shares, answers, strict=True):
-                self._note(name, places, answer)
+            offers = yield from self._offers(left)
+            answers = yield Together([self._offered(one) for one in offers])
+            for offer, answer in zip(offers, answers, strict=True):
+                self._note(offer, answer)
             self._raise()
             left = [place for place in range(len(self._messages)) if place not in self._ids]
             if not left:
@@ -64,28 +64,33 @@ class Spread:
             "number does not take effect; see `reliq partitions`"
         )
 
-    def _note(self, name: str, places: Sequence[int], answer: Any) -> None:
-        """Note what has become of the messages of one partition."""
+    def _offered(self, offer: Offer) -> Steps[list[str]]:
+        version = self._partitions.layout.version
+        partition, messages = self._partitions.named(offer.name), self._taken(offer.places)
+        return partition.send(messages, self._wanted, self._retries, version, offer.free)
+
+    def _note(self, offer: Offer, answer: Any) -> None:
+        """Note what has become of the messages that a partition was offered."""
         if not isinstance(answer, ReliqError):
-            self._ids.update(zip(places, answer, strict=True))
+            self._ids.update(zip(offer.places, answer, strict=True))
             return
-        self._ids.update(zip(places, answer.sent, strict=False))
-        rest = places[len(answer.sent) :]
+        self._ids.update(zip(offer.places, answer.sent, strict=False))
+        rest = offer.places[len(answer.sent) :]
         if isinstance(answer, Moved):
             for place in rest:
                 if isinstance(self._messages, RawBatch) or self._messages[place].id in answer.ids:
-                    self._refused.setdefault(place, []).append(name)
+                    self._refused.setdefault(place, []).append(offer.name)
                     if not isinstance(self._messages, RawBatch):
                         self._messages[place].held = self._messages[place].id in answer.held
             return
         if isinstance(answer, (RedisUnavailable, OutcomeUnknown)):
-            self._partitions.note_away(name)
-        if isinstance(answer, RedisUnavailable) and self._may_go_elsewhere(rest):
-            self._unreachable.add(name)
+            self._partitions.note_away(offer.name)
+        if isinstance(answer, RedisUnavailable) and offer.free:
+            self._unreachable.add(offer.name)
             if not self._unreachable.issuperset(self._partitions.layout.names(self._partitions.queue)):
                 return
         if isinstance(answer, AtLimit) and answer.final and self._fittings < _FITTINGS:
-            self._full[name] = len(rest)
+            self._full[offer.name] = len(rest)
             return
         self._fail(answer)
 
@@ -102,18 +107,13 @@ class Spread:
         elif isinstance(error, OutcomeUnknown) or self._error is None:
             self._error = error
 
-    def _may_go_elsewhere(self, places: Iterable[int]) -> bool:
-        if isinstance(self._messages, RawBatch):
-            return True
-        return all(bucket_of(self._messages[place]) is None for place in places)
-
     def _taken(self, places: Sequence[int]) -> Sequence[NewMessage]:
         if isinstance(places, range):
             return self._messages[places.start : places.stop]
         return [self._messages[place] for place in places]
 
-    def _shares(self, left: Sequence[int]) -> Steps[list[tuple[str, Sequence[int]]]]:
-        """Return which partition is offered which messages, by their places in the call."""
+    def _offers(self, left: Sequence[int]) -> Steps[list[Offer]]:
+        """Return which partition is offered which messages."""
         if isinstance(self._messages, RawBatch):
             if self._refused:
                 yield from self._look_again()
@@ -121,11 +121,11 @@ class Spread:
         buckets = {place: bucket for place in left if (bucket := bucket_of(self._messages[place])) is not None}
         if any(not self._homes(place, buckets.get(place)) for place in self._refused):
             yield from self._look_again()
-        shares: dict[str, list[int]] = {}
+        at_home: dict[str, list[int]] = {}
         for place, bucket in buckets.items():
-            shares.setdefault(self._homes(place, bucket)[0], []).append(place)
+            at_home.setdefault(self._homes(place, bucket)[0], []).append(place)
         spread = yield from self._spread([place for place in left if place not in buckets])
-        return [*shares.items(), *spread]
+        return [*(Offer(name, places, free=False) for name, places in at_home.items()), *spread]
 
     def _homes(self, place: int, bucket: int | None) -> list[str]:
         """Return the homes of a message that have not refused it; none for one without a key that was refused."""
@@ -145,7 +145,7 @@ class Spread:
             self._messages[place].held = False
         self._refused.clear()
 
-    def _spread(self, free: Sequence[int]) -> Steps[list[tuple[str, Sequence[int]]]]:
+    def _spread(self, free: Sequence[int]) -> Steps[list[Offer]]:
         """Return equal parts of the messages without a key, for as many partitions as are worth a call.
 
         Once partitions have refused theirs, return parts for which there is room.
@@ -158,10 +158,10 @@ class Spread:
         count = max(1, min(len(names), -(-len(free) // _SHARE)))
         size = -(-len(free) // count)
         parts = [free[start : start + size] for start in range(0, len(free), size)]
-        return list(zip(names, parts, strict=False))
+        return [Offer(name, part, free=True) for name, part in zip(names, parts, strict=False)]
 
-    def _fitting(self, free: Sequence[int]) -> Steps[list[tuple[str, Sequence[int]]]]:
-        """Return parts of messages without a key that fit into the partitions; without room for all, none."""
+    def _fitting(self, free: Sequence[int]) -> Steps[list[Offer]]:
+        """Return parts of messages without a key that fit into the partitions; raises AtLimit without room for all."""
         self._fittings += 1
         rooms = yield from self._partitions.rooms()
         for name, refused in self._full.items():
@@ -169,17 +169,14 @@ class Spread:
                 rooms[name] = 0
         for name in self._unreachable:
             rooms.pop(name, None)
-        if sum(rooms.values()) < len(free):
-            self._fail(self._at_limit(sum(rooms.values()), len(free)))
-            return []
-        parts, start = list[tuple[str, Sequence[int]]](), 0
+        room = sum(rooms.values())
+        if room < len(free):
+            partitions = f"the {self._partitions.layout.count} partitions of queue {self._partitions.queue!r}"
+            self._fail(AtLimit(f"{partitions} have room for {room} messages; none of the {len(free)} was enqueued"))
+            self._raise()
+        offers, start = list[Offer](), 0
         for name in sorted(rooms, key=rooms.__getitem__, reverse=True):
             if start < len(free):
-                parts.append((name, free[start : start + rooms[name]]))
+                offers.append(Offer(name, free[start : start + rooms[name]], free=True))
                 start += rooms[name]
-        return parts
-
-    def _at_limit(self, room: int, refused: int) -> AtLimit:
-        count, queue = self._partitions.layout.count, self._partitions.queue
-        text = f"the {count} partitions of queue {queue!r} have room for {room} messages"
-        return AtLimit(f"{text}; none of the {refused} was enqueued", refused)
+        return offers

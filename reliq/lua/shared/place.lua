@@ -85,8 +85,8 @@ local function supersede(q, element)
   redis.call('HINCRBY', q.counters, 'replaced', 1)
 end
 
--- Whether a new message waits in the line of its key, whoever holds the key: others wait there, or the former home of the
--- key may have some. A limit key of a queue that has no such limits has no line.
+-- Whether a new message has to wait even if no message holds its key: because other messages of the key wait, or because the
+-- former home of the key may still have some. Limit keys have no line in a queue without limits for keys.
 local function waits_in_line(q, group, element, asked)
   if not q.homes or is_latest(group) or is_laned(element) and not slots_of(q, group) then return false end
   return first_in_line(q, group) ~= nil or not is_cyclic(element) and is_arriving(q, group, asked)

@@ -291,11 +291,8 @@ def test_a_queue_whose_other_partitions_are_retired_takes_a_message_with_one_cal
     orders.send("body", priority="high")
     orders.configure(partitions=1)
     for _ in range(2):  # the first call may learn of the change
-        requests, steps = (
-            0,
-            app._queue_steps("orders").partitions.send([reliq.NewMessage("body", priority="high")], None, None),
-        )
-        answer = None
+        steps = app._queue_steps("orders").partitions.send([reliq.NewMessage("body", priority="high")], None, None)
+        requests, answer = 0, None
         try:
             while True:
                 request = steps.send(answer)
