@@ -28,10 +28,12 @@ check: $(READY) ## Lint, types, layers, that the synchronous API is the asyncio 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_contract.py --check
 	$(BIN)/python tools/generate_sync.py --check
 	@$(SITE) build --quiet
 
 fix: $(READY) ## Format, mend what can be mended, and write the synchronous API and its list anew
+	$(BIN)/python tools/generate_contract.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python tools/generate_sync.py
@@ -40,7 +42,7 @@ fix: $(READY) ## Format, mend what can be mended, and write the synchronous API 
 # Only tests with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were.
 # Most tests wait for processes and servers: four at a time keep two cores busy. Stealing leaves a file, and with it a
 # JVM or a browser, to one worker as long as all have work.
-test: $(READY) ## The tests, on both cores (under 10 minutes)
+test: $(READY) ## The tests, on both cores (about 12 minutes)
 	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow' -rR
 
 coverage: $(READY) ## The same with coverage, of child processes too; printed, no figure is demanded
@@ -55,7 +57,7 @@ test-slow: $(READY) ## The long volumes
 
 # A failing seed is shrunk and told; `make simulate SEED=7` repeats one.
 SEEDS ?= 10000
-simulate: $(READY) ## Whole systems on one virtual clock, with faults, by seed: SEEDS=10000, or one SEED=7 (half an hour)
+simulate: $(READY) ## Whole systems on one virtual clock, with faults, by seed: SEEDS=10000, or one SEED=7 (a quarter of an hour)
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 # It installs packages from the registry, into environments below the temporary folder.

@@ -15,6 +15,7 @@ from reliq.client.prepared import Prepared
 from reliq.client.queue import Queue
 from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
+from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions, PublishOptions
 from reliq.errors import (
     ChangeUnderWay,
     DurabilityUnavailable,
@@ -43,14 +44,13 @@ from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Failure
 from reliq.model.found import Cancellation, CancelledMany, Event, Found, Place, Progress
-from reliq.model.keywords import ConfigChanges, DeadLetterFilters
+from reliq.model.keywords import DeadLetterFilters
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
-from reliq.model.outgoing import BatchOptions, MessageOptions, NewMessage, PublishOptions
+from reliq.model.outgoing import NewMessage
 from reliq.model.policy import Again, Dead, Retry
 from reliq.model.schedule import ScheduleOptions
 from reliq.protocol.delayed import DelayedPage
-from reliq.protocol.policy import Config
 from reliq.protocol.queue import Stats
 from reliq.protocol.schedules import Schedule
 from reliq.protocol.topics import Binding, TopicStats

@@ -8,12 +8,13 @@ from reliq.aio.batch import Batch
 from reliq.aio.queue import Queue
 from reliq.aio.schedules import Schedules
 from reliq.aio.topics import Topics
+from reliq.contract.keywords import PublishOptions
 from reliq.model import settings
 from reliq.model.batch import BatchProgress, Target
 from reliq.model.element import check_id
 from reliq.model.found import Found
 from reliq.model.keys import check_name, instance_of, is_partition
-from reliq.model.outgoing import Body, NewMessage, PublishOptions
+from reliq.model.outgoing import Body, NewMessage
 from reliq.model.settings import Duration, Size
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps, open_batches, progress

@@ -5,8 +5,9 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from reliq import forks
+from reliq.contract.keywords import BatchOptions, MessageOptions
 from reliq.model.batch import BatchProgress, Target
-from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage
+from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.batches import BatchSteps, progress
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.aiostore import AioStore

@@ -8,13 +8,12 @@ from reliq.aio.cycle import Cycle
 from reliq.aio.dead_letters import DeadLetters
 from reliq.aio.delayed import Delayed
 from reliq.aio.prepared import Prepared
+from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.model import settings
 from reliq.model.found import Cancellation, CancelledMany, Found
-from reliq.model.keywords import ConfigChanges
-from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage
+from reliq.model.outgoing import Body, NewMessage
 from reliq.model.settings import Duration
 from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.policy import Config
 from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps, Stats

@@ -7,9 +7,25 @@ from dataclasses import asdict
 from typing import Any
 
 import reliq
-from reliq.cli.options import app_of, body_limit_of, command, confirmed, header, max_body, pair, queue_of, say, say_none
+from reliq.cli.options import (
+    app_of,
+    body_limit_of,
+    command,
+    confirmed,
+    given_options,
+    max_body,
+    message_options,
+    pair,
+    queue_of,
+    say,
+    say_none,
+)
 from reliq.cli.queue_names import unknown
 from reliq.cli.stdin import read_batches, read_body
+from reliq.contract import kinds
+from reliq.contract.options import BY_NAME, SEND, SEND_MANY
+from reliq.contract.settings import BY_NAME as BY_SETTING
+from reliq.contract.settings import PAUSED, SETTINGS, Setting
 from reliq.errors import RedisUnsuitable
 from reliq.observability.snapshot import why_unreadable
 
@@ -19,20 +35,8 @@ def add_to(commands: Any) -> None:
     one = command(commands, "send", send, "send a message", queue=True, json_too=True)
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
     one.add_argument("--lines", action="store_true", help="each line of standard input is a message")
-    one.add_argument("--delay", default=0, metavar="TIME", help="time until it becomes visible, e.g. 10s, 5m, 2h")
-    one.add_argument("--ttl", metavar="TIME", help="a dead letter (expired) if it is not started within this time")
-    one.add_argument("--id", help="its id (default: a new UUIDv7)")
-    one.add_argument(
-        "--dedup-key", metavar="KEY", help="within 10 minutes, only the first message with this key counts"
-    )
-    one.add_argument("--replace", action="store_true", help="replace the message with this key that waits, instead")
-    one.add_argument("--debounce", metavar="TIME", help="with --replace: delay it while no newer one comes, e.g. 5s")
-    one.add_argument("--at-most", metavar="TIME", help="with --debounce: longest delay after the first one, e.g. 1m")
-    one.add_argument("--key", help="messages with one key are handled in order, one at a time")
-    one.add_argument("--limit-key", metavar="KEY", help="share the limits and the fair share of this key: a tenant")
-    one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
+    message_options(one, SEND)
     max_body(one)
-    header(one, "a header")
 
     one = command(commands, "stats", stats, "count messages by state", json_too=True)
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
@@ -57,34 +61,27 @@ def add_to(commands: Any) -> None:
 def send(options: argparse.Namespace) -> int:
     """Send one message, or with --lines each line of standard input."""
     queue = app_of(options).queue(options.queue)
-    headers = dict(pair(one) for one in options.header)
     if options.lines:
         if options.body is not None:
             raise reliq.InvalidSetting("give either a body or --lines, which reads standard input")
-        if options.replace or options.debounce or options.at_most:
-            raise reliq.InvalidSetting("--replace is for one message: with --lines each line would replace the others")
-        return _send_lines(options, queue, headers)
+        more = given_options(options, SEND_MANY)
+        for name in given_options(options, SEND).keys() - more:
+            raise reliq.InvalidSetting(f"--{BY_NAME[name].flag} is for one message, not for --lines")
+        return _send_lines(options, queue, more)
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
-    identity = queue.send(
-        body, id=options.id, delay=options.delay, headers=headers, dedup_key=options.dedup_key, ttl=options.ttl,
-        key=options.key, limit_key=options.limit_key, priority=options.priority, replace=options.replace,
-        debounce=options.debounce, at_most=options.at_most,
-    )  # fmt: skip
+    identity = queue.send(body, **given_options(options, SEND))
     print(json.dumps({"id": identity}) if options.json else identity)
     return 0
 
 
-def _send_lines(options: argparse.Namespace, queue: reliq.Queue, headers: dict[str, str]) -> int:
+def _send_lines(options: argparse.Namespace, queue: reliq.Queue, more: Any) -> int:
     """Send batch by batch, so that an endless pipe needs little memory; an error says how many lines were sent."""
     sent = 0
     if options.json:
         print("[", end="")
     try:
         for lines in read_batches(body_limit_of(options)):
-            ids = queue.send_many(
-                lines, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key,
-                limit_key=options.limit_key, priority=options.priority,
-            )  # fmt: skip
+            ids = queue.send_many(lines, **more)
             if options.json:
                 print(", " if sent else "", json.dumps(ids)[1:-1], sep="", end="")
             sent += len(ids)
@@ -133,24 +130,21 @@ def stats(options: argparse.Namespace) -> int:
 def config(options: argparse.Namespace) -> int:
     """Change the given settings, then print the policy."""
     queue = app_of(options).queue(options.queue) if options.changes else queue_of(options)
-    changes: dict[str, Any] = {
-        name: _setting(text) for name, text in (pair(one, "a change") for one in options.changes)
-    }
-    found = asdict(queue.configure(**changes) if changes else queue.config())
-    lines = (f"{name:16} {_shown(value)}" for name, value in found.items())
-    return say(options, "\n".join(lines), **found)
+    changes: Any = {name: _setting(name, text) for name, text in (pair(one, "a change") for one in options.changes)}
+    found = queue.configure(**changes) if changes else queue.config()
+    lines = (f"{one.name:16} {_shown(one, getattr(found, one.name))}" for one in (*SETTINGS, PAUSED))
+    return say(options, "\n".join(lines), **asdict(found))
 
 
-def _shown(value: Any) -> Any:
+def _shown(setting: Setting, value: Any) -> str:
     """Return a setting as it is written on the command line; - for none."""
-    if isinstance(value, dict):
-        return ",".join(f"{key}:{weight}" for key, weight in value.items()) or "-"
-    return "-" if value is None else value
+    return "-" if value is None or value == {} else setting.kind.text(value)
 
 
-def _setting(text: str) -> int | str | None:
+def _setting(name: str, text: str) -> int | str | None:
     """Return a whole number, or the text for the library to read: a duration, a durability."""
-    return int(text) if text.isascii() and text.isdigit() else text or None
+    whole = name in BY_SETTING and isinstance(BY_SETTING[name].kind, kinds.Whole)
+    return int(text) if whole and text.isascii() and text.isdigit() else text or None
 
 
 def pause(options: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Sized
@@ -11,6 +12,8 @@ from typing import Any
 
 import reliq
 from reliq.cli.queue_names import known_queue
+from reliq.contract import kinds
+from reliq.contract.options import Option, given, options_of
 from reliq.errors import RedisUnavailable, RedisUnsuitable
 from reliq.model import settings
 from reliq.model.element import Failure
@@ -44,6 +47,37 @@ def command(
 
 def header(parser: argparse.ArgumentParser, help: str) -> None:
     parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help=f"{help}; may be repeated")
+
+
+def message_options(parser: argparse.ArgumentParser, call: str) -> None:
+    """Add a flag for each option of the messages of a call."""
+    for option in options_of(call):
+        match option.kind:
+            case kinds.Headers():
+                header(parser, "a header")
+            case kinds.Flag():
+                parser.add_argument(f"--{option.flag}", action="store_true", help=_help(option))
+            case kinds.Choice(words=words):
+                parser.add_argument(f"--{option.flag}", choices=words, help=_help(option))
+            case kind:
+                metavar = _METAVARS.get(type(kind), "TEXT")
+                parser.add_argument(f"--{option.flag}", metavar=metavar, help=_help(option))
+
+
+_METAVARS: dict[type[kinds.Kind], str] = {kinds.Duration: "TIME", kinds.Text: "KEY", kinds.Identity: "ID"}
+
+
+def _help(option: Option) -> str:
+    such = f", such as {option.example}" if option.example else ""
+    default = f" (default: {option.default})" if isinstance(option.default, str) else ""
+    text = f"{option.text}{such}{default}".replace("`", "")
+    return re.sub(r"\b(window|replace|debounce|dedup_key)\b", lambda name: f"--{name[0].replace('_', '-')}", text)
+
+
+def given_options(options: argparse.Namespace, call: str) -> Any:
+    """Return the options of messages that the command line sets, as keywords of the call."""
+    values = {**vars(options), "headers": dict(pair(one) for one in options.header)}
+    return given({name: value for name, value in values.items() if value is not False}, call)
 
 
 def logging_options(parser: argparse.ArgumentParser) -> None:

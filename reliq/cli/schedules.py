@@ -6,9 +6,9 @@ import sys
 from datetime import datetime
 from typing import Any
 
-from reliq.cli.options import app_of, command, header, max_body, pair, say
+from reliq.cli.options import app_of, command, given_options, max_body, message_options, say
 from reliq.cli.stdin import read_body
-from reliq.model.schedule import ScheduleOptions
+from reliq.contract.options import SCHEDULE
 from reliq.protocol.application import body_limit
 from reliq.protocol.schedules import Schedule
 
@@ -38,12 +38,8 @@ def add_to(commands: Any) -> None:
     one.add_argument(
         "--catch-up-limit", type=int, default=100, metavar="N", help="for all: at most so many (default: 100)"
     )
-    one.add_argument("--key", help="messages with one key are handled in order, one at a time")
-    one.add_argument("--limit-key", metavar="KEY", help="the key whose limits the messages have, such as a tenant")
-    one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
-    one.add_argument("--ttl", metavar="TIME", help="a dead letter (expired) if it is not started within this time")
+    message_options(one, SCHEDULE)
     max_body(one)
-    header(one, "a header of each message")
 
     for verb, run, what in (
         ("remove", remove, "remove a schedule; its messages stay"),
@@ -74,11 +70,9 @@ def show_all(options: argparse.Namespace) -> int:
 
 def add(options: argparse.Namespace) -> int:
     body = read_body(body_limit(options.max_body, "--max-body")) if options.body == "-" else options.body
-    more: ScheduleOptions = {
+    more: Any = {
         "tz": options.tz, "start": options.start, "end": options.end, "jitter": options.jitter,
-        "catch_up": options.catch_up, "catch_up_limit": options.catch_up_limit, "key": options.key,
-        "limit_key": options.limit_key, "priority": options.priority, "ttl": options.ttl,
-        "headers": dict(pair(one) for one in options.header),
+        "catch_up": options.catch_up, "catch_up_limit": options.catch_up_limit, **given_options(options, SCHEDULE),
     }  # fmt: skip
     added = app_of(options).schedules.add(options.name, options.when, options.queue, body, **more)
     return say(options, f"next tick: {_next(added)}", **added.summary())

@@ -4,8 +4,9 @@ import argparse
 import json
 from typing import Any
 
-from reliq.cli.options import app_of, body_limit_of, command, header, max_body, pair, say
+from reliq.cli.options import app_of, body_limit_of, command, given_options, max_body, message_options, say
 from reliq.cli.stdin import read_body
+from reliq.contract.options import PUBLISH
 
 
 def add_to(commands: Any) -> None:
@@ -13,13 +14,9 @@ def add_to(commands: Any) -> None:
     one = command(commands, "publish", publish, "send a message to every bound queue", json_too=True)
     one.add_argument("routing_key", metavar="ROUTING-KEY", help="such as order.created.eu")
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
-    one.add_argument("--delay", default=0, metavar="TIME", help="time until it becomes visible, e.g. 10s, 5m, 2h")
-    one.add_argument("--ttl", metavar="TIME", help="a dead letter (expired) if it is not started within this time")
-    one.add_argument("--key", help="messages with one key are handled in order, one at a time")
-    one.add_argument("--priority", default="normal", choices=("high", "normal", "low"), help="default: normal")
+    message_options(one, PUBLISH)
     one.add_argument("--mandatory", action="store_true", help="fail if no queue is bound")
     max_body(one)
-    header(one, "a header")
 
     topics = commands.add_parser("topics", help="bindings of queues to routing keys").add_subparsers(
         title="commands", metavar="COMMAND", required=True
@@ -40,11 +37,8 @@ def add_to(commands: Any) -> None:
 
 def publish(options: argparse.Namespace) -> int:
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
-    headers = dict(pair(one) for one in options.header)
-    sent = app_of(options).publish(
-        options.routing_key, body, delay=options.delay, headers=headers, ttl=options.ttl, key=options.key,
-        priority=options.priority, mandatory=options.mandatory,
-    )  # fmt: skip
+    more = given_options(options, PUBLISH)
+    sent = app_of(options).publish(options.routing_key, body, mandatory=options.mandatory, **more)
     if options.json:
         print(json.dumps(sent))
     else:

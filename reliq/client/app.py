@@ -9,12 +9,13 @@ from reliq.client.batch import Batch
 from reliq.client.queue import Queue
 from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
+from reliq.contract.keywords import PublishOptions
 from reliq.model import settings
 from reliq.model.batch import BatchProgress, Target
 from reliq.model.element import check_id
 from reliq.model.found import Found
 from reliq.model.keys import check_name, instance_of, is_partition
-from reliq.model.outgoing import Body, NewMessage, PublishOptions
+from reliq.model.outgoing import Body, NewMessage
 from reliq.model.settings import Duration, Size
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps, open_batches, progress

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
-from typing import Any
+from typing import Any, Unpack
 
 try:
     from sqlalchemy import (
@@ -31,20 +31,25 @@ try:
         Text,
         delete,
         func,
+        inspect,
         select,
+        text,
     )
     from sqlalchemy.dialects import postgresql, sqlite
     from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.schema import CreateColumn
 except ImportError as error:
     from reliq.extras import missing_extra
 
     raise missing_extra("reliq.contrib.sql", "sql", error) from None
 
 from reliq import Message, NewMessage, Reliq, ReliqError
+from reliq.contract.keywords import PublishOptions
+from reliq.contract.options import OUTBOX
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, QueueFull
 from reliq.model.element import cut
 from reliq.model.keys import check_name
-from reliq.model.outgoing import Body
+from reliq.model.outgoing import Body, check_option_names
 from reliq.model.settings import MAX_BATCH, Duration, Size, seconds
 from reliq.model.upgrades import VERSION_HEADER
 from reliq.protocol.application import body_limit
@@ -72,6 +77,7 @@ outbox = Table(
     Column("queue", String(128), nullable=False),
     Column("headers", Text, nullable=False),
     Column("delay", Float, nullable=False),
+    Column("options", Text),  # JSON: the other options that are set; null in rows of programs that have none
     Column("body", LargeBinary, nullable=False),
 )
 
@@ -84,6 +90,7 @@ parked = Table(
     Column("queue", String(128), nullable=False),
     Column("headers", Text, nullable=False),
     Column("delay", Float, nullable=False),
+    Column("options", Text),  # JSON: the other options that are set; null in rows of programs that have none
     Column("body", LargeBinary, nullable=False),
     Column("reason", Text, nullable=False),
     Column("at", BigInteger, nullable=False),  # ms since the epoch
@@ -93,11 +100,27 @@ parked = Table(
 _REMEMBERED = "7d"
 _PIECE_BYTES = 16 * 1024 * 1024  #: of bodies in one call to Redis, or one body that is larger
 _REASON_LARGEST = 1000  #: bytes
+_COLUMNS = frozenset(("id", "headers", "delay"))  #: options of a message that have a column of their own
 
 
 def create_tables(connection: Connection | Engine) -> None:
-    """Create the missing tables; with migrations, use `metadata` instead."""
+    """Create what is missing: tables, and columns that earlier versions had not; with migrations, use `metadata`."""
     metadata.create_all(connection)
+    if isinstance(connection, Engine):
+        with connection.begin() as opened:
+            _add_columns(opened)
+    else:
+        _add_columns(connection)
+
+
+def _add_columns(connection: Connection) -> None:
+    known = inspect(connection)
+    for table in (outbox, parked):
+        there = {column["name"] for column in known.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                declared = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {declared}"))
 
 
 def once(connection: Connection, message: Message) -> bool:
@@ -139,23 +162,28 @@ def enqueue(
     queue: str,
     body: Body,
     *,
-    id: str | None = None,
-    delay: Duration = 0,
-    headers: Mapping[str, str] | None = None,
     max_body: Size | None = None,
+    **options: Unpack[PublishOptions],
 ) -> str:
     """Write a message into the outbox in the caller's transaction; return its id. `relay` sends it afterwards.
 
-    `delay` counts from the sending. `max_body`: that of the Reliq with which the relay sends; default as there.
-    Refuses what `send` would refuse: raises InvalidMessage, InvalidName.
+    The other options are those of PublishOptions: `delay` and `ttl` count from the sending, and a row needs no
+    deduplication key, for it is sent once by its id. `max_body`: that of the Reliq with which the relay sends; default
+    as there. Refuses what `send` would refuse: raises InvalidMessage, InvalidName, TypeError.
     """
-    message = checked(NewMessage(body, id=id, delay=delay, headers=headers), body_limit(max_body))
-    row = {
-        "id": message.id, "queue": check_name(queue), "headers": json.dumps(message.headers), "delay": message.delay,
-        "body": message.body,
-    }  # fmt: skip
+    check_option_names(options, PublishOptions)
+    row = row_of(check_name(queue), checked(NewMessage(body, **options), body_limit(max_body)))
     connection.execute(outbox.insert().values(row))
-    return message.id
+    return str(row["id"])
+
+
+def row_of(queue: str, message: NewMessage) -> dict[str, Any]:
+    """Return the row of a message in the outbox."""
+    options = {name: value for name, value in message.options(OUTBOX).items() if name not in _COLUMNS}
+    return {
+        "id": message.id, "queue": queue, "headers": json.dumps(message.headers), "delay": message.delay,
+        "options": json.dumps(options) if options else None, "body": message.body,
+    }  # fmt: skip
 
 
 def relay(engine: Engine, app: Reliq, stopping: threading.Event, pause: Duration = 0.5) -> None:
@@ -284,8 +312,8 @@ class _Pass:
 
     def _park(self, rows: Sequence[tuple[Row[Any], str]]) -> None:
         """Park rows one by one. A refusal of the database (the table is missing) does not hold up other rows."""
-        for row, text in rows:
-            reason = cut(one_line(text), _REASON_LARGEST)
+        for row, why in rows:
+            reason = cut(one_line(why), _REASON_LARGEST)
             log.error("outbox: parks queue=%s id=%s: %s", row.queue, row.id, reason)
             try:
                 _move_aside(self._engine, row, reason)
@@ -295,7 +323,7 @@ class _Pass:
                 self._refused[row.queue] = ReliqError(f"{cause}; run create_tables")
 
 
-_FIELDS = ("id", "queue", "headers", "delay", "body")
+_FIELDS = ("id", "queue", "headers", "delay", "options", "body")
 
 
 def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:
@@ -307,7 +335,7 @@ def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:
 def _message(row: Row[Any]) -> NewMessage:
     return NewMessage(
         bytes(row.body), id=row.id, headers=json.loads(row.headers), delay=row.delay,
-        dedup_key=f"outbox:{row.id}", window=_REMEMBERED,
+        dedup_key=f"outbox:{row.id}", window=_REMEMBERED, **json.loads(row.options or "{}"),
     )  # fmt: skip
 
 

@@ -3,20 +3,20 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Unpack
 
 import msgspec
 
 from reliq import forks
+from reliq.contract.keywords import BatchOptions, MessageOptions
+from reliq.contract.options import BY_NAME, options_of
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model import settings
 from reliq.model.body_types import TypedBody, plain
 from reliq.model.element import (
     NO_EXTRA,
     NO_HEADERS,
-    PRIORITIES,
     Extra,
-    check_id,
     cut,
     first_element,
     first_element_apart,
@@ -30,47 +30,6 @@ from reliq.model.keywords import check_names
 
 JsonBody = dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
 Body = bytes | bytearray | memoryview | str | JsonBody | TypedBody
-
-
-class BatchOptions(TypedDict, total=False):
-    """Options that all messages of one call can share, as in `send_many`.
-
-    `delay`: how long a message stays invisible. `ttl`: how long after sending it may still be started; later it becomes
-    a dead letter with reason `expired`. `key`: messages of a queue with the same key are handled one at a time and in
-    order (a delayed one joins the order when it is due); a failing message holds back only its own key. `priority`:
-    "high", "normal" or "low"; with messages of all three, 16 : 4 : 1 are taken. `limit_key`: the key whose limits and
-    fair share of the queue the messages have (`configure(key_rate=, key_concurrency=, fair=)`), such as a tenant; a
-    message with an ordering `key` shares those of that key.
-    """
-
-    delay: settings.Duration
-    headers: Mapping[str, str] | None
-    ttl: settings.Duration | None
-    key: str | None
-    limit_key: str | None
-    priority: str
-
-
-class PublishOptions(BatchOptions, total=False):
-    """Options of a published message: those of BatchOptions, and `id`, a new one by default."""
-
-    id: str | None
-
-
-class MessageOptions(PublishOptions, total=False):
-    """Options of a message for one queue: those of PublishOptions, and deduplication.
-
-    `dedup_key`: within `window` (10 minutes by default), a second message with this key is not enqueued and gets the id
-    of the first. `replace`: instead, the new message replaces the one with this key that waits (latest wins); the
-    window has no meaning then. `debounce`: with `replace`, how long the message is delayed while no newer one comes;
-    `at_most`: how long after the first one the newest is due in any case.
-    """
-
-    dedup_key: str | None
-    window: settings.Duration
-    replace: bool
-    debounce: settings.Duration | None
-    at_most: settings.Duration | None
 
 
 def check_option_names(options: Mapping[str, object], allowed: type[BatchOptions]) -> None:
@@ -105,89 +64,66 @@ class NewMessage:
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     conflict = False  #: True if that earlier message has another body: this message was not enqueued
 
-    def __init__(
-        self,
-        body: Body,
-        *,
-        id: str | None = None,
-        delay: settings.Duration = 0,
-        headers: Mapping[str, str] | None = None,
-        dedup_key: str | None = None,
-        window: settings.Duration = "10m",
-        ttl: settings.Duration | None = None,
-        key: str | None = None,
-        limit_key: str | None = None,
-        priority: str = "normal",
-        replace: bool = False,
-        debounce: settings.Duration | None = None,
-        at_most: settings.Duration | None = None,
-    ) -> None:
+    def __init__(self, body: Body, **options: Unpack[MessageOptions]) -> None:
         """Check and encode the message at once, so that the call that enqueues it has nothing left to refuse.
 
-        The options are those of MessageOptions.
-        Raises InvalidMessage, InvalidName.
+        Raises InvalidMessage, InvalidName; TypeError for an unknown option.
         """
         self.body = encode_body(body)
-        self.id = new_id() if id is None else check_id(id)
-        self.headers = check_headers(headers) if headers else {}
+        if options:
+            self._set(options)
+        if "id" not in self.__dict__:
+            self.id = new_id()
+        if "headers" not in self.__dict__:
+            self.headers = {}
+
+    def _set(self, options: MessageOptions) -> None:
+        """Check the options one by one, then together; only what differs from the default is stored."""
         try:
-            if delay:
-                self.delay = settings.seconds(delay, "delay")
-            if window != "10m":
-                self.window = settings.seconds(window, "window", shortest=0.001)
-            if ttl is not None:
-                self.ttl = settings.seconds(ttl, "ttl", shortest=0.001)
+            for name, value in options.items():
+                if name not in BY_NAME:
+                    check_option_names(options, MessageOptions)
+                option = BY_NAME[name]
+                if value is not None and value is not option.default and value != option.default:
+                    setattr(self, name, option.kind.check(value, name))
         except InvalidSetting as error:
             raise InvalidMessage(str(error)) from None
-        if key is not None:
-            self.key = check_key(key)
-        if limit_key is not None:
-            self.limit_key = check_key(limit_key, "limit_key")
-            if self.key and self.key != self.limit_key:
-                raise InvalidMessage(
-                    f"key is {cut(repr(key), 80)} and limit_key {cut(repr(limit_key), 80)}: give one of them; "
-                    "a message with an ordering key has the limits of that key"
-                )
-        if priority != "normal":
-            self.priority = _check_priority(priority)
-        if dedup_key is not None:
-            self.dedup_key = _check_dedup_key(dedup_key)
-        if replace is not False or debounce is not None or at_most is not None:
-            self._be_latest(replace, debounce, at_most)
+        if self.limit_key and self.key and self.key != self.limit_key:
+            raise InvalidMessage(
+                f"key is {_short(self.key)} and limit_key {_short(self.limit_key)}: give one of them; "
+                "a message with an ordering key has the limits of that key"
+            )
+        if self.replace or self.debounce or self.at_most is not None:
+            self._check_latest(options)
 
-    def _be_latest(self, replace: bool, debounce: settings.Duration | None, at_most: settings.Duration | None) -> None:
-        """Check and note that the message replaces the one that waits, and for how long it is delayed."""
-        if not isinstance(replace, bool):
-            raise InvalidMessage(f"replace is {replace!r}: it is True or False")
-        if not replace:
+    def _check_latest(self, options: MessageOptions) -> None:
+        """Check a message that replaces the one that waits."""
+        debounce, at_most = options.get("debounce"), options.get("at_most")
+        if not self.replace:
             name, value = ("at_most", at_most) if debounce is None else ("debounce", debounce)
             raise InvalidMessage(f"{name} is {value!r} without replace=True: it delays the message that is replaced")
         if self.dedup_key is None:
             raise InvalidMessage("replace is True without a dedup_key: give the key of the messages to replace")
         if self.key:
             raise InvalidMessage(
-                f"replace is True and key is {cut(repr(self.key), 80)}: messages with one key all run, in order"
+                f"replace is True and key is {_short(self.key)}: messages with one key all run, in order"
             )
         if self.limit_key:
-            raise InvalidMessage(
-                f"replace is True and limit_key is {cut(repr(self.limit_key), 80)}: leave one of them out"
-            )
+            raise InvalidMessage(f"replace is True and limit_key is {_short(self.limit_key)}: leave one of them out")
         if self.delay:
             raise InvalidMessage(f"replace is True and delay is {self.delay:g} s: use debounce= to delay it")
-        if at_most is not None and debounce is None:
+        if self.at_most is None:
+            return
+        if debounce is None:
             raise InvalidMessage(f"at_most is {at_most!r} without debounce: it bounds the delay by debounce=")
-        try:
-            if debounce is not None:
-                self.debounce = settings.seconds(debounce, "debounce", shortest=0.001)
-            if at_most is not None:
-                self.at_most = settings.seconds(at_most, "at_most", shortest=0.001)
-        except InvalidSetting as error:
-            raise InvalidMessage(str(error)) from None
-        if self.at_most is not None and self.at_most < self.debounce:
+        if self.at_most < self.debounce:
             raise InvalidMessage(
                 f"at_most is {at_most!r}, shorter than debounce, which is {debounce!r}: give at least as much"
             )
-        self.replace = True
+
+    def options(self, surface: str) -> dict[str, Any]:
+        """Return the options that differ from their defaults, of those that a surface takes."""
+        return {one.name: self.__dict__[one.name] for one in options_of(surface) if one.name in self.__dict__}
 
     def of_batch(self, batch: str) -> "NewMessage":
         """Return this message as one of a batch."""
@@ -272,24 +208,12 @@ def elements_of(ids: Sequence[str], bodies: Sequence[bytes], references: Sequenc
 
 def check_key(value: object, what: str = "key") -> str:
     """Return a valid ordering key or member of a cycle; raises InvalidMessage."""
-    try:
-        if isinstance(value, str) and 0 < len(value.encode()) <= settings.MAX_KEY_BYTES:
-            return value
-    except UnicodeEncodeError:
-        pass
-    raise InvalidMessage(f"{what} is {cut(repr(value), 80)}: a text of 1 to {settings.MAX_KEY_BYTES} bytes of UTF-8")
+    key: str = BY_NAME["key"].kind.check(value, what)
+    return key
 
 
-def _check_priority(value: str) -> str:
-    if value not in PRIORITIES:
-        raise InvalidMessage(f"priority is {value!r}: it is one of {', '.join(PRIORITIES)}")
-    return value
-
-
-def _check_dedup_key(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise InvalidMessage(f"dedup_key is {value!r}: it must be a text that is not empty")
-    return value
+def _short(value: str) -> str:
+    return cut(repr(value), 80)
 
 
 def too_large(size: int | str, limit: int, setting: str = "max_body") -> str:
@@ -318,11 +242,6 @@ def encode_body(body: Body) -> bytes:
 
 
 def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    try:
-        checked = dict(headers)
-        size = sum(len(name.encode()) + len(value.encode()) for name, value in checked.items())
-    except (AttributeError, TypeError, ValueError):
-        raise InvalidMessage("headers must map texts to texts, all of them valid Unicode") from None
-    if size > settings.MAX_HEADERS_BYTES:
-        raise InvalidMessage(f"the headers take {size} bytes, the limit is {settings.MAX_HEADERS_BYTES}")
+    """Return valid headers; raises InvalidMessage."""
+    checked: dict[str, str] = BY_NAME["headers"].kind.check(headers, "headers")
     return checked

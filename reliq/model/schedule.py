@@ -2,13 +2,15 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice
-from typing import Literal, NamedTuple, TypedDict, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
+from msgspec import structs
 
+from reliq.contract.keywords import ScheduledOptions
+from reliq.contract.options import SCHEDULE, given
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.model.element import NO_HEADERS, cut
 from reliq.model.keys import check_name
@@ -33,14 +35,14 @@ MAX_JITTER_SECONDS = 86_400.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 
 
-class ScheduleOptions(TypedDict, total=False):
-    """Options of a schedule.
+class ScheduleOptions(ScheduledOptions, total=False):
+    """Options of a schedule; those of ScheduledOptions are of its messages, as in `Queue.send`.
 
     `tz`: the time zone of a cron expression, UTC by default. `start`, `end`: no tick before and none after; a datetime
     or ISO 8601, in `tz` unless it names a zone; an interval is counted from its start. `jitter`: each tick is sent up
     to so much later, by a time that its name and tick determine. `catch_up`: what is sent for ticks that were missed
     because no monitor ran or the queue was full: the "latest" (default), "all" (the latest `catch_up_limit`, 100), or
-    "none". `headers`, `key`, `limit_key`, `priority`, `ttl`: of the messages, as in `Queue.send`.
+    "none".
     """
 
     tz: str
@@ -49,11 +51,6 @@ class ScheduleOptions(TypedDict, total=False):
     jitter: Duration
     catch_up: str
     catch_up_limit: int
-    headers: Mapping[str, str] | None
-    key: str | None
-    limit_key: str | None
-    priority: str
-    ttl: Duration | None
 
 
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -113,10 +110,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
         return tick + int.from_bytes(digest) % self.jitter
 
     def message(self, identity: str) -> NewMessage:
-        return NewMessage(
-            self.body, id=identity, headers=self.headers, key=self.key, limit_key=self.limit_key,
-            priority=self.priority, ttl=self.ttl,
-        )  # fmt: skip
+        return NewMessage(self.body, id=identity, **given(structs.asdict(self), SCHEDULE))
 
     def message_id(self, tick: int) -> str:
         """Return the id of a tick's message: a tick is sent once, and its message can be found."""
@@ -211,10 +205,7 @@ def define(name: str, when: Duration, queue: str, body: Body, options: ScheduleO
     if start is not None and end is not None and end < start:
         raise InvalidSetting(f"the end of schedule {name!r}, {text_of(end)}, is before its start, {text_of(start)}")
     found = recurrence(when, zone, start or 0)
-    message = NewMessage(
-        body, headers=options.get("headers"), key=options.get("key"), limit_key=options.get("limit_key"),
-        priority=options.get("priority", "normal"), ttl=options.get("ttl"),
-    )  # fmt: skip
+    message = NewMessage(body, **given(options, SCHEDULE))
     if len(message.body) > max_body:
         raise InvalidMessage(
             f"the body of schedule {name!r} has {len(message.body):,} bytes, the limit is {max_body:,}"
@@ -230,11 +221,7 @@ def define(name: str, when: Duration, queue: str, body: Body, options: ScheduleO
         jitter=_jitter(options.get("jitter", 0), found),
         catch_up=_catch_up(options.get("catch_up", "latest")),
         catch_up_limit=whole(options.get("catch_up_limit", 100), "catch_up_limit", 1, MOST_CAUGHT_UP),
-        headers=message.headers,
-        key=message.key or None,
-        limit_key=message.limit_key or None,
-        priority=message.priority,
-        ttl=message.ttl,
+        **message.options(SCHEDULE),
     )
     if start is not None and end is not None and definition.next_tick(start - 1) is None:
         between = f"between its start, {text_of(start)}, and its end, {text_of(end)}"

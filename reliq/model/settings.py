@@ -145,6 +145,19 @@ def weights(value: object, what: str) -> dict[str, int]:
     return dict(value)
 
 
+_REPLICAS = re.compile(r"replicas=0*([1-9][0-9]?|100)", re.ASCII)
+
+
+def durability(value: object, what: str = "durability") -> str:
+    """Read "memory", "fsync" or "replicas=N", N from 1 to 100; raises InvalidSetting naming `what`."""
+    if value in ("memory", "fsync"):
+        return str(value)
+    match = _REPLICAS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidSetting(f'{what} is {value!r}: it is "memory", "fsync" or "replicas=1" (2, 3 ...)')
+    return f"replicas={match[1]}"
+
+
 def retries(value: object) -> int | None:
     """Read the largest number of repetitions of a call; None: as many as there is time for."""
     return None if value is None else whole(value, "retries", 0, 1_000_000)

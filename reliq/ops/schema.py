@@ -7,6 +7,8 @@ fields of the other hashes are ids, and name nothing: of messages (index), order
 
 from typing import Final
 
+from reliq.contract.settings import SETTINGS
+
 
 class Config:
     """`config` of a queue: its policy, and what scripts note about it."""
@@ -41,17 +43,8 @@ class Config:
     ROUND_HELD: Final = "round_held"  #: ms at which a message held the round open
 
 
-#: What an operator may set.
-SETTINGS: Final = (
-    Config.MAX_LENGTH, Config.MAX_BYTES, Config.MAX_DELIVERIES, Config.DEAD_MAX_AGE, Config.DEAD_MAX_COUNT,
-    Config.DURABILITY, Config.RATE, Config.BURST, Config.CONCURRENCY,
-    Config.KEY_RATE, Config.KEY_CONCURRENCY, Config.FAIR, Config.WEIGHTS, Config.TRACK, Config.HISTORY,
-    Config.PARTITIONS,
-)  # fmt: skip
-
-
 #: Settings that decide when messages are given out.
-LIMITS: Final = frozenset({Config.RATE, Config.CONCURRENCY, Config.KEY_RATE, Config.KEY_CONCURRENCY, Config.FAIR})
+LIMITS: Final = frozenset(setting.name for setting in SETTINGS if setting.limits_claims)
 
 
 class Flow:

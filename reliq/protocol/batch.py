@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import overload
 
 from reliq import ops
+from reliq.contract.keywords import BatchOptions
+from reliq.contract.options import SEND_MANY, options_of
 from reliq.errors import InvalidMessage, InvalidName
 from reliq.model import settings
 from reliq.model.element import new_ids
 from reliq.model.outgoing import (
-    BatchOptions,
     Body,
     NewMessage,
     check_option_names,
@@ -21,15 +22,7 @@ from reliq.model.outgoing import (
 )
 from reliq.ops import StoredBody
 
-_NO_OPTIONS: BatchOptions = {
-    "delay": 0,
-    "headers": None,
-    "ttl": None,
-    "key": None,
-    "limit_key": None,
-    "priority": "normal",
-}
-
+_NO_OPTIONS = {option.name: option.default for option in options_of(SEND_MANY)}
 
 _CALL_BYTES = 16 * 1024 * 1024  #: of bodies in one call
 
@@ -169,7 +162,7 @@ def checked_many(
         raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
     bodies = list(bodies)
     ids = new_ids(len(bodies))
-    plain = plain and (not options or _NO_OPTIONS | options == _NO_OPTIONS)
+    plain = plain and (not options or {**_NO_OPTIONS, **options} == _NO_OPTIONS)
     if plain and (bare := _bare(bodies, ids, max_body)) is not None:
         return bare
     alike = NewMessage(b"", **options)

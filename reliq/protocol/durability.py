@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq import ops
-from reliq.errors import DurabilityUnavailable, InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.errors import DurabilityUnavailable, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
 from reliq.ops.schema import Counter
 
-_MOST_REPLICAS = 100
 #: How an OutcomeUnknown begins if the message is enqueued, but not as durably as requested.
 UNCONFIRMED = "enqueued, but "
 
@@ -47,14 +46,10 @@ _FSYNC = Durability("fsync", disks=1)
 
 def durability(value: object) -> Durability:
     """Read "memory", "fsync" or "replicas=N"; raises InvalidSetting."""
-    if value == "memory":
+    name = settings.durability(value)
+    if name == MEMORY.name:
         return MEMORY
-    if value == "fsync":
-        return _FSYNC
-    name, _, count = value.partition("=") if isinstance(value, str) else ("", "", "")
-    if name == "replicas" and count.isascii() and count.isdigit() and 1 <= int(count) <= _MOST_REPLICAS:
-        return Durability(f"replicas={int(count)}", replicas=int(count))
-    raise InvalidSetting(f'durability is {value!r}: it is "memory", "fsync" or "replicas=1" (2, 3 ...)')
+    return _FSYNC if name == _FSYNC.name else Durability(name, replicas=int(name.partition("=")[2]))
 
 
 def check_possible(wanted: Durability) -> Steps[None]:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from reliq import ops
+from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.errors import ReliqError
 from reliq.model import settings
 from reliq.model.element import Undecodable
 from reliq.model.found import Cancellation, CancelledMany, Found, Place
 from reliq.model.keys import QueueKeys
-from reliq.model.keywords import ConfigChanges
 from reliq.model.message import Message
-from reliq.model.outgoing import BatchOptions, Body, MessageOptions, NewMessage, check_option_names
+from reliq.model.outgoing import Body, NewMessage, check_option_names
 from reliq.model.settings import Duration
 from reliq.model.upgrades import stamp
 from reliq.ops import Steps
@@ -24,7 +24,7 @@ from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import Durability, check_possible, durability
 from reliq.protocol.middleware import around_send
 from reliq.protocol.partitions import Partitions
-from reliq.protocol.policy import Config, check_setting, check_shares, checked_setting, read_config, weight_digests
+from reliq.protocol.policy import check_shares, checked_setting, read_config, weight_digests
 from reliq.protocol.prepared import PreparedQueue
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.progress import Progress, unwatched
@@ -121,18 +121,13 @@ class QueueSteps:
 
     def configure(self, changes: ConfigChanges) -> Steps[Config]:
         """Set the given fields; None resets a field to its default. Raises InvalidSetting without changing anything."""
-        for name in changes:
-            check_setting(name)
+        checked = {name: checked_setting(name, value) for name, value in changes.items()}
         if changes.get(Field.DURABILITY) is not None:
             yield from check_possible(durability(changes[Field.DURABILITY]))
         if changes.get(Field.MAX_BYTES) is not None:  # a server without MEMORY refuses here, not at the first send
             yield ops.bytes_used(self.keys.messages)
-        to_set = {name: checked_setting(name, value) for name, value in changes.items() if value is not None}
-        to_reset = [name for name, value in changes.items() if value is None]
-        for flag in (Field.FAIR, Field.TRACK):
-            if to_set.get(flag) == 0:
-                del to_set[flag]
-                to_reset.append(flag)
+        to_set = {name: value for name, value in checked.items() if value is not None}
+        to_reset = [name for name, value in checked.items() if value is None]
         if Field.WEIGHTS in to_set:
             to_set[Field.WEIGHT_DIGESTS] = weight_digests(to_set[Field.WEIGHTS])
         if Field.WEIGHTS in to_reset:

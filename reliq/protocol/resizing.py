@@ -17,13 +17,14 @@ from typing import Any
 import msgspec
 
 from reliq import ops
+from reliq.contract.settings import BY_NAME
 from reliq.errors import ChangeUnderWay, InvalidSetting, ReliqError
 from reliq.model.element import name_of, new_reference, with_reference
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
 from reliq.model.message import Message
 from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
 from reliq.ops import Steps, Stray, Transaction, Watch
-from reliq.ops.schema import SETTINGS, Config, Counter
+from reliq.ops.schema import Config, Counter
 from reliq.ops.topology import Slots, cluster_slots
 from reliq.protocol.policy import SHARED, read_whole, share
 from reliq.protocol.producer import ProducerPool
@@ -31,7 +32,7 @@ from reliq.protocol.producer import ProducerPool
 _TRIES = 10
 _STRAYS = 100  #: messages that a monitor takes home in one call
 _REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
-_POLICY = (*(one for one in SETTINGS if one != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
+_POLICY = (*(name for name in BY_NAME if name != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
 #: Counters of places in the lists of a partition, which go with it.
 _OF_PLACES = frozenset((Counter.BLANKS, Counter.BLANKS_PASSED))
 
@@ -210,8 +211,8 @@ def _bring(
 ) -> Steps[list[Stray]]:
     """Enqueue messages in their home; those that are there since an earlier try do not enter again.
 
-    During a change they wait there in line: the former home may have others of the key. Return
-    those that are there: the home may be full, or have room for the first ones only.
+    During a change they wait there in line: the former home may have others of the key. Return those that are there:
+    the home may be full, or have room for the first ones only.
     """
     entries, stored, brought = [], [], []
     for one in strays:

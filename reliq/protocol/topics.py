@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reliq import ops
+from reliq.contract.keywords import PublishOptions
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
 from reliq.model import settings
 from reliq.model.keys import QueueKeys, check_grammar, check_name
-from reliq.model.outgoing import Body, NewMessage, PublishOptions, check_option_names
+from reliq.model.outgoing import Body, NewMessage, check_option_names
 from reliq.model.routing import Routes, check_pattern, check_routing_key
 from reliq.model.upgrades import VERSION_HEADER, stamp
 from reliq.ops import Steps
@@ -165,21 +166,7 @@ class TopicSteps:
         strangers = [queue for queue in queues if queue.unknown]
         announcements = [ops.announce(queue.keys.queue) for queue in strangers]
         introductions = [ops.introduction(queue.keys) for queue in strangers]
-        publish = [
-            ops.at_most(
-                ops.publish(
-                    group,
-                    message.id,
-                    element,
-                    message.delay,
-                    session.producer,
-                    session.sequence,
-                    {place: known[keys.logical] for place, keys in enumerate(group) if keys.logical in known},
-                ),
-                retries,
-            )
-            for group in groups
-        ]
+        publish = [ops.at_most(_publication(group, message, element, session, known), retries) for group in groups]
         if bodies:
             _, told = (yield from ops.together(announcements, introductions)) if strangers else ([], [])
             answers = []
@@ -261,6 +248,18 @@ def read_routes() -> Steps[tuple[Routes, str | None]]:
     """Read the current bindings and the alternate queue from Redis."""
     found = yield ops.topics()
     return Routes(_bindings(found)), found.get(Topics.ALTERNATE)
+
+
+def _publication(
+    group: Sequence[QueueKeys],
+    message: NewMessage,
+    element: bytes,
+    session: ProducerSession,
+    known: Mapping[str, tuple[int, bool]],
+) -> ops.Op[ops.Published]:
+    """Return the op that publishes in the partitions of one group; `known`: as for `_publish_in`."""
+    partitions = {place: known[keys.logical] for place, keys in enumerate(group) if keys.logical in known}
+    return ops.publish(group, message.id, element, message.delay, session.producer, session.sequence, partitions)
 
 
 def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Published], identity: str) -> Steps[None]:

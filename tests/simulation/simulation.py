@@ -5,9 +5,9 @@ import logging
 from collections.abc import Iterator
 from typing import Any, cast
 
+from reliq.contract.keywords import ConfigChanges
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.model.keywords import ConfigChanges
 from reliq.ops import Together
 from reliq.protocol.application import Application
 from tests.simulation.callers import Caller, Operator, Producer

@@ -8,7 +8,7 @@ import pytest
 
 import reliq
 from reliq import ConfigChanges, DeadLetterFilters, aio
-from reliq.ops.schema import SETTINGS
+from reliq.contract.settings import BY_NAME
 from reliq.protocol.dead_letters import Filter
 
 NOWHERE = "redis://localhost:1"
@@ -20,7 +20,7 @@ def test_the_declared_filters_are_those_of_a_filter():
 
 
 def test_the_declared_changes_are_the_settings_of_a_queue():
-    assert ConfigChanges.__optional_keys__ == set(SETTINGS)
+    assert ConfigChanges.__optional_keys__ == set(BY_NAME)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -7,6 +7,7 @@ import pytest
 
 import reliq
 from reliq import BatchOptions, MessageOptions, NewMessage, PublishOptions, aio
+from reliq.contract.options import BY_NAME
 
 NOWHERE = "redis://localhost:1"
 CALLS = {
@@ -54,12 +55,15 @@ def test_an_option_that_is_wrong_is_refused_as_a_message_refuses_it(ask, call):
         ask(call, priority="urgent")
 
 
-def test_the_declared_options_are_those_of_a_message():
-    parameters = list(inspect.signature(NewMessage).parameters)[1:]
+def test_the_keywords_of_a_call_are_the_options_that_do_not_leave_it_out():
+    assert list(MessageOptions.__optional_keys__ ^ set(BY_NAME)) == []
+    assert MessageOptions.__optional_keys__ - PublishOptions.__optional_keys__ == DEDUPLICATION
+    assert MessageOptions.__optional_keys__ - BatchOptions.__optional_keys__ == {"id", *DEDUPLICATION}
 
-    assert MessageOptions.__optional_keys__ == set(parameters)
-    assert set(parameters) - PublishOptions.__optional_keys__ == DEDUPLICATION
-    assert set(parameters) - BatchOptions.__optional_keys__ == {"id", *DEDUPLICATION}
+
+@pytest.mark.parametrize("option", BY_NAME)
+def test_an_option_is_an_attribute_of_the_message(option):
+    assert hasattr(NewMessage(b"x"), option)
 
 
 @pytest.mark.parametrize("method", [reliq.Queue.send, reliq.Queue.send_many, reliq.Queue.prepare, reliq.Reliq.publish])

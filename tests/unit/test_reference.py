@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import reliq
-from reliq.model.keywords import ConfigChanges
+from reliq.contract.keywords import ConfigChanges
 from reliq_api.http.problems import CODES
 from tools.site.reference import PAGES, command_line, errors, python_api
 

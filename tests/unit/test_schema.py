@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reliq import ops
+from reliq.contract.settings import BY_NAME
 from reliq.model.dead_letter import REASONS
 from reliq.ops import schema
 
@@ -60,7 +61,7 @@ def test_no_field_has_two_names(names):
 
 
 def test_every_setting_is_a_field_of_the_config():
-    assert set(schema.SETTINGS) < fields(schema.Config)
+    assert set(BY_NAME) < fields(schema.Config)
 
 
 @pytest.mark.parametrize("script", sorted(path.stem for path in LUA.glob("*.lua")))

@@ -3,11 +3,13 @@
 import binascii
 import re
 from base64 import b64decode
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw
 
+from reliq.contract import kinds
+from reliq.contract.options import OPTIONS, SEND, Option, given
 from reliq.model.outgoing import NewMessage
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import check_json_text, read_json
@@ -16,23 +18,22 @@ DURATION = r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$"
 Duration = Annotated[float, Meta(ge=0)] | Annotated[str, Meta(pattern=DURATION)] | None
 
 
-class Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One message. Exactly one of `body` and `body_base64` is given."""
+def _member(option: Option) -> tuple[str, Any, Any]:
+    """Return the member of a JSON message for an option: name, type, default."""
+    match option.kind:
+        case kinds.Duration():
+            return option.name, Duration, None
+        case kinds.Flag():
+            return option.name, bool, False
+        case kinds.Headers():
+            return option.name, dict[str, str] | None, None
+        case _:
+            return option.name, str | None, None
 
-    body: Raw = Raw()
-    body_base64: str | None = None
-    delay: Duration = None
-    headers: dict[str, str] | None = None
-    dedup_key: str | None = None
-    window: Duration = None
-    ttl: Duration = None
-    id: str | None = None
-    key: str | None = None
-    limit_key: str | None = None
-    priority: str | None = None
-    replace: bool = False
-    debounce: Duration = None
-    at_most: Duration = None
+
+_BODY: tuple[tuple[str, Any, Any], ...] = (("body", Raw, Raw()), ("body_base64", str | None, None))
+#: One message. Exactly one of `body` and `body_base64` is given.
+Entry: Any = msgspec.defstruct("Entry", [*_BODY, *map(_member, OPTIONS)], forbid_unknown_fields=True, frozen=True)
 
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
@@ -59,24 +60,11 @@ def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
         headers = {"content-type": kind, **(headers or {})}
     if inherited:
         headers = {**inherited, **(headers or {})}
-    return NewMessage(
-        body,
-        id=entry.id,
-        delay=entry.delay or 0,
-        headers=headers,
-        dedup_key=entry.dedup_key,
-        window=600.0 if entry.window is None else entry.window,
-        ttl=entry.ttl,
-        key=entry.key,
-        limit_key=entry.limit_key,
-        priority=entry.priority or "normal",
-        replace=entry.replace,
-        debounce=entry.debounce,
-        at_most=entry.at_most,
-    )
+    options = given(msgspec.structs.asdict(entry), SEND)
+    return NewMessage(body, **{**options, "headers": headers})
 
 
-def _body(entry: Entry) -> bytes:
+def _body(entry: Any) -> bytes:
     raw, encoded = memoryview(entry.body), entry.body_base64
     if bool(raw) == (encoded is not None):
         raise Problem("invalid_message", "give exactly one of body and body_base64")

@@ -5,6 +5,8 @@ from typing import Any
 
 from fastapi import Request
 
+from reliq.contract import kinds
+from reliq.contract.options import SEND, Option, options_of
 from reliq.errors import InvalidSetting
 from reliq.model.outgoing import NewMessage, too_large
 from reliq.protocol.durability import durability
@@ -27,11 +29,7 @@ DURABILITY = header(
 
 _TRACESTATE_LARGEST = 512
 _AROUND = 64 * 1024  #: bytes for all that surrounds a body in JSON
-_OPTIONS = {"reliq-id": "id", "reliq-delay": "delay", "reliq-ttl": "ttl", "reliq-dedup-key": "dedup_key",
-            "reliq-window": "window", "reliq-key": "key", "reliq-limit-key": "limit_key",
-            "reliq-priority": "priority", "reliq-replace": "replace", "reliq-debounce": "debounce",
-            "reliq-at-most": "at_most"}  # fmt: skip
-_DURATIONS = frozenset(("delay", "ttl", "window", "debounce", "at_most"))
+_OPTIONS = {f"reliq-{one.flag}": one for one in options_of(SEND) if not isinstance(one.kind, kinds.Headers)}
 _HEADER = "reliq-header-"
 
 
@@ -126,14 +124,12 @@ def _raw(headers: Mapping[str, str], body: bytes, own: dict[str, str], options: 
 
 
 def _options(headers: Mapping[str, str]) -> dict[str, Any]:
-    return {option: _value(option, headers[name]) for name, option in _OPTIONS.items() if name in headers}
+    return {one.name: _value(one, headers[name]) for name, one in _OPTIONS.items() if name in headers}
 
 
-def _value(option: str, text: str) -> str | float | bool:
+def _value(option: Option, text: str) -> str | float | bool:
     """Return the value of an option, as NewMessage takes it."""
-    if option == "replace":
-        return {"true": True, "false": False}.get(text.lower(), text)
-    return _number(text) if option in _DURATIONS else text
+    return _number(text) if isinstance(option.kind, kinds.Duration) else text
 
 
 def _number(text: str) -> float | str:

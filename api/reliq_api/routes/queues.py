@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import Request
 
 from reliq import aio, ops
+from reliq.contract.keywords import Config
 from reliq.observability.snapshot import read_readable
-from reliq.protocol.policy import Config
 from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
@@ -78,7 +78,7 @@ async def partitions(queue: schemas.QueueName, request: Request) -> schemas.Part
     "/queues/{queue}",
     summary="Change a queue's policy",
     response_model=schemas.QueueConfig,
-    responses=failures("invalid_name", "invalid_json", "body_too_large", "change_under_way"),
+    responses={**_CHANGE, **failures("change_under_way")},
     openapi_extra=needs("operate"),
 )
 async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, request: Request) -> schemas.QueueConfig:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 
 from reliq import aio
+from reliq.contract.options import SCHEDULE, given
 from reliq.errors import InvalidName
 from reliq.model.outgoing import encode_body
 from reliq.protocol.schedules import Schedule
@@ -20,7 +21,7 @@ router = call_router("schedules")
 
 _READ = failures("invalid_name", "schedule_not_found")
 _CHANGE = failures("invalid_name", "invalid_json", "body_too_large", "schedule_not_found")
-_OPTIONS = ("tz", "start", "end", "jitter", "catch_up", "catch_up_limit", "ttl", "key", "limit_key", "priority")
+_OPTIONS = ("tz", "start", "end", "jitter", "catch_up", "catch_up_limit")
 
 
 @router.get(
@@ -69,9 +70,8 @@ async def put_schedule(
         raise Problem("forbidden", f"another queue has a schedule {name!r}, and the key has no right to that queue")
     body, headers = _body(wanted)
     options: Any = {option: getattr(wanted, option) for option in _OPTIONS}
-    return await _details(
-        request, await reliq.schedules.add(name, wanted.when, queue, body, headers=headers, **options)
-    )
+    options |= given({**wanted.model_dump(), "headers": headers}, SCHEDULE)
+    return await _details(request, await reliq.schedules.add(name, wanted.when, queue, body, **options))
 
 
 @router.delete(

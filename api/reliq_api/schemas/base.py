@@ -18,13 +18,13 @@ Lease = Annotated[
 ]
 
 
-def _whole(value: Any) -> Any:
+def as_whole(value: Any) -> Any:
     """Accept 5.0 as a whole number, as JSON does; no other types."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 DeathReason = Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided", "invalid"]
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(as_whole)]
 Seconds = Annotated[float, Field(ge=0, le=core.MAX_DELAY_SECONDS, allow_inf_nan=False, examples=[30])]
 Period = Seconds | Annotated[str, Field(pattern=DURATION, examples=["5m"])]
 

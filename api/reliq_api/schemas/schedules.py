@@ -4,15 +4,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from reliq.model import settings as core
+from reliq.contract.options import SCHEDULE, options_of
 from reliq.model.schedule import MOST_CAUGHT_UP
 from reliq_api.schemas.base import MessageId, Period, QueueName, Request, Whole
+from reliq_api.schemas.declared import with_options
 
 ScheduleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$", examples=["report"])]
 Moment = Annotated[str, Field(max_length=40, examples=["2026-11-21T10:00:00+01:00"])]
 
 
-class ScheduleRequest(Request):
+class ScheduleRequest(with_options(Request, options_of(SCHEDULE))):  # type: ignore[misc]
     """A schedule. At most one of `body` and `body_base64` is given; without one the body is empty."""
 
     model_config = ConfigDict(
@@ -30,11 +31,6 @@ class ScheduleRequest(Request):
     jitter: Period = Field(0.0, description="Each tick is sent up to so much later.")
     catch_up: Literal["latest", "all", "none"] = Field("latest", description="What is sent for missed ticks.")
     catch_up_limit: Whole = Field(100, ge=1, le=MOST_CAUGHT_UP, description="For `all`: the latest so many.")
-    headers: dict[str, str] | None = Field(None, description="Of each message, at most 16 KiB.")
-    ttl: Period | None = Field(None, description="How long a message may still be started.")
-    key: str | None = Field(None, min_length=1, max_length=core.MAX_KEY_BYTES, description="As of a message.")
-    limit_key: str | None = Field(None, min_length=1, max_length=core.MAX_KEY_BYTES, description="As of a message.")
-    priority: Literal["high", "normal", "low"] = "normal"
 
 
 class Schedule(BaseModel):

@@ -1,6 +1,7 @@
 """The pages about single messages: find, look at, cancel, send, edit a dead one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
@@ -9,6 +10,8 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
 from reliq.aio.queue import Queue
+from reliq.contract import kinds
+from reliq.contract.options import BY_NAME, FORM, Option, options_of
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.element import check_id
@@ -25,7 +28,8 @@ router = APIRouter(route_class=Page)
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 CHEAP = 10_000  #: ready messages that are looked through for each refresh of a page
-_OPTIONS = ("delay", "key", "priority", "dedup_key")
+#: The options that are fields of their own; headers have an area for lines.
+OPTIONS = tuple(one for one in options_of(FORM) if not isinstance(one.kind, kinds.Headers))
 
 
 @router.get("/find")
@@ -109,19 +113,35 @@ async def ask_send(request: Request, queue: Operated) -> Response:
     return _send_page(request, queue, {}, {})
 
 
+@dataclass(frozen=True, slots=True)
+class FieldOf:
+    """An option of a message as a field of the form."""
+
+    name: str
+    label: str
+    hint: str
+    choices: Sequence[str]
+    default: str
+
+    @classmethod
+    def option(cls, one: Option) -> "FieldOf":
+        choices = {kinds.Choice: getattr(one.kind, "words", ()), kinds.Flag: ("false", "true")}.get(type(one.kind), ())
+        default = "false" if isinstance(one.kind, kinds.Flag) else str(one.default or "")
+        return cls(one.name, one.label, f"such as {one.example}" if one.example else default, choices, default)
+
+
 def _send_page(request: Request, queue: Queue, given: Mapping[str, str], faults: Mapping[str, str]) -> Response:
-    values = {name: given.get(name, "") for name in ("body", "headers", *_OPTIONS)}
+    values = {name: given.get(name, "") for name in ("body", "headers", *(one.name for one in OPTIONS))}
     return page(
-        request, "send.html", status=422 if faults else 200, queue=queue.name, values=values, faults=dict(faults)
-    )
+        request, "send.html", status=422 if faults else 200, queue=queue.name, values=values, faults=dict(faults),
+        options=[FieldOf.option(one) for one in OPTIONS],
+    )  # fmt: skip
 
 
 @router.post("/queues/{name}/send")
 async def send(request: Request, queue: Operated, fields: Form) -> Response:
     given = {name: value for name, value in fields if value.strip()}
-    options: dict[str, Any] = {
-        name: given[name].strip() for name in ("delay", "key", "priority", "dedup_key") if name in given
-    }
+    options: Any = {one.name: given[one.name].strip() for one in OPTIONS if one.name in given}
     try:
         sent = await queue.send(_text(given.get("body", "")), headers=_headers(given.get("headers", "")), **options)
     except (InvalidMessage, InvalidSetting) as error:
@@ -132,8 +152,10 @@ async def send(request: Request, queue: Operated, fields: Form) -> Response:
 
 def _field_of(fault: str) -> str:
     """Return the field of the form that an error is about, by the word for it at the start of the error."""
-    words = {"dedup_key": "dedup_key", "priority": "priority", "delay": "delay", "header": "headers", "key": "key"}
-    return next((field for word, field in words.items() if word in fault[:40]), "body")
+    word = fault.removeprefix("message ").partition(" ")[0]
+    if fault.startswith(("the header", "headers")):
+        return "headers"
+    return word if word in BY_NAME else "body"
 
 
 def _text(text: str) -> str:

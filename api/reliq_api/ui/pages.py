@@ -5,6 +5,7 @@ import time
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
+from reliq.contract.settings import SETTINGS
 from reliq.protocol.queue import Stats
 from reliq_api.ui import policy, reading
 from reliq_api.ui.access import Operated, Seen, Viewer, partitions_of, reliq_of
@@ -109,7 +110,7 @@ async def ask_purge(request: Request, queue: Operated) -> Response:
 @router.get("/queues/{name}/policy")
 async def ask_policy(request: Request, queue: Operated) -> Response:
     values = policy.written(await queue.config())
-    return page(request, "policy.html", queue=queue.name, fields=policy.FIELDS, values=values)
+    return page(request, "policy.html", queue=queue.name, settings=SETTINGS, values=values)
 
 
 @router.get("/assets/{version}/{name}")

@@ -46,7 +46,6 @@ class ReliqBackend(BaseTaskBackend):
             raise InvalidSetting(f"TASKS[{alias!r}] has OPTIONS {sorted(unknown)}: reliq knows {sorted(_OPTIONS)}")
         self.app = Reliq(self.options.get("url"), max_body=self.options.get("max_body"))
         self.outbox: str | None = self.options.get("outbox")
-        self.supports_priority = self.outbox is None  # a row has none
         self._results = self._make_results()
         self.supports_get_result = self._results is not None
 

@@ -1,6 +1,5 @@
 """The outbox of `reliq.contrib.sql` in Django's database: a task is a row of the transaction that enqueues it."""
 
-import json
 import threading
 from typing import Any
 
@@ -8,20 +7,18 @@ from django.db import connections
 from sqlalchemy import URL, Engine, create_engine
 
 from reliq import NewMessage, Reliq
-from reliq.contrib.sql import outbox, relay
+from reliq.contrib.sql import outbox, relay, row_of
 from reliq.errors import InvalidSetting
 from reliq.protocol.batch import checked
-
-_COLUMNS = ("id", "queue", "headers", "delay", "body")
 
 
 def write(database: str, queue: str, message: NewMessage, max_body: int) -> None:
     """Write a row in the current transaction; raises InvalidMessage for what `send` would refuse."""
     message = checked(message, max_body)
-    row = (message.id, queue, json.dumps(message.headers), message.delay, message.body)
+    row = row_of(queue, message)
     places = ", ".join(["%s"] * len(row))
     with connections[database].cursor() as cursor:
-        cursor.execute(f"INSERT INTO {outbox.name} ({', '.join(_COLUMNS)}) VALUES ({places})", row)  # noqa: S608  names
+        cursor.execute(f"INSERT INTO {outbox.name} ({', '.join(row)}) VALUES ({places})", [*row.values()])  # noqa: S608
 
 
 def relaying(database: str, app: Reliq) -> threading.Thread:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from reliq.protocol.policy import Config
+from reliq.contract.keywords import Config
 from tests.integration.api.test_keys import reliq
 
 

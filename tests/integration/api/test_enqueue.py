@@ -123,7 +123,7 @@ def test_a_wrong_reliq_replace_is_refused(service, orders):
     headers = {"content-type": "text/plain", "reliq-dedup-key": "k", "reliq-replace": "yes"}
     answer = service.post(f"/v1/queues/{orders.name}/messages", content=b"x", headers=headers)
     assert problem(answer) == (422, "invalid_message")
-    assert "replace is 'yes': it is True or False" in answer.json()["detail"]
+    assert "replace is 'yes': it must be true or false" in answer.json()["detail"]
 
 
 def test_order_keys_and_priorities(service, post, orders):

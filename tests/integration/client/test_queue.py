@@ -12,10 +12,10 @@ from collections import Counter
 import pytest
 
 from reliq import InvalidMessage, InvalidName, InvalidSetting, NewMessage, QueueFull
+from reliq.contract.keywords import Config
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import command
-from reliq.protocol.policy import Config
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
 from tests.support.workers import ROOT, eventually

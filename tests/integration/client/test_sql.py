@@ -96,6 +96,48 @@ def test_a_handler_with_once_does_its_work_once_though_the_message_comes_again(e
     assert count(engine, work) == 20
 
 
+def test_a_row_has_every_option_that_a_message_may_have(engine, app):
+    options = {"key": "customer-7", "priority": "high", "ttl": "1h", "headers": {"a": "b"}}
+    with engine.begin() as connection:
+        sql.enqueue(connection, "q", "ordered", **options)
+        sql.enqueue(connection, "q", "limited", limit_key="tenant-7")
+    assert sql.relay_once(engine, app) == 2
+    with app.queue("q").consumer() as consumer:
+        first, second = consumer.claim(10)
+        assert (first.key, first.priority, first.headers, first.expires_at > 0) == (
+            "customer-7",
+            "high",
+            {"a": "b"},
+            True,
+        )
+        assert (second.limit_key, second.key, second.priority) == ("tenant-7", "", "normal")
+
+
+def test_an_option_that_a_row_cannot_have_is_refused(engine):
+    with engine.begin() as connection, pytest.raises(TypeError, match="unexpected keyword argument 'dedup_key'"):
+        sql.enqueue(connection, "q", "body", dedup_key="k")
+
+
+def test_tables_of_an_earlier_version_get_the_column_and_keep_their_rows(engine, app):
+    with engine.begin() as connection:
+        for table in ("reliq_outbox", "reliq_outbox_parked"):
+            connection.execute(sqlalchemy.text(f"ALTER TABLE {table} DROP COLUMN options"))
+        row = {"id": "old", "queue": "q", "headers": "{}", "delay": 0.0, "body": b"before"}
+        connection.execute(
+            sqlalchemy.text(
+                "INSERT INTO reliq_outbox (id, queue, headers, delay, body) VALUES (:id, :queue, :headers, :delay, :body)"
+            ),
+            row,
+        )
+    sql.create_tables(engine)
+    sql.create_tables(engine)
+    with engine.begin() as connection:
+        sql.enqueue(connection, "q", "after", priority="high")
+    assert sql.relay_once(engine, app) == 2
+    with app.queue("q").consumer() as consumer:
+        assert {(one.body, one.priority) for one in consumer.claim(10)} == {(b"before", "normal"), (b"after", "high")}
+
+
 def test_what_is_rolled_back_is_never_sent_and_what_commits_is(engine, app):
     with engine.connect() as connection:
         sql.enqueue(connection, "q", "never")

@@ -139,8 +139,16 @@ def test_a_task_in_the_outbox_is_a_row_of_its_transaction(app: reliq.Reliq, shop
     assert app.queue("payments").stats().ready == 0
     work_until(lambda: app.queue("payments").stats().counters.get("acked") == 1)
     assert rows() == []
-    with pytest.raises(Exception, match="does not support setting priority"):
-        shop.charge.using(priority=1).enqueue(3, 100)
+
+
+def test_a_task_in_the_outbox_keeps_its_priority(app: reliq.Reliq, shop: Any) -> None:
+    from reliq.contrib.django.outbox import engine_of
+    from reliq.contrib.sql import relay_once
+
+    shop.charge.using(priority=1).enqueue(3, 100)
+    relay_once(engine_of("default"), app)
+    with app.queue("payments").consumer() as consumer:
+        assert [message.priority for message in consumer.claim()] == ["high"]
 
 
 def test_results_are_stored_where_the_options_say(app: reliq.Reliq, shop: Any) -> None:

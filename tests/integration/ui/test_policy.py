@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from reliq.contract.keywords import Config
 from reliq.errors import InvalidSetting
-from reliq.protocol.policy import Config
 from reliq_api.ui.policy import FIELDS, changes, written
 
 EMPTY = [(field.name, "") for field in FIELDS]

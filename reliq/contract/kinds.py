@@ -1,0 +1,193 @@
+"""Kinds of values: how each is checked, written as text, and kept in Redis. A surface shows a value by its kind."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from reliq.errors import InvalidMessage
+from reliq.model import settings
+from reliq.model.element import check_id, cut
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value. `check` raises InvalidSetting, InvalidMessage or InvalidName, naming the value."""
+
+    noun: ClassVar[str]
+    annotation: ClassVar[str]  #: what a caller in Python may give, None aside
+    held: ClassVar[str]  #: what the library keeps of it
+
+    def check(self, value: Any, what: str) -> Any:
+        raise NotImplementedError
+
+    def text(self, value: Any) -> str:
+        """Write a checked value as a person types it."""
+        return str(value)
+
+    def stored(self, value: Any) -> int | float | str:
+        """Return a checked value as it is kept in Redis."""
+        return value  # type: ignore[no-any-return]
+
+    def loaded(self, text: str) -> Any:
+        """Read what `stored` has written; raises ValueError for what another program has written."""
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Kind):
+    """A length of time, kept in seconds."""
+
+    shortest: float = 0.0
+    longest: float = settings.MAX_DELAY_SECONDS
+
+    noun, annotation, held = "a number", "Duration", "float"
+
+    def check(self, value: Any, what: str) -> float:
+        return settings.seconds(value, what, self.shortest, self.longest)
+
+    def text(self, value: float) -> str:
+        for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+            if value and value % length == 0:
+                return f"{value // length:.0f}{unit}"
+        return f"{value:g}s"
+
+    def loaded(self, text: str) -> float:
+        return float(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Kind):
+    """A whole number."""
+
+    smallest: int
+    largest: int
+
+    noun, annotation, held = "a number", "int", "int"
+
+    def check(self, value: Any, what: str) -> int:
+        return settings.whole(value, what, self.smallest, self.largest)
+
+    def loaded(self, text: str) -> int:
+        return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate(Kind):
+    """A number of messages in a unit of time, such as "100/s"."""
+
+    noun, annotation, held = "a rate", "str", "str"
+
+    def check(self, value: Any, what: str) -> str:
+        return settings.rate(value, what)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag(Kind):
+    """Yes or no. In Redis, a flag that is off is not there."""
+
+    noun, annotation, held = "true or false", "bool", "bool"
+
+    def check(self, value: Any, what: str) -> bool:
+        return settings.yes_or_no(value, what)
+
+    def text(self, value: bool) -> str:
+        return "true" if value else "false"
+
+    def stored(self, value: bool) -> int:
+        return int(value)
+
+    def loaded(self, text: str) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Weights(Kind):
+    """Whole numbers from 1 to 100 by limit key."""
+
+    noun, annotation, held = "weights by key", "Mapping[str, int]", "dict[str, int]"
+
+    def check(self, value: Any, what: str) -> dict[str, int]:
+        return settings.weights(value, what)
+
+    def text(self, value: Mapping[str, int]) -> str:
+        return ",".join(f"{key}:{weight}" for key, weight in value.items())
+
+    def stored(self, value: Mapping[str, int]) -> str:
+        return json.dumps(value)
+
+    def loaded(self, text: str) -> dict[str, int]:
+        return settings.weights(json.loads(text), "weights")
+
+
+@dataclass(frozen=True, slots=True)
+class Durability(Kind):
+    """Where a message must be stored before its send returns."""
+
+    noun, annotation, held = "a durability", "str", "str"
+
+    def check(self, value: Any, what: str) -> str:
+        return settings.durability(value, what)
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Kind):
+    """A text of at most so many bytes of UTF-8. `longest=None`: as long as a body may be."""
+
+    longest: int | None = settings.MAX_KEY_BYTES
+
+    noun, annotation, held = "a text", "str", "str"
+
+    def check(self, value: Any, what: str) -> str:
+        """Return the text; a key that only names something in this process may hold lone surrogates."""
+        if self.longest is None:
+            if isinstance(value, str) and value:
+                return value
+            raise InvalidMessage(f"{what} is {value!r}: it must be a text that is not empty")
+        try:
+            if isinstance(value, str) and 0 < len(value.encode()) <= self.longest:
+                return value
+        except UnicodeEncodeError:
+            pass
+        raise InvalidMessage(f"{what} is {cut(repr(value), 80)}: a text of 1 to {self.longest} bytes of UTF-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Kind):
+    """One of some words."""
+
+    words: tuple[str, ...]
+
+    noun, annotation, held = "a choice", "str", "str"
+
+    def check(self, value: Any, what: str) -> str:
+        if value in self.words:
+            return value  # type: ignore[no-any-return]
+        raise InvalidMessage(f"{what} is {value!r}: it is one of {', '.join(self.words)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity(Kind):
+    """The id of a message."""
+
+    noun, annotation, held = "an id", "str", "str"
+
+    def check(self, value: Any, what: str = "message id") -> str:
+        return check_id(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Headers(Kind):
+    """Texts by name."""
+
+    noun, annotation, held = "headers", "Mapping[str, str]", "dict[str, str]"
+
+    def check(self, value: Any, what: str = "headers") -> dict[str, str]:
+        try:
+            checked = dict(value)
+            size = sum(len(name.encode()) + len(text.encode()) for name, text in checked.items())
+        except (AttributeError, TypeError, ValueError):
+            raise InvalidMessage("headers must map texts to texts, all of them valid Unicode") from None
+        if size > settings.MAX_HEADERS_BYTES:
+            raise InvalidMessage(f"the headers take {size} bytes, the limit is {settings.MAX_HEADERS_BYTES}")
+        return checked

@@ -1,0 +1,107 @@
+"""The settings of a queue: its policy, which is stored in Redis.
+
+An entry is all there is to say about a setting. Made from it: the keywords of `configure` and the fields of `Config`
+(`reliq.contract.keywords`, generated), `reliq config`, HTTP schemas, the dashboard's form, the reference.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reliq.contract.kinds import Durability, Duration, Flag, Kind, Rate, Weights, Whole
+from reliq.model.settings import MAX_DELIVERIES, MIN_QUOTA_BYTES
+
+MOST_PARTITIONS: Final = 256
+_MANY = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a queue."""
+
+    name: str
+    kind: Kind
+    text: str  #: what it means, as part of a sentence
+    label: str  #: before the dashboard's field
+    unset: str  #: what holds while it is not set, in words
+    default: Any = None
+    shared: bool = False  #: whether it is of the whole queue, so that each partition has a share of it
+    limits_claims: bool = False  #: whether claims must ask for it
+    example: str = ""
+
+
+SETTINGS: Final = (
+    Setting(
+        "max_length", Whole(1, _MANY), "messages ready and delayed, above which sends raise QueueFull",
+        "Most messages, ready and delayed", "no limit", shared=True,
+    ),
+    Setting(
+        "max_bytes", Whole(MIN_QUOTA_BYTES, 10**15),
+        "bytes of Redis' memory for these messages, above which sends raise QueueFull",
+        "Most bytes of Redis' memory for them", "no limit", shared=True,
+    ),
+    Setting(
+        "max_deliveries", Whole(1, 10_000), "consumers that may vanish with a message before it is a dead letter",
+        "Deliveries before a message is dead", f"{MAX_DELIVERIES}", default=MAX_DELIVERIES,
+    ),
+    Setting(
+        "dead_max_age", Duration(shortest=1.0), "how long dead letters are kept", "Dead letters are kept for",
+        "for good", example="30d",
+    ),
+    Setting(
+        "dead_max_count", Whole(1, _MANY), "how many dead letters are kept, the latest ones",
+        "Dead letters that are kept at most", "all of them", shared=True,
+    ),
+    Setting(
+        "durability", Durability(), "where a message must be stored before its send returns, unless the send says so: "
+        '"memory", "fsync" or "replicas=1"; a change takes effect within a minute',
+        "Before a send returns, the message is in", "memory", default="memory", example="fsync",
+    ),
+    Setting(
+        "rate", Rate(), "how many messages are given out, by the server's clock", "Messages given out", "no limit",
+        shared=True, limits_claims=True, example="100/s",
+    ),
+    Setting(
+        "burst", Whole(1, 1_000_000), "how many of them at once", "Of these, how many at once",
+        "those of a tenth of a second", shared=True,
+    ),
+    Setting(
+        "concurrency", Whole(1, 1_000_000), "how many messages are in processing at once, over all consumers",
+        "Messages in processing at once", "no limit", shared=True, limits_claims=True,
+    ),
+    Setting(
+        "key_rate", Rate(), "how many messages of one limit key are given out", "Messages of one limit key given out",
+        "no limit", limits_claims=True, example="5/s",
+    ),
+    Setting(
+        "key_concurrency", Whole(1, 1000), "how many messages of one limit key are ready or in processing at once",
+        "Messages of one limit key at once", "no limit", limits_claims=True,
+    ),
+    Setting(
+        "fair", Flag(), "whether one message of each limit key is taken after another",
+        "One message of each limit key after another", "false", default=False, limits_claims=True,
+    ),
+    Setting(
+        "weights", Weights(), "how many messages of a limit key are taken in its turn, with `fair`",
+        "Weights of limit keys", "1 for each", default={}, example="gold:4,silver:2",
+    ),
+    Setting(
+        "track", Flag(), "whether an index of the messages is kept, so that `find` is quick",
+        "An index of all messages", "false", default=False,
+    ),
+    Setting(
+        "history", Duration(shortest=1.0), "how long the transitions of messages are kept",
+        "Transitions of messages are kept for", "none", example="1h",
+    ),
+    Setting(
+        "partitions", Whole(1, MOST_PARTITIONS), "how many partitions the queue has, for a stream that one Redis node "
+        "cannot carry", "Partitions, on the nodes of a cluster", "1", default=1,
+    ),
+)  # fmt: skip
+
+#: What the policy tells beside its settings: it is changed by calls of its own.
+PAUSED: Final = Setting(
+    "paused", Flag(), "whether messages are kept from the workers: `pause` and `resume` change it", "Paused", "false",
+    default=False,
+)  # fmt: skip
+
+BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
