@@ -1,7 +1,8 @@
 """The ends of Celery tasks that became dead letters, stored in the result backend: `get()` and chords end, too.
 
-A task is buried by the worker that gives it up, by a guard or by any monitor; most of these have no Celery application.
-So each Celery worker reads the new dead letters of its queues. A mark in Redis makes one worker store the end of each.
+A Celery worker, a guard or any monitor may have made a task a dead letter, and most of these have no Celery
+application. So each Celery worker reads the new dead letters of its queues. A mark in Redis makes sure that only one
+worker stores the end of each.
 """
 
 import contextlib
@@ -26,8 +27,10 @@ from reliq.model.keys import QueueKeys, new_owner
 from reliq.protocol.listing import read_page
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
+from reliq.worker.failures import FailureLog
 
 log = logging.getLogger("reliq.celery")
+failures = FailureLog(log=log)
 
 _EVERY = 1.0  #: seconds between two looks
 _OVERLAP_MS = 5_000  #: a letter may become visible so long after the time in its score
@@ -97,8 +100,11 @@ class EndStorer(threading.Thread):
         """Store the end of a task; whether that succeeded."""
         try:
             store_end(self._app, letter, channel)
-        except Exception:
-            log.exception("end_not_stored queue=%s id=%s task_id=%s", letter.queue, letter.id, letter.headers[TASK_ID])
+        except Exception as error:  # noqa: BLE001  an errback may raise anything
+            kind = ("end_not_stored", letter.queue, type(error).__qualname__)
+            text = "end_not_stored queue=%s id=%s task_id=%s"
+            values = letter.queue, letter.id, letter.headers[TASK_ID]
+            failures.write(logging.ERROR, kind, text, *values, error=error)
             return False
         return True
 
