@@ -13,6 +13,7 @@ from typing import Any
 
 try:
     from celery import Celery, signals
+    from celery.exceptions import Reject
     from celery.worker.request import Request as _Request
 except ImportError as error:
     from reliq.extras import missing_extra
@@ -20,6 +21,7 @@ except ImportError as error:
     raise missing_extra("reliq.contrib.celery", "celery", error) from None
 
 import reliq.contrib.kombu as _registers_the_transport  # noqa: F401
+from reliq.contrib import celery_ends
 
 _PLAIN = "celery.worker.request:Request"
 _OURS = "reliq.contrib.celery:Request"
@@ -45,6 +47,7 @@ def configure(app: Celery, url: str | None = None, *, dead_letters: bool = True,
     app.conf.update(settings)
     app.conf.broker_transport_options = {**(app.conf.broker_transport_options or {}), **transport_options}
     signals.worker_init.connect(_prepare_worker, dispatch_uid="reliq.prepare_worker", weak=False)
+    signals.worker_ready.connect(_store_ends, dispatch_uid="reliq.store_ends", weak=False)
 
 
 class Request(_Request):
@@ -53,7 +56,8 @@ class Request(_Request):
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         error = exc_info.exception
         error = getattr(error, "exc", error)  # of an ExceptionWithTraceback
-        self._note(type(error).__name__, str(exc_info.traceback or error))
+        if not (isinstance(error, Reject) and error.requeue):  # put back on purpose: not a failure
+            self._note(type(error).__name__, str(exc_info.traceback or error))
         return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
@@ -73,6 +77,13 @@ def _prepare_worker(sender: Any, **_: Any) -> None:
         if task.Request == _PLAIN:
             type(task).Request = _OURS
     signals.worker_process_init.connect(_end_with(os.getpid()), dispatch_uid="reliq.end_with_parent", weak=False)
+
+
+def _store_ends(sender: Any, **_: Any) -> None:
+    """Have the ends of tasks that become dead letters stored while a worker runs."""
+    storer = celery_ends.started(sender)
+    if storer is not None:
+        signals.worker_shutdown.connect(storer.stop, weak=False)
 
 
 def _end_with(worker: int) -> Any:

@@ -17,6 +17,7 @@ from reliq.model.settings import MAX_DELAY_SECONDS
 
 _ENVELOPE = "kombu"  #: header: what kombu says of the message
 _IN_BODY = "kombu_bytes"  #: header: so many bytes before the body are the envelope, which is too large for a header
+TASK_ID = "task_id"  #: header: the id of a Celery task
 REQUEUED = "kombu_requeued"  #: header: the message was delivered before, and put back
 _LARGEST_ENVELOPE = 12 * 1024  #: bytes in a header; reliq's limit for all headers is 16 KiB
 _SHORTEST_TTL = 0.001
@@ -47,7 +48,7 @@ def outgoing(message: dict[str, Any], options: Options, three_priorities: bool) 
         raw,
         headers=ours,
         delay=0.0 if options.eta_in_worker else _delay(headers),
-        ttl=_ttl(properties),
+        ttl=None if _expires_in_celery(headers) else _ttl(properties),
         priority=_priority(properties.get("priority"), options.priority_order == "ascending", three_priorities),
     )
 
@@ -80,7 +81,7 @@ def _envelope(message: Message) -> tuple[dict[str, Any], bytes]:
 
 
 def _visible(headers: dict[str, Any]) -> dict[str, str]:
-    named = {"task": headers.get("task"), "task_id": headers.get("id")}
+    named = {"task": headers.get("task"), TASK_ID: headers.get("id")}
     return {name: value[:256] for name, value in named.items() if isinstance(value, str)}
 
 
@@ -97,6 +98,11 @@ def _delay(headers: dict[str, Any]) -> float:
         elif headers.get("x-delay"):
             delay = float(headers["x-delay"]) / 1000
     return min(max(delay, 0.0), MAX_DELAY_SECONDS)
+
+
+def _expires_in_celery(headers: dict[str, Any]) -> bool:
+    """Whether the message is a Celery task with `expires`: the worker that receives it later revokes it."""
+    return bool(headers.get("task") and headers.get("id") and headers.get("expires"))
 
 
 def _ttl(properties: dict[str, Any]) -> float | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import celery
+from celery.exceptions import Reject
 
 from reliq.contrib.celery import configure
 
@@ -48,6 +49,36 @@ def stubborn(self: Any) -> int:
 @app.task(shared=False)
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(shared=False, reject_on_worker_lost=False)
+def die_once() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(shared=False, acks_on_timeout=False, time_limit=1)
+def overrun() -> None:
+    time.sleep(60)
+
+
+@app.task(shared=False, bind=True)
+def late(self: Any) -> None:
+    raise self.retry(countdown=1.0)
+
+
+@app.task(shared=False, bind=True)
+def put_back(self: Any, path: str, times: int) -> str:
+    """Note whether this is a redelivery, and reject the message so many times, to be delivered again."""
+    with Path(path).open("a") as file:
+        file.write(f"{self.request.delivery_info['redelivered']}\n")
+    if len(Path(path).read_text().splitlines()) <= times:
+        raise Reject("not yet", requeue=True)
+    return "done"
+
+
+@app.task(shared=False)
+def refuse() -> None:
+    raise Reject("never", requeue=False)
 
 
 @app.task(shared=False)

@@ -1,8 +1,6 @@
 """Celery with its workers on reliq: canvas, control, events, beat, Flower, kills and dead letters."""
 
 import contextlib
-import gc
-import importlib
 import json
 import os
 import signal
@@ -10,7 +8,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +16,8 @@ import pytest
 
 import reliq
 from reliq.embedded import EmbeddedRedis
-from tests.integration.celery.workers import APP, Process, environment, working
+from tests.integration.celery.workers import APP, Process, environment, send, signature, working
 from tests.support.workers import eventually
-
-
-@pytest.fixture
-def client(broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The application in this process, as a producer."""
-    for name, value in environment(broker).items():
-        monkeypatch.setenv(name, value)
-    client = importlib.reload(importlib.import_module(APP)).app
-    yield client
-    gc.collect()  # results of Celery unsubscribe when they are collected, and need Redis for it
-    client.close()
-
-
-def send(client: Any, name: str, *arguments: Any, **options: Any) -> Any:
-    return client.send_task(f"{APP}.{name}", arguments, **options)
-
-
-def signature(client: Any, name: str, *arguments: Any, **options: Any) -> Any:
-    return client.signature(f"{APP}.{name}", args=arguments, **options)
 
 
 def test_results_canvas_and_retries(app: reliq.Reliq, broker: str, client: Any) -> None:

@@ -20,6 +20,14 @@ def environment(broker: str, **more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "TEST_BROKER": broker, "TEST_BACKEND": backend, **more}
 
 
+def send(client: Any, name: str, *arguments: Any, **options: Any) -> Any:
+    return client.send_task(f"{APP}.{name}", arguments, **options)
+
+
+def signature(client: Any, name: str, *arguments: Any, **options: Any) -> Any:
+    return client.signature(f"{APP}.{name}", args=arguments, **options)
+
+
 class Process:
     """A `celery` command, its own process group, and what it has logged."""
 
