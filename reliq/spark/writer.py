@@ -227,6 +227,6 @@ class ReliqWriter(DataSourceArrowWriter):
 
 
 def _job_of(options: WriteOptions, where: Targets) -> Job:
-    if options.job is None:
-        return Job(where.home, time_limit=options.time_limit)
-    return Job(where.home, options.job, time_limit=options.time_limit, remembered=JOB_REMEMBERED)
+    """Return a new run of the job. It is remembered where others ask later whether it was committed."""
+    remembered = JOB_REMEMBERED if options.job is not None or options.on_handled is not None else staging.REMEMBERED
+    return Job(where.home, options.job or staging.new_token(), time_limit=options.time_limit, remembered=remembered)
