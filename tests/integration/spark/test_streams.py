@@ -128,6 +128,24 @@ def test_a_failing_micro_batch_is_written_once_after_the_restart(spark, orders, 
     assert orders_in(orders) == list(range(500))
 
 
+def test_jobs_of_foreach_batch_that_are_named_after_their_query_are_written_once_for_each_checkpoint(
+    spark, orders, folders
+):
+    def enqueue(df, batch):
+        query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        df.write.format("reliq").options(queue="orders", job=f"{query}.{batch}").mode("append").save()
+
+    put(folders / "in", "f0", range(10))
+    writer = rows_of(spark, folders / "in").writeStream.foreachBatch(enqueue)
+    run(writer, folders)
+    forget_commit(folders)
+    run(writer, folders)
+    assert orders_in(orders) == list(range(10))
+    (folders / "checkpoint").rename(folders / "lost")
+    run(writer, folders)
+    assert orders_in(orders) == list(range(10)), "a new checkpoint is a new query: its rows are not dropped"
+
+
 def test_a_stream_takes_no_job_name(spark, folders):
     put(folders / "in", "f0", [1])
     with pytest.raises(StreamingQueryException, match="option job is for batch writes"):
