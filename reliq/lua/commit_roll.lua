@@ -48,7 +48,9 @@ redis.call('ZCARD', delayed)
 redis.call('ZCARD', dead)
 redis.call('HLEN', index)
 
-check_batches(q, strings)
+local entered = {}
+for place, entry in ipairs(entries) do entered[place] = entry.element end
+check_batches(q, entered)
 redis.call('LTRIM', staged, 1, -1)
 if kind == '=' then
   for from = 1, #strings, 1000 do
@@ -57,8 +59,7 @@ if kind == '=' then
   return {0, redis.call('LLEN', staged)}
 end
 delete_bodies(q.bodies, duplicates)
-local now, entered = now_ms(), {}
-for place, entry in ipairs(entries) do entered[place] = entry.element end
+local now = now_ms()
 have_entered(q, entered)
 for _, entry in ipairs(entries) do
   if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end

@@ -7,7 +7,8 @@
 --       7 n of them that BLMOVE moved here: they are not yet counted as claimed
 --       8 n other acks  9 positions, among all messages that follow, of those that BLMOVE moved here
 --       10 ms for which results are kept, 0 = there are none
---       11 batches of the acks in a row, each with its number of them, with blanks between
+--       11 batches of the acks in a row, each with its number of them, with blanks between; '?': the caller does not know
+--       them, and the script reads them from the messages
 --       12.. for each other ack: name, size, place; then for each message that is not acked: name, size, place,
 --       destination, counter, id, new element (of one that is done: its result), delay ms, ms that its mark lasts;
 --       then, with results, for each ack, those in a row first: id, result
@@ -90,12 +91,13 @@ local function add_result(id, result)
 end
 
 if row > 0 then
-  local looks = q.keyed or q.apart or q.track or q.history
+  local known = row_batches ~= '?'
+  local looks = q.keyed or q.apart or q.track or q.history or (q.batched and not known)
   local leaving = looks and redis.call('LRANGE', processing, -row, -1) or {}
   redis.call('LTRIM', processing, 0, -1 - row)
   if q.apart then delete_bodies(q.bodies, leaving) end
   for batch, count in string.gmatch(row_batches, '(%S+) (%d+)') do count_batch(q, batch, -count, 0, 0, 0) end
-  have_left(q, leaving, 'acked', true)
+  have_left(q, leaving, 'acked', known)
   if q.keyed then
     for at = #leaving, 1, -1 do release_key(q, leaving[at]) end
   end

@@ -15,7 +15,7 @@ from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 Cancelled = tuple[tuple[str, int], ...]  #: ids of cancelled messages, each with the ms at which that was
 NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known place
 NO_RESULTS: Mapping[bytes, tuple[str, bytes]] = MappingProxyType({})
-NO_BATCHES: Mapping[bytes, str] = MappingProxyType({})
+_UNKNOWN = "?"  #: the script reads the batches of a row from its messages
 
 
 class Settled(StrEnum):
@@ -135,7 +135,7 @@ def settle(
     places: Mapping[bytes, int] = NOWHERE,
     results_kept: float = 0.0,
     results: Mapping[bytes, tuple[str, bytes]] = NO_RESULTS,
-    batches: Mapping[bytes, str] = NO_BATCHES,
+    batches: Mapping[bytes, str] | None = None,
 ) -> Op[Claimed]:
     """Ack messages, move others, and claim up to `limit` new ones. Repeatable only if it claims nothing.
 
@@ -143,7 +143,7 @@ def settle(
     `row`: so many of the acks, from the first on, should be the oldest messages of the processing list, in this order.
     `places`: where in the list the other messages should be, counted from 0 at the tail.
     `results_kept`: seconds for which results are kept, 0 if the handler has none. `results`: of acks, by element: id of
-    the message, and its result. `batches`: of messages that are in one, by element: only the script counts others.
+    the message, and its result. `batches`: of all messages that are in one, by element; None: the script looks at them.
     """
     in_row, others = acks[:row], acks[row:]
     names = (
@@ -154,7 +154,7 @@ def settle(
     arguments: list[Argument] = [
         milliseconds(lease), limit, room,
         row, name_of(in_row[0]) if row else b"", name_of(in_row[-1]) if row else b"", 0,
-        len(others), "", milliseconds(results_kept), _by_batch(in_row, batches) if batches else "",
+        len(others), "", milliseconds(results_kept), _by_batch(in_row, batches),
     ]  # fmt: skip
     if uncounted:
         every = (*others, *(move.element for move in moves))
@@ -175,7 +175,11 @@ def settle(
     return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
 
 
-def _by_batch(elements: Sequence[bytes], batches: Mapping[bytes, str]) -> str:
+def _by_batch(elements: Sequence[bytes], batches: Mapping[bytes, str] | None) -> str:
+    if batches is None:
+        return _UNKNOWN
+    if not batches:
+        return ""
     counts = Counter(batches[one] for one in elements if one in batches)
     return " ".join(f"{batch} {count}" for batch, count in counts.items())
 

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
 from reliq.model import settings
@@ -31,15 +31,15 @@ def url_from_environment(url: str | None) -> str:
     return dereferenced(url or os.environ.get("RELIQ_URL") or settings.DEFAULT_URL)
 
 
-def body_limit(given: Size | None, what: str = "max_body") -> int:
+def body_limit(given: Size | None, what: str = "max_body", environment: Mapping[str, str] = os.environ) -> int:
     """Return the bytes that a body may have: `given`, else RELIQ_MAX_BODY, else 1 MiB. Raises InvalidSetting."""
     if given is None:
-        given, what = os.environ.get("RELIQ_MAX_BODY") or BODY_LIMIT, "RELIQ_MAX_BODY"
+        given, what = environment.get("RELIQ_MAX_BODY") or BODY_LIMIT, "RELIQ_MAX_BODY"
     return size(given, what, 1, MAX_BODY_BYTES)
 
 
-def eviction_allowed(allow: bool | None) -> bool:
-    return os.environ.get("RELIQ_ALLOW_EVICTION", "") == "1" if allow is None else allow
+def eviction_allowed(allow: bool | None, environment: Mapping[str, str] = os.environ) -> bool:
+    return environment.get("RELIQ_ALLOW_EVICTION", "") == "1" if allow is None else allow
 
 
 class Application:

@@ -66,13 +66,13 @@ def abandon(batch: str) -> Steps[None]:
     yield ops.batch_close(batch, ABANDONED)
 
 
-def _is_under_way(fields: dict[str, bytes]) -> Steps[bool]:
-    """Whether the messages of the batch are those of a staged job that is not completely visible yet."""
+def _job_state(fields: dict[str, bytes]) -> Steps[str]:
+    """Return the state of the staged job that sends the batch; empty if there is none, or it is forgotten."""
     if Field.JOB not in fields:
-        return False
+        return ""
     place, name, run = fields[Field.JOB].decode().split(" ")
-    job = yield ops.job_record(JobKeys(place), name)
-    return job.run == run and job.state in (JobState.OPEN, JobState.COMMITTED)
+    job: ops.JobRecord = yield ops.job_record(JobKeys(place), name)
+    return job.state if job.run == run else ""
 
 
 def progress(batch: str) -> Steps[BatchProgress | None]:
@@ -138,7 +138,10 @@ def end(batch: str) -> Steps[bool]:
     if state == OPEN and time.time() * 1000 - int(fields[Field.OPENED]) > _OPEN_FOR_MS:
         yield ops.batch_close(batch, ABANDONED)
         return False
-    if state not in _ENDED or int(fields.get(Field.CHILDREN, 0)) > 0 or (yield from _is_under_way(fields)):
+    if state not in _ENDED or int(fields.get(Field.CHILDREN, 0)) > 0:
+        return False
+    job = yield from _job_state(fields)
+    if job in (JobState.OPEN, JobState.COMMITTED):  # not completely visible yet
         return False
     if Field.ENDING not in fields:
         counts = yield from _counts(batch, fields)
@@ -151,7 +154,7 @@ def end(batch: str) -> Steps[bool]:
         ending = fields[Field.ENDING]
     sent, dead, cancelled = map(int, ending.split())
     target = fields[Field.DEAD] if dead and fields[Field.DEAD] else fields[Field.DONE]
-    was_aborted = Field.JOB in fields and not sent
+    was_aborted = Field.JOB in fields and not sent and job != JobState.DONE
     if target and state == CLOSED and not was_aborted:
         yield from _send(batch, decode_end(target), sent, dead, cancelled)
     queues = yield from _places(fields)

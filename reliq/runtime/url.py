@@ -65,7 +65,7 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
-def dereferenced(text: str, conf: Mapping[str, str] | None = None) -> str:
+def dereferenced(text: str, conf: Mapping[str, str] | None = None, environment: Mapping[str, str] = os.environ) -> str:
     """Return the URL for a reference `env:NAME`, `file:/path` or, with `conf`, `conf:name`; else the text itself.
 
     Thus a command line, a manifest or a plan contains the reference and not the secret. Raises InvalidSetting.
@@ -76,7 +76,7 @@ def dereferenced(text: str, conf: Mapping[str, str] | None = None) -> str:
     kind, name = found.groups()
     if kind == "file":
         return _content(name)
-    url = os.environ.get(name) if kind == "env" else (conf or {}).get(name)
+    url = environment.get(name) if kind == "env" else (conf or {}).get(name)
     if not url:
         what = "environment variable" if kind == "env" else "Spark configuration entry"
         raise InvalidSetting(f"the Redis URL is to come from {text.strip()}: there is no such {what}, or it is empty")

@@ -1,5 +1,6 @@
 """reliq for Spark: `reliq.spark.register(spark)`, then the format "reliq" for read, write, readStream, writeStream."""
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,9 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     """Teach a Spark session the format "reliq".
 
     `url`: the Redis server of reads and writes that name none; else `spark.reliq.secret.url` of the session, else
-    RELIQ_URL. It may be a reference: `env:NAME`, `file:/path`. Given here it is no option of a DataFrame, so that no
-    plan, log or page of Spark ever has it. `conf:NAME` of the option `connection` refers to the session's settings that
-    begin with `spark.reliq.`, as they are now.
+    RELIQ_URL; without any of them such a read or write is refused. It may be a reference: `env:NAME`, `file:/path`.
+    Given here it is no option of a DataFrame, so that no plan, log or page of Spark ever has it. Reads and writes use
+    the settings `spark.reliq.*` and the environment variables `RELIQ_*` as they are now: register again after a change.
     Also lets readers take filters, and limits Arrow batches to 4 MiB unless the session has a limit of its own; in a
     declarative pipeline, which refuses settings here, its specification has to.
     Raises InvalidSetting where PySpark is missing or too old.
@@ -32,10 +33,14 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     given_conf = spark.conf.getAll
     conf = {name: value for name, value in given_conf.items() if name.startswith("spark.reliq.")}
     url = url or conf.get("spark.reliq.secret.url")
+    # Planners have the environment that the first of them was started with: before a notebook has set its variables.
+    environment = {
+        name: value for name, value in os.environ.items() if name.startswith("RELIQ_") or url == f"env:{name}"
+    }
     source: type[ReliqDataSource] = ReliqDataSource
-    if url or conf:
+    if url or conf or environment:
         # A class of its own, so that Spark sends it to its planners by value, with the URL in it.
-        given = {"default_url": url, "conf": conf, "__module__": "__main__"}
+        given = {"default_url": url, "conf": conf, "environment": environment, "__module__": "__main__"}
         source = type("RegisteredDataSource", (ReliqDataSource,), given)
     spark.dataSource.register(source)
     _configure(spark, {_FILTERS: "true", _BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH)})

@@ -2,10 +2,14 @@
 
 Fields of a struct that are null are left out; elements of arrays and values of maps are written as null. Timestamps
 have milliseconds and the session's time zone, decimals keep their scale, bytes are Base64.
+
+Unlike to_json, a timestamp whose offset has seconds, as before standard time, is written in UTC: the instant is exact.
 """
 
 import base64
+import functools
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
 from reliq.errors import InvalidSetting
+from reliq.spark.names import is_valid
 
 _TEXT = pa.string()
 _TEXTS = (spark.StringType, spark.CharType, spark.VarcharType)
@@ -22,6 +27,7 @@ _FLOATS = (spark.FloatType, spark.DoubleType)
 _QUOTED = (*_TEXTS, spark.BinaryType, spark.DateType, spark.TimestampType, spark.TimestampNTZType)
 _LEAVES = (*_PLAIN, *_FLOATS, *_QUOTED, spark.VariantType, spark.NullType)
 _TO_BE_ESCAPED = r'[\x00-\x1f"\\]'
+_OFFSET = re.compile(r"(?:Z|UTC|GMT|UT)?(?:([+-])([0-9]{1,2}):?([0-9]{2})?)?")
 _NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
@@ -89,11 +95,32 @@ def texts_of(values: pa.Array, kind: spark.DataType) -> pa.Array:
 
 def _times(values: pa.Array) -> pa.Array:
     zone = values.type.tz
-    floored = pc.floor_temporal(values, unit="millisecond").cast(pa.timestamp("ms", zone))
+    # In UTC: in the zone itself Arrow refuses the times of an hour that the clocks repeat.
+    floored = pc.floor_temporal(values.cast(pa.timestamp("us", zone and "UTC")), unit="millisecond")
     if zone is None:
-        return pc.strftime(floored, format="%Y-%m-%dT%H:%M:%S").cast(_TEXT)
-    texts = pc.strftime(floored, format="%Y-%m-%dT%H:%M:%S%Ez").cast(_TEXT)
+        return pc.strftime(floored.cast(pa.timestamp("ms")), format="%Y-%m-%dT%H:%M:%S").cast(_TEXT)
+    utc = floored.cast(pa.timestamp("ms", "UTC"))
+    local = utc.cast(pa.timestamp("ms", _zone_of(zone)))
+    offsets = pc.subtract(pc.local_timestamp(local).cast(pa.int64()), utc.cast(pa.int64())).fill_null(0).to_numpy()
+    texts = pc.if_else(pa.array(offsets % 60_000 == 0), _with_offset(local), _with_offset(utc))
     return pc.replace_substring_regex(texts, r"\+00:00$", "Z")
+
+
+def _with_offset(times: pa.Array) -> pa.Array:
+    return pc.strftime(times, format="%Y-%m-%dT%H:%M:%S%Ez").cast(_TEXT)
+
+
+@functools.cache
+def _zone_of(name: str) -> str:
+    """Return what Arrow calls a time zone of Spark, such as +08:00 for GMT+8; UTC for one that it does not know."""
+    if found := _OFFSET.fullmatch(name):
+        sign, hours, minutes = found.groups()
+        name = f"{sign}{int(hours):02}:{minutes or '00'}" if sign else "UTC"
+    try:
+        pc.local_timestamp(pa.scalar(0, pa.timestamp("ms", name)))
+    except pa.ArrowInvalid:
+        return "UTC"
+    return name
 
 
 def _floats(values: pa.Array) -> pa.Array:
@@ -105,6 +132,9 @@ def _floats(values: pa.Array) -> pa.Array:
 
 
 def _quoted(texts: pa.Array) -> pa.Array:
+    if not is_valid(texts):  # as in Spark, with U+FFFD; the rows are refused
+        given = texts.cast(pa.binary()).to_pylist()
+        texts = pa.array([None if one is None else one.decode(errors="replace") for one in given], _TEXT)
     if pc.any(pc.match_substring_regex(texts, _TO_BE_ESCAPED)).as_py():
         return _each(texts, lambda one: json.dumps(one, ensure_ascii=False))
     return _concatenated('"', texts, '"')

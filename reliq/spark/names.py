@@ -1,5 +1,6 @@
 """Columns of many types as the texts that ids and keys are."""
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,31 @@ def not_text(names: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         return pa.array([one is not None and not _decodes(one) for one in names.to_pylist()])
     return pa.array([False] * len(names))
+
+
+def rows_not_text(column: pa.Array) -> pa.Array | None:
+    """Return which rows have text, however deep, that is not valid UTF-8; None if no row has any."""
+    wrong = np.zeros(len(column), dtype=bool)
+    if not is_valid(column):
+        wrong[_broken(column, np.arange(len(column)))] = True
+    return pa.array(wrong) if wrong.any() else None
+
+
+def _broken(column: pa.Array, rows: np.ndarray) -> list[int]:
+    if is_valid(column.take(pa.array(rows))):
+        return []
+    if len(rows) == 1:
+        return [int(rows[0])]
+    return [row for half in np.array_split(rows, 2) for row in _broken(column, half)]
+
+
+def is_valid(column: pa.Array) -> bool:
+    """Whether all texts in the column are valid UTF-8. Spark passes on the bytes that a cast to string was given."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _decodes(value: bytes) -> bool:

@@ -1,6 +1,7 @@
 """Options of the Spark source and sink, read and checked on the driver."""
 
 import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -10,7 +11,7 @@ from reliq.model import settings
 from reliq.model.keys import QueueKeys, check_name
 from reliq.model.outgoing import check_headers
 from reliq.protocol import staging
-from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
+from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.runtime.tracing import is_traceparent
 from reliq.runtime.url import dereferenced, is_reference
 from reliq.spark.rules import Invalid, KeyAs, Rules
@@ -32,6 +33,10 @@ _WRITE = (
 _READ = (*_COMMON, "state", "numPartitions")
 _STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
 _REFERENCES = "write env:RELIQ_URL, file:/run/secrets/redis or conf:spark.reliq.secret.url"
+_NO_SERVER = (
+    "no Redis server is named, and on Spark there is no default: set RELIQ_URL, or spark.reliq.secret.url of the "
+    'session, and then call reliq.spark.register(spark); or write .option("connection", "file:/run/secrets/redis")'
+)
 _SPARKS_OWN = {"checkpointlocation", "queryname"}
 
 
@@ -80,12 +85,24 @@ class Given:
     """The options of one source or sink, as given by Spark.
 
     `url`: the default that `register` was given. `conf`: the session's settings that `conf:` may refer to.
+    `environment`: variables that count before those of this process, which Spark may have started long ago.
     """
 
-    def __init__(self, options: Mapping[str, str], url: str | None, conf: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        url: str | None,
+        conf: Mapping[str, str] = {},
+        environment: Mapping[str, str] = {},
+    ) -> None:
         self._options = {name.lower().replace("_", ""): value for name, value in options.items()}
         self._url = url
         self._conf = conf
+        self._given_environment = environment
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return {**os.environ, **self._given_environment}
 
     def write(self) -> WriteOptions:
         self._check(_WRITE)
@@ -115,7 +132,7 @@ class Given:
                 '.option("deadQueue", "orders")'
             )
         return Rules(
-            max_body=body_limit(self._options.get("maxbody"), "option maxBody"),
+            max_body=body_limit(self._options.get("maxbody"), "option maxBody", self._environment),
             invalid=cast("Invalid", invalid),
             dead_queue=check_name(dead_queue) if invalid == "dead" else "",
             key_as=cast("KeyAs", self._one_of("keyAs", ("order", "header")) or "both"),
@@ -150,20 +167,23 @@ class Given:
                 raise InvalidSetting(f"there is no option {name!r} here; the options are {', '.join(known)}{hint}")
 
     def _connection(self) -> Connection:
-        return Connection(self._where(), eviction_allowed(self._flag("allowEviction")))
+        return Connection(self._where(), eviction_allowed(self._flag("allowEviction"), self._environment))
 
     def _where(self) -> str:
         """Return the Redis URL: the one that `connection` refers to, else `url`, else the default."""
         reference, url = self._options.get("connection"), self._options.get("url")
         if reference is None:
-            return dereferenced(url or url_from_environment(self._url), self._conf)
+            default = url or self._url or self._environment.get("RELIQ_URL")
+            if not default:
+                raise InvalidSetting(_NO_SERVER)
+            return dereferenced(default, self._conf, self._environment)
         if url is not None:
             raise InvalidSetting("the options connection and url are both given: leave url out")
         if not is_reference(reference):
             raise InvalidSetting(
                 f"option connection (not shown, it may have a password) is not a reference: {_REFERENCES}"
             )
-        return dereferenced(reference, self._conf)
+        return dereferenced(reference, self._conf, self._environment)
 
     def _keys(self) -> QueueKeys:
         if "queue" not in self._options:

@@ -12,14 +12,14 @@ from pyspark.sql import types as spark
 
 from reliq.errors import InvalidMessage, InvalidName, Unroutable
 from reliq.model import settings
-from reliq.model.element import Extra, Failure, check_id, first_element, first_element_apart
+from reliq.model.element import Extra, Failure, check_id, first_element, first_element_apart, is_id
 from reliq.model.outgoing import check_headers, check_key, reference_to, too_large
 from reliq.ops.chunks import DEAD_PLACE, Chunk, bodies_chunk, framed, placed_chunk
 from reliq.spark import encoding
 from reliq.spark.as_json import row_texts, texts_of
 from reliq.spark.encoding import BYTES
 from reliq.spark.layout import Layout
-from reliq.spark.names import names_of, not_text
+from reliq.spark.names import names_of, not_text, rows_not_text
 from reliq.spark.places import places_of
 from reliq.spark.refused import Problem, Refused, Tally
 from reliq.spark.rules import Rules
@@ -58,7 +58,7 @@ class Rows:
         """
         refused = Refused(self._rules.invalid == "fail", self._where)
         given = dict(zip(batch.schema.names, batch.columns, strict=True))
-        fields = self._fields(given, batch.num_rows, refused)
+        fields = self._fields(given, self._readable(given, refused), batch.num_rows, refused)
         queues = self._queues(fields.get("target"), refused)
         problems = refused.problems
         if problems and self._rules.invalid == "dead":
@@ -75,11 +75,24 @@ class Rows:
                     yield partition, (encoded if share is None else encoded.take(share)).chunks()
         self.row += batch.num_rows
 
-    def _fields(self, given: Columns, count: int, refused: Refused) -> Columns:
+    def _readable(self, given: Columns, refused: Refused) -> Columns:
+        """Refuse rows with text that is not UTF-8, unless it is the body as it is; return the columns without it."""
+        readable: Columns = {}
+        for name, column in given.items():
+            is_body = self._layout.whole_row or (name == "value" and not self._is_body_itself)
+            if is_body or name in self._layout.options:
+                wrong = rows_not_text(column)
+                if wrong is not None:
+                    refused.each(name, wrong, "is no text", lambda _: "has text that is not UTF-8")
+                    column = column.take(pc.if_else(wrong, pa.scalar(None, pa.int64()), pa.array(range(len(column)))))
+            readable[name] = column
+        return readable
+
+    def _fields(self, body: Columns, given: Columns, count: int, refused: Refused) -> Columns:
         """Return the columns in the form in which they are encoded; what a refused row has there does not matter."""
         fields = {
             "number": encoding.numbers(self.row, count),
-            "body": self._bodies(given, refused),
+            "body": self._bodies(body, refused),
             "id": self._ids(self._option(given, "id"), refused),
             "key": self._keys(self._option(given, "key"), refused),
             "headers": self._headers(self._option(given, "headers"), self._option(given, "key"), count, refused),
@@ -109,10 +122,15 @@ class Rows:
         return bodies
 
     def _values(self, column: pa.Array) -> pa.Array:
-        kind = self._layout.kind("value")
-        if isinstance(kind, (spark.StringType, spark.CharType, spark.VarcharType, spark.BinaryType)):
+        if self._is_body_itself:
             return encoding.as_bytes(column)
-        return texts_of(column, kind).cast(BYTES)
+        return texts_of(column, self._layout.kind("value")).cast(BYTES)
+
+    @property
+    def _is_body_itself(self) -> bool:
+        """Whether the column `value` is the body without a conversion."""
+        kinds = (spark.StringType, spark.CharType, spark.VarcharType, spark.BinaryType)
+        return isinstance(self._layout.kind("value"), kinds)
 
     def _ids(self, column: pa.Array | None, refused: Refused) -> pa.Array | None:
         if column is None:
@@ -156,8 +174,7 @@ class Rows:
 
     def _one_headers(self, row: int, given: list[Any] | None, key: bytes | None, refused: Refused) -> bytes:
         try:
-            pairs = [(one["key"], one["value"]) if isinstance(one, dict) else one for one in given or ()]
-            headers = {**self._rules.trace, **{name: _text(value) for name, value in pairs}}
+            headers = {**self._rules.trace, **{name: _text(value) for name, value in map(_pair, given or ())}}
             if key is not None:
                 headers["key"] = _text(key)
             return _encode(check_headers(headers))
@@ -239,8 +256,9 @@ class Rows:
         for row, problem in problems.items():
             body = (fields["body"][row].as_py() or b"")[: self._rules.max_body]
             identity = self._prefix + fields["number"][row].as_py().decode()
-            if "id" in fields and problem.column != "id":
-                identity = fields["id"][row].as_py().decode()
+            given = fields["id"][row].as_py() if "id" in fields else None
+            if given is not None and is_id(given.decode(errors="replace")):
+                identity = given.decode()
             reference = reference_to(body)
             failure = Failure(now, "spark", "InvalidRow", problem.sentence)
             extra = Extra(reason="invalid", errors=(failure,), apart=reference)
@@ -295,6 +313,13 @@ def _error_of(check: Any, value: bytes, *what: Sequence[str]) -> str:
     except (InvalidName, InvalidMessage) as error:
         return str(error)
     return f"{value!r} is invalid"
+
+
+def _pair(header: dict[str, Any] | tuple[Any, Any] | None) -> tuple[Any, Any]:
+    """Return name and value of an element of Kafka's array, or of an entry of a map."""
+    if header is None:
+        raise InvalidMessage("an element of the array is null")
+    return (header["key"], header["value"]) if isinstance(header, dict) else header
 
 
 def _text(value: str | bytes | None) -> str:

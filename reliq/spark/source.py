@@ -37,10 +37,11 @@ class ReliqDataSource(DataSource):
 
     default_url: ClassVar[str | None] = None
     conf: ClassVar[Mapping[str, str]] = {}  #: the session's settings of reliq, as `register` found them
+    environment: ClassVar[Mapping[str, str]] = {}  #: the variables of reliq in the process that called `register`
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._given = Given(dict(options), self.default_url, self.conf)
+        self._given = Given(dict(options), self.default_url, self.conf, self.environment)
 
     @classmethod
     def name(cls) -> str:

@@ -41,6 +41,19 @@ class StreamClaims:
             self._read_at = time.monotonic()
         return self._every
 
+    def has_some(self) -> Steps[bool]:
+        """Whether a claim may find messages."""
+        if time.monotonic() - self._empty_at < _REST:
+            return False
+        every = yield from self._partitions()
+        found = any((yield [ops.list_length(one.keys.messages) for one in every]))
+        self._note_empty(not found)
+        return found
+
+    def _note_empty(self, empty: bool) -> None:
+        if empty and len(self._every) > 1:
+            self._empty_at = time.monotonic()
+
     def claim(self, stream: str, batch: int, most: int) -> Steps[dict[str, int]]:
         """Claim up to `most` messages as this batch; return how many of each partition.
 
@@ -64,8 +77,7 @@ class StreamClaims:
             share = -(-(most - sum(found.values())) // (len(filled) - place))
             if share > 0 and (count := (yield from one.claim(stream, batch, share))):
                 found[one.keys.queue] = count
-        if not found and len(every) > 1:
-            self._empty_at = time.monotonic()
+        self._note_empty(not found)
         return found
 
     def resume(self, stream: str, batches: Sequence[int]) -> Steps[list[tuple[str, int, int]]]:

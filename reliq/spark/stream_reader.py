@@ -42,13 +42,17 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader: lives on the driver while the query runs; its `read` is copied to the tasks.
 
     An offset is {"stream", "batch", "messages"}: `stream` is drawn once for a query and kept in its checkpoint,
-    `batch` counts, `messages` is how many the batch `batch` claimed.
+    `batch` counts, `messages` is how many the batch `batch` claimed (0 for the first one, which claims later).
+
+    A killed query finds its claim again by the offset before it. Spark does not store the initial offset, so the first
+    batch claims only in `partitions`, which Spark calls once the offset with the stream's name is in the checkpoint.
     """
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         self._claims = StreamClaims(options.keys, options.lease)
         self._acked = 0  #: the last batch known to be acked
+        self._first: int | None = None  #: messages that the first batch may claim, until it has
         self._budget: int | None = None  #: messages that Trigger.AvailableNow has left to claim
         self._store_: Store | None = None
         self._heartbeat: Heartbeat | None = None
@@ -80,23 +84,33 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Claim the next batch. Spark starts from `start` only once everything up to it is in its commit log."""
-        stream, batch = start["stream"], start["batch"] + 1
+        batch = start["batch"] + 1
         self.commit(start)
         most = _UNBOUNDED if isinstance(limit, ReadAllAvailable) else cast("ReadMaxRows", limit).max_rows
         if self._budget is not None:
             most = min(most, self._budget)
+        if batch == 1:
+            self._first = most
+            return {**start, "batch": 1} if most and self._store.run(self._claims.has_some()) else start
+        messages = self._claim(start["stream"], batch, most)
+        return {**start, "batch": batch, "messages": messages} if messages else start
+
+    def _claim(self, stream: str, batch: int, most: int) -> int:
+        """Claim up to `most` messages as this batch; return how many."""
         claimed = self._store.run(self._claims.claim(stream, batch, most))
         messages = sum(claimed.values())
-        if not messages:
-            return start
         if self._budget is not None:
             self._budget = max(0, self._budget - messages)
         for queue in claimed:
             self._keep(queue, stream, batch)
-        return {"stream": stream, "batch": batch, "messages": messages}
+        return messages
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         stream, batches = end["stream"], range(start["batch"] + 1, end["batch"] + 1)
+        if self._first is not None and end["batch"] == 1:
+            # Only in its first run: a sink that has written the batch ignores what a replay would claim anew.
+            most, self._first = self._first, None
+            self._claim(stream, 1, most)
         there = self._store.run(self._claims.resume(stream, batches))
         left = sum(length for _, batch, length in there if batch == end["batch"])
         if batches and left < end["messages"]:

@@ -1,5 +1,6 @@
 """The batch writer: each task attempt stages its own parts, the driver's commit makes the approved ones visible."""
 
+import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _ROLLERS = 2
 _ROUTED_BYTES = 16 * 1024 * 1024  #: rows that are spread over queues at once: each queue's part is a call to Redis
+_LONGEST_PREFIX = 128 - len("-2147483648-999999999999")  #: an id has 128 characters, with partition and row
 _ABOUT_INVALID = 'Leave such rows out, or choose option("invalid", "skip") or option("invalid", "dead")'
 
 log = logging.getLogger("reliq.spark")
@@ -205,7 +207,8 @@ class ReliqWriter(DataSourceArrowWriter):
         if not self._write:
             return Staged(job.name, job.run)
         with in_worker():
-            return stage_rows(self._options, self._layout, self._targets, job, job.name, iterator)
+            prefix = id_prefix(job.name)
+            return stage_rows(self._options, self._layout, self._targets, job, prefix, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if not self._write:
@@ -227,6 +230,14 @@ class ReliqWriter(DataSourceArrowWriter):
 
 
 def _job_of(options: WriteOptions, where: Targets) -> Job:
-    if options.job is None:
-        return Job(where.home, time_limit=options.time_limit)
-    return Job(where.home, options.job, time_limit=options.time_limit, remembered=JOB_REMEMBERED)
+    """Return a new run of the job. It is remembered where others ask later whether it was committed."""
+    remembered = JOB_REMEMBERED if options.job is not None or options.on_handled is not None else staging.REMEMBERED
+    return Job(where.home, options.job or staging.new_token(), time_limit=options.time_limit, remembered=remembered)
+
+
+def id_prefix(job: str) -> str:
+    """Return what the ids of a job's rows begin with: its name, or for a long one its beginning and a digest."""
+    if len(job) <= _LONGEST_PREFIX:
+        return job
+    digest = hashlib.blake2b(job.encode(), digest_size=8).hexdigest()
+    return f"{job[: _LONGEST_PREFIX - 1 - len(digest)]}~{digest}"  # no name of a job has a ~

@@ -139,6 +139,15 @@ def test_two_messages_of_one_chunk_with_one_deduplication_key(world):
     assert names(world) == "a"
 
 
+def test_a_duplicate_is_no_member_of_its_batch(world):
+    once, batch = dedup_digest("once"), "abcdefABCDEF"
+    members = [element(name, extra=Extra(batch=batch)) for name in "abc"]
+    chunk = placed((b"0", members[0]), *((place(0, 60_000, once, "1"), one) for one in members[1:]))
+    stage(world, 0, (chunk,))
+    assert roll(world, dedup=dedup_digests(chunk)) == (3, 0)
+    assert world.redis.hget(KEYS.followed, f" {batch}") == b"2 2 0 0"
+
+
 def test_deduplication_keys_of_another_chunk_move_nothing(world):
     chunk = placed((place(0, 60_000, dedup_digest("once"), "1"), element("a")))
     stage(world, 0, (chunk,))

@@ -135,6 +135,16 @@ def test_a_repeated_call_and_a_duplicate_do_not_count(world):
     assert counts(world) == (1, 1, 0, 0)
 
 
+@pytest.mark.parametrize("batches", [None, {of_batch("a"): BATCH, of_batch("b"): BATCH}])
+def test_acks_in_a_row_are_counted_once_whether_or_not_the_caller_knows_their_batches(world, batches):
+    world.given(leases={"w": 15_000})
+    sent = [of_batch("a"), element("x"), of_batch("b"), of_batch("c")]
+    world.run(ops.enqueue(KEYS, sent, batches={BATCH: 3}))
+    world.run(ops.claim(KEYS, "w", 15.0, 10))
+    assert world.run(ops.settle(KEYS, "w", 15.0, sent[:3], row=3, batches=batches)).codes == "ddd"
+    assert counts(world) == (1, 3, 0, 0)
+
+
 def test_a_message_that_is_tried_again_stays_open(world):
     world.given(leases={"w": 15_000})
     world.run(ops.enqueue(KEYS, [of_batch("a")], batches={BATCH: 1}))

@@ -36,6 +36,17 @@ def test_a_batch_is_shown_with_its_counts_until_it_ends(service, app, orders, ba
     assert service.get("/v1/batches").json()["batches"] == []
 
 
+def test_what_a_lease_settles_is_counted_by_its_batch(app, post, orders):
+    with app.batch() as batch:
+        batch.send_many(orders.name, [1, 2, 3])
+    lease = post("leases", {"limit": 3}).json()
+    first, second, third = (message["id"] for message in lease["messages"])
+    settled = {"ack": [first, second], "dead": [{"id": third, "reason": "no"}]}
+    assert post(f"leases/{lease['lease']}/settle", settled).status_code == 200
+    progress = batch.progress()
+    assert (progress.handled, progress.dead, progress.open) == (2, 1, 0)
+
+
 @pytest.mark.parametrize("path", ["batches?limit=0", "batches?limit=1001", "batches/x", "batches/0123456789a:"])
 def test_requests_that_name_no_batch_are_refused(service, path):
     assert problem(service.get(f"/v1/{path}")) == (422, "invalid_request")

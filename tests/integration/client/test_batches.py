@@ -1,11 +1,14 @@
 """Batches: counted with their messages, and followed by one message when all of them have ended; by both faces."""
 
+from contextlib import closing
+
 import pytest
 
 import reliq
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.model.keys import BATCHES, QueueKeys
-from reliq.protocol.batches import end
+from reliq.protocol import staging
+from reliq.protocol.batches import BatchSteps, end, of_job
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
 
@@ -142,6 +145,25 @@ def test_an_empty_batch_is_done_at_once(app, monitor):
         pass
     assert monitor.end_batches() == 1
     assert reports(app) == [("none", handled(0))]
+
+
+@pytest.mark.parametrize(("commits", "told"), [(True, [("none", handled(0))]), (False, [])])
+def test_the_batch_of_a_staged_job_without_messages_is_done_if_the_job_was_committed(url, app, monitor, commits, told):
+    job = staging.Job(QueueKeys("orders"))
+    batch = BatchSteps(("reports", "none"), None)
+    with closing(Store(url)) as store:
+        for steps in (batch.open(), staging.open_job(job), of_job(batch.id, job, ())):
+            store.run(steps)
+        assert monitor.end_batches() == 0
+        if commits:
+            store.run(staging.commit(job, []))
+            assert monitor.end_batches() == 0
+            store.run(staging.roll_forward(job))
+        else:
+            store.run(staging.abort(job))
+    assert monitor.end_batches() == 1
+    assert reports(app) == told
+    assert app.batches() == []
 
 
 def test_two_monitors_and_a_crash_between_the_steps_send_one_message(app, url):

@@ -78,6 +78,13 @@ def test_ids_follow_from_job_partition_and_row(spark, orders):
     assert {message.id for message in claimed(orders)} == {"load-1-0-0", "load-1-0-1", "load-1-1-0", "load-1-1-1"}
 
 
+def test_a_job_with_the_longest_name_writes_messages_that_can_be_read(spark, orders):
+    write(numbers(spark, 20, partitions=2), job="j" * 128)
+    ids = [message.id for message in claimed(orders)]
+    assert len(set(ids)) == 20
+    assert orders.stats().dead == 0
+
+
 def test_a_named_job_is_written_once(spark, orders):
     write(numbers(spark, 10), job="load-1")
     write(numbers(spark, 10), job="load-1")

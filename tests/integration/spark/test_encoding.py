@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from reliq.errors import InvalidMessage, InvalidName
+from reliq.model.element import is_id
 from reliq.model.keys import instance_queue, new_owner
 from reliq.model.message import Message
 from reliq.model.partitions import UNPARTITIONED
@@ -21,6 +22,7 @@ from reliq.spark.rows import Rows
 from reliq.spark.rules import Rules
 from reliq.spark.spread import Spread
 from reliq.spark.targets import Targets
+from reliq.spark.writer import id_prefix
 
 
 def data_of(chunk: Chunk) -> bytes:
@@ -98,6 +100,14 @@ def test_an_element_never_ends_with_a_body_that_reads_as_a_key():
         body = b"\xa5group\xb0" + b"0" * bytes_after
         (message,) = rows_of({"value": [body]})
         assert (message.body, message.group, message.element[:1]) == (body, "", b"\x99")
+
+
+def test_the_ids_of_a_job_are_valid_however_long_its_name_is_and_follow_from_it():
+    for length in range(1, 129):
+        assert is_id(f"{id_prefix('j' * length)}-{2**31}-{10**12 - 1}")
+    assert id_prefix("j" * 104) == "j" * 104
+    long = [id_prefix("j" * 127 + end) for end in "aba"]
+    assert long[0] == long[2] != long[1]
 
 
 def test_a_slice_of_a_batch_is_encoded_alone():

@@ -54,6 +54,24 @@ def test_rows_with_keys_priorities_and_large_bodies_count(spark, app, orders, mo
     assert handle(app.queue("reports"))[0].headers["batch-handled"] == "30"
 
 
+def test_a_job_with_nothing_new_is_told_and_its_duplicates_are_no_members(spark, app, orders, monitor):
+    def told():
+        assert monitor.end_batches() == 1
+        return [(report.json()["job"], report.headers["batch-handled"]) for report in handle(app.queue("reports"))]
+
+    write(rows(spark, 3, "'same' AS dedup_key"), onHandled="reports", job="first")
+    assert len(handle(orders)) == 1
+    assert told() == [("first", "1")]
+    write(rows(spark, 3, "'same' AS dedup_key"), onHandled="reports", job="again")
+    assert told() == [("again", "0")]
+    write(rows(spark, 0), onHandled="reports", job="none")
+    assert told() == [("none", "0")]
+    invalid = spark.range(0, 4, 1, 2).selectExpr("CAST(NULL AS STRING) AS value")
+    write(invalid, onHandled="reports", job="invalid", invalid="skip")
+    assert told() == [("invalid", "0")]
+    assert app.batches() == []
+
+
 def test_a_job_that_fails_tells_nothing(spark, app, orders, monitor):
     broken = rows(spark, 10, "IF(id = 7, repeat('k', 600), 'k') AS key")
     with pytest.raises(PySparkException, match="column `key`"):

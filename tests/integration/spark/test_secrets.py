@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import InvalidSetting
+from reliq.spark import register
 from reliq.spark.options import Given
 
 PASSWORD = "hunter2/x@7#%"
@@ -64,6 +65,34 @@ def test_a_connection_by_reference_is_read_on_the_driver(tmp_path, monkeypatch):
         assert "pw" not in repr(options)
 
 
+def test_without_a_server_nothing_is_sent_to_one_that_happens_to_be_local():
+    with pytest.raises(InvalidSetting, match=r"no Redis server is named.*register\(spark\)"):
+        Given({"queue": "q"}, None).write()
+
+
+def test_the_variables_of_the_process_that_registers_count_before_older_ones(monkeypatch):
+    for name, value in {"RELIQ_URL": "redis://old", "RELIQ_MAX_BODY": "1KiB", "RELIQ_ALLOW_EVICTION": "0"}.items():
+        monkeypatch.setenv(name, value)
+    now = {"RELIQ_URL": "redis://new", "RELIQ_MAX_BODY": "2KiB", "RELIQ_ALLOW_EVICTION": "1"}
+    for options in ({}, {"connection": "env:RELIQ_URL"}):
+        found = Given({"queue": "q", **options}, None, {}, now).write()
+        assert (found.connection.url, found.connection.allow_eviction) == ("redis://new", True)
+        assert found.rules.max_body == 2048
+
+
+def test_a_variable_that_is_set_after_the_session_began_is_seen(session, url, orders, monkeypatch):
+    rows = session.createDataFrame([("a",)], "value string")
+    register(session, url)
+    rows.write.format("reliq").options(queue="orders").mode("append").save()  # Spark's planners have begun
+    monkeypatch.setenv("RELIQ_URL", url)
+    monkeypatch.setenv("SHOP_REDIS", url)
+    for given in (None, "env:SHOP_REDIS"):
+        register(session, given)
+        rows.write.format("reliq").options(queue="orders").mode("append").save()
+    rows.write.format("reliq").options(queue="orders", connection="env:RELIQ_URL").mode("append").save()
+    assert orders.stats().ready == 4
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -81,8 +110,6 @@ def test_a_connection_that_is_none_is_refused_without_a_secret(options, problem)
 
 
 def test_a_setting_of_the_session_is_found_by_its_name(spark, url, orders):
-    from reliq.spark import register
-
     spark.conf.set("spark.reliq.secret.shop", url)
     register(spark, "redis://127.0.0.1:1/0")
     rows = spark.createDataFrame([("a",)], "value string")
