@@ -18,6 +18,11 @@ class Kind:
     annotation: ClassVar[str]  #: what a caller in Python may give, None aside
     held: ClassVar[str]  #: what the library keeps of it
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words of which a value is one; empty for kinds with any other values."""
+        return ()
+
     def check(self, value: Any, what: str) -> Any:
         raise NotImplementedError
 
@@ -87,6 +92,10 @@ class Flag(Kind):
     """Yes or no. In Redis, a flag that is off is not there."""
 
     noun, annotation, held = "true or false", "bool", "bool"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return "false", "true"
 
     def check(self, value: Any, what: str) -> bool:
         return settings.yes_or_no(value, what)
@@ -159,6 +168,10 @@ class Choice(Kind):
     words: tuple[str, ...]
 
     noun, annotation, held = "a choice", "str", "str"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return self.words
 
     def check(self, value: Any, what: str) -> str:
         if value in self.words:

@@ -33,6 +33,11 @@ class Option:
     left_out: Mapping[str, str] = field(default_factory=dict)  #: surface: why it does not take the option
 
     @property
+    def hint(self) -> str:
+        """What an empty field of a form shows."""
+        return f"such as {self.example}" if self.example else ""
+
+    @property
     def flag(self) -> str:
         """The option of the command line, and the end of the HTTP header."""
         return self.name.replace("_", "-")

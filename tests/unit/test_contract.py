@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+from typing import Any
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_a_schedule_keeps_each_option_of_its_messages():
 def test_a_row_of_the_outbox_keeps_each_option():
     from reliq.contrib.sql import row_of
 
-    given = {
+    given: Any = {
         "id": "x",
         "headers": {"a": "b"},
         "delay": 1.0,

@@ -1,7 +1,6 @@
 """The pages about single messages: find, look at, cancel, send, edit a dead one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
@@ -11,7 +10,7 @@ from fastapi.routing import APIRouter
 
 from reliq.aio.queue import Queue
 from reliq.contract import kinds
-from reliq.contract.options import BY_NAME, FORM, Option, options_of
+from reliq.contract.options import BY_NAME, FORM, options_of
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.element import check_id
@@ -113,28 +112,11 @@ async def ask_send(request: Request, queue: Operated) -> Response:
     return _send_page(request, queue, {}, {})
 
 
-@dataclass(frozen=True, slots=True)
-class FieldOf:
-    """An option of a message as a field of the form."""
-
-    name: str
-    label: str
-    hint: str
-    choices: Sequence[str]
-    default: str
-
-    @classmethod
-    def option(cls, one: Option) -> "FieldOf":
-        choices = {kinds.Choice: getattr(one.kind, "words", ()), kinds.Flag: ("false", "true")}.get(type(one.kind), ())
-        default = "false" if isinstance(one.kind, kinds.Flag) else str(one.default or "")
-        return cls(one.name, one.label, f"such as {one.example}" if one.example else default, choices, default)
-
-
 def _send_page(request: Request, queue: Queue, given: Mapping[str, str], faults: Mapping[str, str]) -> Response:
     values = {name: given.get(name, "") for name in ("body", "headers", *(one.name for one in OPTIONS))}
     return page(
         request, "send.html", status=422 if faults else 200, queue=queue.name, values=values, faults=dict(faults),
-        options=[FieldOf.option(one) for one in OPTIONS],
+        options=OPTIONS,
     )  # fmt: skip
 
 

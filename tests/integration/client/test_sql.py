@@ -97,7 +97,7 @@ def test_a_handler_with_once_does_its_work_once_though_the_message_comes_again(e
 
 
 def test_a_row_has_every_option_that_a_message_may_have(engine, app):
-    options = {"key": "customer-7", "priority": "high", "ttl": "1h", "headers": {"a": "b"}}
+    options: reliq.PublishOptions = {"key": "customer-7", "priority": "high", "ttl": "1h", "headers": {"a": "b"}}
     with engine.begin() as connection:
         sql.enqueue(connection, "q", "ordered", **options)
         sql.enqueue(connection, "q", "limited", limit_key="tenant-7")
@@ -115,7 +115,7 @@ def test_a_row_has_every_option_that_a_message_may_have(engine, app):
 
 def test_an_option_that_a_row_cannot_have_is_refused(engine):
     with engine.begin() as connection, pytest.raises(TypeError, match="unexpected keyword argument 'dedup_key'"):
-        sql.enqueue(connection, "q", "body", dedup_key="k")
+        sql.enqueue(connection, "q", "body", dedup_key="k")  # type: ignore[call-arg]
 
 
 def test_tables_of_an_earlier_version_get_the_column_and_keep_their_rows(engine, app):
@@ -125,7 +125,8 @@ def test_tables_of_an_earlier_version_get_the_column_and_keep_their_rows(engine,
         row = {"id": "old", "queue": "q", "headers": "{}", "delay": 0.0, "body": b"before"}
         connection.execute(
             sqlalchemy.text(
-                "INSERT INTO reliq_outbox (id, queue, headers, delay, body) VALUES (:id, :queue, :headers, :delay, :body)"
+                "INSERT INTO reliq_outbox (id, queue, headers, delay, body) "
+                "VALUES (:id, :queue, :headers, :delay, :body)"
             ),
             row,
         )

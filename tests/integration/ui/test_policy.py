@@ -6,10 +6,11 @@ import pytest
 from playwright.sync_api import expect
 
 from reliq.contract.keywords import Config
+from reliq.contract.settings import SETTINGS
 from reliq.errors import InvalidSetting
-from reliq_api.ui.policy import FIELDS, changes, written
+from reliq_api.ui.policy import changes, written
 
-EMPTY = [(field.name, "") for field in FIELDS]
+EMPTY = [(setting.name, "") for setting in SETTINGS]
 
 
 @pytest.mark.parametrize(
