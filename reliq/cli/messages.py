@@ -8,7 +8,7 @@ from typing import Any
 
 import reliq
 from reliq.cli.options import app_of, body_limit_of, command, confirmed, header, max_body, pair, queue_of, say, say_none
-from reliq.cli.queue_names import unknown
+from reliq.cli.queue_names import known_names
 from reliq.cli.stdin import read_batches, read_body
 from reliq.errors import RedisUnsuitable
 from reliq.observability.snapshot import why_unreadable
@@ -100,13 +100,10 @@ def stats(options: argparse.Namespace) -> int:
     """Print the statistics of the queues."""
     app = app_of(options)
     there = app.queues(of_broadcasts=True)
-    found, unreadable = [], False
-    for name in options.queues or there:
+    names = known_names(options.queues or there, there)
+    found, unreadable = [], len(names) < len(set(options.queues))
+    for name in names:
         queue = app.queue(name, of_broadcast=True)
-        if name not in there:
-            unreadable = True
-            print(f"reliq: {unknown(name, there)}", file=sys.stderr)
-            continue
         try:
             found.append(queue.stats())
         except (RedisUnsuitable, ValueError) as error:  # a key of another application: the other queues can be read

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from reliq.cli.options import app_of, command, header, max_body, pair, say
+from reliq.cli.queue_names import known_queue
 from reliq.cli.stdin import read_body
 from reliq.model.schedule import ScheduleOptions
 from reliq.protocol.application import body_limit
@@ -59,8 +60,11 @@ def add_to(commands: Any) -> None:
 
 
 def show_all(options: argparse.Namespace) -> int:
-    schedules = app_of(options).schedules
+    app = app_of(options)
+    schedules = app.schedules
     found = schedules.list(options.queue)
+    if options.queue and not found:
+        known_queue(app, options.queue)
     for why in schedules.unreadable().values():
         print(f"reliq: {why}", file=sys.stderr)
     if options.json:
