@@ -92,8 +92,14 @@ def _progress(found: Found) -> str:
 def cancel(options: argparse.Namespace) -> int:
     """Cancel a message, exit 1 if it was not removed; or many."""
     headers = dict(pair(one) for one in options.header)
-    if (options.id is not None) + (options.key is not None) + bool(headers) != 1:
-        raise reliq.InvalidSetting("say what to cancel: the id of a message, --key KEY, or --header NAME=VALUE")
+    ways = (options.id is not None) + (options.key is not None) + bool(headers)
+    if not ways:
+        raise reliq.InvalidSetting(
+            f"only {options.queue!r} is given: write `reliq cancel QUEUE ID` (`reliq find ID` names the queue), "
+            "or the queue and --key KEY or --header NAME=VALUE"
+        )
+    if ways > 1:
+        raise reliq.InvalidSetting("give one of these: the id of a message, --key KEY, --header NAME=VALUE")
     if options.id is None:
         return _cancel_many(options, headers)
     if options.dry_run:
