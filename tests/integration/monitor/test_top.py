@@ -146,5 +146,5 @@ def test_on_a_terminal_it_goes_on_until_it_is_ended_and_leaves_the_terminal_as_i
     until(terminal, "77")
     running.send_signal(signal.SIGINT)
     until(terminal, "\x1b[?1049l")
-    assert running.wait(timeout=10) == 0
+    assert running.wait(timeout=10) == 130
     os.close(terminal)
