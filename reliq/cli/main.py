@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # here and not at Python's exit: the reader may be gone
         return startup.end_status(status)
     except ReliqError as error:
-        print(f"reliq: {redacted(str(error))}", file=sys.stderr)
+        print(f"reliq: {logs.printable(redacted(str(error)), lines=True)}", file=sys.stderr)
         return BAD_USAGE if isinstance(error, ValueError) else 1
     except KeyboardInterrupt:
         return startup.INTERRUPTED
