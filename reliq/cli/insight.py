@@ -65,11 +65,12 @@ def audit(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([{**book.summary(), "orphans": orphans.get(book.queue, [])} for book in books]))
     else:
-        print("\n".join(book.line() for book in books) or "there are no queues")
+        width = max([30, *(len(book.queue) for book in books)])
+        print("\n".join(book.line(width) for book in books) or "there are no queues")
         for queue, consumers in orphans.items():
             if consumers:
                 state = "the monitor returns it now" if options.repair else "see --repair"
-                print(f"{queue:30} {len(consumers)} consumers hold messages and no monitor knows of them: {state}")
+                print(f"{queue:{width}} {len(consumers)} consumers hold messages and no monitor knows of them: {state}")
     return 0 if all_known and balanced(books) and (options.repair or not any(orphans.values())) else 1
 
 

@@ -7,11 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 import reliq
+from reliq.cli.columns import columns
 from reliq.cli.options import app_of, body_limit_of, command, confirmed, header, max_body, pair, queue_of, say, say_none
 from reliq.cli.queue_names import known_names
 from reliq.cli.stdin import read_batches, read_body
 from reliq.errors import RedisUnsuitable
 from reliq.observability.snapshot import why_unreadable
+from reliq.protocol.queue import Stats
 
 
 def add_to(commands: Any) -> None:
@@ -115,16 +117,17 @@ def stats(options: argparse.Namespace) -> int:
     if not found:
         say_none(there, "there are no queues: the first message makes one, `reliq send QUEUE BODY`")
         return 1 if unreadable else 0
-    print(f"{'queue':30} {'ready':>9} {'processing':>10} {'delayed':>9} {'dead':>7} {'oldest':>8}  consumers")
-    for one in found:
-        age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
-        prepared = f"  {one.prepared} prepared" if one.prepared else ""
-        limited = f"  limited by {one.limited_by}" if one.limited_by else ""
-        print(
-            f"{one.queue:30} {one.ready:9} {one.processing:10} {one.delayed:9} {one.dead:7} {age:>8}  "
-            f"{one.consumers}{paused}{limited}{prepared}"
-        )
+    rows = [("queue", "ready", "processing", "delayed", "dead", "oldest", " consumers"), *map(_stats_row, found)]
+    print("\n".join(columns(rows, -30, 9, 10, 9, 7, 8)))
     return 1 if unreadable else 0
+
+
+def _stats_row(one: Stats) -> tuple[object, ...]:
+    age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
+    prepared = f"  {one.prepared} prepared" if one.prepared else ""
+    limited = f"  limited by {one.limited_by}" if one.limited_by else ""
+    notes = f" {one.consumers}{paused}{limited}{prepared}"
+    return one.queue, one.ready, one.processing, one.delayed, one.dead, age, notes
 
 
 def config(options: argparse.Namespace) -> int:

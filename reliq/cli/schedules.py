@@ -6,6 +6,7 @@ import sys
 from datetime import datetime
 from typing import Any
 
+from reliq.cli.columns import columns
 from reliq.cli.options import app_of, command, header, max_body, pair, say
 from reliq.cli.queue_names import known_queue
 from reliq.cli.stdin import read_body
@@ -70,8 +71,9 @@ def show_all(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([one.summary() for one in found]))
         return 0
-    for one in found:
-        print(f"{one.name:30} {one.when:16} {one.queue:20} {_next(one):28} {_latest(one)}")
+    rows = [(one.name, one.when, one.queue, _next(one), _latest(one)) for one in found]
+    for line in columns(rows, -30, -16, -20, -28):
+        print(line)
     print(f"{len(found)} schedules")
     return 0
 
