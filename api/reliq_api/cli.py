@@ -87,7 +87,6 @@ def api(options: argparse.Namespace) -> int:
             )
         if not keys:
             log.info("there is no API key: only this machine is served")
-    log.info("serving http://%s:%d", settings.host, settings.port)
     serve(settings)
     return 0
 

@@ -9,11 +9,15 @@ import sys
 import uvicorn
 from fastapi import FastAPI
 
+from reliq.errors import InvalidSetting
+from reliq.runtime import startup
 from reliq_api.app import create_app
 from reliq_api.http.protocol import BoundedProtocol
 from reliq_api.settings import Settings
 
 log = logging.getLogger("reliq.api")
+
+_BACKLOG = 2048  #: connections that wait to be accepted
 
 
 class Server(uvicorn.Server):
@@ -55,11 +59,27 @@ def server_of(settings: Settings) -> Server:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM; finish running calls and answer waiting polls."""
+    """Serve until SIGTERM or SIGINT; finish running calls and answer waiting polls. Raises InvalidSetting."""
     # uvicorn handles the signal and sends it again after an orderly end: that is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(startup.INTERRUPTED))
     _allow_many_connections()
-    server_of(settings).run()
+    server = server_of(settings)
+    listening = _listen(settings.host, settings.port)
+    log.info("serving http://%s:%d", settings.host, listening[0].getsockname()[1])
+    server.run(listening)
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """Listen on every address of the host; raises InvalidSetting if one of them cannot be used."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return [socket.create_server(address, family=family, backlog=_BACKLOG) for family, *_, address in found]
+    except OSError as error:
+        reason = str(error.strerror).partition(" (")[0]  # Python adds the address in brackets
+        raise InvalidSetting(
+            f"HTTP cannot be served on {host}, port {port}: {reason}; choose another --host or --port"
+        ) from None
 
 
 def _allow_many_connections() -> None:

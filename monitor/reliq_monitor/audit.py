@@ -37,10 +37,10 @@ class Book:
             "missing": self.missing,
         }  # fmt: skip
 
-    def line(self) -> str:
-        """Return the audit as one line of text."""
+    def line(self, width: int = 30) -> str:
+        """Return the audit as one line of text; `width`: of the queue's name."""
         gone, here = sum(self.gone.values()), sum(self.here.values())
-        return f"{self.queue:30} {self.enqueued:>11} enqueued = {gone} gone + {here} here: {self.verdict}"
+        return f"{self.queue:{width}} {self.enqueued:>11} enqueued = {gone} gone + {here} here: {self.verdict}"
 
 
 def audit(names: Sequence[str] = ()) -> Steps[list[Book]]:

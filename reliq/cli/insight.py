@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from reliq.cli.options import command, stop_event, store_of
+from reliq.cli.queue_names import known_names
 from reliq.errors import RedisUnavailable
 from reliq.model import settings
 from reliq.protocol.application import url_from_environment
@@ -49,22 +50,28 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """Audit the queues; exit 1 if messages are missing or too many."""
+    """Audit the queues; exit 1 if messages are missing or too many, or if there is no queue of a given name."""
+    from reliq.observability.snapshot import every_queue
     from reliq_monitor.audit import audit, balanced
     from reliq_monitor.orphans import find_orphans
 
     store = store_of(options)
-    orphans = store.run(find_orphans(options.queues, options.repair))
-    books = store.run(audit(options.queues))
+    names = known_names(options.queues, store.run(every_queue())) if options.queues else []
+    all_known = len(names) == len(set(options.queues))
+    if options.queues and not names:
+        return 1
+    orphans = store.run(find_orphans(names, options.repair))
+    books = store.run(audit(names))
     if options.json:
         print(json.dumps([{**book.summary(), "orphans": orphans.get(book.queue, [])} for book in books]))
     else:
-        print("\n".join(book.line() for book in books) or "there are no queues")
+        width = max([30, *(len(book.queue) for book in books)])
+        print("\n".join(book.line(width) for book in books) or "there are no queues")
         for queue, consumers in orphans.items():
             if consumers:
                 state = "the monitor returns it now" if options.repair else "see --repair"
-                print(f"{queue:30} {len(consumers)} consumers hold messages and no monitor knows of them: {state}")
-    return 0 if balanced(books) and (options.repair or not any(orphans.values())) else 1
+                print(f"{queue:{width}} {len(consumers)} consumers hold messages and no monitor knows of them: {state}")
+    return 0 if all_known and balanced(books) and (options.repair or not any(orphans.values())) else 1
 
 
 def top(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from reliq.cli.options import app_of, command, error_line, header, pair, queue_o
 from reliq.cli.progress import Progress, bar
 from reliq.cli.queue_names import known_queue
 from reliq.model.found import Found
+from reliq.runtime.logging import printable
 
 
 def add_to(commands: Any) -> None:
@@ -40,7 +41,7 @@ def find(options: argparse.Namespace) -> int:
         where = f"queue {options.queue}" if options.queue else "any queue"
         print(f"reliq: message {options.id} is not in {where}: it was handled, removed, or never sent", file=sys.stderr)
     else:
-        print("\n".join(f"{name:12}{_printable(text)}" for name, text in _facts(found)))
+        print("\n".join(f"{name:12}{printable(text)}" for name, text in _facts(found)))
     return 0 if found else 1
 
 
@@ -77,11 +78,6 @@ def _facts(found: Found) -> Iterator[tuple[str, str]]:
         yield "history", f"{utc(event.at)}  {event.name}  {event.detail}"
 
 
-def _printable(text: str) -> str:
-    """Return the text with escapes for what would move the cursor: the sender of the message has written it."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
-
-
 def _progress(found: Found) -> str:
     report = found.progress
     assert report is not None  # noqa: S101  the caller has looked
@@ -92,8 +88,14 @@ def _progress(found: Found) -> str:
 def cancel(options: argparse.Namespace) -> int:
     """Cancel a message, exit 1 if it was not removed; or many."""
     headers = dict(pair(one) for one in options.header)
-    if (options.id is not None) + (options.key is not None) + bool(headers) != 1:
-        raise reliq.InvalidSetting("say what to cancel: the id of a message, --key KEY, or --header NAME=VALUE")
+    ways = (options.id is not None) + (options.key is not None) + bool(headers)
+    if not ways:
+        raise reliq.InvalidSetting(
+            f"only {options.queue!r} is given: write `reliq cancel QUEUE ID` (`reliq find ID` names the queue), "
+            "or the queue and --key KEY or --header NAME=VALUE"
+        )
+    if ways > 1:
+        raise reliq.InvalidSetting("give one of these: the id of a message, --key KEY, --header NAME=VALUE")
     if options.id is None:
         return _cancel_many(options, headers)
     if options.dry_run:

@@ -29,12 +29,13 @@ from reliq.cli import (
 from reliq.cli.options import BAD_USAGE, command
 from reliq.errors import MissingExtra, ReliqError
 from reliq.runtime import logging as logs
+from reliq.runtime import startup
 from reliq.runtime.url import redacted
 from reliq_api.cli import add_to as add_api
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit status: 0 done, 1 failed, 2 wrong usage."""
+    """Run a command; return the exit status: 0 done, 1 failed, 2 wrong usage, 130 after Ctrl-C."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # characters missing in the terminal's encoding are escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
@@ -45,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _trace_if_asked_to()
         status: int = options.run(options)
         sys.stdout.flush()  # here and not at Python's exit: the reader may be gone
-        return status
+        return startup.end_status(status)
     except ReliqError as error:
-        print(f"reliq: {redacted(str(error))}", file=sys.stderr)
+        print(f"reliq: {logs.printable(redacted(str(error)), lines=True)}", file=sys.stderr)
         return BAD_USAGE if isinstance(error, ValueError) else 1
     except KeyboardInterrupt:
-        return 130
+        return startup.INTERRUPTED
     except BrokenPipeError:  # `reliq dead list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import reliq
+from reliq.cli.columns import columns
 from reliq.cli.options import (
     app_of,
     body_limit_of,
@@ -20,7 +21,7 @@ from reliq.cli.options import (
     say,
     say_none,
 )
-from reliq.cli.queue_names import unknown
+from reliq.cli.queue_names import known_names
 from reliq.cli.stdin import read_batches, read_body
 from reliq.contract import kinds
 from reliq.contract.options import BY_NAME, SEND, SEND_MANY
@@ -28,6 +29,7 @@ from reliq.contract.settings import BY_NAME as BY_SETTING
 from reliq.contract.settings import PAUSED, SETTINGS, Setting
 from reliq.errors import RedisUnsuitable
 from reliq.observability.snapshot import why_unreadable
+from reliq.protocol.queue import Stats
 
 
 def add_to(commands: Any) -> None:
@@ -97,13 +99,10 @@ def stats(options: argparse.Namespace) -> int:
     """Print the statistics of the queues."""
     app = app_of(options)
     there = app.queues(of_broadcasts=True)
-    found, unreadable = [], False
-    for name in options.queues or there:
+    names = known_names(options.queues or there, there)
+    found, unreadable = [], len(names) < len(set(options.queues))
+    for name in names:
         queue = app.queue(name, of_broadcast=True)
-        if name not in there:
-            unreadable = True
-            print(f"reliq: {unknown(name, there)}", file=sys.stderr)
-            continue
         try:
             found.append(queue.stats())
         except (RedisUnsuitable, ValueError) as error:  # a key of another application: the other queues can be read
@@ -115,16 +114,17 @@ def stats(options: argparse.Namespace) -> int:
     if not found:
         say_none(there, "there are no queues: the first message makes one, `reliq send QUEUE BODY`")
         return 1 if unreadable else 0
-    print(f"{'queue':30} {'ready':>9} {'processing':>10} {'delayed':>9} {'dead':>7} {'oldest':>8}  consumers")
-    for one in found:
-        age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
-        prepared = f"  {one.prepared} prepared" if one.prepared else ""
-        limited = f"  limited by {one.limited_by}" if one.limited_by else ""
-        print(
-            f"{one.queue:30} {one.ready:9} {one.processing:10} {one.delayed:9} {one.dead:7} {age:>8}  "
-            f"{one.consumers}{paused}{limited}{prepared}"
-        )
+    rows = [("queue", "ready", "processing", "delayed", "dead", "oldest", " consumers"), *map(_stats_row, found)]
+    print("\n".join(columns(rows, -30, 9, 10, 9, 7, 8)))
     return 1 if unreadable else 0
+
+
+def _stats_row(one: Stats) -> tuple[object, ...]:
+    age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
+    prepared = f"  {one.prepared} prepared" if one.prepared else ""
+    limited = f"  limited by {one.limited_by}" if one.limited_by else ""
+    notes = f" {one.consumers}{paused}{limited}{prepared}"
+    return one.queue, one.ready, one.processing, one.delayed, one.dead, age, notes
 
 
 def config(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 from typing import Any
 
+from reliq.cli.columns import columns
 from reliq.cli.options import app_of, command
 from reliq.cli.queue_names import known_queue
 from reliq.protocol.partition_progress import PartitionProgress, PartitionStats
@@ -25,9 +26,8 @@ def show(options: argparse.Namespace) -> int:
         print(json.dumps(dataclasses.asdict(found)))
         return 0
     print(_summary(options.queue, found))
-    print(f"{'partition':40} {'ready':>9} {'processing':>10} {'delayed':>9} {'dead':>7}  consumers")
-    for one in found.partitions:
-        print(_line(one))
+    rows = [("partition", "ready", "processing", "delayed", "dead", " consumers"), *map(_row, found.partitions)]
+    print("\n".join(columns(rows, -40, 9, 10, 9, 7)))
     return 0
 
 
@@ -42,13 +42,11 @@ def _summary(queue: str, found: PartitionProgress) -> str:
     )
 
 
-def _line(one: PartitionStats) -> str:
+def _row(one: PartitionStats) -> tuple[object, ...]:
     stats, notes = one.stats, []
     if not one.open:
         notes.append("takes no new messages")
     if one.keys_elsewhere:
         notes.append(f"{one.keys_elsewhere} keys leave")
-    return (
-        f"{one.name:40} {stats.ready:9} {stats.processing:10} {stats.delayed:9} {stats.dead:7}  "
-        f"{stats.consumers}{'  ' * bool(notes)}{', '.join(notes)}"
-    )
+    consumers = f" {stats.consumers}{'  ' * bool(notes)}{', '.join(notes)}"
+    return one.name, stats.ready, stats.processing, stats.delayed, stats.dead, consumers

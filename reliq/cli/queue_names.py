@@ -1,7 +1,8 @@
 """Names of queues on the command line: lists of them, and what is said about an unknown one."""
 
 import difflib
-from collections.abc import Iterable
+import sys
+from collections.abc import Collection, Iterable
 
 import reliq
 from reliq.errors import InvalidSetting, ReliqError
@@ -20,6 +21,15 @@ def unknown(name: str, known: Iterable[str]) -> str:
     """Return the sentence about a queue that is not one of the known, with the nearest name."""
     near = difflib.get_close_matches(name, sorted(known), n=1)
     return f"there is no queue {name!r}" + (f": did you mean {near[0]!r}?" if near else "")
+
+
+def known_names(names: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return the names that are known; say on standard error which are not."""
+    asked = list(dict.fromkeys(names))
+    for name in asked:
+        if name not in known:
+            print(f"reliq: {unknown(name, known)}", file=sys.stderr)
+    return [name for name in asked if name in known]
 
 
 def known_queue(app: reliq.Reliq, name: str) -> reliq.Queue:

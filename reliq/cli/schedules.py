@@ -6,7 +6,9 @@ import sys
 from datetime import datetime
 from typing import Any
 
+from reliq.cli.columns import columns
 from reliq.cli.options import app_of, command, given_options, max_body, message_options, say
+from reliq.cli.queue_names import known_queue
 from reliq.cli.stdin import read_body
 from reliq.contract.options import SCHEDULE
 from reliq.protocol.application import body_limit
@@ -55,15 +57,19 @@ def add_to(commands: Any) -> None:
 
 
 def show_all(options: argparse.Namespace) -> int:
-    schedules = app_of(options).schedules
+    app = app_of(options)
+    schedules = app.schedules
     found = schedules.list(options.queue)
+    if options.queue and not found:
+        known_queue(app, options.queue)
     for why in schedules.unreadable().values():
         print(f"reliq: {why}", file=sys.stderr)
     if options.json:
         print(json.dumps([one.summary() for one in found]))
         return 0
-    for one in found:
-        print(f"{one.name:30} {one.when:16} {one.queue:20} {_next(one):28} {_latest(one)}")
+    rows = [(one.name, one.when, one.queue, _next(one), _latest(one)) for one in found]
+    for line in columns(rows, -30, -16, -20, -28):
+        print(line)
     print(f"{len(found)} schedules")
     return 0
 

@@ -1,4 +1,4 @@
-"""`reliq top`: the queues, live, in a terminal of 80 columns."""
+"""`reliq top`: the queues, live, in the width of the terminal."""
 
 import shutil
 import sys
@@ -17,10 +17,10 @@ from reliq.transport.store import Store
 _MOST = 1000  #: queues that are read
 _BUSY = 20  #: of them, those with the most in processing, whose messages are read
 _BARS = 10  #: messages that are shown with their progress
-_NAME = 23
-_HEAD = (
-    f"{'queue':{_NAME}}{'ready':>8}{'proc':>7}{'delayed':>8}{'dead':>7}{'oldest':>8}{'in/s':>7}{'out/s':>7}{'cons':>5}"
-)
+_WIDTH = 80  #: of a terminal that does not say
+_UNBOUNDED = 1 << 16  #: width of a file or a pipe
+_NAME, _SHORTEST_NAME = 23, 10
+_HEAD = f"{'ready':>8}{'proc':>7}{'delayed':>8}{'dead':>7}{'oldest':>8}{'in/s':>7}{'out/s':>7}{'cons':>5}"
 _WENT = (Counter.ACKED, Counter.DEAD_LETTERED, Counter.PURGED, Counter.CANCELLED)
 _ENTER, _LEAVE, _HOME, _CLEAR_LINE, _CLEAR_REST = (
     "\x1b[?1049h\x1b[?25l",
@@ -64,13 +64,13 @@ def watch(store: Store, interval: float, once: bool, stopping: threading.Event) 
     latest = look(store)
     if once or not sys.stdout.isatty():
         stopping.wait(interval)
-        sys.stdout.write("\n".join(frame(latest, look(store), store.where, height=_MOST)) + "\n")
+        sys.stdout.write("\n".join(frame(latest, look(store), store.where, _MOST, _UNBOUNDED)) + "\n")
         return 0
     before = latest
     with _screen():
         while True:
             size = shutil.get_terminal_size()
-            _show(frame(before, latest, store.where, size.lines - 1), size.columns)
+            _show(frame(before, latest, store.where, size.lines - 1, size.columns), size.columns)
             if stopping.wait(interval):
                 return 0
             try:
@@ -79,31 +79,39 @@ def watch(store: Store, interval: float, once: bool, stopping: threading.Event) 
                 _show([f"reliq top: {error}"], size.columns)
 
 
-def frame(before: Look, now: Look, where: str, height: int) -> list[str]:
-    """Return lines of at most 80 characters: a summary, then the queues with the most messages."""
+def frame(before: Look, now: Look, where: str, height: int, width: int = _WIDTH) -> list[str]:
+    """Return lines of at most `width` characters: a summary, then the queues with the most messages."""
     elapsed = max(now.at - before.at, 1e-9)
     rows = sorted(now.readings.values(), key=lambda one: (-(one.ready + one.processing), -one.dead, one.queue))
     rates = {one.queue: _rates(before.readings.get(one.queue), one, elapsed) for one in rows}
-    lines = [_summary(rows, rates, now.queues, where), "", _HEAD]
+    room = max(1, height - 3 - len(bars := _bars(now.running, width)))
+    shown = rows[:room]
+    name = _name_width(shown, width)
+    lines = [_summary(rows, rates, now.queues, where, width), "", f"{'queue':{name}}{_HEAD}"]
     if now.unreadable:
         lines[1] = f"{now.unreadable} cannot be read, `reliq stats` says why"
-    bars = _bars(now.running)
-    room = max(1, height - len(lines) - len(bars))
-    lines += [_row(one, *rates[one.queue]) for one in rows[:room]]
-    shown, there = min(room, len(rows)), now.queues - now.unreadable
-    if there > shown:
-        lines[-1] = f"... and {there - shown + 1} more queues"
-    return lines + bars
+    lines += [_row(one, *rates[one.queue], name) for one in shown]
+    there = now.queues - now.unreadable
+    if there > len(shown):
+        lines[-1] = f"... and {there - len(shown) + 1} more queues"
+    return [line[:width] for line in lines] + bars
 
 
-def _bars(running: Sequence[Running]) -> list[str]:
+def _name_width(rows: Sequence[QueueSnapshot], width: int) -> int:
+    """Return the width of the column of names: that of the longest with its mark, as far as the terminal has room."""
+    longest = max((len(one.queue) + len(_mark(one)) for one in rows), default=0) + 1
+    return max(_SHORTEST_NAME, min(max(_NAME, longest), width - len(_HEAD)))
+
+
+def _bars(running: Sequence[Running], width: int) -> list[str]:
     """Return a line for each message that reports its progress, after a blank line."""
     lines = []
+    names = max([16, *(min(len(one.message.queue), width - 64) for one in running)])
     for one in running:
         said = one.progress.text if one.progress else ""
         report = "".join(letter if letter.isprintable() else " " for letter in said)
-        name, identity = _fitted(one.message.queue, 16), _fitted(one.message.id, 13, start=False)
-        lines.append(f"{name:17}{identity:14}{bar(one.fraction or 0)}  {report}"[:80])
+        name, identity = _fitted(one.message.queue, names), _fitted(one.message.id, 13, start=False)
+        lines.append(f"{name:{names}} {identity:14}{bar(one.fraction or 0)}  {report}"[:width])
     return ["", *lines] if lines else []
 
 
@@ -114,7 +122,9 @@ def _fitted(text: str, width: int, start: bool = True) -> str:
     return text[: width - 1] + "…" if start else "…" + text[1 - width :]
 
 
-def _summary(rows: Sequence[QueueSnapshot], rates: dict[str, tuple[float, float]], queues: int, where: str) -> str:
+def _summary(
+    rows: Sequence[QueueSnapshot], rates: dict[str, tuple[float, float]], queues: int, where: str, width: int
+) -> str:
     came, went = (sum(pair[place] for pair in rates.values()) for place in (0, 1))
     missing = sum(abs(one.missing) for one in rows if one.exact)
     ready, dead = sum(one.ready for one in rows), sum(one.dead for one in rows)
@@ -123,15 +133,19 @@ def _summary(rows: Sequence[QueueSnapshot], rates: dict[str, tuple[float, float]
         f"{short(went)}/s out", *([f"{short(missing)} MISSING: reliq audit"] if missing else []),
     ]  # fmt: skip
     text = "  ".join(parts)
-    return f"{text}  {where}" if len(text) + len(where) + 2 <= 80 else text[:80]
+    return f"{text}  {where}" if len(text) + len(where) + 2 <= width else text
 
 
-def _row(one: QueueSnapshot, came: float, went: float) -> str:
-    mark = "!" if one.exact and one.missing else "‖" if one.paused else ""
-    name = one.queue if len(one.queue) + len(mark) < _NAME else one.queue[: _NAME - 3 - len(mark)] + "…"
+def _mark(one: QueueSnapshot) -> str:
+    return "!" if one.exact and one.missing else "‖" if one.paused else ""
+
+
+def _row(one: QueueSnapshot, came: float, went: float, width: int) -> str:
+    mark = _mark(one)
+    name = _fitted(one.queue, width - 1 - len(mark))
     oldest = age(one.oldest_ready_age) if one.ready else "-"
     return (
-        f"{name + mark:{_NAME}}{short(one.ready):>8}{short(one.processing):>7}{short(one.delayed):>8}"
+        f"{name + mark:{width}}{short(one.ready):>8}{short(one.processing):>7}{short(one.delayed):>8}"
         f"{short(one.dead):>7}{oldest:>8}{short(came):>7}{short(went):>7}{one.consumers:>5}"
     )
 

@@ -4,6 +4,7 @@ import argparse
 import json
 from typing import Any
 
+from reliq.cli.columns import columns
 from reliq.cli.options import app_of, body_limit_of, command, given_options, max_body, message_options, say
 from reliq.cli.stdin import read_body
 from reliq.contract.options import PUBLISH
@@ -54,8 +55,8 @@ def bindings(options: argparse.Namespace) -> int:
         every = [one._asdict() for one in found]
         print(json.dumps({"bindings": every, "alternate": stats.alternate, "unroutable": stats.unroutable}))
         return 0
-    for one in found:
-        print(f"{one.queue:40} {one.pattern}")
+    for line in columns(found, -40):
+        print(line)
     rest = f"goes to {stats.alternate}" if stats.alternate else f"is counted: {stats.unroutable} so far"
     print(f"{len(found)} bindings; what matches none of them {rest}")
     return 0

@@ -144,7 +144,7 @@ def _work_here(
     running.stop_on_signals()
     if child is not None:
         _stop_with_parent(running.stop)
-    exit_now(running.run())
+    exit_now(startup.end_status(running.run()))
     return 0
 
 

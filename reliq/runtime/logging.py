@@ -16,7 +16,13 @@ from reliq.runtime.url import redacted
 _AS_JSON = "RELIQ_LOG_JSON"
 _TRACEBACKS = "RELIQ_LOG_TRACEBACKS"
 _PLACEHOLDER = re.compile(r"(?:(\w+)=)?%(?:%|[-#0 +]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa])")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+#: Control characters, and invisible ones that turn the text beside them around, hide in it, or cannot be encoded.
+_HIDDEN = (
+    r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e007f"
+)
+_IN_LINES = re.compile(f"[{_HIDDEN}]")
+_IN_ONE_LINE = re.compile(f"[{_HIDDEN}\\t\\n\\r]")
 
 
 def configure(level: int, as_json: bool, tracebacks: bool = False) -> None:
@@ -39,10 +45,15 @@ def tracebacks_wanted() -> bool:
     return os.environ.get(_TRACEBACKS) == "1"
 
 
+def printable(text: str, lines: bool = False) -> str:
+    """Return the text with escapes for what a reader does not see; `lines`: tabs and line breaks stay."""
+    hidden = _IN_LINES if lines else _IN_ONE_LINE
+    return hidden.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def one_line(text: str) -> str:
     """Return the text without passwords, with line breaks and other control characters escaped."""
-    without = redacted(text)
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), without)
+    return printable(redacted(text))
 
 
 class Lines(logging.Formatter):

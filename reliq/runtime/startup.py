@@ -1,7 +1,9 @@
 """Signals while a service starts: SIGTERM and SIGINT end it in an orderly way, whatever it is importing.
 
-`reliq` imports this module before all others. Until a service has handlers of its own, a signal ends the process with
-status 0: it holds no message yet. In a program that only imports `reliq`, nothing changes.
+`reliq` imports this module before all others. Until a service has handlers of its own, a signal ends the process at
+once: it holds no message yet. In a program that only imports `reliq`, nothing changes.
+
+A service that ends in order has the exit status 0 after SIGTERM, and 130 after SIGINT, which Ctrl-C sends.
 """
 
 import contextlib
@@ -13,12 +15,14 @@ from types import FrameType
 
 SERVICES = ("worker", "monitor", "api", "dev")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+INTERRUPTED = 130  #: exit status after Ctrl-C
 
 
 class _Start:
     """The state of the process while it starts."""
 
     requested = False  #: a signal has arrived
+    interrupted = False  #: it was SIGINT
     exits = True  #: a signal ends the process at once
 
 
@@ -40,10 +44,20 @@ def begin() -> None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    _Start.requested = True
+    _note(number)
     if _Start.exits:
         # No SystemExit: msgspec 0.22 crashes when one is raised while it reads a type, as modules do at their import.
-        os._exit(0)
+        os._exit(end_status(0))
+
+
+def _note(number: int) -> None:
+    _Start.requested = True
+    _Start.interrupted = _Start.interrupted or number == signal.SIGINT
+
+
+def end_status(status: int) -> int:
+    """Return the exit status of a service that ends with this one: 130 in place of 0 after Ctrl-C."""
+    return INTERRUPTED if status == 0 and _Start.interrupted else status
 
 
 def note_only() -> None:
@@ -53,8 +67,13 @@ def note_only() -> None:
 
 def take_over(stop: Callable[[], None]) -> None:
     """Make the signals call `stop`; call it at once if one has been noted."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        _note(number)
+        stop()
+
     for number in _SIGNALS:
-        signal.signal(number, lambda *_: stop())
+        signal.signal(number, handle)
     if _Start.requested:
         stop()
 

@@ -3,7 +3,7 @@
 from collections.abc import Container, Generator, Sequence
 from typing import Any, TypeVar
 
-from reliq.errors import QueueFull, RedisUnavailable, ReliqError
+from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.ops import Request
 from reliq.ops.topology import ANY, Node, Part, Slots, cluster_slots
 from reliq.transport.calls import carried_out_in_part, only_reads, repeatable
@@ -26,6 +26,8 @@ def current_slots(server: Server, connected: Container[Node]) -> NodeSteps[Slots
             slots: Slots = yield node, cluster_slots(node)
         except (ConnectionLost, TryAgain, RedisUnavailable) as error:
             failure = error
+        except RedisUnsuitable:
+            raise
         except ReliqError:
             raise no_cluster(server.where) from None
         else:

@@ -181,7 +181,7 @@ class Connection:
         """Read the pending replies; earlier ones are read first and kept."""
         while owed.replies is None:
             if owed.lost:
-                raise ConnectionLost(sent=True, cause="ConnectionError")
+                raise ConnectionLost(sent=True, cause="the connection was lost")
             first = self._owed[0]
             try:
                 if self._store.sentinels is not None:

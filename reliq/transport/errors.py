@@ -1,6 +1,8 @@
 """Translation of redis-py's errors, because their texts quote payloads."""
 
+import os
 import re
+import socket
 from types import ModuleType
 from typing import TypeVar
 
@@ -56,9 +58,12 @@ _PASSING = {
 }
 _MOVING = frozenset({"MOVED", "ASK", "TRYAGAIN"})
 _ELSEWHERE = frozenset({"READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED"})
+# Not as one URL: texts that are shown lose the password of each URL in them.
+_PLACE = 'the URL has it between "redis://:" and "@host", with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25'
 _LASTING = {
-    "NOAUTH": "it needs a password, or a different one: put it into the URL, redis://:password@host, "
-    "with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25",
+    "NOAUTH": f"it needs a password, and the URL has none: {_PLACE}",
+    "WRONGPASS": f"the password or the user name in the URL is wrong: {_PLACE}",
+    "NOPASSWORD": "it has no password, but the URL has one: remove it from the URL, or set requirepass in Redis",
     "NOPERM": "the user of the URL lacks a permission (ACL) that reliq needs",
     "WRONGTYPE": "a key under reliq: has another type: the prefix is shared with another application",
 }
@@ -76,7 +81,6 @@ _CLASSES = {
     "AskError": "ASK",
     "TryAgainError": "TRYAGAIN",
     "ClusterDownError": "CLUSTERDOWN",
-    "AuthenticationError": "NOAUTH",
 }
 
 
@@ -97,7 +101,7 @@ def connection_ended(aio: bool = False) -> tuple[type[Exception], ...]:
 def translated(error: Exception) -> Exception:
     """Return reliq's error for one of redis-py's, without its text, which quotes payloads."""
     found = _CODES.search(str(error))
-    code = _CLASSES.get(type(error).__name__) or (found[1] if found else "")
+    code = _login_code(error) or _CLASSES.get(type(error).__name__) or (found[1] if found else "")
     if code == "OOM":
         return QueueFull("Redis is at its maxmemory and refused the call; nothing was changed")
     if code in _PASSING:
@@ -105,6 +109,16 @@ def translated(error: Exception) -> Exception:
     if code in _LASTING:
         return RedisUnsuitable(f"Redis refuses: {_LASTING[code]}")
     return ReliqError(f"Redis answered with an unexpected error: {type(error).__name__} {code}".rstrip())
+
+
+def _login_code(error: Exception) -> str:
+    """Return why the server refuses the login: redis-py has one class for all reasons; empty for other errors."""
+    text = str(error).lower()
+    if "without any password configured" in text or "no password is set" in text:
+        return "NOPASSWORD"
+    if not isinstance(error, redis_errors().AuthenticationError):
+        return ""
+    return "WRONGPASS" if "invalid" in text else "NOAUTH"
 
 
 def refuses_for_now(error: Exception) -> bool:
@@ -117,4 +131,36 @@ def failed(error: Exception, sent: bool) -> Exception:
     errors = redis_errors()
     if isinstance(error, (errors.ResponseError, errors.AuthenticationError, errors.BusyLoadingError)):
         return translated(error)
-    return ConnectionLost(sent, type(error).__name__)
+    return ConnectionLost(sent, cause_of(error))
+
+
+def cause_of(error: Exception) -> str:
+    """Return why a connection failed, by the operating system's error behind that of redis-py."""
+    errors = redis_errors()
+    behind: BaseException | None = error
+    while isinstance(behind, errors.RedisError):
+        behind = behind.__cause__ or behind.__context__
+    if isinstance(behind, OSError):
+        return _system_cause(behind)
+    if "max number of clients" in str(error):
+        return "it has reached its maxclients"
+    if isinstance(error, errors.TimeoutError):
+        return "timed out"
+    closed = isinstance(error, (errors.ConnectionError, EOFError))
+    return "the server closed the connection" if closed else type(error).__name__
+
+
+def _system_cause(error: OSError) -> str:
+    """Return the text of an operating system's error without its number."""
+    import ssl
+
+    text = error.strerror or str(error)
+    if isinstance(error, socket.gaierror):
+        return f"the host name cannot be resolved: {text}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {text}"
+    if number := re.search(r"\[Errno (\d+)\]", str(error)):  # asyncio: one text for all addresses of a host
+        text = os.strerror(int(number[1]))
+    elif isinstance(error, (TimeoutError, ConnectionError)):
+        text = "timed out" if isinstance(error, TimeoutError) else "the server closed the connection"
+    return text[:1].lower() + text[1:]

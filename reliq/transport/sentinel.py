@@ -14,7 +14,7 @@ from typing import Any
 from reliq import forks
 from reliq.model import settings
 from reliq.ops.topology import Node
-from reliq.transport.errors import ConnectionLost, connection_ended, redis_errors
+from reliq.transport.errors import ConnectionLost, connection_ended, failed, redis_errors
 from reliq.transport.resp import pack
 
 log = logging.getLogger("reliq.sentinel")
@@ -66,6 +66,13 @@ class _Panel:
         best = self.best()
         return best is not None and best.master == master and any(one.vote and one.vote.leaving for one in self.voters)
 
+    def why_none(self, service: str) -> str:
+        """Return why no master is known."""
+        problems = [voter.problem for voter in self.voters]
+        if all(problems):
+            return f"no sentinel answers: {problems[0]}"
+        return f"no sentinel names a master of {service!r}"
+
     def stop(self) -> None:
         with self.changed:
             self.stopped = True
@@ -82,6 +89,7 @@ class _Voter(threading.Thread):
         self._connection: Any = None
         self.on_vote: Callable[[], None] = lambda: None
         self.vote: Vote | None = None
+        self.problem = ""  #: why the sentinel did not answer
         self.tried = self.answered = 0  #: numbers of questions
 
     @property
@@ -111,9 +119,11 @@ class _Voter(threading.Thread):
                 self._connection.connect()
             self._connection.send_packed_command(self._question)
             state, master = self._connection.read_response(), self._connection.read_response()
+            self.problem = ""
             return _vote(state, master)
         except (redis_errors().RedisError, *connection_ended(), ValueError, KeyError) as error:
-            log.debug("sentinel %s:%d does not answer: %s", *self._node, type(error).__name__)
+            self.problem = str(failed(error, sent=False))
+            log.debug("sentinel %s:%d does not answer: %s", *self._node, self.problem)
             self._close()
             return None
 
@@ -149,7 +159,7 @@ class Sentinels:
             panel.changed.wait_for(lambda: panel.answered(1), settings.SOCKET_MARGIN)
             best = panel.best()
         if best is None:
-            raise ConnectionLost(sent=False, cause=f"no sentinel names a master of {self._service!r}")
+            raise ConnectionLost(sent=False, cause=panel.why_none(self._service))
         return best.master
 
     def vouch(self, master: Node) -> bool:

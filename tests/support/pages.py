@@ -87,6 +87,7 @@ class Reader:
         self.folder = folder
         self._jvm = jvm
         self.environment = {**os.environ, **environment}
+        self.types = ""  #: what the reader types when the next command asks; set by `before`
         self._names: dict[str, Any] = {"__name__": "__main__", "reader": self}
         self._terminals: list[Terminal] = []
         self._loop = asyncio.Runner()
@@ -140,8 +141,9 @@ class Reader:
             exec(compiled, self._names)
 
     def _shell(self, code: str) -> str:
+        typed, self.types = self.types, ""
         done = subprocess.run(
-            ["/bin/sh", "-ec", code], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, text=True,
+            ["/bin/sh", "-ec", code], cwd=self.folder, env=self.environment, input=typed, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False,
         )  # fmt: skip
         if done.returncode:

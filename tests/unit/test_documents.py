@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pages import blocks
 from tools.site.reference import PAGES
 
 ROOT = Path(__file__).parents[2]
@@ -124,3 +125,16 @@ def test_the_page_of_examples_has_each_of_them():
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     scripts = {file.name for file in (ROOT / "examples").glob("*.py")} - {"running.py"}  # what several of them need
     assert {name for name in scripts if f"`python examples/{name}" not in page} == set()
+
+
+def test_the_tutorial_installs_from_the_checkout_in_the_folder_where_its_reader_is():
+    folder, installed = Path("/home"), []
+    tutorial = ROOT / "docs" / "tutorial"
+    for page in (tutorial / "index.md", *sorted(tutorial.glob("[1-9]-*.md"))):
+        for block in blocks(page):
+            for change, source in re.findall(r"\bcd (\S+)|\bpip install '(\.[^\[']*)", block.code):
+                if change:
+                    folder = Path(os.path.normpath(folder / change))
+                else:
+                    installed.append((page.stem, os.path.normpath(folder / source)))
+    assert installed == [("index", "/home/reliq"), ("5-spark", "/home/reliq")]

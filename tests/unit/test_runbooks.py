@@ -1,6 +1,7 @@
 """Each log line, metric, option and command that a page quotes exists in the source."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,9 +77,9 @@ def test_a_log_line_that_is_not_written_is_found():
 
 @pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
 def test_every_command_that_a_runbook_names_is_accepted(page):
-    commands = [span.split()[1:] for span in quoted(page) if re.match(r"reliq [a-z]+ [a-zA-Z]", span)]
-    for arguments in commands:
-        _parser().parse_args(arguments)
+    text = page.read_text(encoding="utf-8")
+    for line in re.findall(r"(?:`|^\s*\$ )reliq ([a-z][^`\n]*)", text, re.MULTILINE):
+        _parser().parse_args(shlex.split(line, comments=True))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

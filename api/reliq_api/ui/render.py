@@ -9,9 +9,11 @@ from urllib.parse import quote
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 import reliq
 from reliq.model.element import Failure
+from reliq.runtime.logging import printable
 from reliq.runtime.tracing import is_traceparent
 from reliq_api.ui.assets import VERSION
 from reliq_api.ui.bodies import shown
@@ -102,17 +104,23 @@ def trace_id(headers: Mapping[str, str]) -> str:
     return text.split("-")[1] if is_traceparent(text) else ""
 
 
+def _legible(value: Any) -> Any:
+    """Return what a page shows of a value: text has escapes for characters that turn it around or are not seen."""
+    return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 _environment = Environment(
     loader=PackageLoader("reliq_api.ui"),
     autoescape=True,
+    finalize=_legible,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
 _environment.filters |= {
-    "ago": ago, "compact": compact, "duration": duration, "gist": gist, "in_unit": in_unit, "plural": plural,
-    "rate": rate, "segment": lambda text: quote(text, safe=""), "short_class": short_class, "shown": shown,
-    "size": size, "trace_id": trace_id, "until": until, "utc": utc,
+    "ago": ago, "compact": compact, "duration": duration, "exact": escape, "gist": gist, "in_unit": in_unit,
+    "plural": plural, "rate": rate, "segment": lambda text: quote(text, safe=""), "short_class": short_class,
+    "shown": shown, "size": size, "trace_id": trace_id, "until": until, "utc": utc,
 }  # fmt: skip
 
 NOTICES = {

@@ -43,7 +43,7 @@ class Dev:
 
     def stop(self):
         self.child.send_signal(signal.SIGINT)
-        assert self.child.wait(30) == 0
+        assert self.child.wait(30) == 130
 
 
 def test_dev_has_a_redis_that_keeps_its_messages_and_says_what_a_second_terminal_needs(tmp_path):

@@ -79,6 +79,14 @@ def test_cancel_by_id_key_and_headers(say, orders):
     assert orders.stats().ready == 0
 
 
+def test_cancel_with_an_id_alone_says_that_the_queue_is_missing(say, orders):
+    identity = orders.send("x")
+    status, _, told = say("cancel", identity)
+    assert status == 2
+    assert f"only '{identity}' is given: write `reliq cancel QUEUE ID` (`reliq find ID` names the queue)" in told
+    assert orders.find(identity)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [(), ("1", "--key", "k"), ("--key", "k", "--header", "a=b"), ("1", "--dry-run"), ("1", "--header", "a=b")],

@@ -1,6 +1,7 @@
 """Manners of the command line: a mistyped queue is unknown, an empty list says so, and a Redis that is down is said at
 once on a terminal."""
 
+import json
 import os
 import pty
 import subprocess
@@ -34,7 +35,9 @@ def on_a_terminal(*arguments):
 @pytest.mark.parametrize(
     "command",
     [
-        ("stats", "ordrs"), ("pause", "ordrs"), ("resume", "ordrs"), ("purge", "ordrs", "--yes"),
+        ("stats", "ordrs"), ("audit", "ordrs"), ("audit", "ordrs", "--repair"), ("partitions", "ordrs"),
+        ("find", "x", "--queue", "ordrs"), ("queue", "delete", "ordrs", "--yes"), ("schedule", "list", "ordrs"),
+        ("pause", "ordrs"), ("resume", "ordrs"), ("purge", "ordrs", "--yes"),
         ("cancel", "ordrs", "x"),
         ("breaker", "ordrs", "open"), ("config", "ordrs"), ("dead", "list", "ordrs"), ("dead", "show", "ordrs", "x"),
         ("dead", "redrive", "ordrs"), ("dead", "purge", "ordrs", "--all", "--yes"), ("delayed", "list", "ordrs"),
@@ -50,12 +53,21 @@ def test_a_mistyped_queue_is_unknown_and_is_not_made(app, capsys, command):
     assert app.queues() == ["orders"]
 
 
-def test_stats_shows_the_known_queues_beside_an_unknown_one(app, capsys):
+@pytest.mark.parametrize("command", ["stats", "audit"])
+def test_the_known_queues_are_shown_beside_an_unknown_one(app, capsys, command):
     app.queue("orders").send("x")
-    assert main.main(["stats", "ordrs", "orders", "--url", app.url]) == 1
+    assert main.main([command, "ordrs", "orders", "--url", app.url]) == 1
     printed = capsys.readouterr()
     assert "orders" in printed.out
     assert "ordrs" not in printed.out
+    assert "there is no queue 'ordrs'" in printed.err
+
+
+def test_an_audit_of_an_unknown_queue_is_not_balanced_for_programs_either(app, capsys):
+    app.queue("orders").send("x")
+    assert main.main(["audit", "ordrs", "orders", "--json", "--url", app.url]) == 1
+    printed = capsys.readouterr()
+    assert [book["queue"] for book in json.loads(printed.out)] == ["orders"]
     assert "there is no queue 'ordrs'" in printed.err
 
 

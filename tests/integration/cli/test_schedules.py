@@ -27,6 +27,7 @@ def test_a_schedule_from_its_start_to_its_end(run, app):
     identity = run("schedule", "run", "s").out.strip()
     assert identity.startswith("s@")
     assert [one["last_id"] for one in json.loads(run("schedule", "list", "q", "--json").out)] == [identity]
+    run("config", "other", "max_length=10")
     assert json.loads(run("schedule", "list", "other", "--json").out) == []
     assert run("schedule", "pause", "s").out == "paused\n"
     assert " paused " in run("schedule", "list").out

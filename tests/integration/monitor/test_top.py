@@ -1,4 +1,4 @@
-"""reliq top: what matters, in 80 columns."""
+"""reliq top: what matters, in the width of the terminal."""
 
 import os
 import pty
@@ -92,6 +92,18 @@ def test_no_line_is_longer_than_80(number, name):
         assert not re.search(r"\d\d{12}", line)
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_names_are_cut_only_where_the_terminal_has_no_room(width):
+    long, short = reading("n" * 100, ready=7, paused=True), reading("orders", ready=5)
+    looks = Look([], 100.0, 0), Look([long, short], 102.0, 2)
+    *_, head, first, second = frame(*looks, "redis://h", 24, width)
+    assert all(len(line) <= width for line in (head, first, second))
+    assert ("n" * 100 + "‖" in first) == (width == 200)
+    assert "orders" in second
+    if width >= 80:
+        assert head.index("ready") + len("ready") == first.index(" 7 ") + 2 == second.index(" 5 ") + 2
+
+
 def test_more_queues_than_lines_are_counted():
     text = lines(*(reading(f"q{number}") for number in range(30)), height=10)
     assert len(text) == 10
@@ -122,9 +134,11 @@ def command(url, *options):
 
 def test_into_a_pipe_it_prints_one_frame(app, url):
     app.queue("orders").send_many(["x"] * 3)
+    app.queue("q" * 128).send("x")
     done = subprocess.run(command(url), capture_output=True, text=True, timeout=30, check=True)
     assert row(done.stdout.splitlines()[3])[:2] == ["orders", "3"]
     assert "\x1b" not in done.stdout
+    assert "q" * 128 in done.stdout
 
 
 def until(terminal, text):
@@ -146,5 +160,5 @@ def test_on_a_terminal_it_goes_on_until_it_is_ended_and_leaves_the_terminal_as_i
     until(terminal, "77")
     running.send_signal(signal.SIGINT)
     until(terminal, "\x1b[?1049l")
-    assert running.wait(timeout=10) == 0
+    assert running.wait(timeout=10) == 130
     os.close(terminal)

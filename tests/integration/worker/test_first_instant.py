@@ -1,4 +1,5 @@
-"""SIGTERM while a service starts: it ends in order, with status 0, at whatever stage."""
+"""A signal while a service starts: it ends in order, with status 0 after SIGTERM and 130 after SIGINT, at whatever
+stage."""
 
 import os
 import signal
@@ -34,14 +35,14 @@ def write_shop(folder, children_only=False):
     (folder / "shop.py").write_text(f"CHILDREN_ONLY = {children_only}\n{IMPORTING}\n{HANDLER}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_while_the_application_is_imported(app, tmp_path, number):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_while_the_application_is_imported(app, tmp_path, number, status):
     """No exception is raised in what is imported: modules may swallow it, and C code may crash on it."""
     write_shop(tmp_path)
     with process("worker", "shop", folder=tmp_path, RELIQ_URL=app.url) as child:
         eventually((tmp_path / "importing").exists)
         child.send_signal(number)
-        assert child.wait(20) == 0
+        assert child.wait(20) == status
         assert b"Traceback" not in child.stderr.read()
     assert not (tmp_path / "raised").exists()
 

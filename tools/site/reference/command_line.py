@@ -8,8 +8,8 @@ from reliq.cli.main import _parser
 _HEAD = """# The command line
 
 `reliq COMMAND --help` prints the same. `python -m reliq` is `reliq`. Exit status: 0 done, 1 failed, 2 wrong usage,
-130 after Ctrl-C. Every command that talks to Redis takes `--url`: a URL, or `env:NAME` or `file:/path` where it is;
-default `RELIQ_URL`, else `redis://localhost:6379/0`.
+130 after Ctrl-C; a service that SIGTERM stops ends with 0. Every command that talks to Redis takes `--url`: a URL,
+or `env:NAME` or `file:/path` where it is; default `RELIQ_URL`, else `redis://localhost:6379/0`.
 """
 
 
