@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 import msgspec
 
 from reliq import forks
-from reliq.errors import InvalidMessage, InvalidSetting
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.model import settings
 from reliq.model.body_types import TypedBody, plain
 from reliq.model.element import (
@@ -326,3 +326,37 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     if size > settings.MAX_HEADERS_BYTES:
         raise InvalidMessage(f"the headers take {size} bytes, the limit is {settings.MAX_HEADERS_BYTES}")
     return checked
+
+
+def _seconds(what: str, shortest: float) -> Callable[[Any], float]:
+    return lambda value: settings.seconds(value, what, shortest)
+
+
+_CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "id": check_id,
+    "headers": check_headers,
+    "key": check_key,
+    "limit_key": lambda value: check_key(value, "limit_key"),
+    "priority": _check_priority,
+    "dedup_key": _check_dedup_key,
+    "delay": _seconds("delay", 0.0),
+    "ttl": _seconds("ttl", 0.001),
+    "window": _seconds("window", 0.001),
+}
+
+
+def check_again(message: object, max_body: int) -> None:
+    """Check a message that hooks of middleware may have changed; raises InvalidMessage."""
+    if not isinstance(message, NewMessage):
+        raise InvalidMessage(f"it is of type {type(message).__name__}: the messages of a send are reliq.NewMessage")
+    if not isinstance(message.body, bytes):
+        raise InvalidMessage(f"its body is of type {type(message.body).__name__}: a hook must set it to bytes")
+    if len(message.body) > max_body:
+        raise InvalidMessage(too_large(len(message.body), max_body))
+    try:
+        for name, check in _CHECKS.items():
+            value = getattr(message, name)
+            if value != getattr(NewMessage, name, ...):  # the default of an option needs no check
+                setattr(message, name, check(value))
+    except (InvalidName, InvalidSetting) as error:
+        raise InvalidMessage(str(error)) from None
