@@ -45,10 +45,10 @@ def answer(value: object) -> Answer:
 
 def _encode(value: Any) -> bytes:
     if not hasattr(type(value), "model_dump_json"):
-        encoded = msgspec.json.encode(value)
-        if b"null" in encoded:
+        plain = msgspec.json.encode(value)
+        if b"null" in plain:
             _refuse_non_finite(msgspec.to_builtins(value, str_keys=True))
-        return encoded
+        return plain
     encoded: bytes = value.model_dump_json().encode()  # pydantic
     suspicious = any(one in encoded for one in (b"null", b"NaN", b"Infinity"))
     if suspicious and value.model_config.get("ser_json_inf_nan") != "strings":
