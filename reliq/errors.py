@@ -123,7 +123,7 @@ class NoResult(ReliqError):
 
 
 class HandlerFailed(ReliqError):
-    """The message whose result was asked for is a dead letter. `reason`: why; `error`: the text of its last failure."""
+    """The message whose result was asked for is a dead letter. `reason`: why; `error`: what its last failure says."""
 
     def __init__(self, text: str, reason: str, error: str) -> None:
         super().__init__(text)

@@ -17,6 +17,7 @@ from reliq.contract.options import Option, given, options_of
 from reliq.errors import RedisUnavailable, RedisUnsuitable
 from reliq.model import settings
 from reliq.model.element import Failure
+from reliq.model.error_text import gist
 from reliq.ops import ping
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.runtime import startup
@@ -187,11 +188,10 @@ def utc(milliseconds: int) -> str:
 
 
 def error_line(failure: Failure | None) -> str:
-    """Return an error's class and the last line of its text, as printable ASCII; empty without an error."""
+    """Return an error's class and the first line of its text, as printable ASCII; empty without an error."""
     if failure is None:
         return ""
-    line = failure.text.strip().rpartition("\n")[2].removeprefix(f"{failure.error_class}: ")
-    return f"{failure.error_class}: {line}"[:90].encode("unicode_escape").decode()
+    return f"{failure.error_class}: {gist(failure)}"[:90].encode("unicode_escape").decode()
 
 
 def stop_event() -> threading.Event:

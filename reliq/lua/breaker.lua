@@ -1,7 +1,8 @@
 -- breaker: count how runs ended, and open or close the queue's circuit breaker.
 --
 -- KEYS  1 config  2 flow  3 counters
--- ARGV  1 runs that passed  2 runs that failed  3 how the probe ended: 'passed' | 'failed' | '' = no probe among them
+-- ARGV  1 runs that passed  2 runs that failed  3 how the probe ended: 'passed' | 'failed' | 'untried' = its handler
+--       did not run, so the next message is tried | '' = no probe among them
 --       4 threshold: the share of failed runs at which it opens  5 fewest runs  6 ms over which they are counted
 --       7 ms for which it is open
 -- Returns {the state before, the state now}: 'closed' | 'open' | 'half_open'
@@ -26,6 +27,7 @@ if state then
     open_breaker(config, flow, now, open_for)
     return {state, 'open'}
   end
+  if state == 'half_open' and probe == 'untried' then redis.call('HSET', flow, 'breaker_until', now) end
   return {state, state}
 end
 

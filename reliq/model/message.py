@@ -27,6 +27,7 @@ from reliq.model.element import (
     new_id,
     new_nonce,
 )
+from reliq.model.error_text import classed_gist
 from reliq.model.life import Holder, Life, checked_progress, checked_state, read_state
 
 _MAX_ELEMENT_BYTES = settings.MAX_ELEMENT_BYTES
@@ -36,12 +37,13 @@ _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 class Message:
     """A message as a handler or a consumer holds it."""
 
-    __slots__ = ("_body", "_envelope", "element", "holder", "lost", "queue", "reference")
+    __slots__ = ("_body", "_envelope", "_headers", "element", "holder", "lost", "queue", "reference")
 
     def __init__(self, queue: str, element: bytes, envelope: Envelope) -> None:
         self.queue = queue
         self.element = element  #: the exact bytes in the processing list
         self._envelope = envelope
+        self._headers: dict[str, str] | None = None  #: those that a handler sees, and may change; None until it looks
         self._body: bytes | None  #: None until it is read
         self.reference: bytes  #: where in Redis the body is: a field of the hash `bodies`, or empty
         if envelope.version == INLINE:
@@ -105,7 +107,10 @@ class Message:
 
     @property
     def headers(self) -> dict[str, str]:
-        return self._envelope.headers
+        """The headers. A handler may change them for itself; the message keeps those with which it was sent."""
+        if self._headers is None:
+            self._headers = self._envelope.headers.copy()
+        return self._headers
 
     @property
     def deliveries(self) -> int:
@@ -275,6 +280,7 @@ class _Opened(Message):
     def __init__(self, held: Message, envelope: Envelope, body: bytes) -> None:  # Message's would take twice as long
         self._held = held
         self._lost = False
+        self._headers = None
         self._body = body
         self._envelope = envelope
         self.queue, self.element, self.reference, self.holder = held.queue, held.element, held.reference, held.holder
@@ -308,10 +314,8 @@ def undecodable_letter(raw: bytes) -> tuple[str, bytes]:
 
 
 def _capped(errors: tuple[Failure, ...]) -> tuple[Failure, ...]:
-    """Return the first failure and the latest ones; those in between keep only the last line of their text."""
+    """Return the first failure and the latest ones; of those in between only the first line of the error is kept."""
     if len(errors) > settings.ERRORS_KEPT:
         errors = errors[:1] + errors[1 - settings.ERRORS_KEPT :]
-    between = [
-        msgspec.structs.replace(one, text=cut(one.text.strip().rpartition("\n")[2], 200)) for one in errors[1:-1]
-    ]
+    between = [msgspec.structs.replace(one, text=cut(classed_gist(one), 200)) for one in errors[1:-1]]
     return errors[:1] + tuple(between) + errors[1:][-1:]

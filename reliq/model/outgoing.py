@@ -10,7 +10,7 @@ import msgspec
 from reliq import forks
 from reliq.contract.keywords import BatchOptions, MessageOptions
 from reliq.contract.options import BY_NAME, options_of
-from reliq.errors import InvalidMessage, InvalidSetting
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.model import settings
 from reliq.model.body_types import TypedBody, plain
 from reliq.model.element import (
@@ -245,3 +245,20 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return valid headers; raises InvalidMessage."""
     checked: dict[str, str] = BY_NAME["headers"].kind.check(headers, "headers")
     return checked
+
+
+def check_again(message: object, max_body: int) -> None:
+    """Check a message that hooks of middleware may have changed; raises InvalidMessage."""
+    if not isinstance(message, NewMessage):
+        raise InvalidMessage(f"it is of type {type(message).__name__}: the messages of a send are reliq.NewMessage")
+    if not isinstance(message.body, bytes):
+        raise InvalidMessage(f"its body is of type {type(message.body).__name__}: a hook must set it to bytes")
+    if len(message.body) > max_body:
+        raise InvalidMessage(too_large(len(message.body), max_body))
+    try:
+        for name, option in BY_NAME.items():
+            value = getattr(message, name)
+            if value != getattr(NewMessage, name, ...):  # the default of an option needs no check
+                setattr(message, name, option.kind.check(value, name))
+    except (InvalidName, InvalidSetting) as error:
+        raise InvalidMessage(str(error)) from None

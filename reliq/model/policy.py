@@ -18,6 +18,8 @@ class Retry(Exception):
     limit key of this one. That is no failure of the other messages.
     """
 
+    __module__ = "reliq"  # the name that users know is the one in the history of a message
+
     def __init__(
         self,
         message: str = "retry was asked for",
@@ -38,6 +40,8 @@ class Retry(Exception):
 
 class Dead(Exception):
     """Raise it to make the message a dead letter at once, with reason `rejected`."""
+
+    __module__ = "reliq"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Results: what a handler has returned, as it is stored in Redis for those who wait for it."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from reliq.errors import InvalidMessage
 from reliq.model.settings import bytes_text
 
 MAX_RESULT_BYTES = 1024 * 1024
+_strict_json = json.JSONEncoder(allow_nan=False).encode
 _JSON, _BYTES = b"j", b"b"  #: what a stored result begins with
 DEAD, CANCELLED = b"d", b"c"  #: stored in the place of a result
 
@@ -41,9 +43,25 @@ def answer(value: object) -> Answer:
     return Answer(stored)
 
 
-def _encode(value: object) -> bytes:
-    model_dump_json = getattr(type(value), "model_dump_json", None)  # pydantic
-    return model_dump_json(value).encode() if model_dump_json else msgspec.json.encode(value)
+def _encode(value: Any) -> bytes:
+    if not hasattr(type(value), "model_dump_json"):
+        plain = msgspec.json.encode(value)
+        if b"null" in plain:
+            _refuse_non_finite(msgspec.to_builtins(value, str_keys=True))
+        return plain
+    encoded: bytes = value.model_dump_json().encode()  # pydantic
+    suspicious = any(one in encoded for one in (b"null", b"NaN", b"Infinity"))
+    if suspicious and value.model_config.get("ser_json_inf_nan") != "strings":
+        _refuse_non_finite(value.model_dump(mode="json"))
+    return encoded
+
+
+def _refuse_non_finite(value: object) -> None:
+    """Raise ValueError for NaN and infinity: JSON has neither, and encoders write null in their place."""
+    try:
+        _strict_json(value)
+    except ValueError:
+        raise ValueError("it has a float that is NaN or infinite, which JSON does not have") from None
 
 
 def result_json(stored: bytes) -> bytes | None:

@@ -44,7 +44,7 @@ class Upgrades:
                 return encode_body(function(old))
             except (Retry, Dead, InvalidBody):
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise InvalidBody(f"{what}, {name_of(function)}, failed: {error!r}", "$") from error
 
         self._steps[version] = step

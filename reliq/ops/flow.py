@@ -72,7 +72,7 @@ def _nothing(reply: Any) -> None:
 def breaker(keys: QueueKeys, rule: Breaker, passed: int, failed: int, probe: str) -> Op[tuple[str, str]]:
     """Count how runs ended, and move the breaker; the reply has its states before and after.
 
-    `probe`: "passed" or "failed" if the probe is one of them, else "". A repeated call counts them twice.
+    `probe`: "passed", "failed" or "untried" if the probe is one of them, else "". A repeated call counts them twice.
     """
     arguments: tuple[Argument, ...] = (
         passed, failed, probe,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reliq.model.element import group_of
+from reliq.model.element import group_of, name_of
 from reliq.model.found import Event, Progress
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
@@ -75,15 +75,20 @@ def _read_swept(reply: list[Any]) -> Swept:
     return Swept(None if ended else following, matches)
 
 
-def report(keys: QueueKeys, consumer: str, identity: str, tag: str, report: Report) -> Op[bool]:
-    """Store a report about a message; the reply is False if the consumer's lease is lost."""
+def report(
+    keys: QueueKeys, consumer: str, identity: str, tag: str, element: bytes, report: Report, place: int = 0
+) -> Op[bool]:
+    """Store a report about a message; the reply is False if the consumer does not hold the message any more.
+
+    `place`: where in the processing list it should be, counted from the oldest message.
+    """
     fields: list[Argument] = []
     if report.fraction is not None:
         fields += (schema.Report.FRACTION, report.fraction, schema.Report.TEXT, report.text)
     if report.state is not None:
         fields += (schema.Report.STATE, report.state)
-    names = (keys.lease(consumer), keys.report(identity))
-    return scripted("report", names, (tag, milliseconds(_KEPT), *fields), bool)
+    names = (keys.lease(consumer), keys.report(identity), keys.processing(consumer))
+    return scripted("report", names, (tag, milliseconds(_KEPT), name_of(element), place, *fields), bool)
 
 
 def reported(keys: QueueKeys, identity: str) -> Op[Progress | None]:

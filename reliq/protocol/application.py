@@ -51,6 +51,7 @@ class Application:
         self.max_body = body_limit(max_body)
         self.handlers = Handlers()
         self._pool = ProducerPool()
+        self._pool.max_body = self.max_body
         self._pool.versions, self._pool.middleware = self.handlers.versions, self.handlers.around_sends
         self._steps: dict[str, QueueSteps] = {}
         self._topics = TopicSteps(self._steps_of, self._pool, self.max_body)

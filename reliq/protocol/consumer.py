@@ -41,6 +41,7 @@ class ConsumerSteps:
         self.limits = Limits(keys)
         self.lives = Lives(keys)
         self.run_report: Callable[[Steps[None]], Awaitable[None]] = _not_running
+        self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
@@ -249,7 +250,9 @@ class ConsumerSteps:
 
     def report(self, message: Message, report: Report) -> Awaitable[None]:
         """Store what a handler reports about a message that is held here."""
-        return self.run_report(self.lives.report(self.consumer, message, report))
+        element = message.element
+        place = self._held.places([element]).get(element) if self.handles is None or self.handles(element) else None
+        return self.run_report(self.lives.report(self.consumer, message, report, place))
 
     def lose(self) -> None:
         """Note that the heartbeat found no lease: the held messages belong to others now. Thread-safe."""

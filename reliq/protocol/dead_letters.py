@@ -23,6 +23,8 @@ from reliq.runtime.moment import earlier
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
 _SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
 
+_BY_HAND = ("Dead", "Retry")  #: what a consumer by hand writes into the history
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -68,10 +70,9 @@ class Filter:
             return False
         if self.reason is not None and letter.reason != self.reason:
             return False
-        if self.error_class is not None:
-            last = letter.last_error.error_class if letter.last_error else ""
-            if self.error_class not in (last, last.rpartition(".")[2]):
-                return False
+        last = letter.last_error.error_class if letter.last_error else ""
+        if self.error_class is not None and self.error_class not in _names_of(last):
+            return False
         return all(letter.headers.get(name) == value for name, value in self.headers.items())
 
     def scores(self, now: int) -> tuple[str, str]:
@@ -79,6 +80,13 @@ class Filter:
         oldest = "-inf" if self.newer_than is None else str(now - round(float(self.newer_than) * 1000))  # type: ignore[arg-type]
         latest = "+inf" if self.older_than is None else f"({now - round(float(self.older_than) * 1000) + 1}"  # type: ignore[arg-type]
         return oldest, latest
+
+
+def _names_of(error_class: str) -> tuple[str, ...]:
+    """Return the names of an error class: in full, without its module and, of reliq's own, as users import it."""
+    name = error_class.rpartition(".")[2]
+    own = error_class.startswith("reliq.") or error_class in _BY_HAND
+    return (error_class, name, f"reliq.{name}") if own else (error_class, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,22 +46,30 @@ class Lives:
             self._by_element.setdefault(message.element, Life()).cancelled = True
         return told
 
-    def report(self, consumer: str, message: Message, report: Report) -> Steps[None]:
-        """Store a report; raises LeaseLost. Reports of progress that follow too soon are left out."""
+    def report(self, consumer: str, message: Message, report: Report, place: int | None) -> Steps[None]:
+        """Store a report; raises LeaseLost. Reports of progress that follow too soon are left out.
+
+        `place`: where in the processing list the message should be; None: it is not in the hands of a handler.
+        """
+        if message.lost or place is None:
+            raise self._not_held(message)
         life = self._by_element.setdefault(message.element, Life())
         now = time.monotonic()
         if report.state is None and report.fraction != 1 and now - life.reported_at < EVERY:
             return
-        if message.lost or not (yield ops.report(self._keys, consumer, message.id, message.tag, report)):
-            raise LeaseLost(
-                f"message {message.id} of {self._keys.queue!r} is not held here any more: the lease was lost or its "
-                "time limit has passed, and another consumer may be handling it; the report was not stored"
-            )
-        life.stored = True
+        life.stored = True  # before the call: the message may be settled before its answer is here
+        if not (yield ops.report(self._keys, consumer, message.id, message.tag, message.element, report, place)):
+            raise self._not_held(message)
         if report.state is None:
             life.reported_at = now
         else:
             life.state = report.state
+
+    def _not_held(self, message: Message) -> LeaseLost:
+        return LeaseLost(
+            f"message {message.id} of {self._keys.queue!r} is not held here any more: its handler has ended, its time "
+            "limit has passed or the lease was lost, and another consumer may be handling it; the report was not stored"
+        )
 
     def end(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> Steps[None]:
         """Forget settled messages; what Redis has of those that left the queue is deleted."""

@@ -4,23 +4,36 @@ import contextvars
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
+from reliq.errors import InvalidMessage
 from reliq.model.middleware import Middleware, Sending
-from reliq.model.outgoing import NewMessage
+from reliq.model.outgoing import NewMessage, check_again
 from reliq.ops import Await, Steps
+from reliq.protocol.producer import ProducerPool
 from reliq.runtime import tracing
 from reliq.runtime.middleware import around
 
 T = TypeVar("T")
 
 
-def around_send(
-    own: Sequence[Middleware[Sending]], destination: str, messages: Sequence[NewMessage], steps: Steps[T]
-) -> Steps[T]:
-    """Return the steps with the middleware of the process and of the application around them, if there is any."""
-    if tracing.active is None and not own:
+def around_send(pool: ProducerPool, destination: str, messages: Sequence[NewMessage], steps: Steps[T]) -> Steps[T]:
+    """Return the steps with the middleware of the process and of the application around them, if there is any.
+
+    What its hooks leave is checked again, and raises InvalidMessage.
+    """
+    if tracing.active is None and not pool.middleware:
         return steps
-    chain = (*tracing.sends(), *own)
-    return _around(chain, Sending(destination, messages), steps)
+    chain = (*tracing.sends(), *pool.middleware)
+    return _around(chain, Sending(destination, messages), _checked(messages, pool.max_body, steps))
+
+
+def _checked(messages: Sequence[NewMessage], max_body: int, steps: Steps[T]) -> Steps[T]:
+    for place, message in enumerate(messages):
+        try:
+            check_again(message, max_body)
+        except InvalidMessage as error:
+            which = f"message {place} of the call, as its middleware has left it"
+            raise InvalidMessage(f"{which}: {error}; nothing was sent", place if len(messages) > 1 else None) from None
+    return (yield from steps)
 
 
 def _around(chain: Sequence[Middleware[Sending]], sending: Sending, steps: Steps[T]) -> Steps[T]:

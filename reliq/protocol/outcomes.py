@@ -24,6 +24,11 @@ def cancelled(message: Message) -> Move:
     return Move(message.element, Destination.GONE, Counter.CANCELLED, message.id)
 
 
+def repeated(message: Message) -> Move:
+    """Delete a message that was handled before, without a run."""
+    return Move(message.element, Destination.GONE, Counter.ACKED, message.id)
+
+
 def expired(message: Message) -> Move:
     """Move a message to the dead letters because it was not started in time."""
     return Move(message.element, Destination.DEAD, Counter.dead("expired"), message.id, message.buried("expired"))

@@ -174,7 +174,7 @@ class PreparedQueue:
         if not clock.known and message.ttl is not None:
             yield from clock.ask()
         steps = self._prepare(message, check_after, checks, care)
-        yield from around_send(self._pool.middleware, self._partitions.queue, [message], steps)
+        yield from around_send(self._pool, self._partitions.queue, [message], steps)
 
     def _prepare(self, message: NewMessage, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
         while True:

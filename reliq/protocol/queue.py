@@ -81,7 +81,7 @@ class QueueSteps:
         if expiring and not self._pool.clock.known:
             yield from self._pool.clock.ask()
         steps = self._send(messages, wanted, retries)
-        return (yield from around_send(self._pool.middleware, self.keys.queue, messages, steps))
+        return (yield from around_send(self._pool, self.keys.queue, messages, steps))
 
     def _send(self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
         try:

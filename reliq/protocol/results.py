@@ -8,6 +8,7 @@ from reliq import ops
 from reliq.errors import HandlerFailed, NoResult, QueueFull
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.element import check_id
+from reliq.model.error_text import classed_gist
 from reliq.model.keys import QueueKeys
 from reliq.model.result import CANCELLED, DEAD, read_result
 from reliq.model.settings import Duration, seconds
@@ -105,6 +106,6 @@ def _wait(keys: QueueKeys, identity: str, since: bytes, wait: float) -> Steps[No
 
 def _failed(letter: DeadLetter) -> HandlerFailed:
     last = letter.last_error
-    error = last.text.strip().rpartition("\n")[2] if last else ""
+    error = classed_gist(last) if last else ""
     text = f"message {letter.id} of {letter.queue!r} is a dead letter, reason {letter.reason}"
     return HandlerFailed(f"{text}: {error}" if error else text, letter.reason, error)

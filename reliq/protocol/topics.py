@@ -91,7 +91,7 @@ class TopicSteps:
         self._stamp(message, queues)
         reached = [self._queue(name) for name in queues]
         steps = self._publish(routing_key, message, reached, wanted, retries)
-        return (yield from around_send(self._pool.middleware, routing_key, [message], steps))
+        return (yield from around_send(self._pool, routing_key, [message], steps))
 
     def _stamp(self, message: NewMessage, queues: Sequence[str]) -> None:
         """Note the version of the body, which is that of the queues of this application; raises InvalidMessage."""

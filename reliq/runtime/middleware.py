@@ -2,7 +2,8 @@
 
 import contextvars
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from inspect import isawaitable
 from typing import Any, TypeVar
 
 from reliq.model.message import Message
@@ -26,11 +27,11 @@ def around(
     begun: list[Middleware[S]] = []
     try:
         for one in chain:
-            yield from _waited(call(one.before, subject))
+            yield from _waited(call(_call_hook, one, "before", subject))
             begun.append(one)
         result = yield from inner
         while begun:
-            yield from _waited(call(begun.pop().after, subject, result))
+            yield from _waited(call(_call_hook, begun.pop(), "after", subject, result))
         return result
     except GeneratorExit:  # abandoned: nothing can be awaited any more
         raise
@@ -38,10 +39,21 @@ def around(
         while begun:
             one = begun.pop()
             try:
-                yield from _waited(call(one.on_error, subject, error))
-            except Exception:
+                yield from _waited(call(_call_hook, one, "on_error", subject, error))
+            except (Exception, SystemExit):  # not Ctrl-C, and not a cancellation
                 log.exception("on_error of middleware %s failed; the first error stays", type(one).__qualname__)
         raise
+
+
+def _call_hook(one: Middleware[Any], hook: str, *arguments: Any) -> Awaitable[None] | None:
+    """Call a hook; raises TypeError if it returns a value, which would have no meaning."""
+    returned = getattr(one, hook)(*arguments)
+    if returned is None or isawaitable(returned):
+        return returned
+    raise TypeError(
+        f"{hook} of middleware {type(one).__qualname__} returned a value of type {type(returned).__name__}: a hook "
+        "returns nothing, so remove its return"
+    )
 
 
 def _waited(awaitable: Any) -> Generator[Any, Any, None]:

@@ -66,12 +66,26 @@ def note_only() -> None:
 
 
 def take_over(stop: Callable[[], None]) -> None:
-    """Make the signals call `stop`; call it at once if one has been noted."""
+    """Make each signal call `stop`, in a thread of its own; call it at once if one has been noted.
+
+    A signal handler may interrupt the very code that holds the lock which `stop` needs, such as that of an Event; only
+    `SimpleQueue.put` may be called there.
+    """
+    import threading  # here: the signals must be handled before anything else is imported
+    from queue import SimpleQueue
+
+    arrived: SimpleQueue[int] = SimpleQueue()
+
+    def stop_for_each() -> None:
+        while True:
+            arrived.get()
+            stop()
 
     def handle(number: int, frame: FrameType | None) -> None:
         _note(number)
-        stop()
+        arrived.put(number)
 
+    threading.Thread(target=stop_for_each, name="reliq-signals", daemon=True).start()
     for number in _SIGNALS:
         signal.signal(number, handle)
     if _Start.requested:

@@ -88,5 +88,5 @@ def _outcome(handler: Handler, message: Message, consumer: ConsumerSteps) -> Mov
             consumer.answer(message, result.stored)
             return None
         return after_return(message, result)
-    except Exception as error:  # noqa: BLE001  a handler may raise anything; that is its outcome
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a handler may raise anything; that is its outcome
         return after_error(handler, message, error, consumer.consumer)

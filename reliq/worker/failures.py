@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reliq.model.element import Failure, Undecodable, cut
+from reliq.model.error_text import gist
 from reliq.model.message import Message
 from reliq.runtime import logging as logs
 
@@ -65,7 +66,7 @@ class FailureLog:
         values = [queue, letter.id, reason, letter.failures, letter.deliveries]
         if last is not None:
             template += " error_class=%s error=%s exception=%s"
-            values += [last.error_class, _last_line(last), last.text]
+            values += [last.error_class, cut(gist(last), _MAX_TEXT), last.text]
         level = logging.WARNING if reason == "expired" else logging.ERROR
         cause = last.error_class if last and reason in ("max_failures", "rejected") else reason
         self.write(level, ("dead", queue, cause), template, *values)
@@ -112,11 +113,6 @@ class FailureLog:
         if window.left_out:
             template = "%s queue=%s error_class=%s left_out=%d: this many further lines in %.0f s were not written"
             self._log.warning(template, *kind, window.left_out, self._clock() - window.began)
-
-
-def _last_line(failure: Failure) -> str:
-    line = failure.text.strip().rpartition("\n")[2]
-    return cut(line.removeprefix(f"{failure.error_class}: "), _MAX_TEXT)
 
 
 def _text(error: BaseException) -> str:

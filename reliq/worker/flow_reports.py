@@ -45,15 +45,16 @@ class FlowReports:
                 reports.append(ops.hold_key(self._steps.keys, group, seconds))
         if self._rule is not None:
             failed = sum(move.counter in _FAILED for move in moves)
-            passed = len(acks) + sum(move.counter in _PASSED for move in moves)
-            if passed or failed:
-                op = ops.breaker(self._steps.keys, self._rule, passed, failed, self._end_probe(acks, moves))
+            passed = len(acks) + sum(_passed(move) for move in moves)
+            probe = self._end_probe(acks, moves)
+            if passed or failed or probe:
+                op = ops.breaker(self._steps.keys, self._rule, passed, failed, probe)
                 read = op.read
                 reports.append(msgspec.structs.replace(op, read=lambda reply: self._log(*read(reply))))
         return reports
 
     def _end_probe(self, acks: Sequence[bytes], moves: list[Move]) -> str:
-        """Return how the probe ended, "" if it is not among these outcomes."""
+        """Return how the probe ended: "untried" if its handler did not run, "" if it is not among these outcomes."""
         probe = self._steps.limits.probe
         if probe is None:
             return ""
@@ -66,7 +67,7 @@ class FlowReports:
                 if move.counter in _FAILED:
                     moves[place] = _put_last(self._steps.held[probe])
                     return "failed"
-                return "passed" if move.counter in _PASSED else ""
+                return "passed" if _passed(move) else "untried"
         return ""
 
     def _log(self, before: str, now: str) -> None:
@@ -79,6 +80,11 @@ class FlowReports:
             log.warning("breaker_open queue=%s: the probe failed, and went back uncharged", queue)
         else:
             log.warning("breaker_open queue=%s: too many runs failed; it gives out nothing until a probe passes", queue)
+
+
+def _passed(move: Move) -> bool:
+    """Whether a handler ran and did not fail; it does not run for a message that was handled before."""
+    return move.counter in _PASSED and move.destination is not Destination.GONE
 
 
 def _put_last(message: Message) -> Move:

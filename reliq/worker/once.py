@@ -5,7 +5,11 @@ the message finds the mark and settles the message without running the handler.
 """
 
 import asyncio
+import contextlib
 import logging
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +23,7 @@ from reliq.model.result import Answer
 from reliq.model.signatures import HandlerFunction, refuse_coroutine
 from reliq.ops import Destination, Mark, Move
 from reliq.ops.schema import Counter
+from reliq.protocol.outcomes import repeated
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 
@@ -36,16 +41,41 @@ class Finished:
         return Move(message.element, Destination.DONE, Counter.ACKED, message.id, self.result, mark=self.mark)
 
 
+class Repeated:
+    """The result of a guarded handler that was not run, because the message was handled before."""
+
+    def move(self, message: Message) -> Move:
+        return repeated(message)
+
+
 class MarkUnknown(Exception):
     """The mark could not be read, so the handler was not run; not a failure of the message."""
 
 
 _looking_up: set[bytes] = set()  #: elements of the messages with a pending look-up
+_began: dict[bytes, float] = {}  #: by element: when the handler began, after the look-up; by time.monotonic()
+_threads = ThreadPoolExecutor(8, "reliq-once")  #: for async handlers, whose own work may fill asyncio's threads
 
 
 def looks_up(message: Message) -> bool:
     """Whether the message's handler has not begun because its mark is still being read."""
     return message.element in _looking_up
+
+
+def began(message: Message, started: float) -> float:
+    """Return when the handler of a message began, whose run has `started` with the look-up."""
+    return _began.get(message.element, started)
+
+
+@contextlib.contextmanager
+def _look_up(message: Message) -> Iterator[None]:
+    """Note that the mark is being read and, at the end of that, that the handler begins."""
+    _looking_up.add(message.element)
+    try:
+        yield
+        _began[message.element] = time.monotonic()
+    finally:
+        _looking_up.discard(message.element)
 
 
 def guarded(handler: Handler, store: Store) -> HandlerFunction:
@@ -55,14 +85,11 @@ def guarded(handler: Handler, store: Store) -> HandlerFunction:
 
     def begun(message: Message) -> Finished | None:
         mark = keys.done(_identity(handler, message))
-        _looking_up.add(message.element)
         try:
             handled = store.call(ops.was_handled(mark))
         except ReliqError as error:
             outage.failed(error)
             raise MarkUnknown(str(error)) from None
-        finally:
-            _looking_up.discard(message.element)
         outage.over()
         if message.lost:  # released meanwhile
             raise MarkUnknown("the answer came too late")
@@ -72,12 +99,20 @@ def guarded(handler: Handler, store: Store) -> HandlerFunction:
         return None
 
     def run(message: Message) -> Any:
-        finished = begun(message)
-        return _outcome(function(message), finished) if finished else None
+        try:
+            with _look_up(message):
+                finished = begun(message)
+            return _outcome(function(message), finished) if finished else Repeated()
+        finally:
+            _began.pop(message.element, None)
 
     async def run_async(message: Message) -> Any:
-        finished = await asyncio.to_thread(begun, message)
-        return _outcome(await function(message), finished) if finished else None
+        try:
+            with _look_up(message):  # it may wait for a thread
+                finished = await asyncio.get_running_loop().run_in_executor(_threads, begun, message)
+            return _outcome(await function(message), finished) if finished else Repeated()
+        finally:
+            _began.pop(message.element, None)
 
     return run_async if handler.is_async else run
 

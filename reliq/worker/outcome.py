@@ -4,6 +4,8 @@ import logging
 import traceback
 
 from reliq.errors import InvalidBody, TimeLimitExceeded
+from reliq.model import settings
+from reliq.model.element import cut
 from reliq.model.handlers import Handler
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead, Policy, Retry
@@ -12,7 +14,7 @@ from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.worker.failures import failures
-from reliq.worker.once import Finished, MarkUnknown, looks_up
+from reliq.worker.once import Finished, MarkUnknown, Repeated, looks_up
 
 _WHEN_POLICY_FAILS = 60.0  #: seconds; a back-off that raises must not cost the message
 _WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until the next try after the mark could not be read
@@ -23,7 +25,7 @@ def after_return(message: Message, result: object) -> Move | None:
     if result is None:
         return None
     refuse_coroutine(result)
-    if isinstance(result, Finished):
+    if isinstance(result, (Finished, Repeated)):
         return result.move(message)
     if not isinstance(result, Again):
         return None
@@ -78,9 +80,18 @@ def _class_name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _traceback(error: BaseException) -> str:
+    """Return the traceback; where it is too long, up to half of the room is for what the error says."""
+    whole, said = "".join(traceback.format_exception(error)), "".join(traceback.format_exception_only(error))
+    if cut(whole) == whole or not whole.endswith(said):
+        return whole
+    said_cut = cut(said, settings.MAX_ERROR_CHARACTERS // 2)
+    return cut(whole.removesuffix(said), settings.MAX_ERROR_CHARACTERS - len(said_cut.encode())) + said_cut
+
+
 def _text(error: BaseException) -> str:
     try:
         deliberate = isinstance(error, (Retry, Dead, InvalidBody)) and error.__cause__ is None
-        return str(error) if deliberate else "".join(traceback.format_exception(error))
+        return str(error) if deliberate else _traceback(error)
     except BaseException:  # the exception's own __str__ raises
         return _class_name(error)

@@ -1,10 +1,13 @@
 """Pools for the handlers of a PooledLoop: threads for def, one event loop for async def."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from reliq.worker.failures import failures
 
 
 class ThreadPool:
@@ -26,12 +29,15 @@ class EventLoop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name="reliq-asyncio", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._cancel_all())
+        while not self._closing:
+            _unless_it_exits(self._loop.run_forever)
+        while self._tasks:
+            _unless_it_exits(lambda: self._loop.run_until_complete(self._cancel_all()))
         self._loop.close()
 
     async def _cancel_all(self) -> None:
@@ -48,5 +54,16 @@ class EventLoop:
         task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
+        self._closing = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=1)
+
+
+def _unless_it_exits(run: Callable[[], None]) -> None:
+    """Run the loop; sys.exit() in a task ends this call of it, and is also raised where the task is awaited."""
+    try:
+        run()
+    except BaseException as error:
+        name = type(error).__qualname__
+        text = "task_exited queue=%s error_class=%s: the event loop of async handlers goes on"
+        failures.write(logging.WARNING, ("task_exited", "*", name), text, "*", name, error=error)

@@ -18,6 +18,7 @@ from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
 from reliq.worker.failures import failures
+from reliq.worker.once import began
 from reliq.worker.outcome import after_error, after_return
 
 log = logging.getLogger("reliq.worker")
@@ -45,6 +46,7 @@ class Runner:
         self._store = store
         self._exchange = exchange
         self._steps = exchange.steps
+        self._steps.handles = self.running.__contains__
         self._owner = owner
         self._process = _process()
 
@@ -180,7 +182,8 @@ class Runner:
             return
         now = _monotonic()
         for run in list(self.running.values()):
-            if now - run.started > limit and self.running.pop(run.message.element, None) is not None:
+            overdue = now - began(run.message, run.started) > limit
+            if overdue and self.running.pop(run.message.element, None) is not None:
                 self._expire(run, limit)
 
     def _expire(self, run: Run, limit: float) -> None:

@@ -165,7 +165,7 @@ class Worker:
                     self._start(self._loops[-1])
 
     def stop(self) -> None:
-        """Ask the worker to end: the first time within its grace, the second time at once. Safe in a signal handler."""
+        """Ask the worker to end: the first time within its grace, the second time at once. Not for signal handlers."""
         self._stops += 1
         self._wake.set()
 

@@ -104,7 +104,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "forget_tracked": lambda: ops.forget_tracked(KEYS),
     "sweep": lambda: ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("m"), 1),
     "tell": lambda: ops.tell(KEYS, "w", "a"),
-    "report": lambda: ops.report(KEYS, "w", "a", "a 1", Report(0.5)),
+    "report": lambda: ops.report(KEYS, "w", "a", "a 1", element("a"), Report(0.5)),
     "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "newest": lambda: ops.newest(KEYS, "w", [group_of("k")]),

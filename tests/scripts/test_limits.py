@@ -187,6 +187,18 @@ def test_a_failed_probe_opens_it_for_as_long_again(world):
     assert 59 < answer.wait <= 60
 
 
+def test_a_probe_whose_handler_did_not_run_is_followed_by_another_at_once(world):
+    world.given(messages="b a", leases={"w": 1000})
+    run(world, 0, 4)
+    moved_back(world, breaker_until=61)
+    assert claim(world, reports=True).reason == "probe"
+    assert run(world, 0, 0, "untried") == ("half_open", "half_open")
+    assert claim(world, reports=True).reason == "probe"
+    assert claim(world, reports=True).reason == "breaker"
+    assert run(world, 1, 0, "passed") == ("half_open", "closed")
+    assert run(world, 0, 0, "untried") == ("closed", "closed")
+
+
 def test_a_probe_that_never_ends_is_followed_by_another(world):
     world.given(messages="b a", leases={"w": 1000})
     run(world, 0, 4)

@@ -128,10 +128,18 @@ def test_a_consumer_is_told_only_of_what_it_holds(world, name, told):
     assert all(abs(at - world.now) < 60_000 for _, at in cancelled)
 
 
-def test_a_report_is_stored_only_with_a_lease(world):
-    world.given(processing={"w": "a"}, leases={"w": 15_000})
-    assert world.run(ops.report(KEYS, "w", "a", "a 1", Report(0.5, "half", b"\xc0")))
-    assert not world.run(ops.report(KEYS, "gone", "a", "a 1", Report(0.9, "stolen")))
+def test_a_report_is_stored_only_about_a_message_that_is_held_with_a_lease(world):
+    world.given(processing={"w": "a", "gone": "a"}, leases={"w": 15_000})
+    assert world.run(ops.report(KEYS, "w", "a", "a 1", element("a"), Report(0.5, "half", b"\xc0")))
+    assert not world.run(ops.report(KEYS, "w", "b", "b 1", element("b"), Report(0.9, "settled")))
+    assert not world.run(ops.report(KEYS, "gone", "a", "a 1", element("a"), Report(0.9, "stolen")))
     report = world.run(ops.reported(KEYS, "a"))
     assert (report.fraction, report.text, report.tag, report.state) == (0.5, "half", "a 1", b"\xc0")
     assert world.redis.pttl(KEYS.report("a")) > 6 * 86_400_000
+    assert world.redis.exists(KEYS.report("b")) == 0
+
+
+@pytest.mark.parametrize("place", [0, 1, 7])
+def test_a_report_finds_its_message_wherever_it_is_in_the_list(world, place):
+    world.given(processing={"w": "c b a"}, leases={"w": 15_000})
+    assert world.run(ops.report(KEYS, "w", "b", "b 1", element("b"), Report(0.5), place))

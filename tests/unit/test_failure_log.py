@@ -75,6 +75,13 @@ def test_a_death_is_an_error_with_the_traceback_of_the_last_failure(failures, ca
     assert (found["error_class"], found["exception"]) == ("KeyError", "Traceback: line 3\nKeyError: 'oder'")
 
 
+def test_a_death_says_what_its_error_says_first(failures, caplog):
+    text = "Traceback (most recent call last):\n  File 'a', line 3\nKeyError: no such order\nhint: look\nbye"
+    failures.died("orders", buried(message(), failure_now("worker", "KeyError", text), "max_failures").again)
+    (record,) = caplog.records
+    assert (fields(record)["error"], fields(record)["exception"]) == ("no such order", text)
+
+
 def test_a_storm_writes_few_lines_and_says_how_many_were_left_out(failures, caplog, clock):
     for _ in range(10_000):
         fail(failures, KeyError("oder"))

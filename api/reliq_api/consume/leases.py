@@ -216,7 +216,7 @@ def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[list[str] | Non
 def report(keys: QueueKeys, lease: str, identity: str, report: Report) -> Steps[None]:
     """Store what the consumer reports about a message of the lease; raises LeaseLost if it is not there any more."""
     message = next((one for one in (yield from _held(keys, lease)) if one.id == identity), None)
-    if message is None or not (yield ops.report(keys, lease, identity, message.tag, report)):
+    if message is None or not (yield ops.report(keys, lease, identity, message.tag, message.element, report)):
         raise LeaseLost(
             "the lease has ended, or the message is settled: another consumer may be handling it; the report was not "
             "stored"

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import reliq
+from reliq.model import error_text
 from reliq.model.element import Failure
 from reliq.runtime.logging import printable
 from reliq.runtime.tracing import is_traceparent
@@ -93,9 +94,8 @@ def short_class(name: str) -> str:
 
 
 def gist(failure: Failure) -> str:
-    """Return the last line of an error's text without the error's class, which is shown beside it."""
-    line = failure.text.strip().rpartition("\n")[2]
-    return line.removeprefix(f"{failure.error_class}: ")[:300]
+    """Return the first line of what an error says, without its class, which is shown beside it."""
+    return error_text.gist(failure)[:300]
 
 
 def trace_id(headers: Mapping[str, str]) -> str:

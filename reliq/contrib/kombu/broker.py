@@ -36,7 +36,7 @@ class Broker:
         self._pool = ProducerPool()
         self._pool.sharded = self.store.sharded
         self._queues: dict[str, QueueSteps] = {}
-        self._max_body = body_limit(options.max_body)
+        self._max_body = self._pool.max_body = body_limit(options.max_body)
         self._topics = TopicSteps(self._queue, self._pool, self._max_body)
         self._names: dict[str, tuple[str, float]] = {}  #: kombu's name -> reliq's, and until when it is known
         self._passing: dict[str, set[str]] = defaultdict(set)  #: queue -> its bindings, of queues that go

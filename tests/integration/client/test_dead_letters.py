@@ -102,6 +102,7 @@ def test_filters(queue, store):
     assert ids(listed(older_than="30m")) == [eu[0]]
     assert set(ids(listed(newer_than="30m", reason="rejected"))) == {eu[1], *us}
     assert len(listed(error_class="Dead")) == 3
+    assert len(listed(error_class="reliq.Dead")) == 3
     assert len(listed(error_class="KeyError")) == 0
     assert ids(listed(ids=us)) == us
     with pytest.raises(InvalidSetting, match="max_failures, max_deliveries, expired, rejected, decode"):

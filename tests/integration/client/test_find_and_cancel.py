@@ -180,6 +180,17 @@ def wait(queue, report):
         queue._runner.run(report)
 
 
+@pytest.mark.parametrize("settle", ["ack", "retry", "release"])
+def test_a_consumer_by_hand_cannot_report_about_what_it_has_settled(queue, client, settle):
+    queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        getattr(consumer, settle)(message)
+        with pytest.raises(reliq.LeaseLost, match="is not held here any more"):
+            wait(queue, message.checkpoint("late"))
+    assert client.keys("*report*") == []
+
+
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, "0.4", True, None, float("nan")])
 def test_progress_is_from_0_to_1(queue, fraction):
     queue.send("x")

@@ -2,6 +2,7 @@
 
 import functools
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -167,3 +168,79 @@ def test_the_look_up_does_not_count_towards_the_time_limit(app, kind, redis_serv
         eventually(lambda: settled(app))
     stats = app.queue("q").stats()
     assert (len(handled), stats.dead, stats.counters["acked"]) == (1, 0, 1)
+
+
+def test_waiting_for_a_thread_to_look_up_is_no_run_beyond_the_time_limit(app, monkeypatch):
+    handled: list[str] = []
+    free = threading.Event()
+    threads = ThreadPoolExecutor(1)
+    threads.submit(free.wait)
+    monkeypatch.setattr("reliq.worker.once._threads", threads)
+    bind(app, "async", lambda message: handled.append(message.id), once=True, time_limit=0.1, retry=lambda *_: None)
+    queue = app.queue("q")
+    one = queue.send("x")
+    with working_as("async", app, monitor=True):
+        counters = eventually(lambda: (found := queue.stats()).dead + found.delayed and found.counters)
+        free.set()
+        eventually(lambda: settled(app))
+    assert (counters.get("released"), handled, queue.stats().dead) == (1, [one], 0)
+
+
+def test_the_time_limit_of_a_handler_begins_after_the_look_up(app, kind):
+    def handle(message):
+        runner = worker._loops[0].runner
+        for run in runner.running.values():
+            run.started -= 3600  # as if the look-up had taken an hour
+        runner.end_overdue()
+
+    bind(app, kind, handle, once=True, time_limit=60, retry=lambda failures, error: None)
+    with working_as(kind, app) as worker:
+        app.queue("q").send("x")
+        eventually(lambda: settled(app))
+    stats = app.queue("q").stats()
+    assert (stats.dead, stats.counters["acked"]) == (0, 1)
+
+
+def fails_for_new_ones(app, kind, rule):
+    """A handler that has handled `known` and fails now; its queue, which has duplicates and new messages."""
+    queue, down = app.queue("q"), list[str]()
+
+    def handle(message):
+        if down:
+            raise ConnectionError("down")
+
+    bind(app, kind, handle, once="order", breaker=rule, retry=reliq.fixed("1h"))
+    queue.send("x", headers={"order": "known"})
+    with working_as(kind, app):
+        eventually(lambda: settled(app))
+    down.append("now")
+    return queue
+
+
+def known(queue, count):
+    queue.send_many(["x"] * count, headers={"order": "known"})
+
+
+def test_a_duplicate_that_is_skipped_is_no_run_for_the_breaker(app, kind, client):
+    queue = fails_for_new_ones(app, kind, reliq.breaker(threshold=1, minimum=2, window="1h", open_for="1h"))
+    client.delete(KEYS.flow)  # the run that has passed
+    known(queue, 10)
+    queue.send_many(["new", "new"])
+    with working_as(kind, app):
+        eventually(lambda: queue.stats().counters.get("retried") == 2)
+        eventually(lambda: queue.stats().breaker == "open")
+    assert queue.stats().counters["acked"] == 11
+
+
+def test_a_duplicate_that_is_skipped_neither_closes_the_breaker_nor_holds_up_the_next_probe(app, kind, client):
+    queue = fails_for_new_ones(app, kind, reliq.breaker(threshold=1, minimum=1, window="1h", open_for="1h"))
+    queue.open_breaker("1h")
+    client.hset(KEYS.flow, "breaker_until", 1)
+    known(queue, 3)
+    queue.send("new", id="new")
+    with working_as(kind, app):
+        eventually(lambda: queue.stats().counters.get("acked") == 4)
+        eventually(lambda: queue.stats().counters.get("released") == 1)  # the probe that failed
+        eventually(lambda: queue.stats().breaker == "open")
+    stats = queue.stats()
+    assert (stats.ready, stats.delayed, stats.counters.get("retried")) == (1, 0, None)

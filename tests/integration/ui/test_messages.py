@@ -202,3 +202,19 @@ def test_in_chromium_a_letter_is_edited_and_redriven(app, orders, look):
     expect(page.get_by_text("The edited message is back in the queue")).to_be_visible()
     expect(page.locator("pre.body")).to_contain_text('"order": 7')
     assert orders.find(one).message.headers == {"edited": "yes"}
+
+
+def test_lists_show_the_first_line_of_an_error_and_details_all_of_it(app, client, orders):
+    several = "no such order\nhint: look\nbye"
+    dead, delayed = orders.send("x"), orders.send("y")
+    with orders.consumer() as consumer:
+        for message in consumer.claim(2):
+            if message.id == dead:
+                consumer.dead(message, several)
+            else:
+                consumer.retry(message, "1h", several)
+    for page in ("/queues/orders/dead", "/queues/orders"):
+        text = client.get(page).text
+        assert ("no such order" in text, "bye" in text) == (True, False)
+    for page in (f"/queues/orders/dead/letter?id={dead}", f"/queues/orders/message?id={delayed}"):
+        assert several in client.get(page).text

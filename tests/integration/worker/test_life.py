@@ -1,6 +1,7 @@
 """Cancellation, progress and checkpoints of messages that a worker runs."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -230,3 +231,62 @@ def test_without_progress_it_is_poison(app, tmp_path):
     steps = run_steps(app, tmp_path, "none", 3, lambda stats: stats.dead)
     assert steps == [0, 0]
     assert app.queue("steps").dead.list().letters[0].reason == "max_deliveries"
+
+
+@pytest.mark.parametrize("ending", ["ack", "retry"])
+def test_what_outlives_its_handler_cannot_store_a_checkpoint(app, kind, client, ending):
+    refused: list[str] = []
+    settled_now = threading.Event()
+
+    def report_late(report):
+        settled_now.wait()
+        try:
+            report()
+        except reliq.LeaseLost as error:
+            refused.append(str(error))
+
+    def end():
+        if ending == "retry":
+            raise reliq.Retry
+
+    def run(message):
+        threading.Thread(target=report_late, args=[lambda: message.checkpoint("late")], daemon=True).start()
+        end()
+
+    async def run_async(message):
+        def report():
+            asyncio.run_coroutine_threadsafe(message.checkpoint("late"), loop).result()
+
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=report_late, args=[report], daemon=True).start()
+        end()
+
+    app.handler("q", retry=reliq.fixed("1h"))(run_async if kind == "async" else run)
+    queue = app.queue("q")
+    queue.send("x")
+    with working_as(kind, app):
+        eventually(lambda: queue.stats().counters.get("acked" if ending == "ack" else "retried"))
+        settled_now.set()
+        eventually(lambda: refused)
+    assert "its handler has ended" in refused[0]
+    assert client.keys("*report*") == []
+
+
+def test_between_its_return_and_its_ack_a_handler_cannot_report_either(app, client):
+    late: list[Any] = []
+
+    @app.handler("q")
+    def handle(message: reliq.Message) -> None:
+        if message.body == b"first":
+            late.append(message)
+            return
+        with pytest.raises(reliq.LeaseLost, match="its handler has ended"):
+            late[0].checkpoint("late")
+        late.append("refused")
+
+    queue = app.queue("q")
+    queue.send_many(["first", "second"])  # one batch: both are acked together
+    with working(app):
+        eventually(lambda: settled(app))
+    assert (late[1:], queue.stats().dead) == (["refused"], 0)
+    assert client.keys("*report*") == []

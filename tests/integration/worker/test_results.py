@@ -2,8 +2,10 @@
 
 import asyncio
 import dataclasses
+import math
 import threading
 
+import pydantic
 import pytest
 
 import reliq
@@ -42,6 +44,45 @@ class Total:
     ("value", "result"), [(b"\x00raw", b"\x00raw"), ("text", "text"), (Total(3), {"sum": 3}), ([], []), (False, False)]
 )
 def test_a_result_is_json_or_bytes(app, value, result):
+    handler(app, "inline", lambda message: value)
+    one = app.queue("q").send("x")
+    with working(app):
+        assert app.queue("q").result(one, wait=20) == result
+
+
+class Model(pydantic.BaseModel):
+    value: float
+    empty: str | None = None
+
+
+class Named(Model, ser_json_inf_nan="strings"):
+    pass
+
+
+class Constants(Model, ser_json_inf_nan="constants"):
+    @classmethod
+    def of(cls, value):
+        return cls(value=value)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("of", [float, lambda x: {"a": [x, None]}, Total, lambda x: Model(value=x), Constants.of])
+def test_nan_and_infinity_are_a_failure_of_the_handler_and_never_read_as_none(app, number, of):
+    handler(app, "inline", lambda message: of(number), retry=lambda failures, error: None)
+    one = app.queue("q").send("x")
+    with working(app), pytest.raises(reliq.HandlerFailed, match="NaN or infinite, which JSON does not have"):
+        app.queue("q").result(one, wait=20)
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        ({"a": None, "b": [1.5, "null", "NaN"]}, {"a": None, "b": [1.5, "null", "NaN"]}),
+        (Model(value=1.5), {"value": 1.5, "empty": None}),
+        (Named(value=math.nan), {"value": "NaN", "empty": None}),
+    ],
+)
+def test_none_in_a_result_is_none(app, value, result):
     handler(app, "inline", lambda message: value)
     one = app.queue("q").send("x")
     with working(app):
