@@ -41,9 +41,9 @@ def batch_forget(keys: QueueKeys, batch: str) -> Op[bool]:
     return scripted("batch_forget", (keys.config, keys.followed), (batch,), bool)
 
 
-def batch_ids(limit: int) -> Op[list[str]]:
-    """Read the batches that have not ended, oldest first."""
-    return Op(("ZRANGE", BATCHES, 0, limit - 1), lambda reply: [one.decode() for one in reply])
+def batch_ids(limit: int, first: int = 0) -> Op[list[str]]:
+    """Read the batches that have not ended, oldest first. `first`: so many of the oldest are left out."""
+    return Op(("ZRANGE", BATCHES, first, first + limit - 1), lambda reply: [one.decode() for one in reply])
 
 
 def batch_fields(batch: str) -> Op[dict[str, bytes]]:

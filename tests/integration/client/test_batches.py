@@ -109,6 +109,21 @@ def test_a_redriven_message_of_a_batch_that_has_not_ended_is_open_again(app, mon
     assert reports(app) == [("done", handled(2))]
 
 
+def test_batches_that_wait_do_not_keep_later_ones_from_ending(app, monitor, monkeypatch):
+    monkeypatch.setattr("reliq_monitor.batches.MOST", 3)
+    waiting = [app.batch(on_done=("reports", "never")) for _ in range(7)]
+    for batch in waiting:
+        batch.__enter__()
+    for name in ("first", "second"):
+        with app.batch(on_done=("reports", name)):
+            pass
+    assert [monitor.end_batches() for _ in range(3)] == [0, 0, 2]
+    assert reports(app) == [("first", handled(0)), ("second", handled(0))]
+    waiting[0].__exit__(None, None, None)
+    waiting[6].__exit__(None, None, None)
+    assert sum(monitor.end_batches() for _ in range(4)) == 2
+
+
 def test_a_batch_waits_for_the_batches_in_it(app, monitor):
     with app.batch(on_done=("reports", "outer"), on_dead=("reports", "outer dead")) as outer:
         outer.send("orders", 1)
