@@ -32,9 +32,10 @@ def batch_close(batch: str, state: str) -> Op[bool]:
     return batch_change(batch, Batch.STATE, state)
 
 
-def batch_end(batch: str, parent: str, dead: int) -> Op[bool]:
+def batch_end(batch: str, parent: str, counts: Counts) -> Op[bool]:
+    """Delete a batch that has ended; its parent waits for one batch less, and counts its messages as its own."""
     names = [batch_record(batch), BATCHES, *([batch_record(parent)] if parent else [])]
-    return scripted("batch_end", names, (batch, dead), bool)
+    return scripted("batch_end", names, (batch, counts.handled, counts.dead, counts.cancelled), bool)
 
 
 def batch_forget(keys: QueueKeys, batch: str) -> Op[bool]:

@@ -11,6 +11,7 @@ from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.model.breaker import Breaker
 from reliq.model.element import Extra, group_of, latest_group_of
+from reliq.model.batch import Counts as Batch
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
@@ -57,7 +58,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "cancel": lambda: ops.cancel(KEYS, "d"),
     "batch_open": lambda: ops.batch_open("batch", {"done": b"", "dead": b""}, "parent"),
     "batch_change": lambda: ops.batch_change("batch", "state", "closed"),
-    "batch_end": lambda: ops.batch_end("batch", "parent", 1),
+    "batch_end": lambda: ops.batch_end("batch", "parent", Batch(0, 3, 1, 1)),
     "batch_forget": lambda: ops.batch_forget(KEYS, "batch"),
     "breaker": lambda: ops.breaker(KEYS, Breaker(minimum=1), 0, 5, ""),
     "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, others=["w", "gone", "idle"]),
