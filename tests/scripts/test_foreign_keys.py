@@ -9,9 +9,9 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.errors import RedisUnsuitable
+from reliq.model.batch import Counts as Batch
 from reliq.model.breaker import Breaker
 from reliq.model.element import Extra, group_of, latest_group_of
-from reliq.model.batch import Counts as Batch
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
