@@ -110,9 +110,7 @@ def _takeable(returns: list[Return]) -> Steps[list[Return]]:
     if all(len(one.again) <= ALWAYS_TAKEN for one in returns):
         return returns
     most = yield from largest_argument()
-    return [
-        one if len(one.again) <= most else replace(one, fate=Fate.UNREADABLE, again=one.element) for one in returns
-    ]
+    return [one if len(one.again) <= most else replace(one, fate=Fate.UNREADABLE, again=one.element) for one in returns]
 
 
 def _look(keys: QueueKeys, consumer: str, at_once: int) -> Steps[_Look]:
