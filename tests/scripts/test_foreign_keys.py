@@ -16,7 +16,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
 from reliq.model.schedule import Definition, State
-from reliq.ops import Destination, Entry, Move, Return, Revival, Staged, Wanted
+from reliq.ops import Destination, Entry, Move, Packed, Return, Revival, Staged, Wanted
 from reliq.ops.chunks import chunks_of
 from reliq.transport.store import Store
 from tests.scripts.test_cycle import member
@@ -40,6 +40,11 @@ def settle() -> ops.Op:
 
 def reclaim() -> ops.Op:
     return ops.reclaim_when_full(KEYS, "gone", "", [Return(keyed("y", "l"), ops.Fate.UNREADABLE, "y", element("y2"))])
+
+
+def stage_bodies() -> ops.Op[Any]:
+    stored = ops.stage(KEYS, "open", "r", DAY, NEXT_PART, 0, [], [Packed(1, (b"$1\r\nx\r\n",))], [b"reference"])
+    return cast("ops.Op[Any]", stored.ops[0])
 
 
 def stage() -> ops.Transaction:
@@ -92,6 +97,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage": stage,
     "stage_abort": lambda: ops.stage_abort(KEYS, "open", "r"),
     "stage_apart": lambda: ops.stage_apart("open", NEXT_PART, 0, [b"chunk"], 60.0),
+    "stage_bodies": stage_bodies,
     "stage_clear": lambda: ops.stage_clear(KEYS, "done", "r", 60.0, [PART]),
     "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
     "fates": lambda: ops.fates(KEYS, ["d", "x", "none"], ["w"], 10),
