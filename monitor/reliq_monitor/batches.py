@@ -15,17 +15,28 @@ from reliq_monitor.queue_scan import pages
 DUTY = "batches"
 
 
-def end_batches(attempts: Attempts, away: Callable[[QueueKeys], bool] = lambda _: False) -> Steps[int]:
-    """End the batches whose messages have ended; return how many. `away`: whether the node of a queue is away."""
-    ended = 0
-    for page in pages((yield from attempts.of_all(DUTY, ops.one(ops.batch_ids(MOST)), []))):
-        few = yield from attempts.of_all(DUTY, _without_open_messages(page, away), (), "counts", elsewhere=True)
-        for batch in few:
-            ended += yield from attempts.of_all(DUTY, end(batch), otherwise=False, item=batch, elsewhere=True)
-    return ended
+class Batches:
+    """The batches that have not ended. A turn looks at `MOST` of them, beginning behind those of the turn before."""
+
+    def __init__(self, attempts: Attempts, away: Callable[[QueueKeys], bool] = lambda _: False) -> None:
+        """`away`: whether the node of a queue is away."""
+        self._attempts = attempts
+        self._away = away
+        self._first = 0  #: so many of the oldest ones were looked at since the beginning was
+
+    def turn(self) -> Steps[int]:
+        """End the batches whose messages have ended; return how many."""
+        attempts, ended = self._attempts, 0
+        batches = yield from attempts.of_all(DUTY, ops.one(ops.batch_ids(MOST, self._first)), [])
+        for page in pages(batches):
+            few = yield from attempts.of_all(DUTY, _without_open(page, self._away), (), "counts", elsewhere=True)
+            for batch in few:
+                ended += yield from attempts.of_all(DUTY, end(batch), otherwise=False, item=batch, elsewhere=True)
+        self._first = self._first + MOST - ended if len(batches) == MOST else 0
+        return ended
 
 
-def _without_open_messages(batches: Sequence[str], away: Callable[[QueueKeys], bool]) -> Steps[Sequence[str]]:
+def _without_open(batches: Sequence[str], away: Callable[[QueueKeys], bool]) -> Steps[Sequence[str]]:
     """Return those of the batches that have to be looked at one by one, with two calls for all of them."""
     try:
         records = yield [ops.batch_fields(batch) for batch in batches]

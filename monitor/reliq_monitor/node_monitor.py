@@ -26,7 +26,7 @@ from reliq.runtime.outage_log import OutageLog
 from reliq.transport.connection import Connection
 from reliq.transport.store import Store
 from reliq_monitor.attempts import Attempts
-from reliq_monitor.batches import end_batches
+from reliq_monitor.batches import Batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.liveness import Leases, Liveness, read_leases
 from reliq_monitor.membership import BEAT_EVERY, Membership
@@ -82,6 +82,7 @@ class NodeMonitor:
         self._membership = Membership(place.tag)
         self._instances = BroadcastCleanup()
         self._schedules = Schedules(self._attempts, measurements)
+        self._batches = Batches(self._attempts, place.away)
         self._partitions = Partitions()
         self._returns = Returns(self._attempts, measurements, self._liveness)
         self._names: list[str] = []  #: of all queues here
@@ -155,7 +156,7 @@ class NodeMonitor:
 
     def end_batches(self) -> int:
         """Send what follows the batches with messages that have all ended; return how many batches that were."""
-        return self._run(end_batches(self._attempts, self.place.away)) if self._leads_batches else 0
+        return self._run(self._batches.turn()) if self._leads_batches else 0
 
     def tend_partitions(self) -> int:
         """Bring changes of numbers of partitions on; return how many messages went on by that."""

@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reliq import ops
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
@@ -21,6 +21,7 @@ from reliq.model.keys import QueueKeys, belongs_to, process_of
 from reliq.model.message import Message, undecodable_letter
 from reliq.ops import Fate, Op, Return, Steps, Transaction, Watch
 from reliq.ops.schema import Counter
+from reliq.protocol.oversized import ALWAYS_TAKEN, largest_argument
 from reliq.worker.failures import FailureLog
 from reliq_monitor import marks
 from reliq_monitor.liveness import Leases
@@ -97,12 +98,19 @@ def _returns(keys: QueueKeys, look: _Look, max_deliveries: int) -> Steps[tuple[l
     """
     returns = charge_deliveries(keys.queue, look.elements, max_deliveries, look.alone, look.mark)
     charged = next((one for one in returns if one.charged), None)
-    if charged is None:
-        return returns, False
-    message = Message.decode(keys.queue, charged.element)
-    if (yield ops.reported_tag(keys, message.id)) == message.tag:
-        returns = charge_deliveries(keys.queue, look.elements, max_deliveries, look.alone, marks.DECIDED)
-    return returns, True
+    if charged is not None:
+        message = Message.decode(keys.queue, charged.element)
+        if (yield ops.reported_tag(keys, message.id)) == message.tag:
+            returns = charge_deliveries(keys.queue, look.elements, max_deliveries, look.alone, marks.DECIDED)
+    return (yield from _takeable(returns)), charged is not None
+
+
+def _takeable(returns: list[Return]) -> Steps[list[Return]]:
+    """Return the fates; a message that Redis would refuse with its changes becomes a dead letter as it is."""
+    if all(len(one.again) <= ALWAYS_TAKEN for one in returns):
+        return returns
+    most = yield from largest_argument()
+    return [one if len(one.again) <= most else replace(one, fate=Fate.UNREADABLE, again=one.element) for one in returns]
 
 
 def _look(keys: QueueKeys, consumer: str, at_once: int) -> Steps[_Look]:

@@ -16,6 +16,7 @@ from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Move, Settled
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import buried, failure_now, released, retried
+from reliq.protocol.oversized import takeable
 from reliq.protocol.settlement import checked_lease, lease_lost, settleable
 from reliq.runtime.moment import Moment
 from reliq.transport.aiostore import AioStore
@@ -171,6 +172,7 @@ class PartitionConsumer:
     async def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
         """Settle while another task waits in `claim`, which holds its connection for up to a second."""
         async with self._beat_lock:
+            moves = await self._store.run(takeable(moves), self._beats)
             answer: ops.Claimed = await self._store.call(self._steps.settle_op(acks, moves), self._beats)
         self._steps.note_settled([*acks, *(move.element for move in moves)])
         if self._steps.lives:

@@ -34,10 +34,12 @@ if concurrency then
     known[ARGV[at]] = true
     in_use = in_use + redis.call('LLEN', KEYS[at + 16])
   end
-  local members = redis.call('SMEMBERS', consumers)
-  for _, member in ipairs(members) do
-    if not known[member] then return {'consumers', now_whole, unpack(members)} end
+  local answer, all_known = {'consumers', now_whole}, true
+  for place, member in ipairs(redis.call('SMEMBERS', consumers)) do
+    answer[place + 2] = member -- `unpack` has a limit
+    all_known = all_known and known[member]
   end
+  if not all_known then return answer end
 end
 
 if not renew(lease, now_whole + lease_ms) then

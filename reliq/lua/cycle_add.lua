@@ -17,11 +17,11 @@ if carried_out(producers, producer, sequence) then
   end
   return {'ok', now, unpack(answer)}
 end
-local length, most, unit = refused(q, delayed, (#ARGV - 2) / 4, function()
-  local size = 0
-  for at = 6, #ARGV, 4 do size = size + #ARGV[at] end
-  return size
-end)
+local added, added_bytes = 0, 0
+for at = 3, #ARGV, 4 do
+  if redis.call('HEXISTS', q.cycle, ARGV[at + 1]) == 0 then added, added_bytes = added + 1, added_bytes + #ARGV[at + 3] end
+end
+local length, most, unit = refused(q, delayed, added, function() return added_bytes end)
 if length then return {'full', now, length, most, unit} end
 remember(producers, producer, sequence, now)
 redis.call('HSETNX', q.config, 'round', 1)

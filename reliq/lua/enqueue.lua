@@ -58,7 +58,11 @@ for at = first_option, #ARGV, 5 do
     dedup = dedup + 1
     entry.burst, entry.group = KEYS[dedup], group_of(entry.element)
     entry.debounce, entry.at_most = entry.delay, tonumber(ARGV[at + 4]) or math.huge
-    if finds_older(q, delayed, index, entry) then entry.older, replacing = true, replacing + 1 end
+    local older = find_older(q, delayed, index, entry)
+    if older then
+      entry.older, replacing = seen[entry.burst] or older, replacing + 1
+      seen[entry.burst] = entry.element
+    end
   end
   if q.homes or closed then
     local is_elsewhere, has_others = is_moved(entry, first or entry.older)
@@ -93,7 +97,9 @@ end
 local length, most, unit = refused(q, delayed, plain + #fresh - replacing, function()
   local size = 0
   for at = first_plain, first_option - 1 do size = size + size_of(ARGV[at]) end
-  for _, entry in ipairs(fresh) do size = size + size_of(entry.element) end
+  for _, entry in ipairs(fresh) do
+    size = size + size_of(entry.element) - (entry.older and size_of(entry.older) or 0)
+  end
   return size
 end)
 if length then

@@ -61,7 +61,7 @@ for _ = 1, 2 do -- a queue may have two limits
   local room = most - used
   for place, code in ipairs(codes) do -- the first ones are sent, the others wait for room
     local size = code == SENT and size_in(unit, place) or 0
-    if size > room then
+    if size > 0 and size > room then
       codes[place], rejected, messages = FULL, rejected + counts[place], messages - counts[place]
     else
       room = room - size

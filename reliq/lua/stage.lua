@@ -4,7 +4,8 @@
 -- KEYS  1 job  2 jobs  3 parts  4 staged  5 bodies
 -- ARGV  1 the job's name  2 run  3 time limit ms, renewed  4 part
 --       5 n chunks that the writer had appended before  6 n chunks just now  7 n messages in these
---       8.. references of the bodies; their elements are in a chunk of this part, of this call or an earlier one
+--       8.. references of the bodies; their elements are in a chunk of this part, of this call or an earlier one.
+--       `stage_bodies` has noted which of them this call has stored
 -- Returns 'ok', also for a call that was carried out before; 'closed': the job is decided, or belongs to another run;
 --         'torn': the part does not hold the chunks that its writer appended
 -- Follows the RPUSH in a MULTI, because hashing the chunks as arguments of Lua would take longer than everything else.
@@ -12,9 +13,14 @@
 local job, jobs, parts, staged, bodies = unpack(KEYS)
 local before, chunks = tonumber(ARGV[5]), tonumber(ARGV[6])
 
+local stored = #ARGV > 7 and redis.pcall('HGET', bodies, '') or ''
+if type(stored) ~= 'string' then stored = '' end -- an error: a wrong type
+if stored ~= '' then redis.call('HDEL', bodies, '') end
+
 local function taken_back(answer)
   redis.call('LTRIM', staged, 0, -1 - chunks)
-  for from = 8, #ARGV, 1000 do redis.pcall('HDEL', bodies, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
+  local size = #(ARGV[8] or ' ')
+  for at = 1, #stored, size do redis.call('HDEL', bodies, string.sub(stored, at, at + size - 1)) end
   return answer
 end
 

@@ -23,6 +23,10 @@ class Counts:
     dead: int = 0
     cancelled: int = 0
 
+    @property
+    def handled(self) -> int:
+        return self.sent - self.open - self.dead - self.cancelled
+
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(
             self.open + other.open, self.sent + other.sent, self.dead + other.dead, self.cancelled + other.cancelled

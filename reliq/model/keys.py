@@ -165,6 +165,19 @@ class QueueKeys(JobKeys):
         )
 
     @property
+    def pattern(self) -> str:
+        """The pattern of all keys of the queue, whose name has no special character of patterns."""
+        return f"{self._prefix}*"
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """How the names of the keys begin that last longer than a message: its windows, marks, reports and decisions,
+        and what staged jobs have.
+        """
+        kinds = ("burst", "dedup", "done", "half", "idempotency", "job", "parts", "report", "staged")
+        return tuple(f"{self._prefix}{kind}:" for kind in kinds)
+
+    @property
     def kinds(self) -> dict[str, str]:
         """The type of each key that a reclaim writes to, or that its scripts read, as returned by the command TYPE."""
         lists = (self.messages, self.high, self.low, self.next_round)

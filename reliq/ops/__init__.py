@@ -61,10 +61,12 @@ from reliq.ops.commands import (
     read_hash,
     replicated,
     reset_counters,
+    scan_lasting,
     server_info,
     server_setting,
     server_time,
     together,
+    unlink,
 )
 from reliq.ops.consumer import (
     NOWHERE,
@@ -524,6 +526,7 @@ __all__ = [
     "roll_bodies",
     "room_and_partitions",
     "scan_hash",
+    "scan_lasting",
     "scan_processing",
     "schedule_names",
     "schedule_put",
@@ -562,6 +565,7 @@ __all__ = [
     "tracks",
     "type_of",
     "unindex_schedules",
+    "unlink",
     "unroutable",
     "unstage",
     "up_to",

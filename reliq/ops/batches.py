@@ -32,18 +32,19 @@ def batch_close(batch: str, state: str) -> Op[bool]:
     return batch_change(batch, Batch.STATE, state)
 
 
-def batch_end(batch: str, parent: str, dead: int) -> Op[bool]:
+def batch_end(batch: str, parent: str, counts: Counts) -> Op[bool]:
+    """Delete a batch that has ended; its parent waits for one batch less, and counts its messages as its own."""
     names = [batch_record(batch), BATCHES, *([batch_record(parent)] if parent else [])]
-    return scripted("batch_end", names, (batch, dead), bool)
+    return scripted("batch_end", names, (batch, counts.handled, counts.dead, counts.cancelled), bool)
 
 
 def batch_forget(keys: QueueKeys, batch: str) -> Op[bool]:
     return scripted("batch_forget", (keys.config, keys.followed), (batch,), bool)
 
 
-def batch_ids(limit: int) -> Op[list[str]]:
-    """Read the batches that have not ended, oldest first."""
-    return Op(("ZRANGE", BATCHES, 0, limit - 1), lambda reply: [one.decode() for one in reply])
+def batch_ids(limit: int, first: int = 0) -> Op[list[str]]:
+    """Read the batches that have not ended, oldest first. `first`: so many of the oldest are left out."""
+    return Op(("ZRANGE", BATCHES, first, first + limit - 1), lambda reply: [one.decode() for one in reply])
 
 
 def batch_fields(batch: str) -> Op[dict[str, bytes]]:

@@ -90,6 +90,20 @@ def drop_queue(keys: QueueKeys, consumers: Collection[str] = ()) -> list[Op[int]
     return [Op(("UNLINK", *keys.everything, *theirs)), Op(("SREM", QUEUES, keys.queue))]
 
 
+def scan_lasting(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list[bytes]]]:
+    """Read one page of all keys: the next cursor, 0 at the end, and those of this queue that outlast its messages."""
+    beginnings = tuple(one.encode() for one in keys.lasting)
+
+    def read(reply: list[Any]) -> tuple[int, list[bytes]]:
+        return int(reply[0]), [name for name in reply[1] if name.startswith(beginnings)]
+
+    return Op(("SCAN", cursor, "MATCH", keys.pattern, "COUNT", step), read)
+
+
+def unlink(names: Sequence[bytes]) -> Op[int]:
+    return Op(("UNLINK", *names))
+
+
 def server_setting(name: str) -> Op[dict[str, str]]:
     """Read a setting with CONFIG GET; empty if the server has no such setting."""
     return Op(("CONFIG", "GET", name), _read_hash)

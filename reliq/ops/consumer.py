@@ -208,9 +208,13 @@ def last_answer(keys: QueueKeys) -> Op[bytes]:
 
 
 def answered(keys: QueueKeys, since: bytes, seconds: float) -> Op[tuple[bytes, list[str]] | None]:
-    """Wait for results; the reply has the latest entry and the ids that were named after `since`; None: none came."""
-    command = ("XREAD", "BLOCK", milliseconds(seconds), "STREAMS", keys.answers, since)
-    return Op(command, _read_answers, blocks=seconds)
+    """Wait for results; the reply has the latest entry and the ids that were named after `since`; None: none came.
+
+    Waits at most `settings.BLOCK` seconds, however large `seconds` is: the socket's timeout is little longer.
+    """
+    within = min(seconds, settings.BLOCK)
+    command = ("XREAD", "BLOCK", milliseconds(within), "STREAMS", keys.answers, since)
+    return Op(command, _read_answers, blocks=within)
 
 
 def _read_answers(reply: Any) -> tuple[bytes, list[str]] | None:

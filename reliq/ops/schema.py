@@ -132,7 +132,9 @@ class Batch:
     JOB: Final = "job"  #: the staged job with its messages: keys, name and run, with blanks between
     PARENT: Final = "parent"  #: the batch that waits for this one
     CHILDREN: Final = "children"  #: how many batches it waits for
-    CHILDREN_DEAD: Final = "children_dead"  #: how many messages of ended ones have died
+    CHILDREN_HANDLED: Final = "children_handled"  #: how many messages of ended ones were handled
+    CHILDREN_DEAD: Final = "children_dead"  #: how many of these have died
+    CHILDREN_CANCELLED: Final = "children_cancelled"  #: how many of these were cancelled
     ENDING: Final = "ending"  #: its counts at the end, once and for all: sent, dead, cancelled
 
 

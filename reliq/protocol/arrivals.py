@@ -18,6 +18,7 @@ from reliq.protocol.bodies import read_bodies
 from reliq.protocol.held import LARGE, HeldMessages
 from reliq.protocol.limits import Limits
 from reliq.protocol.outcomes import expired, passed_over, undecodable
+from reliq.protocol.oversized import takeable
 
 SettleMoves = Callable[[Sequence[Move]], ops.Op[ops.Claimed]]
 
@@ -124,7 +125,7 @@ class Arrivals:
     def bury(self, settle: SettleMoves) -> Steps[None]:
         """Make dead letters of the messages that are not to be handled."""
         if self.dying:
-            dying = list(self.dying)
+            dying = yield from takeable(list(self.dying))
             answer = yield settle(dying)
             done = [move for move, code in zip(dying, answer.codes, strict=True) if code == Settled.DONE]
             self.buried += [move for move in done if move.destination is Destination.DEAD]

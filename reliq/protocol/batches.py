@@ -86,7 +86,7 @@ def progress(batch: str) -> Steps[BatchProgress | None]:
         fields[Field.STATE].decode(),
         int(fields[Field.OPENED]),
         counts.sent,
-        counts.sent - counts.open - counts.dead - counts.cancelled,
+        counts.handled,
         counts.dead,
         counts.cancelled,
         int(fields.get(Field.CHILDREN, 0)),
@@ -120,6 +120,14 @@ def _counts(batch: str, fields: dict[str, bytes]) -> Steps[Counts]:
     return sum(counts, Counts())
 
 
+def _of_children(fields: dict[str, bytes]) -> Counts:
+    """Return the counts of the ended batches of a batch."""
+    handled, dead, cancelled = (
+        int(fields.get(name, 0)) for name in (Field.CHILDREN_HANDLED, Field.CHILDREN_DEAD, Field.CHILDREN_CANCELLED)
+    )
+    return Counts(0, handled + dead + cancelled, dead, cancelled)
+
+
 def waits(fields: dict[str, bytes]) -> bool:
     """Whether a batch with this record cannot end yet: its producer adds messages, or it waits for other batches."""
     if not fields:
@@ -148,29 +156,30 @@ def end(batch: str) -> Steps[bool]:
         # A handler in one queue may send to another one that was read before: two equal looks are one instant.
         if counts.open or counts != (yield from _counts(batch, fields)):
             return False
-        dead = counts.dead + int(fields.get(Field.CHILDREN_DEAD, 0))
-        _, ending = yield ops.batch_ending(batch, b"%d %d %d" % (counts.sent, dead, counts.cancelled))
+        counts += _of_children(fields)
+        _, ending = yield ops.batch_ending(batch, b"%d %d %d" % (counts.sent, counts.dead, counts.cancelled))
     else:
         ending = fields[Field.ENDING]
     sent, dead, cancelled = map(int, ending.split())
+    total = Counts(0, sent, dead, cancelled)
     target = fields[Field.DEAD] if dead and fields[Field.DEAD] else fields[Field.DONE]
     was_aborted = Field.JOB in fields and not sent and job != JobState.DONE
     if target and state == CLOSED and not was_aborted:
-        yield from _send(batch, decode_end(target), sent, dead, cancelled)
+        yield from _send(batch, decode_end(target), total)
     queues = yield from _places(fields)
     if queues:
         yield [ops.batch_forget(keys, batch) for keys in queues]
-    yield ops.batch_end(batch, fields[Field.PARENT].decode(), dead)
+    yield ops.batch_end(batch, fields[Field.PARENT].decode(), total)
     return True
 
 
-def _send(batch: str, message: End, sent: int, dead: int, cancelled: int) -> Steps[None]:
+def _send(batch: str, message: End, total: Counts) -> Steps[None]:
     """Send the message at the end, once: the batch is its producer, and this its first call."""
     counts = {
         "batch": batch,
-        "batch-handled": str(sent - dead - cancelled),
-        "batch-dead": str(dead),
-        "batch-cancelled": str(cancelled),
+        "batch-handled": str(total.handled),
+        "batch-dead": str(total.dead),
+        "batch-cancelled": str(total.cancelled),
     }
     new = NewMessage(message.body, id=message.id, headers={**message.headers, **counts})
     keys = QueueKeys(message.queue)

@@ -21,6 +21,7 @@ from reliq.protocol.held import HeldMessages, State
 from reliq.protocol.limits import Limits
 from reliq.protocol.lives import Lives
 from reliq.protocol.outcomes import released
+from reliq.protocol.oversized import takeable
 from reliq.runtime.moment import Moment
 
 _FULL_LOOK = 0.05  #: seconds between two looks whether held messages are settled
@@ -133,7 +134,7 @@ class ConsumerSteps:
         limit_now = 0 if self.arrivals.messages or self.limits.resting else limit
         codes = ""
         if acks or moves or beside:
-            codes = yield from self._settle(acks, moves, limit_now, beside)
+            codes = yield from self._settle(acks, (yield from takeable(moves)), limit_now, beside)
         elif limit_now and (room := self._held.room()):
             yield from self._claim(limit_now, room)
         else:

@@ -14,6 +14,7 @@ from reliq.protocol.partition import ANNOUNCE_EVERY
 from reliq.protocol.partitions import checked
 
 _TRIES = 10
+_SCAN_STEP = 1000  #: keys of the server that one call looks at
 
 
 class QueueInUse(ReliqError):
@@ -93,6 +94,7 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
         there = yield from _look(keys, consumers, elsewhere)
         if not force:
             _check_unused(keys.logical, there, (yield from _silent_for(keys)))
+        yield from _forget_lasting(keys)
         drop, unlist = ops.drop_queue(keys, consumers)
         if (yield Transaction((drop,))) is not None:
             yield from _forget(elsewhere)
@@ -149,6 +151,20 @@ def _look(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps
     )  # fmt: skip
     yield Watch(watched)
     return (yield from _count(keys, consumers, elsewhere))
+
+
+def _forget_lasting(keys: QueueKeys) -> Steps[None]:
+    """Delete what would answer for messages that are gone, such as the windows of their deduplication keys.
+
+    Comes before the transaction: what a send adds meanwhile makes that one fail.
+    """
+    cursor = 0
+    while True:
+        cursor, names = yield ops.scan_lasting(keys, cursor, _SCAN_STEP)
+        if names:
+            yield ops.unlink(names)
+        if not cursor:
+            return
 
 
 def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:

@@ -224,7 +224,8 @@ def _check(queue: str, identity: str, wanted: Decision, found: str) -> None:
         "rolled_back": "is rolled back, it cannot be committed any more",
         "purged": "was removed with everything else that was in the queue",
         "undecided": "was not decided in its time: it is a dead letter (undecided); redrive it, or purge it",
-        "unknown": f"is not known: never prepared, or decided more than {REMEMBERED / 60:g} minutes ago",
+        "unknown": f"is not known: never prepared, deleted with its queue, or decided more than "
+        f"{REMEMBERED / 60:g} minutes ago",
     }
     raise PreparedClosed(f"prepared message {identity} of queue {queue!r} {said[found]}", found)
 

@@ -98,7 +98,7 @@ def _wait(keys: QueueKeys, identity: str, since: bytes, wait: float) -> Steps[No
     while (left := until - time.monotonic()) > 0:
         answered = yield ops.answered(keys, since, left)
         if answered is None:
-            return
+            continue
         since, ids = answered
         if identity in ids:
             return

@@ -70,14 +70,16 @@ def loading(request: Request) -> list[Command]:
 
 
 _READS = frozenset({
-    "CLIENT", "CONFIG", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "INFO", "LINDEX", "LLEN",
-    "LRANGE", "MEMORY", "MGET", "PING", "PTTL", "SCAN", "SMEMBERS", "SSCAN", "TIME", "TTL", "TYPE", "ZCARD", "ZCOUNT",
-    "WAIT", "WAITAOF", "ZRANGE", "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+    "CLIENT", "CONFIG", "EXISTS", "GET", "HEXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "INFO", "LINDEX",
+    "LLEN", "LRANGE", "MEMORY", "MGET", "PING", "PTTL", "SCAN", "SISMEMBER", "SMEMBERS", "SRANDMEMBER", "SSCAN", "TIME",
+    "TTL", "TYPE", "WAIT", "WAITAOF", "XREAD", "XREVRANGE", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE",
+    "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 })  # fmt: skip
 
 
 _READING_SCRIPTS = frozenset({
-    "announce", "browse", "due", "existing", "fates", "find", "held_keys", "stats", "strays", "ticks", "upcoming",
+    "announce", "biography", "browse", "due", "existing", "fates", "find", "held_keys", "result", "stats", "strays",
+    "ticks", "upcoming",
 })  # fmt: skip
 
 

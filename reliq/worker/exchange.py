@@ -26,6 +26,7 @@ from reliq.ops import Destination, Move, Settled
 from reliq.ops.schema import Counter
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import released
+from reliq.protocol.oversized import takeable
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
 from reliq.worker.flow_reports import FlowReports
@@ -221,8 +222,9 @@ class Exchange:
         beside = self.reports.beside(acks, moves)  # first: it may change a move
         if not (acks or moves or beside):
             return
-        request = [self.steps.settle_op(acks, moves), *beside]
         with self._kept(acks, moves):
+            sent = self._store.run(takeable(moves), connection or self._connection, timeout=0)
+            request = [self.steps.settle_op(acks, sent), *beside]
             answer, *_ = self._store.call(request, connection or self._connection, timeout=0)
         self.steps.note_settled([*acks, *(move.element for move in moves)])
         if self.steps.lives:

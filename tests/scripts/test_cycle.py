@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -253,6 +254,15 @@ def test_a_full_queue_takes_no_member(world):
     world.given(config={"max_length": 1})
     assert add(world, member("a", "ann"), member("b", "bob")).status == "full"
     assert places(world) == {}
+
+
+@pytest.mark.parametrize("limit", [{"max_length": 1}, {"max_bytes": 1}])
+def test_a_member_that_is_in_the_cycle_needs_no_room(world, limit):
+    add(world, member("a", "ann"), member("b", "bob"))
+    world.given(config=limit)
+    answer = add(world, member("c", "ann"), member("d", "bob"))
+    assert (answer.status, answer.rest) == ("ok", [0, 0])
+    assert add(world, member("c", "ann"), member("d", "cid")).status == "full"
 
 
 def test_members_of_the_next_round_count_in_a_full_queue(world):

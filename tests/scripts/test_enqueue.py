@@ -175,3 +175,14 @@ def test_push_refuses_a_foreign_key_before_anything_is_written(world):
     with pytest.raises(RedisUnsuitable, match="another type"):
         world.run(ops.push(KEYS, elements("a"), "p", 1, 1))
     assert world.state() == {"messages": b"x"}
+
+
+@pytest.mark.parametrize("limit", [{"max_length": 1}, {"max_bytes": 1}])
+def test_a_queue_above_its_limit_answers_a_duplicate(world, limit):
+    first = Entry("a", element("a"), 0.0, "key", 60.0)
+    world.run(ops.enqueue(KEYS, [], [first]))
+    world.given(messages="x y z", config=limit)
+    again = Entry("b", element("b"), 0.0, "key", 60.0)
+    answer = world.run(ops.enqueue(KEYS, [], [again]))
+    assert (answer.status, answer.first_ids) == ("ok", {0: "a"})
+    assert world.run(ops.enqueue(KEYS, [element("c")], [again])).status == "full"

@@ -9,13 +9,14 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.errors import RedisUnsuitable
+from reliq.model.batch import Counts as Batch
 from reliq.model.breaker import Breaker
 from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
 from reliq.model.schedule import Definition, State
-from reliq.ops import Destination, Entry, Move, Return, Revival, Staged, Wanted
+from reliq.ops import Destination, Entry, Move, Packed, Return, Revival, Staged, Wanted
 from reliq.ops.chunks import chunks_of
 from reliq.transport.store import Store
 from tests.scripts.test_cycle import member
@@ -41,6 +42,11 @@ def reclaim() -> ops.Op:
     return ops.reclaim_when_full(KEYS, "gone", "", [Return(keyed("y", "l"), ops.Fate.UNREADABLE, "y", element("y2"))])
 
 
+def stage_bodies() -> ops.Op[Any]:
+    stored = ops.stage(KEYS, "open", "r", DAY, NEXT_PART, 0, [], [Packed(1, (b"$1\r\nx\r\n",))], [b"reference"])
+    return cast("ops.Op[Any]", stored.ops[0])
+
+
 def stage() -> ops.Transaction:
     return ops.stage(KEYS, "open", "r", DAY, NEXT_PART, 0, [b"chunk"], references=[b"reference"])
 
@@ -57,7 +63,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "cancel": lambda: ops.cancel(KEYS, "d"),
     "batch_open": lambda: ops.batch_open("batch", {"done": b"", "dead": b""}, "parent"),
     "batch_change": lambda: ops.batch_change("batch", "state", "closed"),
-    "batch_end": lambda: ops.batch_end("batch", "parent", 1),
+    "batch_end": lambda: ops.batch_end("batch", "parent", Batch(0, 3, 1, 1)),
     "batch_forget": lambda: ops.batch_forget(KEYS, "batch"),
     "breaker": lambda: ops.breaker(KEYS, Breaker(minimum=1), 0, 5, ""),
     "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, others=["w", "gone", "idle"]),
@@ -91,6 +97,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage": stage,
     "stage_abort": lambda: ops.stage_abort(KEYS, "open", "r"),
     "stage_apart": lambda: ops.stage_apart("open", NEXT_PART, 0, [b"chunk"], 60.0),
+    "stage_bodies": stage_bodies,
     "stage_clear": lambda: ops.stage_clear(KEYS, "done", "r", 60.0, [PART]),
     "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
     "fates": lambda: ops.fates(KEYS, ["d", "x", "none"], ["w"], 10),

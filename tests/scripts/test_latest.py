@@ -315,6 +315,23 @@ def test_a_message_that_replaces_one_fits_into_a_full_queue(world, debounce):
     assert send(world, "c", debounce=debounce).status == "ok"
 
 
+@pytest.mark.parametrize("limit", [{"max_length": 1}, {"max_bytes": 1}])
+@pytest.mark.parametrize("debounce", [0.0, 30.0])
+def test_a_queue_above_its_limit_takes_what_replaces_a_message_and_adds_no_byte(world, debounce, limit):
+    send(world, "a", debounce=debounce)
+    send(world, "b", debounce=debounce)
+    world.given(messages="x y z", config=limit)
+    assert send(world, "c", debounce=debounce).status == "ok"
+    assert places(world)["counters"]["replaced"] == (2 if debounce else 1)
+
+
+def test_a_queue_above_its_max_bytes_refuses_what_replaces_a_smaller_message(world):
+    send(world, "a", "b")
+    world.redis.hset(KEYS.config, "max_bytes", 1)
+    larger = Entry("c", latest("c", body=b"x" * 100), 0.0, "d", 0.0, replace=True)
+    assert world.run(ops.enqueue(KEYS, [], [larger])).status == "full"
+
+
 def test_a_full_queue_refuses_a_message_that_replaces_none(world):
     world.given(messages="x", config={"max_length": 1})
     before = world.state()

@@ -100,6 +100,16 @@ def test_who_does_not_know_all_consumers_is_told_and_gets_nothing(world):
     assert world.state() == before
 
 
+def test_a_queue_with_more_consumers_than_lua_unpacks_gives_out_messages(world):
+    consumers = [f"c{number}" for number in range(10_000)]
+    world.given(messages="b a", leases={"w": 1000}, config={"concurrency": 1, "limited": 1})
+    world.redis.sadd(KEYS.consumers, *consumers)
+    others = claim(world, 1).others
+    assert set(others) == {"w", *consumers}
+    assert len(claim(world, 1, *others).elements) == 1
+    assert claim(world, 1, *others).reason == "concurrency"
+
+
 def test_a_consumer_that_is_gone_but_known_does_not_matter(world):
     world.given(messages="x", leases={"w": 1000}, config={"concurrency": 1, "limited": 1})
     assert len(claim(world, 10, "gone", "w").elements) == 1

@@ -176,6 +176,17 @@ def test_ticks_without_messages_pass_a_full_queue(scheduled):
     assert scheduled.run(ops.fire(KEYS, [due_tick(missed=1)]))[1] == [Firing.SENT]
 
 
+def test_what_is_not_sent_needs_no_room_in_a_queue_above_its_limit(world):
+    names = ["s-a", "s-b", "s-c"]
+    world.run(ops.schedule_put(KEYS, [Written(name, b"", BEFORE, Definition(name, "q", "1s")) for name in names]))
+    world.run(ops.schedule_put(KEYS, [Written("s-b", raw(BEFORE), AFTER)]))
+    world.given(messages="x y z", config={"max_length": 1})
+    fires = [due_tick("a", name="s-a"), due_tick("b", name="s-b"), due_tick(missed=1, name="s-c")]
+    assert world.run(ops.fire(KEYS, fires))[1] == [Firing.FULL, Firing.CHANGED, Firing.SENT]
+    assert world.state()["counters"] == {"rejected": 1, "ticks_missed": 1}
+    assert due_of(world, "s-b") == 2
+
+
 def test_a_full_redis_changes_nothing(scheduled):
     scheduled.fill()
     before = scheduled.state()

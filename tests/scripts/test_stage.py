@@ -118,6 +118,27 @@ def test_bodies_of_a_torn_part_are_deleted(world):
     assert world.redis.hlen(KEYS.bodies) == 0
 
 
+def test_a_late_repeat_in_a_part_that_has_grown_leaves_the_bodies_of_the_first_call(world):
+    assert stage_with_body(world, 0, [b"x"], b"r" * 12) == "ok"
+    assert stage_with_body(world, 1, [b"y"], b"s" * 12) == "ok"
+    before = keys_of(world)
+    assert stage_with_body(world, 0, [b"x"], b"r" * 12) == "torn"
+    assert keys_of(world) == before
+
+
+def test_a_late_repeat_after_the_commit_leaves_the_bodies_of_messages_in_the_queue(world):
+    element = first_element_apart("a", 1, {}, Extra(apart=new_reference(4)))
+    (chunk,) = chunks_of([element])
+    assert stage_with_body(world, 0, [chunk.head + chunk.frames], element[-12:]) == "ok"
+    world.run(ops.commit(KEYS, "j", "r1", b"", 1, 60.0))
+    assert world.run(ops.commit_roll("j", Staged(KEYS, "p"))) == (1, 0)
+    assert stage_with_body(world, 0, [chunk.head + chunk.frames], element[-12:]) == "closed"
+    assert world.redis.hgetall(KEYS.bodies) == {element[-12:]: b"body"}
+    world.redis.delete(KEYS.bodies)  # as the ack of the message does
+    assert stage_with_body(world, 0, [chunk.head + chunk.frames], element[-12:]) == "closed"
+    assert not world.redis.exists(KEYS.bodies)
+
+
 def test_writing_renews_the_time_limit(world):
     stage(world)
     world.redis.zadd(KEYS.jobs, {"j": 1})

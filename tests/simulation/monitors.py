@@ -8,7 +8,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
-from reliq_monitor.batches import end_batches
+from reliq_monitor.batches import Batches
 from reliq_monitor.liveness import Liveness, read_leases
 from reliq_monitor.partitions import Partitions
 from reliq_monitor.prepared_timeouts import ask_undecided
@@ -26,7 +26,7 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
     def steps(task: Task) -> Generator[Any, Any, None]:
         liveness = Liveness()
         attempts = Attempts(lambda home: "", sharded=False)
-        schedules, partitions = Schedules(attempts), Partitions()
+        schedules, partitions, batches = Schedules(attempts), Partitions(), Batches(attempts)
         next_scan = 0.0
         survey = Survey(attempts)
         while True:
@@ -37,7 +37,7 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
                     next_scan = kernel.seconds + interval
                     yield from kernel.run_of_steps(task, _scan(task, liveness, survey, schedules))
                     yield from kernel.run_of_steps(task, ask_undecided(survey))
-                    yield from kernel.run_of_steps(task, end_batches(attempts))
+                    yield from kernel.run_of_steps(task, batches.turn())
                     partitions.found_in(names)
                     yield from kernel.run_of_steps(task, partitions.turn(survey))
                 yield from kernel.run_of_steps(task, schedules.turn(survey))

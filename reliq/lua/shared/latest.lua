@@ -11,9 +11,11 @@ local function debounced(delayed, index, entry)
   if element and group_of(element) == entry.group then return element, tonumber(since) end
 end
 
--- Whether a message of the same dedup key waits, and its place can be found.
-local function finds_older(q, delayed, index, entry)
-  return debounced(delayed, index, entry) or first_in_line(q, entry.group)
+-- The message of the same dedup key that waits, if its place can be found.
+local function find_older(q, delayed, index, entry)
+  local older = debounced(delayed, index, entry)
+  local first = not older and first_in_line(q, entry.group)
+  return older or first and element_in_line(first)
 end
 
 -- Add a message. It takes the place of one that waits for the end of another; else it is delayed if it is debounced.

@@ -55,6 +55,19 @@ def test_any_number_of_requests_await_results_by_one_connection(service, app, na
     eventually(lambda: not connections(client))
 
 
+def test_the_connection_of_those_who_wait_lasts_as_long_as_they_do(service, app, name, orders, result, client):
+    doubling(app, name)
+    one = orders.send(1)
+    client.config_resetstat()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(result, one, wait=60)
+        first = eventually(lambda: connections(client))
+        eventually(lambda: client.info("commandstats").get("cmdstat_xread", {"calls": 0})["calls"] >= 3)
+        assert connections(client) == first
+        with working(app):
+            assert answer.result().json()["result"] == {"double": 2}
+
+
 @pytest.mark.parametrize(
     ("value", "answer"),
     [

@@ -5,9 +5,11 @@ import re
 
 import pytest
 
+import reliq
 from reliq.cli import main
 from reliq.model.keys import QueueKeys
 from reliq.protocol import deletion
+from tests.support.workers import eventually, working
 
 
 def delete(app, *arguments):
@@ -63,7 +65,7 @@ def test_a_queue_with_a_message_in_any_state_is_refused_unless_forced(app, order
     assert state != "waiting" or "(2 ready" in told
     assert app.queues() == ["orders"]
     assert delete(app, "--force") == 0
-    assert [key for key in client.keys("*") if b"{orders}" in key and b":half:" not in key] == []
+    assert [key for key in client.keys("*") if b"{orders}" in key] == []
     assert app.queues() == []
 
 
@@ -112,3 +114,54 @@ def test_without_yes_nothing_is_deleted_from_a_script(app, orders, capsys):
     assert main.main(["queue", "delete", "orders", "--url", app.url]) == 2
     assert "this would delete the queue orders for good: say --yes" in capsys.readouterr().err
     assert app.queues() == ["orders"]
+
+
+def keys_of(client, queue):
+    return [key for key in client.keys("*") if f"{{{queue}}}".encode() in key]
+
+
+def test_a_send_after_a_deletion_answers_no_id_that_is_gone(app, orders, client):
+    first = orders.send("x", dedup_key="d")
+    waits = orders.send("x", dedup_key="e", replace=True, debounce="1h")
+    assert delete(app, "--force") == 0
+    assert keys_of(client, "orders") == []
+    assert orders.send("x", dedup_key="d") != first
+    assert orders.send("x", dedup_key="e", replace=True, debounce="1h") != waits
+    assert orders.stats().counters == {"enqueued": 2}
+
+
+@pytest.mark.parametrize("size", [1, 5000])
+def test_a_prepared_message_goes_with_its_queue_and_cannot_be_committed(app, orders, client, size):
+    prepared = orders.prepare("x" * size)
+    other = app.queue("orders2").prepare("y")
+    assert delete(app, "--force") == 0
+    assert keys_of(client, "orders") == []
+    with pytest.raises(reliq.PreparedClosed, match="deleted with its queue"):
+        prepared.commit()
+    assert orders.stats().ready == 0
+    other.commit()
+
+
+def test_a_message_with_the_id_of_one_that_was_deleted_is_handled(app, orders, client):
+    ran = []
+    app.handler("orders", once=True)(lambda message: ran.append(message.id))
+    for times in (1, 2):
+        orders.send("x", id="same")
+        with working(app):
+            eventually(lambda times=times: len(ran) == times)
+        assert delete(app, "--force") == 0
+        assert keys_of(client, "orders") == []
+    assert ran == ["same", "same"]
+
+
+def test_a_window_that_begins_during_a_deletion_is_deleted_too(app, orders, client, monkeypatch):
+    forget, sent = deletion._forget_lasting, []
+
+    def send_after(keys):
+        yield from forget(keys)
+        if not sent:
+            sent.append(orders.send("x", dedup_key="d"))
+
+    monkeypatch.setattr(deletion, "_forget_lasting", send_after)
+    assert delete(app, "--force") == 0
+    assert keys_of(client, "orders") == []

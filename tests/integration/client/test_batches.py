@@ -6,7 +6,7 @@ import pytest
 
 import reliq
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
-from reliq.model.keys import BATCHES, QueueKeys
+from reliq.model.keys import BATCHES, QueueKeys, batch_record
 from reliq.protocol import staging
 from reliq.protocol.batches import BatchSteps, end, of_job
 from reliq.transport.store import Store
@@ -112,6 +112,21 @@ def test_a_redriven_message_of_a_batch_that_has_not_ended_is_open_again(app, mon
     assert reports(app) == [("done", handled(2))]
 
 
+def test_batches_that_wait_do_not_keep_later_ones_from_ending(app, monitor, monkeypatch):
+    monkeypatch.setattr("reliq_monitor.batches.MOST", 3)
+    waiting = [app.batch(on_done=("reports", "never")) for _ in range(7)]
+    for batch in waiting:
+        batch.__enter__()
+    for name in ("first", "second"):
+        with app.batch(on_done=("reports", name)):
+            pass
+    assert [monitor.end_batches() for _ in range(3)] == [0, 0, 2]
+    assert reports(app) == [("first", handled(0)), ("second", handled(0))]
+    waiting[0].__exit__(None, None, None)
+    waiting[6].__exit__(None, None, None)
+    assert sum(monitor.end_batches() for _ in range(4)) == 2
+
+
 def test_a_batch_waits_for_the_batches_in_it(app, monitor):
     with app.batch(on_done=("reports", "outer"), on_dead=("reports", "outer dead")) as outer:
         outer.send("orders", 1)
@@ -124,7 +139,31 @@ def test_a_batch_waits_for_the_batches_in_it(app, monitor):
         assert outer.progress().batches == 1
         consumer.dead(second, "no")
     assert monitor.end_batches() + monitor.end_batches() == 2
-    assert [body for body, _ in reports(app)] == ["inner", "outer dead"]
+    assert reports(app) == [("inner", handled(0, dead=1)), ("outer dead", handled(1, dead=1))]
+
+
+def test_the_end_of_a_batch_counts_the_messages_of_the_batches_in_it(app, monitor):
+    with app.batch(on_dead=("reports", "outer")) as outer:
+        outer.send("orders", 0)
+        with outer.batch() as middle, middle.batch() as inner:
+            middle.send("orders", 1)
+            ids = inner.send_many("orders", range(2, 6))
+        with outer.batch() as other:
+            other.send("orders", 6)
+    assert app.queue("orders").cancel(ids[3])
+    with app.queue("orders").consumer() as consumer:
+        first, *rest = consumer.claim(limit=10)
+        consumer.ack(*rest)
+        consumer.dead(first, "no")
+    assert sum(monitor.end_batches() for _ in range(4)) == 4
+    assert reports(app) == [("outer", handled(5, dead=1, cancelled=1))]
+
+
+def test_an_inner_batch_that_an_earlier_version_has_ended_makes_no_count_negative(app, monitor, client):
+    with app.batch(on_dead=("reports", "outer")) as outer:
+        client.hset(batch_record(outer.id), "children_dead", 2)
+    assert monitor.end_batches() == 1
+    assert reports(app) == [("outer", handled(0, dead=2))]
 
 
 def test_a_block_that_raises_sends_nothing_at_the_end(app, monitor):

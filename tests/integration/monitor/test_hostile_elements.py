@@ -8,6 +8,7 @@ import redis
 
 import reliq
 from reliq import ops
+from reliq.embedded import EmbeddedRedis
 from reliq.model import settings
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.transport.store import Store
@@ -108,3 +109,64 @@ def test_a_key_is_not_blocked_by_what_does_not_decode(app, server):
     assert Monitor(Store(app.url)).scan().died == 1
     assert not server.exists(KEYS.active)
     assert app.store.call(ops.members(KEYS.consumers)) == []
+
+
+SMALLEST = 1024 * 1024  #: the smallest limit that a server can have for an argument
+
+
+def of_size(size):
+    return element("a", body=b"x" * (size - len(element("a", body=b"x" * 70_000)) + 70_000))
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    """A server that takes no argument of more than 1 MiB."""
+    with EmbeddedRedis(settings=["--proto-max-bulk-len", str(SMALLEST)]) as server:
+        yield server
+
+
+@pytest.fixture
+def tight(narrow):
+    with redis.Redis(port=narrow.port) as client:
+        client.flushall()
+        client.sadd("reliq:queues", "orders")
+        yield client
+
+
+AS_LARGE_AS_REDIS_TAKES = [b"\xc1" * (SMALLEST - 1), of_size(SMALLEST - 1)]
+
+
+@pytest.mark.parametrize("raw", AS_LARGE_AS_REDIS_TAKES, ids=["unreadable", "readable"])
+def test_an_element_as_large_as_redis_takes_becomes_a_dead_letter_of_a_worker(narrow, tight, raw):
+    with reliq.Reliq(narrow.url) as app:
+        ran = []
+
+        @app.handler("orders", retry=reliq.fixed("1ms", limit=2))
+        def handle(message):
+            ran.append(len(message.body))
+            if len(message.body) > 7:
+                raise ValueError("no")
+
+        tight.rpush(KEYS.messages, raw)
+        app.queue("orders").send("another")
+        with working(app, lease=2.0):
+            eventually(lambda: tight.zcard(KEYS.dead) == 1 and settled(app))
+        assert tight.zrange(KEYS.dead, 0, -1) == [raw]
+        assert 7 in ran
+        assert tight.hget(KEYS.counters, "dead:decode") == b"1"
+        (letter,) = app.queue("orders").dead.list()
+        assert letter.size > SMALLEST - 100
+
+
+@pytest.mark.parametrize("raw", AS_LARGE_AS_REDIS_TAKES, ids=["unreadable", "readable"])
+def test_an_element_as_large_as_redis_takes_becomes_a_dead_letter_of_a_monitor(narrow, tight, raw):
+    consumer = new_owner(connected=False)
+    tight.sadd(KEYS.consumers, consumer)
+    tight.set(KEYS.lease(consumer), 1)
+    tight.rpush(KEYS.processing(consumer), raw)
+    store = Store(narrow.url)
+    monitor = Monitor(store)
+    eventually(lambda: monitor.scan().died == 1)
+    assert tight.zrange(KEYS.dead, 0, -1) == [raw]
+    assert tight.hgetall(KEYS.counters) == {b"dead:decode": b"1", b"dead_lettered": b"1"}
+    store.close()

@@ -4,12 +4,15 @@ import asyncio
 import dataclasses
 import math
 import threading
+import time
 
 import pydantic
 import pytest
+import redis
 
 import reliq
-from reliq import aio
+from reliq import aio, ops
+from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from tests.support.handlers import settled, working_as
 from tests.support.workers import eventually, working
@@ -118,6 +121,51 @@ def test_a_result_is_awaited_with_asyncio(app, url):
 
     with working(app):
         assert asyncio.run(ask()) == list(range(1, 11))
+
+
+@pytest.fixture
+def hasty(face, url, monkeypatch):
+    """An application whose sockets wait little longer than a command that blocks, and which repeats hardly anything."""
+    monkeypatch.setattr(settings, "SOCKET_MARGIN", 0.5)
+    return face(url, send_timeout=0.2)
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_wait_longer_than_the_timeout_of_a_socket_ends_without_a_result(hasty, app, partitions):
+    app.queue("q").configure(partitions=partitions)
+    with pytest.raises(reliq.NoResult, match="no_such_message"):
+        hasty.queue("q").result("no_such_message", wait=settings.BLOCK + settings.SOCKET_MARGIN + 0.5)
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_result_that_comes_after_the_timeout_of_a_socket_is_answered(hasty, app, client, partitions):
+    handler(app, "inline", lambda message: "late")
+    app.queue("q").configure(partitions=partitions)
+    one = app.queue("q").send("x")
+
+    def work_late():
+        until = time.monotonic() + settings.BLOCK + settings.SOCKET_MARGIN + 0.2
+        eventually(lambda: time.monotonic() > until and client.exists(KEYS.awaited) == (partitions == 1))
+        with working(app):
+            eventually(lambda: settled(app))
+
+    worker = threading.Thread(target=work_late)
+    worker.start()
+    assert hasty.queue("q").result(one, wait=30) == "late"
+    worker.join()
+
+
+def test_a_server_that_goes_away_during_a_wait_leaves_nothing_uncertain(url, monkeypatch):
+    with reliq.Reliq(url, send_timeout=0.2) as app:
+        connection = app.store.connection()
+
+        def refuse(raw, count):
+            raise redis.ConnectionError("gone")
+
+        monkeypatch.setattr("reliq.transport.connection.read_replies", refuse)
+        for question in (ops.answered(KEYS, b"0-0", 0.1), ops.result(KEYS, "x", 1.0), ops.last_answer(KEYS)):
+            with pytest.raises(reliq.RedisUnavailable, match="cannot be reached"):
+                app.store.call(question, connection)
 
 
 def test_a_dead_message_answers_its_error(app, kind):

@@ -1,0 +1,34 @@
+"""Messages that Redis would not take back: their new element is larger than one argument of a command may be."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.ops import Destination, Move, Steps
+from reliq.ops.schema import Counter
+
+ALWAYS_TAKEN = 1024 * 1024  #: bytes: the smallest proto-max-bulk-len that a server can have
+_USUALLY_TAKEN = 512 * 1024 * 1024  #: bytes: the default of proto-max-bulk-len, for servers that do not tell theirs
+
+
+def largest_argument() -> Steps[int]:
+    """Read how many bytes one argument of a command may have."""
+    try:
+        found: dict[str, str] = yield ops.server_setting("proto-max-bulk-len")
+    except ReliqError:  # CONFIG is not allowed
+        return _USUALLY_TAKEN
+    return int(found.get("proto-max-bulk-len", _USUALLY_TAKEN))
+
+
+def takeable(moves: Sequence[Move]) -> Steps[Sequence[Move]]:
+    """Return the moves; a message that Redis would refuse with its changes becomes a dead letter as it is."""
+    if all(len(one.again) <= ALWAYS_TAKEN for one in moves):
+        return moves
+    most = yield from largest_argument()
+    return [one if len(one.again) <= most else _unchanged(one) for one in moves]
+
+
+def _unchanged(move: Move) -> Move:
+    counter = move.counter if move.destination is Destination.DEAD else Counter.dead("decode")
+    return replace(move, destination=Destination.DEAD, counter=counter, again=move.element, delay=0.0)
