@@ -215,6 +215,8 @@ class ConsumerSteps:
         yield from self.arrivals.complete(self.consumer, self._settle_moves)
         if self._paused or self.limits.note_plain(answer):
             yield from self._give_back_arrived()
+        if moved == BLANK and not self.arrivals.messages:  # more may follow, and BLMOVE passes over one at a time
+            return (yield from self.claim(limit))
         return self._hand_out()
 
     def leave(self) -> Steps[None]:
