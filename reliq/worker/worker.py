@@ -248,7 +248,9 @@ class Worker:
         await asyncio.to_thread(self._store.run, steps)
 
     def _lost(self, lease: Lease) -> None:
-        for loop in self._loops:
+        for loop in list(self._loops):
+            if loop.exchange.has_left:  # a heartbeat was under way while it unregistered
+                continue
             if _partition(loop) == lease.keys.queue and loop.exchange.steps.consumer == lease.consumer:
                 text = "lease_lost queue=%s: the monitor has returned its messages, and their handlers are told"
                 log.warning(text, lease.keys.queue)
