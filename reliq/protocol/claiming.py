@@ -88,7 +88,8 @@ def _counts(partitions: list[QueueKeys], node_of: NodeOf | None) -> Steps[dict[s
     for one in partitions:
         by_node.setdefault(node_of(one.messages) if node_of else one.queue, []).append(one)
     moving = yield from _asked_apart(by_node.values(), found)
-    yield from _asked_apart([[one] for group in moving for one in group], found)
+    if moving:
+        yield from _asked_apart([[one] for group in moving for one in group], found)
     return found
 
 
@@ -98,7 +99,7 @@ def _asked_apart(groups: Iterable[list[QueueKeys]], found: dict[str, int | Reliq
     for group, counts in zip(groups, (yield Together([_count(one, retries=1) for one in groups])), strict=True):
         if isinstance(counts, ReliqError):
             found |= dict.fromkeys([one.queue for one in group], counts)
-            if isinstance(counts, RedisUnavailable) and counts.moving:
+            if isinstance(counts, RedisUnavailable) and counts.moving and len(group) > 1:
                 moving.append(group)
         else:
             found |= counts

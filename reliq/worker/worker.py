@@ -80,7 +80,7 @@ class Worker:
         self._broadcasts = Broadcasts(store, {handler.queue: pattern for handler, pattern in instance.items()})
         self._handlers = handlers
         self._options = options
-        self._sharings = {handler: Sharing(handler.queue, self._owner) for handler in handlers}
+        self._sharings = {handler: Sharing(handler.queue, self._owner, store.node_of) for handler in handlers}
         self._loops = [self._loop(handler, handler.queue) for handler in (*handlers, *instance)]
         self._threads_of_loops: dict[Loop, threading.Thread] = {}
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
