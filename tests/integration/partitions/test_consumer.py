@@ -271,3 +271,17 @@ def test_after_fewer_partitions_the_threads_connections_and_leases_of_the_others
 def names_of_consumers(client) -> set[str]:
     """Return the names of the connections of consumers."""
     return {one["name"] for one in client.client_list() if one["name"].startswith("reliq:c")}
+
+
+def test_connections_that_many_partitions_needed_are_closed_once_they_are_idle_for_long(face):
+    app = face()
+    orders = app.queue("orders")
+    orders.configure(partitions=8)
+    orders.stats()
+    idle = inner(app).store._idle
+    assert len(idle) >= 8
+    for one in idle:
+        one.idle_since = float("-inf")
+    for _ in range(len(idle)):
+        orders.send("body")
+    assert len(idle) == 1
