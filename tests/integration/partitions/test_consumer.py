@@ -284,4 +284,5 @@ def test_connections_that_many_partitions_needed_are_closed_once_they_are_idle_f
         one.idle_since = float("-inf")
     for _ in range(len(idle)):
         orders.send("body")
-    assert len(idle) == 1
+    assert len(idle) <= 2  # a call may need two at once
+    assert all(one.idle_since > 0 for one in idle)
