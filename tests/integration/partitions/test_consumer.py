@@ -133,18 +133,23 @@ def test_living_nodes_give_messages_while_one_node_is_away(face, cluster, away, 
             while len(got_of(got, there)) < 100 * len(there):
                 got += claimed(consumer)
             assert consumer.claim() == []
+            ids = got_of(got, there)
+        assert len(ids) == 100 * len(there)  # else a claim has raised
 
 
 def test_if_no_partition_can_be_reached_the_claim_says_so(face):
     with EmbeddedRedis() as server:
         queue = face(server.url, send_timeout=0.2).queue("orders")
         queue.configure(partitions=4)
+        refused = 0
         with contextlib.suppress(RedisUnavailable), queue.consumer() as consumer:
             assert consumer.claim() == []
             server.kill()
             for _ in range(3):
                 with pytest.raises(RedisUnavailable):
                     consumer.claim(wait=0.1)
+                refused += 1
+        assert refused == 3
 
 
 def test_an_interrupt_in_a_later_partition_forgets_nothing_that_was_claimed_before(face, monkeypatch):
