@@ -2,18 +2,22 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
-from reliq import ops
 from reliq.aio.partition_consumer import PartitionConsumer
-from reliq.errors import ReliqError
+from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model import settings
 from reliq.model.message import Message
 from reliq.model.settings import Duration, seconds, whole
+from reliq.protocol.claiming import PATIENCE, pause, ready_counts, rotated
+from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.partitions import Partitions
 from reliq.transport.aiostore import AioStore
 
+_FAILURES = (RedisUnavailable, OutcomeUnknown, QueueFull)
 _WAIT = 0.2  #: seconds of waiting for a message of one partition before the others are looked at
 
 
@@ -34,6 +38,7 @@ class Consumer:
         self._partitions = partitions
         self._first = PartitionConsumer(store, partitions.first.keys, lease)
         self._parts = {partitions.queue: self._first}  #: one for each partition, by its queue
+        self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of partitions that are not there any more
         self._turn = 0
         self._entered = False
 
@@ -55,6 +60,7 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        self._entered = False
         failure: ReliqError | None = None
         for part in self._parts.values():
             try:
@@ -65,43 +71,97 @@ class Consumer:
             raise failure
 
     async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
-        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed."""
+        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed.
+
+        With partitions: one that fails stops no other; raises its error only if all of them fail.
+        """
         await self._follow()
         if len(self._parts) == 1:
             return await self._first.claim(limit, wait)
         whole(limit, "limit", 1, settings.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
+        patient_until = max(until, time.monotonic() + self._store.timeout)
+        failed = False
         while True:
-            if messages := await self._claim(limit):
-                return messages
-            if (left := until - time.monotonic()) <= 0.001:
-                return []
-            self._turn += 1
-            part = [*self._parts.values()][self._turn % len(self._parts)]
-            if messages := await part.claim(limit, min(left, _WAIT)):
+            try:
+                if failed:
+                    await self._store.run(pause(_WAIT))
+                messages = await self._claim(limit) or await self._wait(limit, until - time.monotonic())
+            except RedisUnavailable as error:  # of all partitions
+                if isinstance(error, RedisUnsuitable) or time.monotonic() > patient_until:
+                    raise
+                failed = True
+                continue
+            if messages or until - time.monotonic() <= 0.001:
                 return messages
 
     async def _follow(self) -> None:
-        """Add the consumers of partitions that are new."""
-        for partition in await self._store.run(self._partitions.every()):
-            if partition.keys.queue not in self._parts:
-                part = PartitionConsumer(self._store, partition.keys, self.lease)
-                self._parts[partition.keys.queue] = part
+        """Add the consumers of partitions that are new, and end those of partitions that are not there any more."""
+        every = await self._store.run(self._partitions.known())
+        for keys in every:
+            if keys.queue not in self._parts:
+                part = PartitionConsumer(self._store, keys, self.lease)
+                self._parts[keys.queue] = part
                 if self._entered:
                     await part.__aenter__()
+        for name in self._parts.keys() - {keys.queue for keys in every}:
+            if self._parts[name].idle:
+                part = self._parts.pop(name)
+                self._former.add(part.steps)
+                with suppress(ReliqError):  # its lease is not renewed any more
+                    await part.__aexit__(None, None, None)
 
     async def _claim(self, limit: int) -> list[Message]:
-        """Claim from those partitions that have messages, another one first each time."""
-        parts = [*self._parts.values()]
+        """Claim from those partitions that have messages, another one first each time; raises if all fail."""
+        parts, failing = [*self._parts.values()], self._partitions.failing
+        counts = await self._store.run(ready_counts([part.keys for part in parts], failing, self._store.node_of))
         self._turn += 1
-        first = self._turn % len(parts)
-        parts = parts[first:] + parts[:first]
-        (counts,) = await self._store.run(ops.together(ops.ready_counts([part.keys for part in parts])))
         messages: list[Message] = []
-        for part, count in zip(parts, counts, strict=True):
-            if count and len(messages) < limit:
-                messages += await part.claim(limit - len(messages))
+        failure: ReliqError | None = None
+        try:
+            for part in rotated(parts, self._turn):
+                count = counts.get(part.keys.queue)
+                if len(messages) == limit or count is None or not (count or part.owes):
+                    continue
+                try:
+                    messages += await self._claim_from(part, limit - len(messages))
+                except _FAILURES as error:
+                    failure = error
+        except BaseException:
+            await self._take_back(messages)
+            raise
+        if failure is not None and not messages and all(part.keys.queue in failing for part in parts):
+            raise failure
         return messages
+
+    async def _claim_from(self, part: PartitionConsumer, limit: int, wait: float = 0) -> list[Message]:
+        failing = self._partitions.failing
+        try:
+            messages = await part.claim(limit, wait, PATIENCE)
+        except _FAILURES as error:
+            failing.note(part.keys.queue, error)
+            raise
+        failing.works(part.keys.queue)
+        return messages
+
+    async def _wait(self, limit: int, left: float) -> list[Message]:
+        """Wait a while for a message of one of the partitions, another one each time."""
+        if left <= 0.001:
+            return []
+        parts = [part for part in self._parts.values() if part.keys.queue not in self._partitions.failing]
+        if not parts:
+            await self._store.run(pause(min(left, _WAIT)))
+            return []
+        self._turn += 1
+        with suppress(*_FAILURES):
+            return await self._claim_from(rotated(parts, self._turn)[0], limit, min(left, _WAIT))
+        return []
+
+    async def _take_back(self, messages: Sequence[Message]) -> None:
+        """Note that the caller does not receive claimed messages."""
+        for part in self._parts.values():
+            if some := [message for message in messages if part.holds(message)]:
+                await part.take_back(some)
 
     async def ack(self, *messages: Message) -> None:
         """Handled: gone for good. Raises LeaseLost when the monitor had taken one back before."""
@@ -109,11 +169,11 @@ class Consumer:
 
     async def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
         """Failed: try again after `delay`. Counts as a failure."""
-        await self._holder(message).retry(message, delay, error)
+        await self._each((message,), lambda part, some: part.retry(some[0], delay, error))
 
     async def dead(self, message: Message, reason: str) -> None:
         """Give up: to the dead letters, with reason `rejected` and this text as its last error."""
-        await self._holder(message).dead(message, reason)
+        await self._each((message,), lambda part, some: part.dead(some[0], reason))
 
     async def release(self, *messages: Message) -> None:
         """Hand back untouched: to the tail of the queue, taken next, nothing counted."""
@@ -121,17 +181,29 @@ class Consumer:
 
     async def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost. The context does it anyway."""
-        alive = [await part.heartbeat() for part in self._parts.values()]
-        return any(alive)
+        alive, failure = False, None
+        for part in self._parts.values():
+            try:
+                alive = await part.heartbeat() or alive
+            except ReliqError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return alive
 
     def _holder(self, message: Message) -> PartitionConsumer:
         """Return the consumer of the message's partition; of a message that is not held here any one, to refuse it."""
         return next((part for part in self._parts.values() if part.holds(message)), self._first)
 
+    def _is_settled(self, message: Message) -> bool:
+        """Whether its partition is not there any more: that held no message then."""
+        return isinstance(message, Message) and message.holder in self._former
+
     async def _each(
         self, messages: Sequence[Message], settle: Callable[[PartitionConsumer, list[Message]], Awaitable[None]]
     ) -> None:
         """Settle the messages of each partition; raises the first error in the end."""
+        messages = [message for message in messages if not self._is_settled(message)]
         if len(self._parts) == 1:
             await settle(self._first, [*messages])
             return

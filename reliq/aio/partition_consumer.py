@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from reliq import ops
 from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
@@ -20,6 +20,8 @@ from reliq.protocol.oversized import takeable
 from reliq.protocol.settlement import checked_lease, lease_lost, settleable
 from reliq.runtime.moment import Moment
 from reliq.transport.aiostore import AioStore
+
+T = TypeVar("T")
 
 
 class PartitionConsumer:
@@ -38,7 +40,7 @@ class PartitionConsumer:
         self._steps.run_report = self._report
         self._beats = store.connection(connection_name(self._owner))  # named as well: a monitor must see that it lives
         self._beating: asyncio.Task[None] | None = None
-        self._claiming: set[asyncio.Task[list[Message]]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._closed = False
         self._lock = asyncio.Lock()
         self._beat_lock = asyncio.Lock()
@@ -50,6 +52,20 @@ class PartitionConsumer:
     def holds(self, message: Message) -> bool:
         """Whether the message was claimed here."""
         return isinstance(message, Message) and message.holder is self._steps
+
+    @property
+    def steps(self) -> ConsumerSteps:
+        return self._steps
+
+    @property
+    def idle(self) -> bool:
+        """Whether it holds no messages."""
+        return not self._steps.held
+
+    @property
+    def owes(self) -> bool:
+        """Whether it may hold messages that its caller has not received: the next claim finds out."""
+        return bool(self._steps.arrivals.messages) or self._steps.to_be_verified
 
     @property
     def id(self) -> str:
@@ -74,15 +90,26 @@ class PartitionConsumer:
             await self._connection.close()
             await self._beats.close()
 
-    async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
+    async def claim(self, limit: int = 1, wait: Duration = 0, patience: float | None = None) -> list[Message]:
         if self._closed:
             raise InvalidSetting("this consumer has ended with its `async with` block: make a new one")
         whole(limit, "limit", 1, settings.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
-        messages = await self._run(lambda: self._steps.claim(limit))
+        messages = await self._run(lambda: self._steps.claim(limit), patience)
         while not messages and (left := until - time.monotonic()) > 0.001:
             timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
-            messages = await self._run(lambda timeout=timeout: self._steps.wait(limit, timeout))  # type: ignore[misc]
+            messages = await self._run(lambda timeout=timeout: self._steps.wait(limit, timeout), patience)  # type: ignore[misc]
+        try:
+            return await self._begun(messages)
+        except ReliqError:  # what was claimed must not be forgotten: it comes with the next claim
+            self._steps.not_received(messages)
+            raise
+        except asyncio.CancelledError:
+            await self.take_back(messages)
+            raise
+
+    async def _begun(self, messages: list[Message]) -> list[Message]:
+        """Return those of the claimed messages that are still held, with what an earlier consumer has reported."""
         if messages and self._steps.trusted_until.passed():  # suspended on the way: they may be others' by now
             await self.heartbeat()
         held = [message for message in messages if not message.lost]
@@ -95,35 +122,47 @@ class PartitionConsumer:
         async with self._beat_lock:
             await self._store.run(steps, self._beats)
 
-    async def _run(self, steps: Callable[[], ops.Steps[list[Message]]]) -> list[Message]:
+    async def take_back(self, messages: Sequence[Message]) -> None:
+        """Release messages of the latest claim, whose caller was cancelled."""
+        await self._finished(self._release(messages))
+
+    async def _run(self, steps: Callable[[], ops.Steps[list[Message]]], patience: float | None) -> list[Message]:
         """Run a claim in a task of its own: cancelled half way, it would leave messages that no one knows.
 
         Where the caller is cancelled, however often, the claim goes on, and releases what it brings.
         """
-        task = asyncio.ensure_future(self._locked(steps))
-        self._claiming.add(task)  # the event loop itself holds its tasks only weakly
-        task.add_done_callback(self._claiming.discard)
+        task = asyncio.ensure_future(self._locked(steps, patience))
         try:
-            return await asyncio.shield(task)
+            return await self._finished(task)
         except asyncio.CancelledError:
-            late = asyncio.ensure_future(self._release(task))
-            self._claiming.add(late)
-            late.add_done_callback(self._claiming.discard)
-            await asyncio.shield(late)  # a second cancellation ends this waiting, and not the release
+            await self._finished(self._release_late(task))
             raise
 
-    async def _release(self, claim: "asyncio.Task[list[Message]]") -> list[Message]:
-        """Give back what a claim brings whose caller is gone; what cannot be given back now is with the context."""
-        with contextlib.suppress(ReliqError):
-            await self.release(*await claim)
-        return []
+    async def _finished(self, work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
+        """Wait for the end of a task; a cancellation ends the waiting, and not the task."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)  # the event loop itself holds its tasks only weakly
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
 
-    async def _locked(self, steps: Callable[[], ops.Steps[list[Message]]]) -> list[Message]:
+    async def _release_late(self, claim: "asyncio.Future[list[Message]]") -> None:
+        """Give back what a claim brings whose caller is gone."""
+        with contextlib.suppress(ReliqError):
+            await self._release(await claim)
+
+    async def _release(self, messages: Sequence[Message]) -> None:
+        """Give messages back; those that cannot be given back now come with the next claim."""
+        try:
+            await self.release(*messages)
+        except ReliqError:
+            self._steps.not_received(messages)
+
+    async def _locked(self, steps: Callable[[], ops.Steps[list[Message]]], patience: float | None) -> list[Message]:
         async with self._lock:
             try:
-                return await self._store.run(steps(), self._connection)
+                return await self._store.run(steps(), self._connection, patience)
             except OutcomeUnknown:  # the second try reads back what the first one moved
-                return await self._store.run(steps(), self._connection)
+                return await self._store.run(steps(), self._connection, patience)
 
     async def ack(self, *messages: Message) -> None:
         await self._settle(messages)

@@ -46,6 +46,20 @@ class PartitionConsumer:
         return isinstance(message, Message) and message.holder is self._steps
 
     @property
+    def steps(self) -> ConsumerSteps:
+        return self._steps
+
+    @property
+    def idle(self) -> bool:
+        """Whether it holds no messages."""
+        return not self._steps.held
+
+    @property
+    def owes(self) -> bool:
+        """Whether it may hold messages that its caller has not received: the next claim finds out."""
+        return bool(self._steps.arrivals.messages) or self._steps.to_be_verified
+
+    @property
     def id(self) -> str:
         """Its id in Redis; a new one after every lost lease."""
         return self._steps.consumer
@@ -67,8 +81,11 @@ class PartitionConsumer:
                 self._heartbeat.stop()
             self._connection.close()
 
-    def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
-        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed."""
+    def claim(self, limit: int = 1, wait: Duration = 0, patience: float | None = None) -> list[Message]:
+        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed.
+
+        `patience`: seconds for which a failed call is repeated; None: as long as any call of the application.
+        """
         if self._closed:
             raise InvalidSetting("this consumer has ended with its `with` block: make a new one")
         whole(limit, "limit", 1, settings.MAX_BATCH)
@@ -76,16 +93,21 @@ class PartitionConsumer:
         with self._lock:
             self._steps.accepted()
             try:
-                return self._claim(limit, until)
+                return self._claim(limit, until, patience)
             except BaseException:  # an interrupt: what was claimed must not be forgotten
                 self._steps.interrupted()
                 raise
 
-    def _claim(self, limit: int, until: float) -> list[Message]:
-        messages = self._run(lambda: self._steps.claim(limit))
+    def take_back(self, messages: Sequence[Message]) -> None:
+        """Note that the caller did not receive messages of the latest claim: they come with the next one."""
+        with self._lock:
+            self._steps.not_received(messages)
+
+    def _claim(self, limit: int, until: float, patience: float | None) -> list[Message]:
+        messages = self._run(lambda: self._steps.claim(limit), patience)
         while not messages and (left := until - time.monotonic()) > 0.001:
             timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
-            messages = self._run(lambda timeout=timeout: self._steps.wait(limit, timeout))  # type: ignore[misc]
+            messages = self._run(lambda timeout=timeout: self._steps.wait(limit, timeout), patience)  # type: ignore[misc]
         if messages and self._steps.trusted_until.passed():  # suspended on the way: they may be others' by now
             self.heartbeat()
         held = [message for message in messages if not message.lost]
@@ -99,11 +121,11 @@ class PartitionConsumer:
             self._store.run(steps, self._connection)
         return DONE
 
-    def _run(self, steps: Callable[[], Steps[list[Message]]]) -> list[Message]:
+    def _run(self, steps: Callable[[], Steps[list[Message]]], patience: float | None) -> list[Message]:
         try:
-            return self._store.run(steps(), self._connection)
+            return self._store.run(steps(), self._connection, patience)
         except OutcomeUnknown:  # the answer was lost: the second try reads back what the first one moved
-            return self._store.run(steps(), self._connection)
+            return self._store.run(steps(), self._connection, patience)
 
     def ack(self, *messages: Message) -> None:
         """Handled: gone for good. Raises LeaseLost when the monitor had taken one back before."""

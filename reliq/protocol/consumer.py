@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any
 
 from reliq import forks, ops
-from reliq.errors import InvalidSetting, QueueFull, ReliqError
+from reliq.errors import InvalidSetting, QueueFull, RedisUnavailable, ReliqError
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.life import Report
@@ -110,9 +110,13 @@ class ConsumerSteps:
         self._handed = []
 
     def interrupted(self) -> None:
-        """Note that the caller did not receive the latest claim: its messages come with the next claim."""
-        self.arrivals.messages[:0] = [message for message in self._handed if message.element in self.held]
+        """Note that the caller did not receive the latest claim."""
+        self.not_received(self._handed)
         self._handed = []
+
+    def not_received(self, messages: Iterable[Message]) -> None:
+        """Note that the caller did not receive messages of the latest claim: they come with the next claim."""
+        self.arrivals.messages[:0] = [message for message in messages if message.element in self.held]
 
     def claim(self, limit: int) -> Steps[list[Message]]:
         """Claim up to `limit` messages without waiting; oldest first."""
@@ -217,6 +221,8 @@ class ConsumerSteps:
         yield from self.arrivals.complete(self.consumer, self._settle_moves)
         if self._paused or self.limits.note_plain(answer):
             yield from self._give_back_arrived()
+        if moved == BLANK and not self.arrivals.messages:  # more may follow, and BLMOVE passes over one at a time
+            return (yield from self.claim(limit))
         return self._hand_out()
 
     def leave(self) -> Steps[None]:
@@ -278,7 +284,11 @@ class ConsumerSteps:
         if self.alive:
             return
         sent_at = Moment.now()
-        yield [ops.announce(self.keys.queue), ops.register(self.keys, self.consumer, self.lease, self.keeps_marks)]
+        register = ops.register(self.keys, self.consumer, self.lease, self.keeps_marks)
+        try:
+            yield [ops.announce(self.keys.queue), register]
+        except RedisUnavailable:  # of a cluster: the node of the names may be away, and producers name the queue, too
+            yield ops.at_most(register, 0)
         if not self._named and is_connected(self.consumer):
             former, self.consumer = self.consumer, unconnected(self.consumer)
             yield [

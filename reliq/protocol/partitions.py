@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from reliq import ops
-from reliq.errors import QueueFull, ReliqError
+from reliq.errors import QueueFull, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout, bucket_of, read_layout
-from reliq.ops import Steps, Together
+from reliq.ops import Steps, Together, at_most
 from reliq.ops.schema import Counter
+from reliq.protocol.claiming import Failing
 from reliq.protocol.durability import Durability
 from reliq.protocol.partition import ANNOUNCE_EVERY, AtLimit, Moved, Partition
 from reliq.protocol.producer import ProducerPool
@@ -39,6 +40,7 @@ class Partitions:
         self._pool = pool
         self._turn = itertools.count(random.randrange(1000))
         self._away: dict[str, float] = {}  #: by queue of a partition: until when it is avoided
+        self.failing = Failing()  #: those that claims leave out
 
     # --- which there are ---
 
@@ -55,9 +57,9 @@ class Partitions:
         self._read_at = time.monotonic()
         return self.layout
 
-    def read(self) -> Steps[Layout]:
+    def read(self, retries: int | None = None) -> Steps[Layout]:
         """Read the layout."""
-        self.first.layout = yield ops.partitions(self.first.keys)
+        self.first.layout = yield at_most(ops.partitions(self.first.keys), retries)
         return self._note(self.first.layout)
 
     def read_again(self) -> Steps[None]:
@@ -78,6 +80,18 @@ class Partitions:
         if time.monotonic() - self._read_at > fresh:
             yield from self.read()
         return [self.named(name) for name in self.layout.every(self.queue)]
+
+    def known(self) -> Steps[list[QueueKeys]]:
+        """Return the same for a claim; while the first partition is away, by the layout that was read last."""
+        several = self.layout.several
+        if time.monotonic() - self._read_at > _FRESH and not (several and self.is_away(self.queue)):
+            try:
+                yield from self.read(retries=1 if several else None)
+            except RedisUnavailable:
+                if not several:
+                    raise
+                self.note_away(self.queue)
+        return [self.named(name).keys for name in self.layout.every(self.queue)]
 
     def each(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
         """Run the same steps for every partition, at the same time; raises the first error."""

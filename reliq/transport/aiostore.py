@@ -1,6 +1,7 @@
 """Runs steps against Redis for the tasks of an event loop; the asyncio counterpart of `store`."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from reliq.transport.aio_cluster import AioClusterConnection
 from reliq.transport.aio_connection import AioConnection
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.retry import CallRetry
-from reliq.transport.server import Server
+from reliq.transport.server import IDLE_MOST, Server
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class AioStore(Server):
         try:
             return await self._drive(steps, borrowed, timeout)
         finally:
-            self._idle.append(borrowed)
+            await self._give_back(borrowed)
 
     async def call(self, request: Request | Together, connection: AioConnection, timeout: float | None = None) -> Any:
         """Run one request."""
@@ -54,7 +55,14 @@ class AioStore(Server):
         except ReliqError as error:
             return error
         finally:
-            self._idle.append(borrowed)
+            await self._give_back(borrowed)
+
+    async def _give_back(self, connection: AioConnection) -> None:
+        """Keep a connection for the next call, and close the one that was idle for longest if that is too long."""
+        now = connection.idle_since = time.monotonic()
+        self._idle.append(connection)
+        if now - self._idle[0].idle_since > IDLE_MOST:
+            await self._idle.popleft().close()
 
     async def _check(self, connection: AioConnection, timeout: float | None) -> None:
         """Refuse a server that cannot hold a queue, before the first call."""

@@ -58,6 +58,7 @@ class Connection:
         self._epoch = store.epoch
         self.watching = False  #: until the transaction, even if the connection is lost: the steps must begin again
         self.connects = 0
+        self.idle_since = 0.0  #: by time.monotonic()
         self.named = False  #: the server knows its name
         self.on_connect: Callable[[bool], None] | None = (
             None  #: called for each new connection with whether it is named

@@ -11,6 +11,8 @@ from reliq.transport.sentinel import Sentinels
 from reliq.transport.server_check import check_server
 from reliq.transport.target import Target
 
+IDLE_MOST = 60.0  #: seconds for which a connection is kept without a call
+
 
 class Server:
     """The target of a URL, whether it was checked and, for a cluster, its slot map."""

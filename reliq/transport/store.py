@@ -9,7 +9,7 @@ import functools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from reliq.errors import ReliqError
@@ -20,7 +20,7 @@ from reliq.transport.cluster import ClusterConnection
 from reliq.transport.connection import Connection
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.retry import CallRetry
-from reliq.transport.server import ClusterNode, Server
+from reliq.transport.server import IDLE_MOST, ClusterNode, Server
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Store(Server):
         try:
             return self._drive(steps, borrowed, timeout)
         finally:
-            self._idle.append(borrowed)
+            self._give_back(borrowed)
 
     def start(self, steps: Steps[T], connection: Connection, timeout: float | None = None) -> "PendingCall[T]":
         """Send the first request of steps; the `result()` of the returned call runs them to their end.
@@ -77,7 +77,8 @@ class Store(Server):
             ]
             return [_outcome(one.result) if isinstance(one, PendingCall) else one for one in started]
         finally:
-            self._idle.extend(connections)
+            for connection in connections:
+                self._give_back(connection)
 
     def _check(self, connection: Connection, timeout: float | None) -> None:
         """Refuse a server that must not hold a queue, before the first call."""
@@ -142,13 +143,21 @@ class Store(Server):
         try:
             yield connection
         finally:
-            self._idle.append(connection)
+            self._give_back(connection)
 
     def _take(self) -> Connection:
         try:
             return self._idle.pop()
         except IndexError:
             return self.connection()
+
+    def _give_back(self, connection: Connection) -> None:
+        """Keep a connection for the next call, and close the one that was idle for longest if that is too long."""
+        now = connection.idle_since = time.monotonic()
+        self._idle.append(connection)
+        with suppress(IndexError):  # another thread took it
+            if now - self._idle[0].idle_since > IDLE_MOST:
+                self._idle.popleft().close()
 
     def connection(self, name: str = "") -> Connection:
         """Return a new connection for exclusive use; `name` is its name in CLIENT LIST."""

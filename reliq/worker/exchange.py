@@ -114,6 +114,11 @@ class Exchange:
         return messages
 
     @property
+    def has_left(self) -> bool:
+        """Whether the consumer unregisters or hands its messages back, and so has no lease to lose."""
+        return self._left
+
+    @property
     def arrived(self) -> bool:
         """Whether the reply to the first call under way has arrived."""
         with self._asking:
@@ -238,6 +243,7 @@ class Exchange:
         That thread may be claiming at this moment. So the lease is ended first, which no claim survives, and the
         processing list is read. The consumer stays registered: the monitor finds there what a late BLMOVE has moved.
         """
+        self._left = True
         self._complete_unless_asking()  # a call under way may settle messages that would be handed back
         keys, consumer = self.steps.keys, self.steps.consumer
         acks, moves = self._take_outcomes()

@@ -16,6 +16,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps, Together
+from reliq.protocol.claiming import Failing, NodeOf, ready_counts
 from reliq.runtime.outage_log import OutageLog
 
 log = logging.getLogger("reliq.worker")
@@ -29,7 +30,7 @@ _IDLE = 1.0  #: seconds without a message after which a process helps others
 class Sharing:
     """The partitions of one queue that one process serves; its calls are steps."""
 
-    def __init__(self, queue: str, owner: str) -> None:
+    def __init__(self, queue: str, owner: str, node_of: NodeOf | None = None) -> None:
         self.queue = queue
         self._own: list[str] = [queue]  #: the queues of the partitions that were assigned to this process
         self._keys = QueueKeys(queue)
@@ -39,6 +40,8 @@ class Sharing:
         self._helped = ""  #: the partition of others that this process helps with
         self._waited: set[str] = set()  #: partitions of others that had messages at the last look
         self._looked_at = float("-inf")
+        self._failing = Failing()
+        self._node_of = node_of
         self._outage = OutageLog(log, f"partitions of queue={queue}")
 
     @property
@@ -99,8 +102,8 @@ class Sharing:
         others = [name for name in self._layout.every(self.queue) if name not in self._own]
         if not others:
             return ""
-        counts = yield ops.ready_counts([QueueKeys(name) for name in others])
-        waiting = {name: count for name, count in zip(others, counts, strict=True) if count}
+        counts = yield from ready_counts([QueueKeys(name) for name in others], self._failing, self._node_of)
+        waiting = {name: count for name, count in counts.items() if count}
         behind = waiting.keys() & self._waited
         self._waited = set(waiting)
         return max(behind, key=waiting.__getitem__, default="")

@@ -80,7 +80,7 @@ class Worker:
         self._broadcasts = Broadcasts(store, {handler.queue: pattern for handler, pattern in instance.items()})
         self._handlers = handlers
         self._options = options
-        self._sharings = {handler: Sharing(handler.queue, self._owner) for handler in handlers}
+        self._sharings = {handler: Sharing(handler.queue, self._owner, store.node_of) for handler in handlers}
         self._loops = [self._loop(handler, handler.queue) for handler in (*handlers, *instance)]
         self._threads_of_loops: dict[Loop, threading.Thread] = {}
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
@@ -248,7 +248,9 @@ class Worker:
         await asyncio.to_thread(self._store.run, steps)
 
     def _lost(self, lease: Lease) -> None:
-        for loop in self._loops:
+        for loop in list(self._loops):
+            if loop.exchange.has_left:  # a heartbeat was under way while it unregistered
+                continue
             if _partition(loop) == lease.keys.queue and loop.exchange.steps.consumer == lease.consumer:
                 text = "lease_lost queue=%s: the monitor has returned its messages, and their handlers are told"
                 log.warning(text, lease.keys.queue)

@@ -1,13 +1,10 @@
 """Partitions over HTTP: clients know the queue only; the id of a lease says in which partition its messages are."""
 
 import functools
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from reliq import ops
-from reliq.errors import InvalidName, RedisUnavailable, ReliqError
+from reliq.errors import InvalidName
 from reliq.model.keys import QueueKeys
-from reliq.ops import Steps, Together
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.producer import ProducerPool
 
@@ -34,17 +31,3 @@ def holder(queue: str, lease: str) -> tuple[QueueKeys, str]:
         return QueueKeys(queue + at + partition), consumer
     except InvalidName:  # too long: no partition has this name
         return QueueKeys(queue), lease
-
-
-def with_messages(keys: Sequence[QueueKeys]) -> Steps[list[QueueKeys]]:
-    """Return those partitions that have ready messages, in a random order; raises an error if none can be read."""
-    try:
-        counts = yield ops.ready_counts(keys)
-    except RedisUnavailable:  # a node is away: the partitions on the others are asked without it
-        answers = yield Together([ops.one(*ops.ready_counts([one])) for one in keys])
-        if all(isinstance(answer, ReliqError) for answer in answers):
-            raise
-        counts = [0 if isinstance(answer, ReliqError) else answer for answer in answers]
-    found = [one for one, count in zip(keys, counts, strict=True) if count]
-    random.shuffle(found)
-    return found

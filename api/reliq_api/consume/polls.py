@@ -3,23 +3,26 @@ serves the poll that has waited longest. With partitions it looks at all of them
 """
 
 import asyncio
+import contextlib
 import logging
+import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from reliq import ops
-from reliq.errors import OutcomeUnknown, ReliqError
+from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq.model import settings
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
+from reliq.protocol.claiming import ready_counts
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.partitions import Partitions
 from reliq.transport.aio_connection import AioConnection
 from reliq.transport.aiostore import AioStore
 from reliq_api.background import Background
-from reliq_api.consume.partitions import lease_id, with_messages
+from reliq_api.consume.partitions import lease_id
 
 log = logging.getLogger("reliq.api")
 
@@ -42,6 +45,7 @@ class Poll:
         self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
         self.gone = False  #: the client no longer waits
         self._partitions = partitions
+        self._failure: ReliqError | None = None  #: the latest one of a partition
 
     @property
     def left(self) -> float:
@@ -54,27 +58,46 @@ class Poll:
 
     def claim(self) -> ops.Steps[list[Message]]:
         """Claim messages of one partition without waiting. After an error, the same call may be repeated."""
-        every = [one.keys for one in (yield from self._partitions.every())]
+        every = yield from self._partitions.known()
         if len(every) == 1:
             yield from self._turn_to(every[0])
             return (yield from self.steps.claim(self.limit))
         if self.steps.alive:  # a call without an answer may have moved messages
-            messages = yield from self.steps.claim(self.limit)
+            messages = yield from self._claim_from(self.steps.keys)
             if messages:
                 return messages
-        for keys in (yield from with_messages(every)):
+        counts = yield from ready_counts(every, self._partitions.failing)
+        filled = [keys for keys in every if counts.get(keys.queue)]
+        random.shuffle(filled)
+        for keys in filled:
+            messages = yield from self._claim_from(keys)
+            if messages:
+                return messages
+        if self._failure is not None and all(keys.queue in self._partitions.failing for keys in every):
+            raise self._failure
+        with contextlib.suppress(RedisUnavailable):
+            yield from self.steps.leave()
+        return []
+
+    def _claim_from(self, keys: QueueKeys) -> ops.Steps[list[Message]]:
+        """Claim from one of several partitions: none if it fails. Raises OutcomeUnknown if it may hold messages."""
+        failing = self._partitions.failing
+        try:
             yield from self._turn_to(keys)
             messages = yield from self.steps.claim(self.limit)
-            if messages:
-                return messages
-        yield from self.steps.leave()
-        return []
+        except (RedisUnavailable, QueueFull) as error:
+            failing.note(keys.queue, error)
+            self._failure = error
+            self._begin_anew(keys)
+            return []
+        failing.works(keys.queue)
+        return messages
 
     def wait(self, timeout: float) -> ops.Steps[list[Message]]:
         """Claim messages, and wait for them at most so many seconds."""
-        every = yield from self._partitions.every()
+        every = yield from self._partitions.known()
         if len(every) == 1:
-            yield from self._turn_to(every[0].keys)
+            yield from self._turn_to(every[0])
             return (yield from self.steps.wait(self.limit, timeout))
         messages = yield from self.claim()
         if not messages:
@@ -84,8 +107,13 @@ class Poll:
     def _turn_to(self, keys: QueueKeys) -> ops.Steps[None]:
         """Ask this partition from now on."""
         if self.steps.keys.queue != keys.queue:
-            yield from self.steps.leave()
-            self.steps = ConsumerSteps(keys, new_owner(connected=False), self.steps.lease)
+            with contextlib.suppress(RedisUnavailable):  # it has no messages, and its lease ends by itself
+                yield from self.steps.leave()
+            self._begin_anew(keys)
+
+    def _begin_anew(self, keys: QueueKeys) -> None:
+        """Become another consumer: what this one may hold comes back when its lease ends, which is not renewed."""
+        self.steps = ConsumerSteps(keys, new_owner(connected=False), self.steps.lease)
 
 
 def _answers(request: list[ops.Op[Any]]) -> ops.Steps[list[Any]]:

@@ -7,6 +7,7 @@ import pytest
 
 import reliq
 from reliq import InvalidSetting, LeaseLost
+from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
@@ -191,3 +192,22 @@ def test_a_consumer_ends_with_its_context(queue):
         pass
     with pytest.raises(InvalidSetting, match="has ended"):
         consumer.claim()
+
+
+@pytest.mark.parametrize("policy", [{}, {"concurrency": 1}], ids=["plain", "limited"])
+def test_a_claim_of_one_message_passes_over_many_cancelled_ones_with_each_call(queue, client, policy):
+    queue.configure(**policy)
+    queue.send("behind them")
+    client.rpush(KEYS.messages, *[BLANK] * 20_000)
+    with queue.consumer() as consumer:
+        before = calls(client)
+        (message,) = consumer.claim(limit=1, wait=20)
+        assert message.body == b"behind them"
+        assert calls(client) - before < 200
+        consumer.ack(message)
+
+
+def calls(client) -> int:
+    """How many scripts and blocking commands the server has run."""
+    stats = client.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "blmove"))

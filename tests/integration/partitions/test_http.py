@@ -9,9 +9,9 @@ from reliq import ops
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of
-from reliq.ops import Together
+from reliq.protocol.claiming import Failing, ready_counts
+from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.queue import stats_of
-from reliq_api.consume.partitions import with_messages
 from tests.integration.api.serving import serving
 from tests.support.workers import eventually, working
 
@@ -166,16 +166,49 @@ def test_clients_name_the_queue_and_no_partition(orders, service):
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_name")
 
 
-def test_a_partition_that_cannot_be_read_hides_no_other():
-    there, away = QueueKeys("orders"), QueueKeys("orders@partition.1")
-    steps = with_messages([away, there])
-    next(steps)
-    together = steps.throw(RedisUnavailable("its node is away"))
-    assert isinstance(together, Together)
-    assert len(together.steps) == 2
-    with pytest.raises(StopIteration) as ended:
-        steps.send([RedisUnavailable("its node is away"), 5])
-    assert ended.value.value == [there]
+def test_a_partition_that_fails_hides_no_other(app, orders, service, monkeypatch):
+    orders.send_many(["body"] * 400)
+    failing = "orders@partition.1"
+    claim = ConsumerSteps.claim
+
+    def refused(steps, limit):
+        if steps.keys.queue == failing:
+            raise RedisUnavailable("its slot is moving")
+        return (yield from claim(steps, limit))
+
+    monkeypatch.setattr(ConsumerSteps, "claim", refused)
+    got = 0
+    while messages := service.post("/v1/queues/orders/leases", json={"limit": 100}).json()["messages"]:
+        got += len(messages)
+    assert got == 300
+    assert held_by_partition(app) == {name: 100 * (name != failing) for name in NAMES}
+
+
+def test_partitions_that_cannot_be_read_are_left_out_and_one_of_them_is_tried_again(monkeypatch):
+    names = ["orders", "orders@partition.1", "orders@partition.2"]
+    there, *out = (QueueKeys(name) for name in names)
+    failing, away = Failing(), RedisUnavailable("its node is away")
+
+    def look(*answers):
+        """Answer the requests in turn; return the counts."""
+        steps, left = ready_counts([there, *out], failing), list(answers)
+        request = next(steps)
+        while True:
+            answer = left.pop(0)
+            try:
+                request = steps.throw(answer) if isinstance(answer, Exception) else steps.send(answer)
+            except StopIteration as stop:
+                assert not left
+                return stop.value
+            assert request
+
+    assert look(away, [{"orders": 5}, away, away]) == {"orders": 5}
+    assert look([7]) == {"orders": 7}
+    monkeypatch.setattr(failing, "_next_try", 0.0)
+    assert sum(look([7], [{out[0].queue: 0}]).values()) == 7
+    assert look([7, 1, 2]) == {"orders": 7, "orders@partition.1": 1, "orders@partition.2": 2}
+    with pytest.raises(RedisUnavailable):
+        look(away, [away, away, away])
 
 
 def test_results_are_read_from_whichever_partition_has_them(app, orders, service):

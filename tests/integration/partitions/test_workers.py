@@ -9,10 +9,12 @@ import pytest
 import redis
 
 import reliq
-from reliq.model.keys import QueueKeys
+from reliq.client.heartbeat import Heartbeat
+from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.partitions import Layout, bucket_of_key, homes_of
 from reliq.ops import members
 from reliq.protocol.queue import stats_of
+from reliq.worker import Options, Worker
 from reliq.worker.sharing import Sharing, assigned
 from tests.support.workers import eventually, working
 
@@ -111,6 +113,31 @@ def test_an_idle_worker_helps_with_a_partition_that_is_behind(app, url):
         eventually(lambda: sum(by_worker.values()) == len(keys), timeout=40)
     assert min(by_worker["a"], by_worker["b"]) > 0
     other.close()
+
+
+def test_a_partition_that_another_worker_serves_from_now_on_is_not_reported_as_a_lost_lease(app, caplog):
+    bind(app, "inline", lambda message: None)
+    worker = Worker(app.store, app.handlers, Options(), new_owner())
+    (loop,) = worker._loops
+    loop.exchange.be_registered()
+    leases = worker._leases()  # read by a heartbeat, which is sent after the consumer has unregistered
+    assert loop.exchange.leave(lambda: False)
+    Heartbeat(app.store, new_owner(), 15.0, lambda: leases, worker._lost).beat()
+    assert "lease_lost" not in caplog.text
+    assert loop.exchange.steps.consumer == leases[0].consumer
+
+
+def test_a_worker_that_hands_back_at_the_end_of_its_grace_reports_no_lost_lease(app, caplog):
+    bind(app, "inline", lambda message: None)
+    worker = Worker(app.store, app.handlers, Options(), new_owner())
+    (loop,) = worker._loops
+    app.queue("orders").send("body")
+    loop.exchange.settle_and_claim(1)
+    leases = worker._leases()
+    loop.exchange.hand_back(app.store.connection())
+    Heartbeat(app.store, new_owner(), 15.0, lambda: leases, worker._lost).beat()
+    assert "lease_lost" not in caplog.text
+    assert app.queue("orders").stats().ready == 1
 
 
 def test_partitions_that_are_added_while_it_runs_are_served(app):

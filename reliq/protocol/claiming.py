@@ -1,0 +1,121 @@
+"""From which partitions of its queue a consumer claims: one that fails is left out for a while, and stops no other."""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from reliq import ops
+from reliq.errors import RedisUnavailable, ReliqError
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps, Together, at_most
+
+log = logging.getLogger("reliq.partitions")
+
+PATIENCE = 0.25  #: seconds for which a claim from one of several partitions is repeated: the others wait meanwhile
+_AGAIN = 5.0  #: seconds between two tries whether one of the failing partitions works again
+
+T = TypeVar("T")
+NodeOf = Callable[[str], Any]  #: returns the node of a key, as far as it is known
+
+
+class Failing:
+    """The partitions of a queue that could not be claimed from. Every few seconds one of them is tried again."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._next_try = 0.0
+
+    def __contains__(self, partition: str) -> bool:
+        return partition in self._names
+
+    def note(self, partition: str, error: ReliqError) -> None:
+        """Note that a partition fails."""
+        if partition not in self._names:
+            log.warning("partition=%s is left out until it works again: %s", partition, error)
+            self._names.add(partition)
+        self._next_try = time.monotonic() + _AGAIN
+
+    def works(self, partition: str) -> None:
+        """Note that a partition works: if it failed, others on its node may work again as well."""
+        if partition in self._names:
+            log.warning("partition=%s works again", partition)
+            self._names.clear()
+
+    def divided(self, partitions: Sequence[QueueKeys]) -> tuple[list[QueueKeys], list[QueueKeys]]:
+        """Return the partitions to ask, and the one that is tried again, if it is time; all if all fail."""
+        out = [one for one in partitions if one.queue in self._names]
+        if len(out) in (0, len(partitions)):
+            return [*partitions], []
+        there = [one for one in partitions if one.queue not in self._names]
+        if time.monotonic() < self._next_try:
+            return there, []
+        self._next_try = time.monotonic() + _AGAIN
+        return there, [random.choice(out)]
+
+
+def ready_counts(
+    partitions: Sequence[QueueKeys], failing: Failing, node_of: NodeOf | None = None
+) -> Steps[dict[str, int]]:
+    """Return how many messages are ready in each of these partitions, without those that fail.
+
+    Raises RedisUnavailable if none can be read.
+    """
+    there, again = failing.divided(partitions)
+    counts = yield from _counts(there, node_of)
+    if again:
+        (tried,) = yield Together([_count(again)])
+        counts |= {again[0].queue: tried} if isinstance(tried, ReliqError) else tried
+    found = {name: count for name, count in counts.items() if not isinstance(count, ReliqError)}
+    for name, count in counts.items():
+        if isinstance(count, ReliqError):
+            failing.note(name, count)
+            if not found:
+                raise count
+        elif count == 0:  # else the claim shows whether it works
+            failing.works(name)
+    return found
+
+
+def _counts(partitions: list[QueueKeys], node_of: NodeOf | None) -> Steps[dict[str, int | ReliqError]]:
+    """Count with one request; where that fails, by node, and where a slot is moving, by partition."""
+    try:
+        return dict((yield from _count(partitions)))
+    except RedisUnavailable:
+        found: dict[str, int | ReliqError] = {}
+    by_node: dict[Any, list[QueueKeys]] = {}
+    for one in partitions:
+        by_node.setdefault(node_of(one.messages) if node_of else one.queue, []).append(one)
+    moving = yield from _asked_apart(by_node.values(), found)
+    if moving:
+        yield from _asked_apart([[one] for group in moving for one in group], found)
+    return found
+
+
+def _asked_apart(groups: Iterable[list[QueueKeys]], found: dict[str, int | ReliqError]) -> Steps[list[list[QueueKeys]]]:
+    """Count each group with a request of its own; return those in which a slot is moving."""
+    groups, moving = [*groups], []
+    for group, counts in zip(groups, (yield Together([_count(one, retries=1) for one in groups])), strict=True):
+        if isinstance(counts, ReliqError):
+            found |= dict.fromkeys([one.queue for one in group], counts)
+            if isinstance(counts, RedisUnavailable) and counts.moving and len(group) > 1:
+                moving.append(group)
+        else:
+            found |= counts
+    return moving
+
+
+def _count(partitions: Sequence[QueueKeys], retries: int = 0) -> Steps[dict[str, int]]:
+    counts = yield [at_most(op, retries) for op in ops.ready_counts(partitions)]
+    return dict(zip([one.queue for one in partitions], counts, strict=True))
+
+
+def pause(seconds: float) -> Steps[None]:
+    yield ops.Sleep(seconds)
+
+
+def rotated(items: Sequence[T], turn: int) -> list[T]:
+    """Return the items in their order, beginning with another one each turn."""
+    first = turn % len(items)
+    return [*items[first:], *items[:first]]

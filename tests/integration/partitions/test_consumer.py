@@ -1,0 +1,293 @@
+"""Claiming by hand from a queue with partitions: one that fails stops no other, and nothing is forgotten."""
+
+import contextlib
+import re
+import threading
+
+import pytest
+import redis
+
+import reliq
+from reliq import ops
+from reliq.cli.trials.cluster import Cluster
+from reliq.cli.trials.fleet import wait
+from reliq.embedded import EmbeddedRedis
+from reliq.errors import RedisUnavailable
+from reliq.model.keys import QueueKeys
+from reliq.model.partitions import read_layout
+from reliq.ops.topology import slot_of
+from reliq.protocol import claiming
+from reliq.protocol.queue import stats_of
+from reliq_monitor import Monitor
+from tests.support.workers import eventually
+
+COUNT = 12
+NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(replicas=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def away(cluster):
+    """Kill a node until the end of the test."""
+    killed = []
+
+    def kill(server):
+        killed.append(server)
+        server.kill()
+
+    yield kill
+    for server in killed:
+        server.start()
+    wait(cluster.whole, "the cluster after a node was away")
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Let what failed be tried again at once."""
+    monkeypatch.setattr(claiming, "_AGAIN", 0.0)
+
+
+def names_of(app: reliq.Reliq, queue: str) -> list[str]:
+    return read_layout(app.store.call(ops.partitions(QueueKeys(queue)))).every(queue)
+
+
+def held_of(app: reliq.Reliq, names: list[str]) -> int:
+    return sum(app.store.run(stats_of(QueueKeys(name))).processing for name in names)
+
+
+def got_of(messages, names) -> set[str]:
+    """Return the ids of the messages from these partitions."""
+    return {message.id for message in messages if message.holder.keys.queue in names}
+
+
+def claimed(consumer):
+    messages = consumer.claim(limit=100, wait=5)
+    assert messages
+    return messages
+
+
+def inner(consumer):
+    return getattr(consumer, "inner", consumer)
+
+
+@contextlib.contextmanager
+def half_moved(cluster: Cluster, name: str):
+    """Begin to move the slot of a partition, its config first; end that after the context."""
+    source, slot = cluster.master_of(name), slot_of(name)
+    target = next(one for one in cluster.masters() if one is not source)
+    with redis.Redis(port=source.port) as old, redis.Redis(port=target.port) as new:
+        heir = new.execute_command("CLUSTER", "MYID")
+        new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", old.execute_command("CLUSTER", "MYID"))
+        old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", heir)
+        old.execute_command("MIGRATE", "127.0.0.1", target.port, QueueKeys(name).config, 0, 5000)
+        yield
+        while keys := old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10):
+            old.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+        for one in (new, old):
+            one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", heir)
+
+
+@pytest.mark.parametrize("place", [0, 5], ids=["first partition", "another one"])
+def test_what_was_claimed_before_a_partition_failed_is_returned(face, cluster, soon, place):
+    with reliq.Reliq(cluster.url) as app:
+        queue = f"moving{place}-{face.__name__}"
+        app.queue(queue).configure(partitions=COUNT)
+        names = names_of(app, queue)
+        sent = app.queue(queue).send_many(["body"] * 100 * COUNT)
+        others = [name for name in names if name != names[place]]
+        with face(cluster.url, send_timeout=1).queue(queue).consumer() as consumer:
+            got = consumer.claim(limit=10)  # it has read which partitions there are
+            with half_moved(cluster, names[place]):
+                while len(got_of(got, others)) < 100 * len(others):
+                    got += claimed(consumer)
+                assert held_of(app, others) == len(got_of(got, others))
+            while len(got) < len(sent):
+                got += claimed(consumer)
+            consumer.ack(*got)
+        assert sorted(message.id for message in got) == sorted(sent)
+        assert held_of(app, names) == 0
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["of the first partition", "of others"])
+def test_living_nodes_give_messages_while_one_node_is_away(face, cluster, away, first):
+    with reliq.Reliq(cluster.url) as app:
+        queue = f"away{first}-{face.__name__}"
+        app.queue(queue).configure(partitions=COUNT)
+        names = names_of(app, queue)
+        app.queue(queue).send_many(["body"] * 100 * COUNT)
+        victim = cluster.master_of(queue)
+        if not first:
+            victim = next(one for one in cluster.masters() if one is not victim)
+        there = {name for name in names if cluster.master_of(name) is not victim}
+        with (
+            contextlib.suppress(RedisUnavailable),
+            face(cluster.url, send_timeout=1).queue(queue).consumer() as consumer,
+        ):
+            got = consumer.claim(limit=10)  # it has read which partitions there are
+            away(victim)
+            while len(got_of(got, there)) < 100 * len(there):
+                got += claimed(consumer)
+            assert consumer.claim() == []
+            ids = got_of(got, there)
+        assert len(ids) == 100 * len(there)  # else a claim has raised
+
+
+def test_if_no_partition_can_be_reached_the_claim_says_so(face):
+    with EmbeddedRedis() as server:
+        queue = face(server.url, send_timeout=0.2).queue("orders")
+        queue.configure(partitions=4)
+        refused = 0
+        with contextlib.suppress(RedisUnavailable), queue.consumer() as consumer:
+            assert consumer.claim() == []
+            server.kill()
+            for _ in range(3):
+                with pytest.raises(RedisUnavailable):
+                    consumer.claim(wait=0.1)
+                refused += 1
+        assert refused == 3
+
+
+def test_an_interrupt_in_a_later_partition_forgets_nothing_that_was_claimed_before(face, monkeypatch):
+    queue = face().queue("orders")
+    queue.configure(partitions=4)
+    sent = queue.send_many(["body"] * 400)
+    with queue.consumer() as consumer:
+        (first,) = consumer.claim()
+        parts = inner(consumer)._parts
+        kind = type(parts["orders"])
+        claim, claimed = kind.claim, []
+
+        def interrupted(part, *arguments):
+            claimed.append(part)
+            if len(claimed) == 3:
+                raise KeyboardInterrupt
+            return claim(part, *arguments)
+
+        monkeypatch.setattr(kind, "claim", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.claim(limit=400)
+        monkeypatch.undo()
+        got = [first.id]
+        while messages := consumer.claim(limit=400):
+            got += [message.id for message in messages]
+        assert sorted(got) == sorted(sent)
+
+
+def test_messages_whose_claim_fails_after_they_were_taken_come_with_the_next_claim(face, monkeypatch):
+    queue = face().queue("orders")
+    sent = queue.send_many(["body"] * 3)
+    with queue.consumer() as consumer:
+        part = inner(consumer)._first
+        consumer.claim(limit=1)
+
+        def away():
+            raise RedisUnavailable("its node is away")
+
+        class Passed:
+            def passed(self):
+                return True
+
+        monkeypatch.setattr(part, "heartbeat", away)
+        settings = {"renewed": lambda sent_at: None, "trusted_until": Passed()}
+        for name, value in settings.items():
+            monkeypatch.setattr(part._steps, name, value)
+        with pytest.raises(RedisUnavailable):
+            consumer.claim(limit=2)
+        monkeypatch.undo()
+        assert sorted(message.id for message in consumer.claim(limit=2)) == sorted(sent[1:])
+
+
+def test_what_a_call_without_an_answer_has_taken_is_handed_out_though_its_partition_is_empty(face, client):
+    queue = face().queue("orders")
+    queue.configure(partitions=4)
+    with queue.consumer() as consumer:
+        assert consumer.claim() == []
+        part = inner(consumer)._parts["orders@partition.2"]
+        for _ in range(4):
+            queue.send("body")
+        consumer.ack(*consumer.claim(limit=4))
+        sent = [queue.send("body") for _ in range(4)]
+        client.lmove(part.keys.messages, part.keys.processing(part.id), "RIGHT", "LEFT")
+        part.steps.connected(named=True)  # as after a lost connection
+        assert sorted(message.id for message in consumer.claim(limit=4)) == sorted(sent)
+
+
+def test_a_heartbeat_by_hand_renews_the_other_leases_if_a_partition_fails(face, monkeypatch):
+    queue = face().queue("orders")
+    queue.configure(partitions=4)
+    with queue.consumer() as consumer:
+        consumer.claim()
+        renewed = []
+        for name, part in inner(consumer)._parts.items():
+
+            def beat(name=name):
+                renewed.append(name)
+                if name == "orders":
+                    raise RedisUnavailable("its node is away")
+                return done(answer=True) if hasattr(consumer, "inner") else True
+
+            monkeypatch.setattr(part, "heartbeat", beat)
+        with pytest.raises(RedisUnavailable):
+            consumer.heartbeat()
+        assert sorted(renewed) == sorted(NAMES)
+        monkeypatch.undo()
+
+
+async def done(answer):
+    return answer
+
+
+def test_after_fewer_partitions_the_threads_connections_and_leases_of_the_others_go(face, url, client):
+    with reliq.Reliq(url) as app:
+        orders, monitor = app.queue("orders"), Monitor(app.store)
+        orders.configure(partitions=8)
+        threads, before = threading.active_count(), names_of_consumers(client)
+        queue = face().queue("orders")
+        with queue.consumer(lease=30 if hasattr(queue, "inner") else 3) as consumer:
+            orders.send_many(["body"] * 800)
+            held = [message for _ in range(8) for message in consumer.claim(limit=100)]
+            left = next(message for message in held if message.holder.keys.queue == "orders@partition.3")
+            consumer.ack(*(message for message in held if message is not left))
+            assert len(names_of_consumers(client) - before) == 8
+            orders.configure(partitions=2)
+
+            def after_look() -> list[str]:
+                monitor.scan()
+                monitor.tend_partitions()
+                inner(consumer)._partitions._read_at = float("-inf")
+                assert consumer.claim() == []
+                return sorted(inner(consumer)._parts)
+
+            eventually(lambda: after_look() == NAMES)  # the last one that holds a message keeps those before it
+            consumer.ack(left)
+            eventually(lambda: after_look() == NAMES[:2])
+            eventually(lambda: len(names_of_consumers(client) - before) == 2)
+            eventually(lambda: threading.active_count() <= threads + 2)
+            gone = [key.decode() for key in client.scan_iter() if re.search(r"@partition.[2-9]}", key.decode())]
+            assert {key.partition("}:")[2].partition(":")[0] for key in gone} == {"config", "producers"}
+            consumer.ack(*held)  # to settle a message again is no error
+
+
+def names_of_consumers(client) -> set[str]:
+    """Return the names of the connections of consumers."""
+    return {one["name"] for one in client.client_list() if one["name"].startswith("reliq:c")}
+
+
+def test_connections_that_many_partitions_needed_are_closed_once_they_are_idle_for_long(face):
+    app = face()
+    orders = app.queue("orders")
+    orders.configure(partitions=8)
+    orders.stats()
+    idle = inner(app).store._idle
+    assert len(idle) >= 8
+    for one in idle:
+        one.idle_since = float("-inf")
+    for _ in range(len(idle)):
+        orders.send("body")
+    assert len(idle) <= 2  # a call may need two at once
+    assert all(one.idle_since > 0 for one in idle)
