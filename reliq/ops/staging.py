@@ -128,7 +128,7 @@ def stage(
     script = Op(("EVAL", script_named("stage").source, len(names), *names, *arguments), as_text)
     store: list[Op[Any]] = []
     if bodies:
-        note = Op(("EVAL", script_named("stage_bodies").source, 1, bodies_key, *references))
+        note: Op[Any] = Op(("EVAL", script_named("stage_bodies").source, 1, bodies_key, *references))
         store = [note, Op(("HSET", bodies_key, *bodies))]
     append: list[Op[Any]] = [Op(("RPUSH", key, *chunks))] if chunks else []
     return Transaction((*append, *store, script))

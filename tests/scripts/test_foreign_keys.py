@@ -44,7 +44,7 @@ def reclaim() -> ops.Op:
 
 def stage_bodies() -> ops.Op[Any]:
     stored = ops.stage(KEYS, "open", "r", DAY, NEXT_PART, 0, [], [Packed(1, (b"$1\r\nx\r\n",))], [b"reference"])
-    return cast("ops.Op[Any]", stored.ops[0])
+    return stored.ops[0]
 
 
 def stage() -> ops.Transaction:

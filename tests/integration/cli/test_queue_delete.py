@@ -143,8 +143,12 @@ def test_a_prepared_message_goes_with_its_queue_and_cannot_be_committed(app, ord
 
 
 def test_a_message_with_the_id_of_one_that_was_deleted_is_handled(app, orders, client):
-    ran = []
-    app.handler("orders", once=True)(lambda message: ran.append(message.id))
+    ran: list[str] = []
+
+    @app.handler("orders", once=True)
+    def note(message: reliq.Message) -> None:
+        ran.append(message.id)
+
     for times in (1, 2):
         orders.send("x", id="same")
         with working(app):
@@ -155,7 +159,8 @@ def test_a_message_with_the_id_of_one_that_was_deleted_is_handled(app, orders, c
 
 
 def test_a_window_that_begins_during_a_deletion_is_deleted_too(app, orders, client, monkeypatch):
-    forget, sent = deletion._forget_lasting, []
+    forget = deletion._forget_lasting
+    sent: list[str] = []
 
     def send_after(keys):
         yield from forget(keys)
