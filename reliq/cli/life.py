@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import reliq
-from reliq.cli.options import app_of, command, error_line, header, pair, queue_of, say, utc
+from reliq.cli.options import app_of, command, error_line, header, pair, printable, queue_of, say, utc
 from reliq.cli.progress import Progress, bar
 from reliq.cli.queue_names import known_queue
 from reliq.model.found import Found
@@ -40,7 +40,7 @@ def find(options: argparse.Namespace) -> int:
         where = f"queue {options.queue}" if options.queue else "any queue"
         print(f"reliq: message {options.id} is not in {where}: it was handled, removed, or never sent", file=sys.stderr)
     else:
-        print("\n".join(f"{name:12}{_printable(text)}" for name, text in _facts(found)))
+        print("\n".join(f"{name:12}{printable(text)}" for name, text in _facts(found)))
     return 0 if found else 1
 
 
@@ -75,11 +75,6 @@ def _facts(found: Found) -> Iterator[tuple[str, str]]:
             yield "last error", error_line(message.last_error)
     for event in found.history:
         yield "history", f"{utc(event.at)}  {event.name}  {event.detail}"
-
-
-def _printable(text: str) -> str:
-    """Return the text with escapes for what would move the cursor: the sender of the message has written it."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def _progress(found: Found) -> str:

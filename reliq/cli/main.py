@@ -26,7 +26,7 @@ from reliq.cli import (
     topics,
     worker,
 )
-from reliq.cli.options import BAD_USAGE, command
+from reliq.cli.options import BAD_USAGE, command, printable
 from reliq.errors import MissingExtra, ReliqError
 from reliq.runtime import logging as logs
 from reliq.runtime.url import redacted
@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # here and not at Python's exit: the reader may be gone
         return status
     except ReliqError as error:
-        print(f"reliq: {redacted(str(error))}", file=sys.stderr)
+        lines = (printable(line) for line in redacted(str(error)).split("\n"))
+        print("reliq:", "\n".join(lines), file=sys.stderr)
         return BAD_USAGE if isinstance(error, ValueError) else 1
     except KeyboardInterrupt:
         return 130
@@ -71,10 +72,10 @@ def entry() -> NoReturn:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with error messages without passwords of URLs; used for the commands' parsers, too."""
+    """A parser with error messages without passwords of URLs and escape sequences; also for the commands' parsers."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(redacted(message))
+        super().error(printable(redacted(message)))
 
 
 def _parser() -> argparse.ArgumentParser:

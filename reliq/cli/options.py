@@ -160,6 +160,11 @@ def error_line(failure: Failure | None) -> str:
     return f"{failure.error_class}: {line}"[:90].encode("unicode_escape").decode()
 
 
+def printable(text: str) -> str:
+    """Return the text with escapes for what would move the cursor: somebody else may have written it."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def stop_event() -> threading.Event:
     """Return an event that SIGTERM and SIGINT set."""
     stopping = threading.Event()
