@@ -15,7 +15,7 @@ from reliq.model.element import check_id
 from reliq.model.found import Cancellation, Found, Place
 from reliq.protocol.edited import redrive_edited, why_not_editable
 from reliq_api.ui import reading
-from reliq_api.ui.access import Operated, Viewer, partitions_of, reliq_of
+from reliq_api.ui.access import Operated, Sendable, Viewer, partitions_of, reliq_of
 from reliq_api.ui.dead_pages import existing_letter
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
@@ -105,7 +105,7 @@ async def cancel(request: Request, queue: Operated, fields: Form) -> Response:
 
 
 @router.get("/queues/{name}/send")
-async def ask_send(request: Request, queue: Operated) -> Response:
+async def ask_send(request: Request, queue: Sendable) -> Response:
     return _send_page(request, queue, {}, {})
 
 
@@ -117,7 +117,7 @@ def _send_page(request: Request, queue: Queue, given: Mapping[str, str], faults:
 
 
 @router.post("/queues/{name}/send")
-async def send(request: Request, queue: Operated, fields: Form) -> Response:
+async def send(request: Request, queue: Sendable, fields: Form) -> Response:
     given = {name: value for name, value in fields if value.strip()}
     options: dict[str, Any] = {
         name: given[name].strip() for name in ("delay", "key", "priority", "dedup_key") if name in given
@@ -157,7 +157,7 @@ def _headers(text: str) -> dict[str, str]:
 
 
 @router.get("/queues/{name}/dead/edit")
-async def ask_edit(request: Request, queue: Operated, id: str) -> Response:
+async def ask_edit(request: Request, queue: Sendable, id: str) -> Response:
     letter = await existing_letter(queue.dead.get(id))
     reason = _why_not(letter)
     body = "" if reason else letter.body.decode()
@@ -190,7 +190,7 @@ def _lines(headers: Mapping[str, str]) -> str:
 
 
 @router.post("/queues/{name}/dead/edit")
-async def edit(request: Request, queue: Operated, fields: Form) -> Response:
+async def edit(request: Request, queue: Sendable, fields: Form) -> Response:
     given = dict(fields)
     letter = await existing_letter(queue.dead.get(given.get("id", "")))
     if given.get("tag") != letter.tag:
