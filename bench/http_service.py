@@ -212,7 +212,7 @@ def main() -> None:
     ports = free_port(), free_port()
     with (
         EmbeddedRedis() as server,
-        process("-m", "reliq", "api", "--url", server.url, "--port", str(ports[0]), "--quiet"),
+        process("-m", "reliq", "api", "--no-auth", "--url", server.url, "--port", str(ports[0]), "--quiet"),
         process(__file__, "--bare", server.url, str(ports[1])),
     ):
         figures = uvloop.run(measure(*ports, options.seconds))

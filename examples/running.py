@@ -31,7 +31,7 @@ def command(*arguments: str, url: str, **environment: str) -> Iterator[subproces
 @contextlib.contextmanager
 def http_service(url: str) -> Iterator[str]:
     """Run the HTTP service on a free port; yield its address."""
-    with command("api", "--port", "0", url=url) as child:
+    with command("api", "--no-auth", "--port", "0", url=url) as child:
         assert child.stderr is not None
         for line in child.stderr:
             if found := re.search(r"running on (http://\S+)", line):

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import reliq
-from reliq import aio
 from reliq.observability.histograms import Measurements
 from reliq.observability.prometheus import Exporter
 from reliq.protocol.application import eviction_allowed, url_from_environment
@@ -19,8 +18,10 @@ from reliq_api.consume.partitions import remembered_partitions
 from reliq_api.consume.polls import Polls
 from reliq_api.consume.results import Results
 from reliq_api.enqueue.coalescer import Sends
+from reliq_api.enqueue.publishing import Service
 from reliq_api.http import docs, problems
 from reliq_api.http.buffered import Buffered
+from reliq_api.http.no_store import NoStore
 from reliq_api.pressure import Pressure
 from reliq_api.routes import batches, dead, delayed, health, leases, life, messages, metrics, queues, schedules, topics
 from reliq_api.settings import Settings
@@ -41,7 +42,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         queues = _application(settings)
         app.state.reliq = queues
         app.state.background = background = Background()
-        app.state.guard = Guard(queues, background)
+        app.state.guard = Guard(queues, background, settings.no_auth)
         app.state.pressure = Pressure(queues, settings.memory_watermark, background)
         store = Store(queues.url, allow_eviction=queues.allow_eviction)
         app.state.measurements = Measurements()
@@ -67,6 +68,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.buffered = Buffered(settings.max_buffered)
+    app.add_middleware(NoStore)
     app.include_router(topics.publishing)
     for module in (messages, life, topics, schedules, leases, batches, queues, delayed, dead, health, metrics):
         app.include_router(module.router)
@@ -76,7 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
-def _application(settings: Settings) -> aio.Reliq:
+def _application(settings: Settings) -> Service:
     url, allow_eviction = url_from_environment(settings.url), eviction_allowed(settings.allow_eviction)
     store = BoundedStore(url, settings.connections, allow_eviction=allow_eviction, timeout=settings.send_timeout)
-    return aio.Reliq(url, allow_eviction=allow_eviction, max_body=settings.max_body, store=store)
+    return Service(url, allow_eviction=allow_eviction, max_body=settings.max_body, store=store)

@@ -3,12 +3,14 @@
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from reliq import ops
 from reliq.errors import InvalidSetting, RedisUnavailable
 from reliq.extras import missing_extra
 from reliq.model.settings import seconds, size, whole
@@ -33,7 +35,9 @@ def add_to(commands: Any, command: Add) -> None:
     one.add_argument("--max-body", metavar="SIZE", help=text)
     text = "bytes of all request bodies in memory, above which requests get 503; a body may take twice (default 256MiB)"
     one.add_argument("--max-buffered", metavar="SIZE", default=defaults.max_buffered, help=text)
-    one.add_argument("--access-log", action="store_true", help="log every request")
+    text = "for development: serve this machine without a key, until there is one (or RELIQ_NO_AUTH=1)"
+    one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
+    one.add_argument("--access-log", action="store_true", help="log every request, without its query")
     one.add_argument("--quiet", action="store_true", help="log warnings only")
     one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
 
@@ -62,7 +66,7 @@ def add_to(commands: Any, command: Add) -> None:
 def api(options: argparse.Namespace) -> int:
     """Run the service until SIGTERM."""
     try:
-        from reliq_api.access.auth import is_loopback
+        from reliq_api.access.auth import NO_KEY, is_loopback
         from reliq_api.server import serve
     except ModuleNotFoundError as error:
         raise missing_extra("`reliq api`", "api", error) from None
@@ -70,23 +74,26 @@ def api(options: argparse.Namespace) -> int:
     whole(options.port, "port", 0, 65_535)
     seconds(options.grace, "grace", 0, 3600)
     max_body = body_limit(options.max_body, "--max-body")
+    if options.no_auth and not is_loopback(options.host):
+        raise InvalidSetting(
+            f"--no-auth serves this machine only, and host is {options.host!r}: listen on 127.0.0.1, or leave out "
+            "--no-auth and create a key with `reliq keys create`"
+        )
     settings = replace(
         Settings(), url=options.url, host=options.host, port=options.port, grace=options.grace,
-        access_log=options.access_log, max_body=max_body,
+        no_auth=options.no_auth, access_log=options.access_log, max_body=max_body,
         max_buffered=size(options.max_buffered, "--max-buffered", max_body, 1 << 40),
     )  # fmt: skip
     try:
         keys = _store(options).run(keyring.read_all(), timeout=0)
+        existed = bool(keys) or _store(options).run(ops.one(ops.key_existed()), timeout=0)
     except RedisUnavailable as error:
         log.warning("%s; the service starts without it", error)
     else:
-        if not keys and not is_loopback(settings.host):
-            raise InvalidSetting(
-                f"there is no API key, so {settings.host} must not be served: make one with `reliq keys create`, "
-                "or listen on 127.0.0.1"
-            )
-        if not keys:
-            log.info("there is no API key: only this machine is served")
+        if not keys and (existed or not options.no_auth):
+            log.warning("every request is answered 401: %s", NO_KEY)
+        elif not keys:
+            log.info("--no-auth: every program on this machine may do everything, until there is an API key")
     serve(settings)
     return 0
 
@@ -136,7 +143,7 @@ def revoke(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"id": identity, "revoked": revoked}))
     else:
-        print(f"{identity} is revoked" if revoked else f"there is no key {identity}")
+        print(f"{identity} is revoked" if revoked else f"there is no key {identity!r}")
     return 0 if revoked else 1
 
 

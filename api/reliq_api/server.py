@@ -33,8 +33,17 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def _without_query(record: logging.LogRecord) -> bool:
+    """Cut the query off the address in a line of uvicorn's access log: it may hold a key or what is searched for."""
+    if isinstance(record.args, tuple) and len(record.args) == 5:
+        client, method, path, *rest = record.args
+        record.args = (client, method, str(path).partition("?")[0], *rest)
+    return True
+
+
 def server_of(settings: Settings) -> Server:
     app = create_app(settings)
+    logging.getLogger("uvicorn.access").addFilter(_without_query)
     limits = {
         "header_timeout": settings.header_timeout,
         "write_timeout": settings.write_timeout,

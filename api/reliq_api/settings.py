@@ -21,6 +21,7 @@ class Settings:
     memory_watermark: float = 0.9  #: share of Redis' maxmemory above which nothing more is enqueued
     send_timeout: float = core.SEND_TIMEOUT  #: seconds for which a call is repeated after a lost reply
     connections: int = 64  #: to Redis, for calls that run at once; waiting polls need none
+    no_auth: bool = False  #: serve this machine without a key, for development, until the first key exists
     access_log: bool = False
     grace: float = 25.0  #: seconds running calls have after SIGTERM
     header_timeout: float = 10.0  #: seconds a client has to send its headers

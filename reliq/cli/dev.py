@@ -65,7 +65,7 @@ def _dashboard(everything: contextlib.ExitStack, wanted: int, stopping: threadin
     if not wanted and not _is_free(port):
         port = free_port()
     address = f"http://127.0.0.1:{port}"
-    process = everything.enter_context(_running("api", "--port", str(port), "--quiet"))
+    process = everything.enter_context(_running("api", "--no-auth", "--port", str(port), "--quiet"))
     until = time.monotonic() + _START_TIMEOUT
     while process.poll() is None and time.monotonic() < until and not stopping.is_set():
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/healthz", timeout=5):

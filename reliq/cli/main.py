@@ -72,10 +72,10 @@ def entry() -> NoReturn:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with error messages without passwords of URLs; used for the commands' parsers, too."""
+    """A parser with error messages without passwords of URLs and escape sequences; also for the commands' parsers."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(redacted(message))
+        super().error(logs.one_line(message))
 
 
 def _parser() -> argparse.ArgumentParser:

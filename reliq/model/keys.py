@@ -12,6 +12,7 @@ from reliq.errors import InvalidName
 
 QUEUES = "reliq:queues"  #: set: the names of all queues
 API_KEYS = "reliq:api:keys"  #: hash: id of an API key -> its permissions and a hash of its secret
+API_KEY_EXISTED = "reliq:api:key-existed"  #: string: set with the first API key, and never removed
 SCHEDULES = "reliq:schedules"  #: hash: name of a schedule -> the queue that has it; a hint
 TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
 ALLOWANCE = "reliq:api:allowance:"  #: prefix of an API key's id; string: when its allowance is full again

@@ -1,6 +1,6 @@
 """Ops of the HTTP service: API keys, and the answers to requests with an Idempotency-Key."""
 
-from reliq.model.keys import ALLOWANCE, API_KEYS
+from reliq.model.keys import ALLOWANCE, API_KEY_EXISTED, API_KEYS
 from reliq.ops.commands import read_hash
 from reliq.ops.request import Op, milliseconds, scripted
 
@@ -12,6 +12,16 @@ def allow(key: str, rate: float, wanted: int) -> Op[tuple[int, int]]:
 
 def put_api_key(identity: str, record: bytes) -> Op[int]:
     return Op(("HSET", API_KEYS, identity, record))
+
+
+def note_api_key() -> Op[bool]:
+    """Note for good that this Redis has had an API key."""
+    return Op(("SET", API_KEY_EXISTED, "1"), bool)
+
+
+def key_existed() -> Op[bool]:
+    """Ask whether this Redis has ever had an API key."""
+    return Op(("EXISTS", API_KEY_EXISTED), bool)
 
 
 def delete_api_key(identity: str) -> Op[bool]:

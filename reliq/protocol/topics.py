@@ -72,8 +72,12 @@ class TopicSteps:
         mandatory: bool = False,
         sure: str | None = None,
         retries: int | None = None,
+        check: Callable[[Sequence[str]], None] | None = None,
     ) -> Steps[dict[str, str]]:
-        """Enqueue a message in every bound queue, in one atomic step per server; return its id by queue."""
+        """Enqueue a message in every bound queue, in one atomic step per server; return its id by queue.
+
+        `check` gets exactly the queues that the message would enter, and raises to refuse them.
+        """
         check_routing_key(routing_key)
         wanted, retries = None if sure is None else durability(sure), settings.retries(retries)
         if wanted is not None:
@@ -88,6 +92,8 @@ class TopicSteps:
         if not queues:
             yield ops.count_unroutable(1)
             return {}
+        if check is not None:
+            check(queues)
         self._stamp(message, queues)
         reached = [self._queue(name) for name in queues]
         steps = self._publish(routing_key, message, reached, wanted, retries)

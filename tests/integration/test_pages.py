@@ -12,7 +12,7 @@ from tests.support.workers import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Shown, not run: output, data, and what other programs read.
-OTHERS = {"text", "json", "yaml", "toml", "mermaid", "sql", "lua", "md", "javascript", "go", "ruby", "ini"}
+OTHERS = {"text", "json", "yaml", "toml", "mermaid", "sql", "lua", "md", "javascript", "go", "ruby", "ini", "nginx"}
 TUTORIAL = [page for page in PAGES if page.parent.name == "tutorial"]
 NEED_A_JVM = {ROOT / "docs" / "how-to" / "spark.md"}
 

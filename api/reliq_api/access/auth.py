@@ -1,17 +1,25 @@
-"""Authentication and authorization of requests. Without any key, only the service's own machine is served."""
+"""Authentication and authorization of requests. Only with `--no-auth`, and while no key has ever existed, the service's
+own machine needs no key.
+"""
 
+import asyncio
 import base64
 import binascii
+import contextlib
 import ipaddress
+import logging
 import time
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from fastapi import Request
 
-from reliq import aio
+from reliq import aio, ops
+from reliq.errors import ReliqError
 from reliq.model.keys import check_name
+from reliq.ops import Steps
 from reliq_api.access.cached import Cached
 from reliq_api.access.keyring import ApiKey, judged, read_all
 from reliq_api.access.rate_limit import Allowance
@@ -19,15 +27,24 @@ from reliq_api.background import Background
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import check_headers, fields
 
-Scope = Literal["enqueue", "consume", "operate", "metrics"]
+log = logging.getLogger("reliq.api")
+
+Scope = Literal["enqueue", "consume", "operate", "topics", "metrics"]
+T = TypeVar("T")
 
 _KEYS_EVERY = 1.0  #: seconds; a revoked key is refused after at most twice this time
-_UNLIMITED: frozenset[str] = frozenset({"settle", "extend"})  #: calls that reduce the load are never limited
 
+NO_KEY = (
+    "there is no API key: create one with `reliq keys create NAME --scope SCOPE --queue PATTERN`, or start the service "
+    "with --no-auth (only for development, and only on a Redis that never had a key)"
+)
 
 #: Headers in which other services take credentials. Here they are ignored, and refused beside another credential.
 _CREDENTIAL_HEADERS = ("x-api-key", "x-auth-token", "proxy-authorization")
 _CREDENTIAL_PARAMETERS = frozenset(("access_token", "api_key", "apikey", "api-key", "token"))
+
+#: Headers that proxies add. A request with one of them may have come from another machine.
+_PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +55,31 @@ class Access:
     key: ApiKey | None = None
 
     def may(self, scope: Scope, queue: str) -> bool:
-        return self.key is None or (self.key.covers(queue) and self.key.allows(scope))
+        return self.covers(queue) and (self.key is None or self.key.allows(scope))
+
+    def covers(self, queue: str) -> bool:
+        """Whether the rights, of whatever scope, are for this queue; else it does not exist for the sender."""
+        return self.key is None or self.key.covers(queue)
 
     def may_see(self, queue: str) -> bool:
         return self.may("metrics", queue)
 
     def may_operate(self, queue: str) -> bool:
         return self.may("operate", queue)
+
+    def may_bind(self, queue: str) -> bool:
+        return self.may("topics", queue)
+
+    def may_send(self, queue: str) -> bool:
+        """Whether the sender may operate the queue and choose what enters it, as on the dashboard."""
+        return self.may("operate", queue) and self.may("enqueue", queue)
+
+    def check_reach(self, queues: Sequence[str]) -> None:
+        """Raise Problem without the right to enqueue in all of the queues; it does not name the queue."""
+        if not all(self.may("enqueue", queue) for queue in queues):
+            raise Problem(
+                "forbidden", "the message would reach a queue to which the key has no right; nothing was enqueued"
+            )
 
     @property
     def covers_all(self) -> bool:
@@ -55,30 +90,57 @@ class Access:
 class Guard:
     """Checks requests against the keys in Redis."""
 
-    def __init__(self, reliq: aio.Reliq, background: Background) -> None:
-        self._keys = Cached("API keys", lambda: reliq.store.run(read_all()), _KEYS_EVERY, background)
+    def __init__(self, reliq: aio.Reliq, background: Background, no_auth: bool = False) -> None:
+        """`no_auth`: serve this machine without a key until the first key exists."""
+        self._keys = Cached("API keys", lambda: reliq.store.run(self._read()), _KEYS_EVERY, background)
         self._store = reliq.store
         self._allowances: dict[str, Allowance] = {}
+        self._open = no_auth
 
-    async def admit(self, request: Request, scope: Scope) -> Access:
-        """Return the rights of the sender; raises Problem if they do not allow this call, on the queue in the path."""
+    def _read(self) -> Steps[dict[str, ApiKey]]:
+        """Read the keys. Once there is or was one, this process never serves without a key again."""
+        keys = yield from read_all()
+        if self._open and (keys or (yield ops.key_existed())):
+            self._open = False
+            log.warning("--no-auth has no effect: this Redis has, or had, an API key, so requests need one")
+        return keys
+
+    async def admit(self, request: Request, scopes: Sequence[Scope], limited: bool = True) -> Access:
+        """Return the rights of the sender; raises Problem if they do not allow this call, on the queue in the path.
+
+        `scopes`: all are needed. `limited`: whether the call counts for the rate of the key.
+        """
         queue = request.path_params.get("queue")
         if queue is not None:
             check_name(queue)
-        access = await self.identify(request)
+        access = await self.identify(request, limited)
         key = access.key
         if key is None:
             return access
         if queue is not None and not key.covers(queue):
             raise Problem("queue_not_found", f"there is no queue {queue!r}, or not for this key")
-        if not key.allows(scope):
-            raise Problem("forbidden", f"the key {access.id} has no scope {scope!r}")
+        for scope in scopes:
+            if not key.allows(scope):
+                raise Problem("forbidden", f"the key {access.id} has no scope {scope!r}")
         return access
+
+    async def supervise(self, access: Access, scope: Scope, queue: str, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of long work; stops it and raises Problem when the sender's rights end meanwhile."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait([task], timeout=_KEYS_EVERY))[0]:
+                with contextlib.suppress(ReliqError):  # Redis cannot be asked: then the work cannot go on either
+                    await self.confirm(access, scope, queue)
+            return task.result()
+        finally:
+            if task.cancel():
+                await asyncio.wait([task])
 
     async def confirm(self, access: Access, scope: Scope, queue: str) -> None:
         """Raise Problem if the key of a long request was revoked, changed or expired meanwhile."""
         if access.key is None:
-            if await self._keys.get():
+            await self._keys.get()
+            if not self._open:
                 raise Problem("unauthorized", "there is an API key now, so a request needs one")
             return
         key = (await self._keys.get()).get(access.id)
@@ -87,29 +149,33 @@ class Guard:
         if not key.covers(queue) or not key.allows(scope):
             raise Problem("forbidden", f"the key {access.id} no longer allows this")
 
-    async def identify(self, request: Request) -> Access:
+    async def identify(self, request: Request, limited: bool = True) -> Access:
         """Return the sender's rights; raises Problem for a missing or wrong key, and for requests of other sites."""
         check_headers(request.scope)
         _check_one_credential(request)
         _check_site(request)
         keys = await self._keys.get()
         text = _credentials(request)
-        if not keys and text is None:
+        if self._open and text is None:
             _check_loopback(request)
             return Access()
         found = judged(keys, text) if text is not None else None
         if found is None:
-            # Browsers ask their user for Basic credentials.
-            challenge = "Bearer" if request.scope["path"].startswith("/v1/") else "Basic"
-            problem = Problem("unauthorized", "give an API key: Authorization: Bearer ID.SECRET")
-            problem.headers = {"WWW-Authenticate": f'{challenge} realm="reliq"'}
-            raise problem
+            raise _unauthorized(request, bool(keys))
         identity, key = found
-        if key.rate and request.scope["path"].rpartition("/")[2] not in _UNLIMITED:
+        if key.rate and limited:
             if len(self._allowances) > len(keys):  # some belong to revoked keys
                 self._allowances = {one: kept for one, kept in self._allowances.items() if one in keys}
             await self._allowances.setdefault(identity, Allowance()).take(self._store, identity, key.rate)
         return Access(identity, key)
+
+
+def _unauthorized(request: Request, keys_exist: bool) -> Problem:
+    # Browsers ask their user for Basic credentials, which is of no use while there is no key.
+    basic = keys_exist and not request.scope["path"].startswith("/v1/")
+    problem = Problem("unauthorized", "give an API key: Authorization: Bearer ID.SECRET" if keys_exist else NO_KEY)
+    problem.headers = {"WWW-Authenticate": f'{"Basic" if basic else "Bearer"} realm="reliq"'}
+    return problem
 
 
 def _check_one_credential(request: Request) -> None:
@@ -154,14 +220,14 @@ def _check_site(request: Request) -> None:
 
 
 def _check_loopback(request: Request) -> None:
-    """Without keys, accept only requests from and to this machine by name; else DNS rebinding could reach it."""
+    """With --no-auth, accept only requests from and to this machine by name; else DNS rebinding could reach it."""
     client = request.client.host if request.client else ""
-    forwarded = "forwarded" in fields(request) or "x-forwarded-for" in fields(request)
+    forwarded = any(name in fields(request) for name in _PROXY_HEADERS)
     if forwarded or not is_loopback(client) or not is_loopback(_host(request)):
         raise Problem(
             "unauthorized",
-            "there is no API key yet, so only this machine is served, under the name localhost: "
-            "make one with `reliq keys create`",
+            "with --no-auth only this machine is served, under the name localhost and without a proxy: "
+            "create a key with `reliq keys create NAME --scope SCOPE --queue PATTERN`",
         )
 
 

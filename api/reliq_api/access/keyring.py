@@ -14,7 +14,7 @@ from reliq.errors import InvalidSetting
 from reliq.model.settings import Duration, seconds
 from reliq.ops import Steps
 
-SCOPES = ("enqueue", "consume", "operate", "metrics")
+SCOPES = ("enqueue", "consume", "operate", "topics", "metrics")
 _PATTERN = re.compile(r"[A-Za-z0-9._@*-]{1,128}")
 _NAME = re.compile(r"[ -~]{1,80}")
 _NOBODY = hashlib.sha256(b"").hexdigest()  #: compared with the secret of an unknown key, for constant time
@@ -36,10 +36,30 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
     def covers(self, queue: str) -> bool:
         """Whether the key has rights to the queue; otherwise the queue does not exist for it."""
-        return any(re.fullmatch(re.escape(one).replace(r"\*", ".*"), queue) for one in self.queues)
+        return any(matches(one, queue) for one in self.queues)
 
     def allows(self, scope: str) -> bool:
         return scope in self.scopes or (scope == "metrics" and "operate" in self.scopes)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether the name fits the pattern, in which `*` stands for any text.
+
+    Without backtracking: if each part between two stars takes the first place where it fits, most is left for the rest.
+    """
+    first, *parts = pattern.split("*")
+    if not parts:
+        return name == pattern
+    last = parts.pop()
+    place, end = len(first), len(name) - len(last)
+    if place > end or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in parts:
+        found = name.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True
 
 
 def create(
@@ -70,13 +90,17 @@ def create(
         expires_at=0 if lifetime is None else now + round(lifetime * 1000),
         rate=rate,
     )
+    yield ops.note_api_key()  # first, so that no key was ever there without it
     yield ops.put_api_key(identity, msgspec.json.encode(key))
     return f"{identity}.{secret}"
 
 
 def revoke(identity: str) -> Steps[bool]:
     """Revoke a key; return whether it existed."""
-    return (yield from ops.one(ops.delete_api_key(identity)))
+    existed: bool = yield ops.delete_api_key(identity)
+    if existed and not (yield ops.key_existed()):  # a key that an earlier version has made
+        yield ops.note_api_key()
+    return existed
 
 
 def read_all() -> Steps[dict[str, ApiKey]]:

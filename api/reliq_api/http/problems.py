@@ -132,7 +132,8 @@ class Problem(HTTPException):
 
     def response(self) -> Response:
         content = msgspec.json.encode(self.members())
-        return Response(content, self.status_code, headers=self.headers, media_type=MEDIA_TYPE)
+        headers = {"Cache-Control": "no-store", **(self.headers or {})}
+        return Response(content, self.status_code, headers=headers, media_type=MEDIA_TYPE)
 
 
 def of_error(error: ReliqError) -> Problem:

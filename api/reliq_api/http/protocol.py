@@ -161,7 +161,8 @@ class BoundedProtocol(HttpToolsProtocol):
         content = msgspec.json.encode(problem.members())
         head = (
             f"HTTP/1.1 {problem.status_code} {HTTPStatus(problem.status_code).phrase}\r\n"
-            f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(content)}\r\nconnection: close\r\n\r\n"
+            f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(content)}\r\ncache-control: no-store\r\n"
+            "connection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + content)
         self._hang_up()

@@ -20,12 +20,13 @@ class Call(APIRoute):
     def get_route_handler(self) -> Handler:
         handle = self.reader()
         extra = self.openapi_extra or {}
-        scope: Scope = extra["x-scope"]
+        scopes: tuple[Scope, ...] = (extra["x-scope"], *extra.get("x-other-scopes", ()))
+        limited: bool = extra.get("x-rate-limited", True)
 
         async def answer(request: Request) -> Response:
             state = request.app.state
             bounded = BoundedRequest(request.scope, request.receive, state.buffered, state.settings.body_timeout)
-            bounded.state.access = await state.guard.admit(bounded, scope)
+            bounded.state.access = await state.guard.admit(bounded, scopes, limited)
             try:
                 return await handle(bounded)
             finally:
@@ -68,6 +69,13 @@ def call_router(tag: str, route: type[Call] = Call) -> APIRouter:
     return APIRouter(prefix="/v1", tags=[tag], route_class=route)
 
 
-def needs(scope: Scope, **more: Any) -> dict[str, Any]:
-    """Return the `openapi_extra` of a call: its scope, and what FastAPI cannot derive."""
+def needs(scope: Scope, *others: Scope, limited: bool = True, **more: Any) -> dict[str, Any]:
+    """Return the `openapi_extra` of a call: the scopes it needs, all of them, and what FastAPI cannot derive.
+
+    `limited`: whether the call counts for the rate of a key. Calls that reduce the load do not.
+    """
+    if others:
+        more["x-other-scopes"] = list(others)
+    if not limited:
+        more["x-rate-limited"] = False
     return {"x-scope": scope, "security": [{"key": []}], **more}

@@ -73,7 +73,7 @@ def _fitting(messages: list[Message]) -> tuple[list[Message], list[Message]]:
     summary="Settle messages",
     response_model=schemas.SettleResult,
     responses=failures("invalid_name", "invalid_json", "body_too_large"),
-    openapi_extra=needs("consume"),
+    openapi_extra=needs("consume", limited=False),
 )
 async def settle(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.SettleRequest, request: Request
@@ -110,7 +110,7 @@ def _outcomes(wanted: schemas.SettleRequest) -> list[Outcome]:
     summary="Extend a lease",
     response_model=schemas.Extended,
     responses=failures("invalid_name", "invalid_json", "body_too_large", "lease_lost"),
-    openapi_extra=needs("consume"),
+    openapi_extra=needs("consume", limited=False),
 )
 async def extend(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ExtendRequest, request: Request

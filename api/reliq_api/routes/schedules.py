@@ -57,7 +57,7 @@ async def show_schedule(
     summary="Add or change a schedule",
     response_model=schemas.ScheduleDetails,
     responses=failures("invalid_name", "invalid_json", "invalid_message", "body_too_large"),
-    openapi_extra=needs("operate"),
+    openapi_extra=needs("operate", "enqueue"),
 )
 async def put_schedule(
     queue: schemas.QueueName, name: schemas.ScheduleName, wanted: schemas.ScheduleRequest, request: Request
@@ -122,7 +122,7 @@ async def resume_schedule(queue: schemas.QueueName, name: schemas.ScheduleName, 
     summary="Send the message of a schedule now",
     response_model=schemas.ScheduleRun,
     responses={**_CHANGE, **failures("queue_full", "outcome_unknown")},
-    openapi_extra=needs("operate"),
+    openapi_extra=needs("operate", "enqueue"),
 )
 async def run_schedule(queue: schemas.QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRun:
     """Beside its ticks."""

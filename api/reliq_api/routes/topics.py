@@ -70,9 +70,9 @@ async def publish(routing_key: schemas.RoutingKey, request: BoundedRequest) -> R
     state = request.app.state
     check_size(message, state.settings.max_body)
     await state.pressure.check()
-    await _check_reach(state.reliq, request.state.access, routing_key)
+    access: Access = request.state.access
     sure = durability_of(request)
-    queues = await state.reliq.publish(routing_key, message, mandatory=mandatory, durability=sure)
+    queues = await state.reliq.publish_checked(routing_key, message, access.check_reach, mandatory, sure)
     return Response(encode({"queues": queues}), 201 if queues else 200, media_type=JSON)
 
 
@@ -81,18 +81,6 @@ def _flag(request: Request, name: str) -> bool:
     if len(values) > 1 or values[0] not in ("true", "false"):
         raise Problem("invalid_request", f"{name} is true or false, given once")
     return values[0] == "true"
-
-
-async def _check_reach(reliq: aio.Reliq, access: Access, routing_key: str) -> None:
-    """Refuse a key without the right to enqueue in all matching queues, without naming the queue."""
-    if access.covers_all:
-        return
-    routes, alternate = await reliq.store.run(read_routes())
-    queues = routes.match(routing_key) or (alternate,)
-    if not all(queue is None or access.may("enqueue", queue) for queue in queues):
-        raise Problem(
-            "forbidden", "the message would reach a queue to which the key has no right; nothing was enqueued"
-        )
 
 
 @router.get(
@@ -148,7 +136,7 @@ async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.To
     summary="Bind a queue to a pattern",
     response_model=schemas.BindingChanged,
     responses=_CHANGE,
-    openapi_extra=needs("operate"),
+    openapi_extra=needs("topics"),
 )
 async def bind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
     """The queue then gets messages published with a matching key. `#` in an address is written %23."""
@@ -161,7 +149,7 @@ async def bind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Requ
     summary="End a binding",
     response_model=schemas.BindingChanged,
     responses=_CHANGE,
-    openapi_extra=needs("operate"),
+    openapi_extra=needs("topics"),
 )
 async def unbind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
     """The queue keeps its messages. Other processes notice within half a second."""

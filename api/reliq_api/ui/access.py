@@ -52,3 +52,13 @@ async def operated(queue: Seen, who: Viewer) -> Queue:
 
 
 Operated = Annotated[Queue, Depends(operated)]
+
+
+async def sendable(queue: Operated, who: Viewer) -> Queue:
+    """Return the queue if the viewer may also choose what enters it."""
+    if not who.may_send(queue.name):
+        raise HTTPException(403, "This needs a key with the scopes operate and enqueue for this queue.")
+    return queue
+
+
+Sendable = Annotated[Queue, Depends(sendable)]

@@ -1,6 +1,7 @@
 """The actions of the forms. Each answers 303, so that a reload of the page repeats nothing."""
 
 import math
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ from reliq.aio.queue import Queue
 from reliq.errors import InvalidSetting
 from reliq.protocol.dead_letters import RedriveOptions
 from reliq_api.ui import policy
-from reliq_api.ui.access import Operated
+from reliq_api.ui.access import Operated, Viewer
 from reliq_api.ui.dead_pages import Running
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.search import Search
@@ -78,7 +79,7 @@ def _check_confirmed(queue: Queue, fields: list[tuple[str, str]]) -> None:
 
 
 @router.post("/dead/redrive")
-async def redrive(request: Request, queue: Operated, redrives: Running, fields: Form) -> Response:
+async def redrive(request: Request, queue: Operated, who: Viewer, redrives: Running, fields: Form) -> Response:
     search, given = Search.read(fields), dict(fields)
     filters = search.filters()
     limit = _number(given, "limit")
@@ -93,7 +94,8 @@ async def redrive(request: Request, queue: Operated, redrives: Running, fields: 
     total = len(filters["ids"]) if "ids" in filters else (await queue.stats()).dead
     counted = _number(given, "matched")  # from the dry run just before
     most = min(one for one in (limit, counted, total) if one is not None)
-    started = redrives.start(queue, int(most), search, options)
+    supervise = partial(request.app.state.guard.supervise, who, "operate", queue.name)
+    started = redrives.start(queue, int(most), search, options, supervise)
     return _back(request, queue, f"/dead/redrives/{started.id}")
 
 

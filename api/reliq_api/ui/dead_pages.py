@@ -10,7 +10,7 @@ from reliq.aio.queue import Queue
 from reliq.errors import InvalidName
 from reliq.model.dead_letter import REASONS, DeadLetter
 from reliq_api.ui import reading
-from reliq_api.ui.access import Operated, partitions_of, reliq_of
+from reliq_api.ui.access import Operated, Viewer, partitions_of, reliq_of
 from reliq_api.ui.guard import Page
 from reliq_api.ui.redrives import Redrives, redrives_of
 from reliq_api.ui.render import page
@@ -50,10 +50,10 @@ async def dead_letters(
 
 # An id may contain any printable character, including "/" and "..", so it is not part of the path.
 @router.get("/letter")
-async def dead_letter(request: Request, queue: Operated, id: str) -> Response:
+async def dead_letter(request: Request, queue: Operated, who: Viewer, id: str) -> Response:
     steps = reading.letter(partitions_of(request, queue.name), id)
     letter = await existing_letter(reliq_of(request).store.run(steps))
-    return page(request, "letter.html", queue=queue.name, letter=letter)
+    return page(request, "letter.html", queue=queue.name, letter=letter, may_send=who.may_send(queue.name))
 
 
 @router.get("/body")

@@ -17,7 +17,7 @@ from reliq.model.element import check_id
 from reliq.model.found import Cancellation, Found, Place
 from reliq.protocol.edited import redrive_edited, why_not_editable
 from reliq_api.ui import reading
-from reliq_api.ui.access import Operated, Viewer, partitions_of, reliq_of
+from reliq_api.ui.access import Operated, Sendable, Viewer, partitions_of, reliq_of
 from reliq_api.ui.dead_pages import existing_letter
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
@@ -108,7 +108,7 @@ async def cancel(request: Request, queue: Operated, fields: Form) -> Response:
 
 
 @router.get("/queues/{name}/send")
-async def ask_send(request: Request, queue: Operated) -> Response:
+async def ask_send(request: Request, queue: Sendable) -> Response:
     return _send_page(request, queue, {}, {})
 
 
@@ -121,7 +121,7 @@ def _send_page(request: Request, queue: Queue, given: Mapping[str, str], faults:
 
 
 @router.post("/queues/{name}/send")
-async def send(request: Request, queue: Operated, fields: Form) -> Response:
+async def send(request: Request, queue: Sendable, fields: Form) -> Response:
     given = {name: value for name, value in fields if value.strip()}
     options: Any = {one.name: given[one.name].strip() for one in OPTIONS if one.name in given}
     try:
@@ -161,7 +161,7 @@ def _headers(text: str) -> dict[str, str]:
 
 
 @router.get("/queues/{name}/dead/edit")
-async def ask_edit(request: Request, queue: Operated, id: str) -> Response:
+async def ask_edit(request: Request, queue: Sendable, id: str) -> Response:
     letter = await existing_letter(queue.dead.get(id))
     reason = _why_not(letter)
     body = "" if reason else letter.body.decode()
@@ -194,7 +194,7 @@ def _lines(headers: Mapping[str, str]) -> str:
 
 
 @router.post("/queues/{name}/dead/edit")
-async def edit(request: Request, queue: Operated, fields: Form) -> Response:
+async def edit(request: Request, queue: Sendable, fields: Form) -> Response:
     given = dict(fields)
     letter = await existing_letter(queue.dead.get(given.get("id", "")))
     if given.get("tag") != letter.tag:

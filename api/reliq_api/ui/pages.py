@@ -90,6 +90,7 @@ async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m"
         spans=list(SPANS),
         running=redrives_of(request).running(name),
         may_operate=may_operate,
+        may_send=who.may_send(name),
     )
 
 

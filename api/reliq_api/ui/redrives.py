@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from fastapi import HTTPException, Request
 from reliq.aio.queue import Queue
 from reliq.errors import ReliqError
 from reliq.protocol.dead_letters import Redriven
-from reliq_api.http.problems import of_error
+from reliq_api.http.problems import Problem, of_error
 from reliq_api.ui.search import Search
 
 log = logging.getLogger("reliq.api.ui")
@@ -25,6 +25,7 @@ log = logging.getLogger("reliq.api.ui")
 RUNNING_LARGEST = 4
 KEPT = 50  #: finished redrives that can still be viewed
 
+Supervise = Callable[[Coroutine[Any, Any, Redriven]], Awaitable[Redriven]]
 State = Literal["running", "done", "stopped", "failed"]
 
 
@@ -76,13 +77,18 @@ class Redrives:
     def running(self, queue: str) -> list[Redrive]:
         return [one for one in self._all.values() if one.queue == queue and one.state == "running"]
 
-    def start(self, queue: Queue, total: int, search: Search, options: Mapping[str, Any]) -> Redrive:
-        """Start a redrive; raises HTTPException if too many are running."""
+    def start(
+        self, queue: Queue, total: int, search: Search, options: Mapping[str, Any], supervise: Supervise
+    ) -> Redrive:
+        """Start a redrive; raises HTTPException if too many are running.
+
+        `supervise`: returns the result of the redrive, and raises Problem when its sender may not go on.
+        """
         if sum(one.state == "running" for one in self._all.values()) >= RUNNING_LARGEST:
             raise HTTPException(429, f"{RUNNING_LARGEST} redrives are running: wait for one to end, or stop one.")
         redrive = Redrive(secrets.token_hex(8), queue.name, bool(options.get("dry_run")), search, options, total)
         self._all[redrive.id] = redrive
-        redrive.task = asyncio.create_task(_run(redrive, queue), name=f"reliq-ui-redrive-{redrive.id}")
+        redrive.task = asyncio.create_task(_run(redrive, queue, supervise), name=f"reliq-ui-redrive-{redrive.id}")
         redrive.task.add_done_callback(redrive.after)
         self._forget()
         return redrive
@@ -100,12 +106,14 @@ class Redrives:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _run(redrive: Redrive, queue: Queue) -> None:
+async def _run(redrive: Redrive, queue: Queue, supervise: Supervise) -> None:
     filters = redrive.search.filters()
     try:
-        result: Redriven = await queue.dead.redrive(**filters, **redrive.options, progress=redrive.progress)
+        result = await supervise(queue.dead.redrive(**filters, **redrive.options, progress=redrive.progress))
         redrive.matched, redrive.redriven, redrive.note = result.matched, result.redriven, result.stopped
         redrive.state = "done"
+    except Problem as error:
+        redrive.state, redrive.note = "stopped", error.detail
     except ReliqError as error:
         redrive.state, redrive.note = "failed", of_error(error).detail
     except Exception:

@@ -67,6 +67,15 @@ async def operated(found: Seen, who: Viewer) -> Schedule:
 Operated = Annotated[Schedule, Depends(operated)]
 
 
+async def sendable(found: Operated, who: Viewer) -> Schedule:
+    if not who.may_send(found.queue):
+        raise HTTPException(403, "This needs a key with the scopes operate and enqueue for the queue of the schedule.")
+    return found
+
+
+Sendable = Annotated[Schedule, Depends(sendable)]
+
+
 @router.get("/{name}")
 async def one_schedule(request: Request, found: Seen, who: Viewer) -> Response:
     fate = await reliq_of(request).schedules.fate(found.name)
@@ -74,7 +83,7 @@ async def one_schedule(request: Request, found: Seen, who: Viewer) -> Response:
     may_operate = who.may_operate(found.queue)
     return page(
         request, "schedule.html", one=found, ticks=ticks, fate=FATES.get(fate, ""), may_operate=may_operate,
-        dead=fate == "dead",
+        may_send=who.may_send(found.queue), dead=fate == "dead",
     )  # fmt: skip
 
 
@@ -91,7 +100,7 @@ async def resume(request: Request, found: Operated) -> Response:
 
 
 @router.post("/{name}/run")
-async def run(request: Request, found: Operated) -> Response:
+async def run(request: Request, found: Sendable) -> Response:
     await reliq_of(request).schedules.run(found.name)
     return _back(request, "schedule-run", found)
 

@@ -26,7 +26,7 @@ Form = Annotated[list[tuple[str, str]], Depends(form)]
 async def topics(request: Request, who: Viewer, key: str = "") -> Response:
     reliq, key = reliq_of(request), key.strip()
     stats = await reliq.topics.stats()
-    bindings = [(one, who.may_operate(one.queue)) for one in await reliq.topics.list() if who.may_see(one.queue)]
+    bindings = [(one, who.may_bind(one.queue)) for one in await reliq.topics.list() if who.may_see(one.queue)]
     return page(
         request,
         "topics.html",
@@ -35,7 +35,7 @@ async def topics(request: Request, who: Viewer, key: str = "") -> Response:
         unroutable=stats.unroutable,
         key=key,
         reached=await _reached(request, who, key) if key else None,
-        may_bind=who.key is None or who.key.allows("operate"),
+        may_bind=who.key is None or who.key.allows("topics"),
     )
 
 
@@ -62,17 +62,17 @@ async def unbind(request: Request, who: Viewer, fields: Form) -> Response:
 
 
 def _binding(who: Access, fields: list[tuple[str, str]]) -> tuple[str, str]:
-    """Return queue and pattern of a form if the viewer may operate the queue; else it does not exist."""
+    """Return queue and pattern of a form if the viewer may bind the queue; a queue of others does not exist."""
     given = dict(fields)
     try:
         queue = check_name(given.get("queue", "").strip())
         pattern = check_pattern(given.get("pattern", "").strip())
     except ReliqError as error:
         raise HTTPException(400, of_error(error).detail) from None
-    if not who.may_see(queue):
+    if not who.covers(queue):
         raise HTTPException(404, "There is no queue of this name.")
-    if not who.may_operate(queue):
-        raise HTTPException(403, "This needs a key with the scope operate for this queue.")
+    if not who.may_bind(queue):
+        raise HTTPException(403, "This needs a key with the scope topics for this queue.")
     return queue, pattern
 
 

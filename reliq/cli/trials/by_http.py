@@ -48,7 +48,7 @@ def _service(url: str) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "reliq", "api", "--port", str(port), "--quiet"]
+    command = [sys.executable, "-m", "reliq", "api", "--no-auth", "--port", str(port), "--quiet"]
     environment = {**os.environ, "RELIQ_URL": url}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         address = f"http://127.0.0.1:{port}"

@@ -29,10 +29,10 @@ class Service(httpx.Client):
 
 @contextlib.contextmanager
 def serving(url: str, **settings: Any) -> Iterator[Service]:
-    """The service on a free port; a client for it."""
+    """The service on a free port, without keys unless the Redis has one; a client for it."""
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
         port = listener.getsockname()[1]
-        server = server_of(Settings(url=url, port=port, **settings))
+        server = server_of(Settings(url=url, port=port, **{"no_auth": True, **settings}))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         eventually(lambda: server.started or not thread.is_alive())
@@ -49,13 +49,16 @@ def serving(url: str, **settings: Any) -> Iterator[Service]:
 
 
 @contextlib.contextmanager
-def own_process(url: str, *arguments: str) -> Iterator[tuple[Child[bytes], httpx.Client]]:
-    """`reliq api` as a process, and a client for it."""
+def own_process(
+    url: str, *arguments: str, no_auth: bool = True, **environment: str
+) -> Iterator[tuple[Child[bytes], httpx.Client]]:
+    """`reliq api` as a process, and a client for it; without keys, unless the Redis has one."""
+    arguments = ("--no-auth", *arguments) if no_auth else arguments
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with (
-        process("api", "--url", url, "--port", str(port), "--quiet", *arguments) as child,
+        process("api", "--url", url, "--port", str(port), "--quiet", *arguments, folder=None, **environment) as child,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
     ):
         eventually(lambda: answers(client))

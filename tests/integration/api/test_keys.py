@@ -1,6 +1,7 @@
 """API keys: who may do what, and what a key that may not gets to know."""
 
 import json
+import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,11 +12,11 @@ import pytest
 
 from reliq import ops
 from reliq.errors import InvalidSetting
-from reliq.model.keys import API_KEYS
+from reliq.model.keys import API_KEY_EXISTED, API_KEYS
 from reliq.ops import command
 from reliq_api.access import keyring
 from reliq_api.access.keyring import ApiKey, judged
-from tests.integration.api.serving import problem, serving
+from tests.integration.api.serving import own_process, problem, serving, terminated
 from tests.support.commands import run
 from tests.support.workers import eventually
 
@@ -63,6 +64,7 @@ CALLS: dict[str, list[tuple[str, str, Any]]] = {
         ("DELETE", "messages/x", None),
         ("POST", "cancel", {"key": "k"}),
     ],
+    "topics": [("PUT", "bindings/a.b", None), ("DELETE", "bindings/a.b", None)],
 }
 EVERY = [(scope, *call) for scope, calls in CALLS.items() for call in calls]
 
@@ -157,11 +159,22 @@ def test_an_expired_key_is_nobodys(app, make):
         ("*", ["a", "b.c"], []),
         ("*@mail", ["x@mail"], ["x@mail2"]),
         ("a.b", ["a.b"], ["axb"]),
+        ("a*a", ["aa", "aba"], ["a", "ab"]),
+        ("a*b*c", ["abc", "axbxc", "abcbc"], ["ac", "acb", "abcb"]),
+        ("**", ["", "a"], []),
+        ("*a*a*", ["aa", "xaxax"], ["a", "bab"]),
     ],
 )
 def test_which_queues_a_pattern_means(pattern, matching, others):
     key = ApiKey(name="k", sha256="", scopes=("enqueue",), queues=(pattern,), created_at=0)
     assert [name for name in [*matching, *others] if key.covers(name)] == matching
+
+
+def test_a_pattern_with_many_stars_is_matched_without_backtracking():
+    """With a search that backtracks, more than 10**17 ways are tried before the answer is no."""
+    key = ApiKey(name="k", sha256="", scopes=("enqueue",), queues=("*a" * 60 + "*b",), created_at=0)
+    assert not key.covers("a" * 128)
+    assert key.covers("a" * 127 + "b")
 
 
 def test_no_secret_lies_in_redis(app, make):
@@ -201,6 +214,23 @@ def test_a_key_has_a_rate_that_acks_are_free_of(guarded, make, app):
     assert {answer.status_code for answer in answers} == {200}
 
 
+@pytest.mark.parametrize("id", ["settle", "extend"])
+def test_a_message_named_like_an_unlimited_call_is_limited(guarded, make, app, id):
+    app.queue("orders").send("x", id=id, delay=60)
+    key = bearer(make("operate", rate=0.001))
+    answers = [guarded.get(f"/v1/queues/orders/messages/{id}", headers=key) for _ in range(2)]
+    assert answers[0].status_code == 200
+    assert problem(answers[1]) == (429, "rate_limited")
+
+
+@pytest.mark.parametrize("name", ["settle", "extend"])
+def test_a_page_of_a_queue_named_like_an_unlimited_call_is_limited(guarded, make, app, name):
+    app.queue(name).send("x")
+    identity, _, secret = make("operate", queues=("*",), rate=0.001).partition(".")
+    answers = [guarded.get(f"/queues/{name}", auth=(identity, secret)) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+
+
 def test_a_rate_holds_over_all_processes(guarded, make, url, app):
     """Both are asked as fast as they answer: they let through what flows in meanwhile, and a second's worth."""
     rate = 20
@@ -233,8 +263,97 @@ def test_what_is_allowed_flows_in_again(app):
 # --- without keys ----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def plain(url):
+    """A service that was started without --no-auth, on a Redis without a key."""
+    with serving(url, no_auth=False) as service:
+        yield service
+
+
+@pytest.mark.parametrize("path", ["/v1/queues", "/metrics"])
+def test_without_keys_every_request_is_told_what_to_do(plain, path):
+    answer = plain.get(path)
+    assert problem(answer) == (401, "unauthorized")
+    assert "`reliq keys create" in answer.json()["detail"]
+    assert "--no-auth" in answer.json()["detail"]
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_without_keys_a_page_says_what_to_do_and_asks_for_no_password(plain):
+    """A browser shows no page before its user has given up on a prompt for Basic credentials."""
+    answer = plain.get("/")
+    assert answer.status_code == 401
+    assert "reliq keys create" in answer.text
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_the_first_key_opens_a_service_that_runs(plain, make):
+    key = bearer(make("metrics"))
+    eventually(lambda: plain.get("/v1/queues", headers=key).status_code == 200)
+
+
+def test_what_a_default_nginx_passes_on_is_refused_without_keys(plain):
+    """`proxy_pass http://127.0.0.1:8080` sends this Host, and nothing about the client."""
+    answer = plain.get("/v1/queues", headers={"host": "127.0.0.1:8080", "connection": "close"})
+    assert problem(answer) == (401, "unauthorized")
+
+
+def revoked(app, key):
+    assert app.store.run(keyring.revoke(key.partition(".")[0]))
+
+
+def lost(app, key):
+    app.store.call(command("DEL", API_KEYS))
+
+
+def emptied(app, key):
+    app.store.call(command("FLUSHALL"))
+
+
+@pytest.mark.parametrize("end", [revoked, lost, emptied])
+def test_the_end_of_the_last_key_opens_no_service_that_runs(url, app, make, end):
+    with serving(url) as service:
+        assert service.get("/v1/queues").status_code == 200
+        key = make("metrics")
+        eventually(lambda: service.get("/v1/queues").status_code == 401)
+        assert service.get("/v1/queues", headers=bearer(key)).status_code == 200
+        end(app, key)
+        eventually(lambda: service.get("/v1/queues", headers=bearer(key)).status_code == 401)
+        assert problem(service.get("/v1/queues")) == (401, "unauthorized")
+        assert service.get("/").status_code == 401
+
+
+@pytest.mark.parametrize("end", [revoked, lost])
+def test_once_a_key_has_existed_no_auth_has_no_effect(url, app, make, end):
+    end(app, make("metrics"))
+    with serving(url) as service:
+        assert problem(service.get("/v1/queues")) == (401, "unauthorized")
+        assert service.get("/healthz").status_code == 200
+
+
+def test_a_key_of_an_earlier_version_counts_when_it_is_revoked(url, app, make):
+    key = make("metrics")
+    app.store.call(command("DEL", API_KEY_EXISTED))
+    revoked(app, key)
+    with serving(url) as service:
+        assert problem(service.get("/v1/queues")) == (401, "unauthorized")
+
+
+def test_a_poll_without_a_key_ends_when_there_is_one(url, app, make):
+    orders = app.queue("orders")
+    app.store.call(ops.announce("orders"))
+    with serving(url) as service, ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(service.post, "/v1/queues/orders/leases", json={"wait": 20})
+        eventually(lambda: orders.stats().consumers == 1)
+        make("metrics")
+        eventually(lambda: service.get("/v1/queues").status_code == 401)
+        orders.send("x")
+        assert problem(poll.result()) == (401, "unauthorized")
+    eventually(lambda: (orders.stats().ready, orders.stats().processing) == (1, 0))
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:1", "127.0.0.2"])
-def test_without_keys_this_machine_is_served(service, host):
+def test_with_no_auth_this_machine_is_served(service, host):
     assert service.get("/v1/queues", headers={"host": host}).status_code == 200
 
 
@@ -246,9 +365,11 @@ def test_without_keys_this_machine_is_served(service, host):
         {"host": ""},
         {"x-forwarded-for": "10.0.0.1"},
         {"forwarded": "for=10.0.0.1"},
+        {"x-real-ip": "10.0.0.1"},
+        {"via": "1.1 proxy"},
     ],
 )
-def test_without_keys_nobody_else_is(service, headers):
+def test_with_no_auth_no_other_machine_is(service, headers):
     assert problem(service.get("/v1/queues", headers=headers)) == (401, "unauthorized")
 
 
@@ -283,10 +404,37 @@ def test_keys_are_made_listed_and_revoked(url, app):
     assert reliq(url, "keys", "revoke", created["id"]).returncode == 1
 
 
-def test_without_keys_other_machines_are_not_served(url):
-    refused = reliq(url, "api", "--host", "0.0.0.0", "--port", "0")
+def test_no_auth_on_an_address_of_other_machines_is_refused(url):
+    refused = reliq(url, "api", "--no-auth", "--host", "0.0.0.0", "--port", "0")
     assert refused.returncode == 2
+    assert "host is '0.0.0.0'" in refused.stderr
     assert "reliq keys create" in refused.stderr
+
+
+def test_the_start_says_that_there_is_no_key(url):
+    with own_process(url, no_auth=False) as (child, client):
+        assert problem(client.get("/v1/queues")) == (401, "unauthorized")
+        terminated(child)
+        assert child.stderr is not None
+        said = child.stderr.read().decode()
+    assert "every request is answered 401: there is no API key: create one with `reliq keys create" in said
+
+
+def test_no_auth_can_be_asked_for_by_the_environment(url):
+    with own_process(url, no_auth=False, RELIQ_NO_AUTH="1") as (_, client):
+        assert client.get("/v1/queues").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/queues?token={key}", "/?access_token={key}", "/nothing?%74oken={key}"])
+def test_the_access_log_has_no_query(url, make, monkeypatch, caplog, path):
+    access = logging.getLogger("uvicorn.access")
+    monkeypatch.setattr(access, "propagate", True)
+    key = make("metrics")
+    with caplog.at_level(logging.INFO), serving(url, access_log=True) as service:
+        service.get(path.format(key=key))
+    lines = [record.getMessage() for record in caplog.records if record.name == access.name]
+    assert f'"GET {path.partition("?")[0]} HTTP/1.1"' in lines[-1]
+    assert not any("?" in line or key in line for line in lines)
 
 
 # --- two credentials, and a key that ends while a request runs --------------------------------------------------------

@@ -110,7 +110,7 @@ def test_a_key_reaches_its_own_queues(service, app):
         key = app.store.run(keyring.create("k", scopes, ("q",), None, 0.0))
         return {"authorization": f"Bearer {key}"}
 
-    both, reader = holding("operate", "metrics"), holding("metrics")
+    both, reader, operator = holding("operate", "enqueue"), holding("metrics"), holding("operate")
     assert [one["name"] for one in service.get("/v1/schedules", headers=both).json()["schedules"]] == ["mine"]
     assert problem(service.get("/v1/queues/hidden/schedules/secret", headers=both)) == (404, "queue_not_found")
     moved = service.put("/v1/queues/q/schedules/secret", json={"when": "1h"}, headers=both)
@@ -120,3 +120,9 @@ def test_a_key_reaches_its_own_queues(service, app):
     for method, path in (("PUT", ""), ("DELETE", ""), ("POST", "/run"), ("POST", "/pause")):
         answer = service.request(method, f"/v1/queues/q/schedules/mine{path}", json={"when": "1h"}, headers=reader)
         assert problem(answer) == (403, "forbidden")
+    for method, path in (("PUT", ""), ("POST", "/run")):  # both choose what enters the queue, and when
+        answer = service.request(method, f"/v1/queues/q/schedules/mine{path}", json={"when": "2h"}, headers=operator)
+        assert problem(answer) == (403, "forbidden")
+    assert app.queue("q").stats().ready == 0
+    assert service.post("/v1/queues/q/schedules/mine/pause", headers=operator).status_code == 200
+    assert service.post("/v1/queues/q/schedules/mine/run", headers=both).status_code == 200

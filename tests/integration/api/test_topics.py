@@ -183,9 +183,58 @@ def test_the_alternate_queue_needs_the_right_too(service, mail, key):
     assert mail.queue("strays").stats().ready == 0
 
 
+@pytest.fixture
+def settled_routes(service):
+    """Make the service believe for good that the bindings that it knows are fresh."""
+
+    def settle():
+        service.app.state.reliq._topics._looked_at = float("inf")
+
+    return settle
+
+
+def test_the_routes_that_are_checked_are_those_of_the_send(service, mail, key, settled_routes):
+    """The holder of a key publishes, binds its queue with another process, and publishes again."""
+    mail.topics.set_alternate("strays")
+    mine = key("enqueue")
+    assert publish(service, "order.paid", headers=mine).status_code == 201
+    settled_routes()
+    mail.subscribe("audit", "user.created")
+    assert problem(publish(service, "user.created", headers=mine)) == (403, "forbidden")
+    assert [mail.queue(name).stats().ready for name in ("strays", "audit")] == [0, 1]
+
+
+def test_a_binding_that_has_gone_elsewhere_is_checked_while_it_is_used(service, mail, key, settled_routes):
+    mine = key("enqueue")
+    assert publish(service, "order.paid", headers=mine).status_code == 201
+    settled_routes()
+    mail.unsubscribe("mailer@welcome", "order.created.*")
+    assert problem(publish(service, "order.created.eu", headers=mine)) == (403, "forbidden")
+    assert [mail.queue(name).stats().ready for name in ("mailer@welcome", "audit")] == [0, 1]
+
+
+def test_a_binding_that_is_not_used_yet_is_not_checked_yet(service, mail, key, settled_routes):
+    """The message goes by the bindings of half a second ago, all of whose queues the key has."""
+    mine = key("enqueue")
+    assert publish(service, "order.paid", headers=mine).status_code == 201
+    settled_routes()
+    mail.subscribe("secret", "order.paid")
+    assert publish(service, "order.paid", headers=mine).json()["queues"].keys() == {"audit"}
+    assert mail.queue("secret").stats().ready == 0
+
+
+def test_to_operate_a_queue_is_not_to_read_what_others_publish(service, mail, key):
+    """A binding to `#` would bring the queue all bodies, and forbid publishers without a right to it to publish."""
+    others, topics = key("operate", "consume", "enqueue", "metrics"), key("topics")
+    refused = service.put("/v1/queues/audit/bindings/%23", headers=others)
+    assert problem(refused) == (403, "forbidden")
+    assert ("audit", "#") not in mail.topics.list()
+    assert service.put("/v1/queues/audit/bindings/%23", headers=topics).json()["changed"]
+
+
 def test_a_key_sees_and_binds_its_own_queues_only(service, mail, key):
     mail.topics.set_alternate("strays")
-    look, operate = key("metrics"), key("operate")
+    look, operate = key("metrics"), key("operate", "topics")
     listed = service.get("/v1/topics", headers=look).json()
     assert (listed["bindings"], listed["alternate"]) == ([{"queue": "audit", "pattern": "order.#"}], None)
     assert service.get("/v1/topics/order.created.eu", headers=look).json()["queues"] == ["audit"]

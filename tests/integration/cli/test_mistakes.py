@@ -1,5 +1,6 @@
 """Mistakes on the command line: one line that says what is wrong and what to do, never a traceback of reliq."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -33,6 +34,7 @@ PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
         (["demo", "--files=-1"], "files is -1", 2),
         (["api", "--port", "99999"], "port is 99999", 2),
         (["api", "--grace", "nan"], "grace is nan", 2),
+        (["api", "--no-auth", "--host", "0.0.0.0"], "host is '0.0.0.0'", 2),
         (["stats", "--url", "file:/dev/zero"], "larger than", 2),
     ],
 )
@@ -42,6 +44,26 @@ def test_a_mistake_is_one_clear_line(url, monkeypatch, capsys, arguments, says, 
     printed = capsys.readouterr().err
     assert says in printed
     assert len(printed.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("stats", "--\x1b[31m"),
+        ("pause", "q", "\x1b[31m"),
+        ("\x1b[31m",),
+        ("api", "--port", "\x1b[31m"),
+        ("stats", "\x1b[31m"),
+        ("keys", "revoke", "\x1b[31m"),
+    ],
+)
+def test_what_was_typed_is_said_without_its_escape_sequences(url, monkeypatch, capsys, arguments):
+    monkeypatch.setenv("RELIQ_URL", url)
+    with contextlib.suppress(SystemExit):
+        main.main(arguments)
+    printed = "".join(capsys.readouterr())
+    assert "\x1b" not in printed
+    assert "\\x1b[31m" in printed
 
 
 @pytest.mark.parametrize("name", ["max_length", "max_bytes", "max_deliveries", "dead_max_age", "dead_max_count"])

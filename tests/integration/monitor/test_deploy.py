@@ -44,11 +44,33 @@ def dockerfile(service):
 # --- compose ---------------------------------------------------------------------------------------------------------
 
 
-def test_compose_accepts_the_file():
+def compose_config(**environment):
     command = [program("docker-compose"), "--env-file", ".env.example", "--profile", "spark", "config"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    given = {**os.environ, **environment}
+    return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_compose_accepts_the_file():
+    done = compose_config(REDIS_PASSWORD="secret", GRAFANA_PASSWORD="secret")
     assert done.returncode == 0, done.stderr
     assert set(yaml.safe_load(done.stdout)["services"]) == set(SERVICES)
+
+
+@pytest.mark.parametrize("name", ["REDIS_PASSWORD", "GRAFANA_PASSWORD"])
+def test_compose_starts_nothing_without_a_password_of_ones_own(name):
+    passwords = {"REDIS_PASSWORD": "secret", "GRAFANA_PASSWORD": "secret"}
+    del passwords[name]
+    done = compose_config(**passwords)
+    assert done.returncode != 0
+    assert name in done.stderr
+
+
+def test_every_password_is_empty_in_the_example_and_demanded_by_the_file():
+    given = dict(re.findall(r"^(\w+PASSWORD)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    assert set(given.values()) == {""}
+    uses = re.findall(r"\$\{(\w+PASSWORD)(.{2})", (ROOT / "docker-compose.yml").read_text())
+    assert {name for name, _ in uses} == set(given)
+    assert {how for _, how in uses} == {":?"}
 
 
 def test_everything_is_there_and_spark_only_when_it_is_asked_for():
@@ -106,7 +128,10 @@ def test_there_are_two_workers_and_their_command_is_one_of_reliq():
 
 def test_the_keys_that_are_made_are_commands_of_reliq():
     lines = re.findall(r"reliq (keys create .*?) >", SERVICES["key"]["command"][0])
-    assert [parses(shlex.split(line)).scope for line in lines] == [["metrics"], ["enqueue", "consume", "operate"]]
+    assert [parses(shlex.split(line)).scope for line in lines] == [
+        ["metrics"],
+        ["enqueue", "consume", "operate", "topics"],
+    ]
 
 
 def test_the_workers_application_has_its_handler():
@@ -247,6 +272,24 @@ def test_a_pod_is_hardened_and_its_command_is_one_of_reliq(deployment):
     options = parses(container["args"])
     assert pod.get("terminationGracePeriodSeconds", 30) > getattr(options, "grace", 0)
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_every_pod_is_open_to_others_on_the_port_of_its_service_only():
+    policies = [one["spec"] for one in MANIFESTS if one["kind"] == "NetworkPolicy"]
+    for deployment in DEPLOYMENTS:
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        (policy,) = (one for one in policies if _selects(one["podSelector"], labels))
+        (rule,) = policy["ingress"]
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        assert policy["policyTypes"] == ["Ingress"]
+        assert rule["from"]
+        assert [one["port"] for one in rule["ports"]] == [one["containerPort"] for one in container["ports"]]
+
+
+def _selects(selector, labels):
+    values = [*selector.get("matchLabels", {}).items()]
+    wanted = [(one["key"], one["values"]) for one in selector.get("matchExpressions", ())]
+    return all(labels.get(key) == value for key, value in values) and all(labels[key] in some for key, some in wanted)
 
 
 def test_the_autoscaler_asks_for_metrics_that_are_exported(app, url):

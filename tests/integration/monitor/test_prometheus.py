@@ -138,7 +138,7 @@ def services(folder: Path, server: EmbeddedRedis) -> Iterator[tuple[Prometheus, 
             "--metrics-port", str(targets["worker"]), **environment,
         ),
         process(*command, "monitor", *local, "--metrics-port", str(targets["monitor"]), **environment),
-        process(*command, "api", "--port", str(targets["api"]), "--quiet", **environment),
+        process(*command, "api", "--no-auth", "--port", str(targets["api"]), "--quiet", **environment),
         process(
             program("prometheus"), f"--config.file={configuration(folder, targets)}", "--log.level=error",
             f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}",

@@ -1,10 +1,13 @@
 """Keys on the dashboard: which queues a viewer sees, and which actions are allowed."""
 
+import base64
+
 import httpx
 import pytest
 
 from reliq_api.access import keyring
 from tests.integration.ui.dying import bury
+from tests.support.workers import eventually
 
 MESSAGES = (
     "dead",
@@ -42,8 +45,8 @@ def holding(app, address):
         bury(app, queue, [b"a body"])
         app.queue(queue).send(b"another body")
 
-    def client(scope: str, queues: str = "orders") -> httpx.Client:
-        key = app.store.run(keyring.create("test", (scope,), (queues,), None, 0.0))
+    def client(scope: str, queues: str = "orders", *more: str) -> httpx.Client:
+        key = app.store.run(keyring.create("test", (scope, *more), (queues,), None, 0.0))
         identity, _, secret = key.partition(".")
         clients.append(httpx.Client(base_url=address, auth=(identity, secret), headers={"Origin": address}))
         return clients[-1]
@@ -111,6 +114,54 @@ def test_other_scopes_see_no_queue(holding, scope):
     client = holding(scope)
     assert "/queues/orders" not in client.get("/").text
     assert client.get("/queues/orders").status_code == 404
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_who_may_only_operate_sends_nothing(app, holding, method):
+    """Neither by the form, nor as a dead letter with another body."""
+    client = holding("operate")
+    (letter,) = app.queue("orders").dead.list()
+    for path in ("send", "dead/edit"):
+        form = {"id": letter.id, "tag": letter.tag, "body": "forged", "headers": ""}
+        answer = client.request(method, f"/queues/orders/{path}", params={"id": letter.id}, data=form)
+        assert answer.status_code == 403
+    assert "Send…" not in client.get("/queues/orders").text
+    assert "Edit and redrive…" not in client.get(f"/queues/orders/dead/letter?id={letter.id}").text
+    assert (app.queue("orders").stats().ready, app.queue("orders").stats().dead) == (1, 1)
+
+
+def test_who_may_operate_and_enqueue_sends(app, holding):
+    client = holding("operate", "orders", "enqueue")
+    assert "Send…" in client.get("/queues/orders").text
+    assert client.post("/queues/orders/send", data={"body": "x"}).status_code == 303
+    assert app.queue("orders").stats().ready == 2
+
+
+def user_of(client: httpx.Client) -> str:
+    """Return the id of the key with which the client asks."""
+    sent = client.get("/").request.headers["authorization"].removeprefix("Basic ")
+    return base64.b64decode(sent).decode().partition(":")[0]
+
+
+def test_a_redrive_ends_when_its_key_is_revoked(app, holding):
+    bury(app, "orders", [b"1", b"2", b"3", b"4"])
+    client, other = holding("operate"), holding("operate")
+    started = client.post("/queues/orders/dead/redrive", data={"rate": "0.01"})
+    page = started.headers["location"]
+    eventually(lambda: app.queue("orders").stats().ready >= 2)
+    assert app.store.run(keyring.revoke(user_of(client)))
+    eventually(lambda: "stopped" in other.get(page).text)
+    assert "is no longer valid" in other.get(page).text
+    assert 0 < app.queue("orders").stats().dead < 5
+
+
+def test_a_redrive_without_a_key_ends_when_there_is_one(app, client, address):
+    bury(app, "orders", [b"1", b"2", b"3", b"4"])
+    page = client.post("/queues/orders/dead/redrive", data={"rate": "0.01"}).headers["location"]
+    key = app.store.run(keyring.create("test", ("operate",), ("*",), None, 0.0))
+    identity, _, secret = key.partition(".")
+    eventually(lambda: "stopped" in client.get(page, auth=(identity, secret)).text)
+    assert app.queue("orders").stats().dead > 0
 
 
 def test_who_may_operate_does(app, holding):

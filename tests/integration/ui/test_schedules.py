@@ -84,19 +84,22 @@ def test_a_key_sees_and_changes_the_schedules_of_its_queues(app, client):
     app.schedules.add("mine", "1h", "orders")
     app.schedules.add("secret", "1h", "hidden")
 
-    def holding(scope):
-        identity, _, secret = app.store.run(keyring.create("k", (scope,), ("orders",), None, 0.0)).partition(".")
+    def holding(*scopes):
+        identity, _, secret = app.store.run(keyring.create("k", scopes, ("orders",), None, 0.0)).partition(".")
         return {"auth": (identity, secret)}
 
-    looking, operating = holding("metrics"), holding("operate")
+    looking, operating, sending = holding("metrics"), holding("operate"), holding("operate", "enqueue")
     assert client.get("/schedules").status_code == 401
-    for who in (looking, operating):
+    for who in (looking, operating, sending):
         text = client.get("/schedules", **who).text
         assert "mine" in text
         assert "secret" not in text
         assert client.get("/schedules/secret", **who).status_code == 404
-    assert "Run now" not in client.get("/schedules/mine", **looking).text
-    assert client.post("/schedules/mine/run", **looking).status_code == 403
-    assert client.post("/schedules/secret/run", **operating).status_code == 404
-    assert client.post("/schedules/mine/run", **operating).status_code == 303
+    for who in (looking, operating):
+        assert "Run now" not in client.get("/schedules/mine", **who).text
+        assert client.post("/schedules/mine/run", **who).status_code == 403
+    assert client.post("/schedules/secret/run", **sending).status_code == 404
+    assert client.post("/schedules/mine/pause", **operating).status_code == 303
+    assert "Run now" in client.get("/schedules/mine", **sending).text
+    assert client.post("/schedules/mine/run", **sending).status_code == 303
     assert app.queue("orders").stats().ready == 1

@@ -84,20 +84,24 @@ def test_a_key_sees_and_changes_its_own_queues(app, client):
     app.subscribe("secret", "a.#")
     app.topics.set_alternate("secret")
 
-    def holding(scope):
-        identity, _, secret = app.store.run(keyring.create("k", (scope,), ("orders",), None, 0.0)).partition(".")
+    def holding(*scopes):
+        identity, _, secret = app.store.run(keyring.create("k", scopes, ("orders",), None, 0.0)).partition(".")
         return {"auth": (identity, secret)}
 
-    looking, operating = holding("metrics"), holding("operate")
+    looking, operating, binding = holding("metrics"), holding("operate"), holding("metrics", "topics")
     assert client.get("/topics").status_code == 401
-    for who in (looking, operating):
+    for who in (looking, operating, binding):
         text = client.get("/topics?key=a.b", **who).text
         assert "orders" in text and "secret" not in text
         assert "secret" not in client.get("/topics?key=b", **who).text
-    assert "Unbind" not in client.get("/topics", **looking).text
+    for who in (looking, operating):
+        assert "Unbind" not in client.get("/topics", **who).text
+        assert "Bind a queue" not in client.get("/topics", **who).text
+    assert "Unbind" in client.get("/topics", **binding).text
     own, foreign = {"queue": "orders", "pattern": "b"}, {"queue": "secret", "pattern": "b"}
     assert client.post("/topics/bind", data=own, **looking).status_code == 403
-    assert client.post("/topics/bind", data=foreign, **operating).status_code == 404
-    assert client.post("/topics/unbind", data={**foreign, "pattern": "a.#"}, **operating).status_code == 404
-    assert client.post("/topics/bind", data=own, **operating).status_code == 303
+    assert client.post("/topics/bind", data=own, **operating).status_code == 403
+    assert client.post("/topics/bind", data=foreign, **binding).status_code == 404
+    assert client.post("/topics/unbind", data={**foreign, "pattern": "a.#"}, **binding).status_code == 404
+    assert client.post("/topics/bind", data=own, **binding).status_code == 303
     assert sorted(tuple(one) for one in app.topics.list()) == [("orders", "a.#"), ("orders", "b"), ("secret", "a.#")]

@@ -28,7 +28,8 @@ def _call(path: str, method: str, call: dict[str, Any], document: dict[str, Any]
     yield f"\n## `{method.upper()} {path}`\n\n"
     yield f"{call.get('description') or call.get('summary', '')}\n\n"
     if scope := call.get("x-scope"):
-        yield f"Scope of the key: `{scope}`.\n\n"
+        scopes = " and ".join(f"`{one}`" for one in (scope, *call.get("x-other-scopes", ())))
+        yield f"Scope of the key: {scopes}.\n\n"
     if rows := [_parameter(one) for one in call.get("parameters", [])]:
         yield "\n".join(["| parameter | in | type | |", "|---|---|---|---|", *rows, "", ""])
     for media, content in call.get("requestBody", {}).get("content", {}).items():
