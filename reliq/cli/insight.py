@@ -36,7 +36,7 @@ def doctor(options: argparse.Namespace) -> int:
 
     store = unchecked_store(url_from_environment(options.url))
     try:
-        report = store.run(examine())
+        report = store.run(examine(store.sharded))
     except RedisUnavailable as error:
         report = unreachable(error)
     if options.json:

@@ -8,15 +8,17 @@ from typing import Any
 
 import reliq
 from reliq.cli.options import app_of, body_limit_of, command, confirmed, header, max_body, pair, queue_of, say, say_none
-from reliq.cli.queue_names import unknown
+from reliq.cli.queue_names import is_unknown, unknown
 from reliq.cli.stdin import read_batches, read_body
-from reliq.errors import RedisUnsuitable
+from reliq.errors import RedisUnavailable, RedisUnsuitable
 from reliq.observability.snapshot import why_unreadable
+from reliq.runtime.looking import missing_now, unseen
 
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
     one = command(commands, "send", send, "send a message", queue=True, json_too=True)
+    one.set_defaults(patient=True)
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
     one.add_argument("--lines", action="store_true", help="each line of standard input is a message")
     one.add_argument("--delay", default=0, metavar="TIME", help="time until it becomes visible, e.g. 10s, 5m, 2h")
@@ -103,7 +105,7 @@ def stats(options: argparse.Namespace) -> int:
     found, unreadable = [], False
     for name in options.queues or there:
         queue = app.queue(name, of_broadcast=True)
-        if name not in there:
+        if is_unknown(name, there):
             unreadable = True
             print(f"reliq: {unknown(name, there)}", file=sys.stderr)
             continue
@@ -112,11 +114,15 @@ def stats(options: argparse.Namespace) -> int:
         except (RedisUnsuitable, ValueError) as error:  # a key of another application: the other queues can be read
             unreadable = True
             print(f"reliq: queue {queue.name!r} cannot be read: {why_unreadable(error)}", file=sys.stderr)
+        except RedisUnavailable as error:
+            if not unseen(f"queue {name}", error):
+                raise
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
         return 1 if unreadable else 0
     if not found:
-        say_none(there, "there are no queues: the first message makes one, `reliq send QUEUE BODY`")
+        text = "there are no queues: the first message makes one, `reliq send QUEUE BODY`"
+        say_none(there or missing_now() or (), text)
         return 1 if unreadable else 0
     print(f"{'queue':30} {'ready':>9} {'processing':>10} {'delayed':>9} {'dead':>7} {'oldest':>8}  consumers")
     for one in found:

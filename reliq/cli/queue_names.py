@@ -1,10 +1,12 @@
 """Names of queues on the command line: lists of them, and what is said about an unknown one."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import reliq
 from reliq.errors import InvalidSetting, ReliqError
+from reliq.protocol.seen import QUEUES
+from reliq.runtime.looking import missing_now
 
 
 class UnknownQueue(ReliqError):
@@ -14,6 +16,11 @@ class UnknownQueue(ReliqError):
 def names(text: str) -> list[str]:
     """Return the names of a comma-separated list."""
     return [name for name in (part.strip() for part in text.split(",")) if name]
+
+
+def is_unknown(name: str, known: Collection[str]) -> bool:
+    """Whether there is no such queue; without an answer from the node with the list of them, it may exist."""
+    return name not in known and QUEUES not in (missing_now() or ())
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
@@ -26,7 +33,7 @@ def known_queue(app: reliq.Reliq, name: str) -> reliq.Queue:
     """Return a queue that exists; raises UnknownQueue for one without messages, policy, bindings or consumers ever."""
     queue = app.queue(name)
     found = app.queues(of_broadcasts=True)
-    if name not in found:
+    if is_unknown(name, found):
         raise UnknownQueue(unknown(name, found))
     return queue
 
