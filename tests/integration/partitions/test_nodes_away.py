@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 
 import httpx
 import pytest
@@ -23,6 +22,9 @@ from reliq.model.partitions import bucket_of_key, read_layout
 from reliq.observability.prometheus import Exporter
 from reliq.ops.topology import slot_of
 from reliq.protocol.queue import stats_of
+from reliq.transport import server
+from reliq.transport.errors import ConnectionLost
+from reliq.transport.server import Server
 from reliq.transport.store import Store
 from tests.integration.api.serving import serving
 from tests.support.workers import eventually
@@ -281,26 +283,32 @@ def test_the_command_line_shows_the_rest_and_names_the_node(cluster, capsys, app
 
 
 def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, victim, monkeypatch):
-    """Its replies, or an introduction, are waited for as long as those of any node."""
+    waits: list[Exception] = []
+
+    def note_failure(self, node, error, noted=Server.note_failure):
+        if isinstance(error, ConnectionLost) and not error.given_up:
+            waits.append(error)
+        noted(self, node, error)
+
     monkeypatch.setattr(settings, "SOCKET_MARGIN", 0.5)
-    limit = settings.BLOCK + settings.SOCKET_MARGIN
-    with serving(cluster.url) as service:
-        os.kill(victim.pid, signal.SIGSTOP)
-        try:
+    monkeypatch.setattr(server, "_SILENT", 60.0)
+    monkeypatch.setattr(Server, "note_failure", note_failure)
+    os.kill(victim.pid, signal.SIGSTOP)
+    try:
+        for arguments in (("stats",), ("audit",), ("find", "unknown"), ("dead", "list", "orders"), ("doctor",)):
+            waits.clear()
+            _, out, error = command(cluster, capsys, *arguments)
+            assert f"127.0.0.1:{victim.port}" in out + error, arguments
+            assert len(waits) == 1, arguments
+        with serving(cluster.url) as service:
             for path in ("/readyz", "/v1/queues", "/v1/queues/orders"):
-                began = time.monotonic()
-                answer = service.get(path)
-                assert answer.status_code == 200, answer.text
-                assert "missing" in answer.json()
-                assert time.monotonic() - began < limit + 1.5, path
-            for arguments in (("stats",), ("audit",), ("find", "unknown"), ("dead", "list", "orders"), ("doctor",)):
-                began = time.monotonic()
-                main([*arguments, "--url", cluster.url])
-                assert time.monotonic() - began < limit + 1.5, arguments
-                assert f"127.0.0.1:{victim.port}" in "".join(capsys.readouterr())
-        finally:
-            os.kill(victim.pid, signal.SIGCONT)
-            eventually(cluster.whole, timeout=60)
+                assert "missing" in service.get(path).json(), path
+            waits.clear()
+            assert "missing" in service.get("/v1/queues/orders").json()
+            assert not waits
+    finally:
+        os.kill(victim.pid, signal.SIGCONT)
+        eventually(cluster.whole, timeout=60)
 
 
 def test_a_slot_that_is_half_moved_hides_only_what_is_in_it(cluster, service, orders, names, gone, victim):
