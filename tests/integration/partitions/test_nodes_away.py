@@ -22,7 +22,7 @@ from reliq.model.partitions import bucket_of_key, read_layout
 from reliq.observability.prometheus import Exporter
 from reliq.ops.topology import slot_of
 from reliq.protocol.queue import stats_of
-from reliq.transport import server
+from reliq.transport import server as server_module
 from reliq.transport.errors import ConnectionLost
 from reliq.transport.server import Server
 from reliq.transport.store import Store
@@ -291,7 +291,7 @@ def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, vi
         noted(self, node, error)
 
     monkeypatch.setattr(settings, "SOCKET_MARGIN", 0.5)
-    monkeypatch.setattr(server, "_SILENT", 60.0)
+    monkeypatch.setattr(server_module, "_SILENT", 60.0)
     monkeypatch.setattr(Server, "note_failure", note_failure)
     os.kill(victim.pid, signal.SIGSTOP)
     try:
