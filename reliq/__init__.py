@@ -18,6 +18,7 @@ from reliq.client.topics import Topics
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions, PublishOptions
 from reliq.errors import (
     ChangeUnderWay,
+    DoneInPart,
     DurabilityUnavailable,
     HandlerFailed,
     InvalidBody,
@@ -58,11 +59,11 @@ from reliq.protocol.topics import Binding, TopicStats
 __all__ = [
     "Again", "Backoff", "Batch", "BatchOptions", "BatchProgress", "Binding", "Cancellation", "CancelledMany",
     "ChangeUnderWay", "Config", "ConfigChanges", "Consumer", "Cycle", "Dead", "DeadLetter", "DeadLetterFilters",
-    "DeadLetters", "Delayed", "DelayedMessage", "DelayedPage", "DurabilityUnavailable", "Event", "Failure", "Found",
-    "HandlerFailed", "InvalidBody", "InvalidHandler", "InvalidMessage", "InvalidName", "InvalidSetting", "JobClosed",
-    "LeaseLost", "Message", "MessageOptions", "Middleware", "NewMessage", "NoResult", "OutcomeUnknown", "Place",
-    "Prepared", "PreparedClosed", "Progress", "PublishOptions", "Queue", "QueueFull", "RedisUnavailable",
-    "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions", "Schedules", "Sending", "Stats",
-    "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable", "__version__", "breaker", "exponential", "fixed",
-    "rocketmq_levels", "steps",
+    "DeadLetters", "Delayed", "DelayedMessage", "DelayedPage", "DoneInPart", "DurabilityUnavailable", "Event",
+    "Failure", "Found", "HandlerFailed", "InvalidBody", "InvalidHandler", "InvalidMessage", "InvalidName",
+    "InvalidSetting", "JobClosed", "LeaseLost", "Message", "MessageOptions", "Middleware", "NewMessage", "NoResult",
+    "OutcomeUnknown", "Place", "Prepared", "PreparedClosed", "Progress", "PublishOptions", "Queue", "QueueFull",
+    "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions", "Schedules",
+    "Sending", "Stats", "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable", "__version__", "breaker",
+    "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ class ReliqError(Exception):
     """Base class of all errors that reliq raises itself."""
 
     sent: tuple[str, ...] = ()  #: for a send_many that failed half way: the ids enqueued before the failure
+    node = ""  #: host:port of the node of a Redis Cluster that did not answer, if it is known
 
 
 class InvalidName(ReliqError, ValueError):
@@ -97,6 +98,18 @@ class OutcomeUnknown(ReliqError):
     def __init__(self, text: str, ids: tuple[str, ...] = ()) -> None:
         super().__init__(text)
         self.ids = ids
+
+
+class DoneInPart(OutcomeUnknown):
+    """An operator's call is not finished: some partitions of the queue did not answer. Repeating it finishes it.
+
+    `done`: by partition, what the call has done there. `missing`: by partition, why it may not be done there.
+    """
+
+    def __init__(self, text: str, done: dict[str, int], missing: dict[str, str]) -> None:
+        super().__init__(text)
+        self.done = done
+        self.missing = missing
 
 
 class JobClosed(ReliqError):

@@ -28,6 +28,7 @@ def add_to(commands: Any, command: Add) -> None:
     """Add the commands to the parser; `command` adds one with the common options."""
     defaults = Settings()
     one = command(commands, "api", api, "serve queues over HTTP, and the dashboard")
+    one.set_defaults(patient=True)
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
     one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
     one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reliq.observability.snapshot import GONE, QueueSnapshot, every_queue, read_queues
+from reliq.observability.snapshot import GONE, QueueSnapshot, read_queues
 from reliq.ops import Steps
 from reliq.ops.schema import Counter
+from reliq.protocol.seen import every_queue
 
 _STATES = ("prepared", "ready", "processing", "delayed", "dead")
 
@@ -19,11 +20,14 @@ class Book:
     enqueued: int
     gone: dict[str, int]
     here: dict[str, int]
-    missing: int | None  #: None: the set of consumers kept changing during the reading
+    missing: int | None  #: None: partitions did not answer, or the set of consumers kept changing during the reading
+    unseen: int = 0  #: partitions that did not answer
 
     @property
     def verdict(self) -> str:
         """The result in words."""
+        if self.unseen:
+            return f"not sure: {self.unseen} of its partitions did not answer"
         if self.missing is None:
             return "not sure: its consumers keep changing, ask again"
         if self.missing == 0:
@@ -62,4 +66,5 @@ def _book(reading: QueueSnapshot) -> Book:
         gone={name: reading.counters.get(name, 0) for name in GONE},
         here={state: getattr(reading, state) for state in _STATES},
         missing=reading.missing if reading.exact else None,
+        unseen=reading.unseen,
     )

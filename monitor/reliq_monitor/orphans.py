@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from reliq import ops
 from reliq.model.keys import QueueKeys, logical_name
 from reliq.ops import Steps
+from reliq.protocol.seen import QUEUES, or_unseen
 
 _SCAN_STEP = 1000
 
@@ -12,10 +13,10 @@ _SCAN_STEP = 1000
 def find_orphans(queues: Sequence[str] = (), repair: bool = False) -> Steps[dict[str, list[str]]]:
     """Find orphans by queue. `repair`: register them, so that the monitor returns their messages."""
     found: dict[str, list[str]] = {}
-    every = yield ops.queue_names()
+    every = yield from or_unseen(QUEUES, ops.one(ops.queue_names()), [])
     for queue in sorted({*queues, *(one for one in every if logical_name(one) in queues)}) if queues else every:
         keys = QueueKeys(queue)
-        found[queue] = yield from _orphans_of(keys)
+        found[queue] = yield from or_unseen(f"queue {queue}", _orphans_of(keys), [])
         if repair and found[queue]:
             yield [ops.announce(queue), ops.add_consumers(keys, found[queue])]
     return found

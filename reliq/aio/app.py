@@ -3,21 +3,22 @@
 from types import TracebackType
 from typing import Self, Unpack
 
-from reliq import ops
 from reliq.aio.batch import Batch
 from reliq.aio.queue import Queue
 from reliq.aio.schedules import Schedules
 from reliq.aio.topics import Topics
 from reliq.contract.keywords import PublishOptions
+from reliq.errors import RedisUnavailable
 from reliq.model import settings
 from reliq.model.batch import BatchProgress, Target
 from reliq.model.element import check_id
 from reliq.model.found import Found
-from reliq.model.keys import check_name, instance_of, is_partition
+from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.settings import Duration, Size
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps, open_batches, progress
+from reliq.protocol.seen import every_queue
 from reliq.transport.aiostore import AioStore
 
 
@@ -47,6 +48,7 @@ class Reliq(Application):
         self.store = store or AioStore(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
         self._pool.sharded = self.store.sharded
         self._queues: dict[str, Queue] = {}
+        self._known: list[str] = []  #: queues, as last read
         self.topics = Topics(self.store, self._topics)
         self.schedules = Schedules(self.store, self._schedules)
 
@@ -111,21 +113,28 @@ class Reliq(Application):
 
     async def queues(self, *, of_broadcasts: bool = False) -> list[str]:
         """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""
-        names = await self.store.run(ops.one(ops.queue_names()))
-        whole = [name for name in names if not is_partition(name)]
-        return whole if of_broadcasts else [name for name in whole if instance_of(name) is None]
+        self._known = await self.store.run(every_queue(self._known))
+        return self._known if of_broadcasts else [name for name in self._known if instance_of(name) is None]
 
     async def find(self, id: str) -> Found | None:
         """Return where the message with this id is, in whichever queue; None if it is in none.
 
         The queues are looked through one after the other, in the order of their names, as by `Queue.find`, which is
-        faster where the queue is known. The first that has the id answers. Raises InvalidName.
+        faster where the queue is known. The first that has the id answers. Raises InvalidName, and RedisUnavailable if
+        it is in no queue that can be read.
         """
         check_id(id)
+        away: RedisUnavailable | None = None
         for name in sorted(await self.queues(of_broadcasts=True)):
-            found = await self.queue(name, of_broadcast=True).find(id)
+            try:
+                found = await self.queue(name, of_broadcast=True).find(id)
+            except RedisUnavailable as error:  # it may be in a queue that can be read
+                away = away or error
+                continue
             if found is not None:
                 return found
+        if away is not None:
+            raise away
         return None
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("--samples", type=int, default=500, metavar="N", help="for the latency (default 500)")
     one.add_argument("--kills", type=int, default=3, metavar="N", help="workers that get SIGKILL (default 3)")
     one.add_argument("--time", type=float, default=120.0, metavar="SECONDS", help="time limit (default 120)")
-    one.set_defaults(quiet=True)
+    one.set_defaults(quiet=True, patient=True)
 
 
 def bench(options: argparse.Namespace) -> int:

@@ -28,7 +28,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("--pauses", type=int, default=2, metavar="N", help="stopped until past their lease (default 2)")
     one.add_argument("--lease", type=float, default=2.0, metavar="SECONDS", help="of the workers (default 2)")
     one.add_argument("--time", type=float, default=300.0, metavar="SECONDS", help="time limit (default 300)")
-    one.set_defaults(quiet=True)
+    one.set_defaults(quiet=True, patient=True)
     campaign = one.add_argument_group(
         "one fault of the campaign", "on a Redis of its own; the options above have no meaning then, but --json"
     )

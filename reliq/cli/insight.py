@@ -9,6 +9,7 @@ from reliq.cli.queue_names import known_names
 from reliq.errors import RedisUnavailable
 from reliq.model import settings
 from reliq.protocol.application import url_from_environment
+from reliq.protocol.seen import every_queue
 from reliq.transport.store import unchecked_store
 
 
@@ -37,7 +38,7 @@ def doctor(options: argparse.Namespace) -> int:
 
     store = unchecked_store(url_from_environment(options.url))
     try:
-        report = store.run(examine())
+        report = store.run(examine(store.sharded))
     except RedisUnavailable as error:
         report = unreachable(error)
     if options.json:
@@ -51,7 +52,6 @@ def doctor(options: argparse.Namespace) -> int:
 
 def audit(options: argparse.Namespace) -> int:
     """Audit the queues; exit 1 if messages are missing or too many, or if there is no queue of a given name."""
-    from reliq.observability.snapshot import every_queue
     from reliq_monitor.audit import audit, balanced
     from reliq_monitor.orphans import find_orphans
 

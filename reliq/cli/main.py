@@ -30,6 +30,7 @@ from reliq.cli.options import BAD_USAGE, command
 from reliq.errors import MissingExtra, ReliqError
 from reliq.runtime import logging as logs
 from reliq.runtime import startup
+from reliq.runtime.looking import looking
 from reliq.runtime.url import redacted
 from reliq_api.cli import add_to as add_api
 
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.configure(level, as_json, tracebacks)
     try:
         _trace_if_asked_to()
-        status: int = options.run(options)
+        status = _run(options)
         sys.stdout.flush()  # here and not at Python's exit: the reader may be gone
         return startup.end_status(status)
     except ReliqError as error:
@@ -55,6 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `reliq dead list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run the command; say what it could not see of a Redis Cluster. Commands that send or serve are more patient."""
+    if getattr(options, "patient", True):
+        status: int = options.run(options)
+        return status
+    with looking() as missing:
+        status = options.run(options)
+    for line in missing.lines():
+        print(f"reliq: {line}", file=sys.stderr)
+    return max(status, 1) if missing else status
 
 
 def _trace_if_asked_to() -> None:

@@ -27,14 +27,16 @@ from reliq.contract import kinds
 from reliq.contract.options import BY_NAME, SEND, SEND_MANY
 from reliq.contract.settings import BY_NAME as BY_SETTING
 from reliq.contract.settings import PAUSED, SETTINGS, Setting
-from reliq.errors import RedisUnsuitable
+from reliq.errors import RedisUnavailable, RedisUnsuitable
 from reliq.observability.snapshot import why_unreadable
 from reliq.protocol.queue import Stats
+from reliq.runtime.looking import missing_now, unseen
 
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
     one = command(commands, "send", send, "send a message", queue=True, json_too=True)
+    one.set_defaults(patient=True)
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
     one.add_argument("--lines", action="store_true", help="each line of standard input is a message")
     message_options(one, SEND)
@@ -108,11 +110,15 @@ def stats(options: argparse.Namespace) -> int:
         except (RedisUnsuitable, ValueError) as error:  # a key of another application: the other queues can be read
             unreadable = True
             print(f"reliq: queue {queue.name!r} cannot be read: {why_unreadable(error)}", file=sys.stderr)
+        except RedisUnavailable as error:
+            if not unseen(f"queue {name}", error):
+                raise
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
         return 1 if unreadable else 0
     if not found:
-        say_none(there, "there are no queues: the first message makes one, `reliq send QUEUE BODY`")
+        text = "there are no queues: the first message makes one, `reliq send QUEUE BODY`"
+        say_none(there or missing_now() or (), text)
         return 1 if unreadable else 0
     rows = [("queue", "ready", "processing", "delayed", "dead", "oldest", " consumers"), *map(_stats_row, found)]
     print("\n".join(columns(rows, -30, 9, 10, 9, 7, 8)))

@@ -36,7 +36,7 @@ def command(
     url_default: str = "RELIQ_URL, else redis://localhost:6379/0",
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, patient=False)
     where = f"the Redis server, or env:NAME or file:/path where its URL is (default: {url_default})"
     parser.add_argument("--url", metavar="URL", help=where)
     if queue:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 
 import reliq
 from reliq.errors import InvalidSetting, ReliqError
+from reliq.protocol.seen import QUEUES
+from reliq.runtime.looking import missing_now
 
 
 class UnknownQueue(ReliqError):
@@ -15,6 +17,11 @@ class UnknownQueue(ReliqError):
 def names(text: str) -> list[str]:
     """Return the names of a comma-separated list."""
     return [name for name in (part.strip() for part in text.split(",")) if name]
+
+
+def is_unknown(name: str, known: Collection[str]) -> bool:
+    """Whether there is no such queue; without an answer from the node with the list of them, it may exist."""
+    return name not in known and QUEUES not in (missing_now() or ())
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
@@ -27,16 +34,16 @@ def known_names(names: Iterable[str], known: Collection[str]) -> list[str]:
     """Return the names that are known; say on standard error which are not."""
     asked = list(dict.fromkeys(names))
     for name in asked:
-        if name not in known:
+        if is_unknown(name, known):
             print(f"reliq: {unknown(name, known)}", file=sys.stderr)
-    return [name for name in asked if name in known]
+    return [name for name in asked if not is_unknown(name, known)]
 
 
 def known_queue(app: reliq.Reliq, name: str) -> reliq.Queue:
     """Return a queue that exists; raises UnknownQueue for one without messages, policy, bindings or consumers ever."""
     queue = app.queue(name)
     found = app.queues(of_broadcasts=True)
-    if name not in found:
+    if is_unknown(name, found):
         raise UnknownQueue(unknown(name, found))
     return queue
 

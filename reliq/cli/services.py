@@ -26,6 +26,7 @@ def add_to(commands: Any) -> None:
         "--metrics-partitions", action="store_true", help="also metrics of each partition of queues that have several"
     )
     logging_options(one)
+    one.set_defaults(patient=True)
 
     one = command(commands, "dev", dev, "an embedded Redis, a monitor and the dashboard in one terminal")
     one.add_argument("app", nargs="?", metavar="MODULE:APP", help="also run the handlers of this application")
@@ -40,7 +41,7 @@ def add_to(commands: Any) -> None:
         metavar="PORT",
         help="port for HTTP (default 8080, if it is free)",
     )
-    one.set_defaults(quiet=True)
+    one.set_defaults(quiet=True, patient=True)
 
     one = command(
         commands,
@@ -50,7 +51,7 @@ def add_to(commands: Any) -> None:
         url_default="an embedded one",
     )
     one.add_argument("--files", type=int, default=0, metavar="N", help="at most this many files (default: all)")
-    one.set_defaults(quiet=True)
+    one.set_defaults(quiet=True, patient=True)
 
 
 def monitor(options: argparse.Namespace) -> int:

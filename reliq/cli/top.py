@@ -9,9 +9,11 @@ from contextlib import contextmanager
 
 from reliq.cli.progress import age, bar
 from reliq.errors import ReliqError
-from reliq.observability.snapshot import QueueSnapshot, every_queue, read_readable
+from reliq.observability.snapshot import QueueSnapshot, read_readable
 from reliq.ops.schema import Counter
 from reliq.protocol.running import Running, running
+from reliq.protocol.seen import every_queue, or_unseen
+from reliq.runtime.looking import looking
 from reliq.transport.store import Store
 
 _MOST = 1000  #: queues that are read
@@ -41,22 +43,26 @@ class Look:
         queues: int,
         unreadable: Collection[str] = (),
         running: Sequence[Running] = (),
+        missing: Sequence[str] = (),
     ) -> None:
         self.readings = {reading.queue: reading for reading in readings}
         self.at = at
         self.queues = queues
         self.unreadable = len(unreadable)
         self.running = running
+        self.missing = missing
 
 
 def look(store: Store) -> Look:
     """Read all queues now; raises ReliqError."""
-    names = store.run(every_queue(), timeout=0)
-    readings, unreadable = store.run(read_readable(names[:_MOST]), timeout=0)
-    busy = sorted((one for one in readings if one.processing), key=lambda one: -one.processing)[:_BUSY]
-    held = [one for reading in busy for one in store.run(running(reading.queue, _BARS), timeout=0)]
+    with looking() as missing:
+        names = store.run(every_queue(), timeout=0)
+        readings, unreadable = store.run(read_readable(names[:_MOST]), timeout=0)
+        busy = sorted((one for one in readings if one.processing), key=lambda one: -one.processing)[:_BUSY]
+        steps = [or_unseen(f"the running messages of {one.queue}", running(one.queue, _BARS), []) for one in busy]
+        held = [one for each in steps for one in store.run(each, timeout=0)]
     reporting = [one for one in held if one.fraction is not None][:_BARS]
-    return Look(readings, time.monotonic(), len(names), unreadable, reporting)
+    return Look(readings, time.monotonic(), len(names), unreadable, reporting, missing.lines())
 
 
 def watch(store: Store, interval: float, once: bool, stopping: threading.Event) -> int:
@@ -90,6 +96,8 @@ def frame(before: Look, now: Look, where: str, height: int, width: int = _WIDTH)
     lines = [_summary(rows, rates, now.queues, where, width), "", f"{'queue':{name}}{_HEAD}"]
     if now.unreadable:
         lines[1] = f"{now.unreadable} cannot be read, `reliq stats` says why"
+    if now.missing:
+        lines[1] = now.missing[0]
     lines += [_row(one, *rates[one.queue], name) for one in shown]
     there = now.queues - now.unreadable
     if there > len(shown):

@@ -13,6 +13,7 @@ from reliq.contract.options import PUBLISH
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
     one = command(commands, "publish", publish, "send a message to every bound queue", json_too=True)
+    one.set_defaults(patient=True)
     one.add_argument("routing_key", metavar="ROUTING-KEY", help="such as order.created.eu")
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
     message_options(one, PUBLISH)

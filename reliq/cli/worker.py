@@ -27,6 +27,7 @@ _OF_THE_PARENT = {"run", "app", "processes", "monitor", "reconnect_grace", "metr
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     one = command(commands, "worker", worker, "run the handlers of an application")
+    one.set_defaults(patient=True)
     one.add_argument("app", metavar="MODULE:APP", help="where the reliq.Reliq object is, e.g. shop.tasks:app")
     one.add_argument("--processes", type=int, default=1, metavar="N", help="worker processes (default 1)")
     one.add_argument(

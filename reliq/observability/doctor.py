@@ -15,9 +15,13 @@ from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqErro
 from reliq.model.keys import CLOCK
 from reliq.ops import Op, Steps
 from reliq.ops.schema import ClockJump
+from reliq.protocol.nodes import nodes_away
+from reliq.protocol.seen import or_unseen
 from reliq.transport.server_check import OLDEST_REDIS
 
 Level = Literal["ok", "warning", "failure"]
+
+NODES = "nodes"  #: the subject of the finding about nodes of a cluster that do not answer
 
 WAITAOF_SINCE = (7, 2)  #: the first version with WAITAOF, which durability="fsync" needs
 _SECTIONS = ("server", "replication", "memory", "persistence", "stats")
@@ -52,6 +56,8 @@ class Facts:
     clock_jump: Mapping[str, str] = field(default_factory=dict)  #: the latest one noticed by a monitor: at, by, in ms
     scripts: bool = True
     client_list: bool = True
+    nodes: int = 0  #: masters of a cluster
+    away: Mapping[str, str] = field(default_factory=dict)  #: those of them that do not answer, and why
 
     def number(self, name: str) -> int:
         return int(self.info.get(name) or 0)
@@ -87,8 +93,11 @@ class Report:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def examine() -> Steps[Report]:
-    """Read the facts and judge them. Raises RedisUnavailable if there is no answer."""
+def examine(cluster: bool = False) -> Steps[Report]:
+    """Read the facts and judge them. Raises RedisUnavailable if there is no answer; `cluster`: of all its nodes."""
+    nodes, away = (yield from nodes_away()) if cluster else (0, {})
+    if away and len(away) == nodes:
+        raise RedisUnavailable("; ".join(away.values()))
     info: dict[str, str] = {}
     for op in ops.server_info(*_SECTIONS):
         info |= (yield from _allowed(op)) or {}
@@ -99,10 +108,14 @@ def examine() -> Steps[Report]:
     asked_at = time.time()
     now = yield ops.server_time()
     between = (asked_at + time.time()) / 2
-    jump = yield from _allowed(ops.clock_jump())
+    jump = yield from or_unseen("the latest jump of the clock", _allowed(ops.clock_jump()), None)
     scripts = yield from _allowed(ops.empty_script())
     named = yield from _allowed(ops.few_clients())
-    return judge(Facts(info, settings, pings, now / 1000 - between, jump or {}, scripts is not None, named is not None))
+    return judge(
+        Facts(
+            info, settings, pings, now / 1000 - between, jump or {}, scripts is not None, named is not None, nodes, away
+        )
+    )
 
 
 def _allowed(op: Op[Any]) -> Steps[Any]:
@@ -140,6 +153,13 @@ def unreachable(error: ReliqError) -> Report:
     """Return the report for a server that does not answer."""
     change = "Start Redis, or correct the URL."
     return Report((Finding("failure", "connection", str(error), "Nothing can be sent or handled.", change),))
+
+
+def _nodes(facts: Facts) -> Iterator[Finding]:
+    if facts.away:
+        yield Finding("failure", NODES, f"{len(facts.away)} of {facts.nodes} do not answer: {', '.join(facts.away)}",
+                      "Messages of the queues and partitions there cannot be sent or handled; all others can.",
+                      "Start these nodes, or give each a replica that takes over.")  # fmt: skip
 
 
 def _version(facts: Facts) -> Iterator[Finding]:
@@ -334,5 +354,5 @@ def _rights(facts: Facts) -> Iterator[Finding]:
 
 
 _QUESTIONS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    _version, _role, _persistence, _recovery, _disk, _replicas, _memory, _clock, _latency, _rights,
+    _nodes, _version, _role, _persistence, _recovery, _disk, _replicas, _memory, _clock, _latency, _rights,
 )  # fmt: skip

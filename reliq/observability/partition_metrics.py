@@ -9,7 +9,9 @@ from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
-from reliq.observability.snapshot import QueueSnapshot, every_queue, read_partitions
+from reliq.observability.snapshot import QueueSnapshot, read_partitions
+from reliq.protocol.seen import every_queue
+from reliq.runtime.looking import looking
 from reliq.transport.store import Store
 
 _STATES = ("prepared", "ready", "processing", "delayed", "dead")
@@ -27,7 +29,7 @@ class PartitionCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Read the partitions. One that cannot be read has no metrics, nor have the others of its queue."""
+        """Read the partitions. One that cannot be read has no metrics."""
         labels = ["queue", "partition"]
         messages = GaugeMetricFamily(
             "reliq_partition_messages", "Messages there are in a partition, by where.", labels=[*labels, "state"]
@@ -40,7 +42,9 @@ class PartitionCollector(Collector):
         consumers = GaugeMetricFamily(
             "reliq_partition_consumers", "Consumers that may hold messages of a partition.", labels=labels
         )
-        for name, one in self._readings():
+        with looking():
+            readings = list(self._readings())
+        for name, one in readings:
             for state in _STATES:
                 messages.add_metric([one.queue, name, state], getattr(one, state))
             oldest.add_metric([one.queue, name], one.oldest_ready_age)

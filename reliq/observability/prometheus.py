@@ -22,9 +22,11 @@ from reliq.model.dead_letter import REASONS
 from reliq.model.keys import instance_of, logical_name
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
-from reliq.observability.snapshot import QueueSnapshot, every_queue, read_readable
+from reliq.observability.snapshot import QueueSnapshot, read_readable
 from reliq.ops.schema import Counter
 from reliq.protocol.jobs import StagedJob, read_jobs
+from reliq.protocol.seen import every_queue, or_unseen
+from reliq.runtime.looking import Missing, looking
 from reliq.transport.store import Store
 
 MOST_QUEUES = 1000  #: queues that are exported; the number of all queues is exported as well
@@ -171,6 +173,7 @@ class Exporter(Collector):
         self._store = store
         self._measurements = measurements
         self._queues = None if slots is None else sorted(slots)
+        self._known: list[str] = []  #: the queues there were at the latest scrape
         self._demands = {queue: Demand(at_once) for queue, at_once in (slots or {}).items()}
         self._monitor = monitor
         self.registry = CollectorRegistry(auto_describe=False)
@@ -181,31 +184,42 @@ class Exporter(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Collect all metrics. While Redis is away: reliq_redis_up is 0, with the metrics of this process only."""
+        """Collect all metrics. While Redis is away: reliq_redis_up is 0, with the metrics of this process only.
+
+        Without a part of a cluster: the metrics of the queues that answer with all of their partitions.
+        """
         series = totals(self._measurements)
         yield _gauge("reliq_build_info", "The version of reliq.", 1, version=__version__)
         try:
-            names = self._queues
-            if names is None:  # queues of broadcasts come and go with their processes: too many for a label
-                found = self._store.run(every_queue(), timeout=_PATIENCE)
-                names = [name for name in found if instance_of(name) is None]
-            readings, unreadable = self._store.run(read_readable(names[:MOST_QUEUES]), timeout=_PATIENCE)
-            info = self._info()
-            unroutable = self._store.call(ops.unroutable(), timeout=_PATIENCE)
-            jobs = self._jobs([one.queue for one in readings])
+            with looking() as missing:
+                scraped = list(self._scrape(missing, series))
         except ReliqError:
             yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 0)
         else:
             yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 1)
-            yield _gauge("reliq_queues", "Queues there are; at most the first 1,000 by name are exported.", len(names))
-            yield _unreadable(unreadable)
-            yield from _of_queues(readings)
-            yield from self._desired(readings, series)
-            yield _staged(jobs)
-            yield _counter("reliq_messages_unroutable", "Messages published that no queue was bound for.", unroutable)
-            yield from _of_redis(info)
+            yield from scraped
         yield from _of_monitor(self._monitor)
         yield from _histograms(series)
+
+    def _scrape(self, missing: Missing, series: Sequence[Any]) -> Iterator[Metric]:
+        names = self._queues
+        if names is None:  # queues of broadcasts come and go with their processes: too many for a label
+            self._known = self._store.run(every_queue(self._known), timeout=_PATIENCE)
+            names = [name for name in self._known if instance_of(name) is None]
+        seen, unreadable = self._store.run(read_readable(names[:MOST_QUEUES]), timeout=_PATIENCE)
+        readings = [one for one in seen if not one.unseen]  # counters of a part would look like a reset
+        there = {one.queue for one in readings}
+        yield _gauge("reliq_queues", "Queues there are; at most the first 1,000 by name are exported.", len(names))
+        yield _unreadable([*unreadable, *(name for name in names[:MOST_QUEUES] if name not in {*there, *unreadable})])
+        yield from _of_queues(readings)
+        yield from self._desired(readings, series)
+        yield _staged(self._jobs([one.queue for one in readings]))
+        unrouted = or_unseen("the count of unroutable messages", ops.one(ops.unroutable()), -1)
+        if (unroutable := self._store.run(unrouted, timeout=_PATIENCE)) >= 0:
+            text = "Messages published that no queue was bound for."
+            yield _counter("reliq_messages_unroutable", text, unroutable)
+        yield from _of_redis(self._info())
+        yield _nodes_away(missing.nodes)
 
     def _info(self) -> dict[str, str]:
         """Read INFO; empty if a managed service forbids it."""
@@ -290,6 +304,15 @@ def _unreadable(queues: Iterable[str]) -> Metric:
     )
     for queue in queues:
         metric.add_metric([queue], 1)
+    return metric
+
+
+def _nodes_away(nodes: Iterable[str]) -> Metric:
+    metric = GaugeMetricFamily(
+        "reliq_redis_node_away", "1 for a node of the Redis Cluster that did not answer this scrape.", labels=["node"]
+    )
+    for node in nodes:
+        metric.add_metric([node], 1)
     return metric
 
 

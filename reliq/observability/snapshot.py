@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliq import ops
-from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
-from reliq.model.keys import QueueKeys, is_partition
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys, logical_name
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Counts, Op, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.queue import Stats, from_counts, summed
+from reliq.runtime.looking import is_away, missing_now, unseen
 
 GROUP = 100  #: queues per round trip
 _LOOKS = 3  #: reads of a queue while its set of consumers changes
@@ -41,6 +42,7 @@ class QueueSnapshot(Stats):
     next_tick: float = 0.0  #: seconds since the epoch at which the first of these is due; 0.0 without one
     tick_overdue: float = 0.0  #: seconds since it was due; 0.0 if none is due
     exact: bool = True  #: whether the lists of all consumers were read at the same instant
+    unseen: int = 0  #: partitions that did not answer an operator, and are not counted
 
     @property
     def normal(self) -> int:
@@ -59,33 +61,25 @@ class QueueSnapshot(Stats):
         return self.counters.get(Counter.ENQUEUED, 0) - gone - here
 
 
-def every_queue() -> Steps[list[str]]:
-    """Read the names of all queues on this server; of one with partitions, its own name."""
-    names: list[str] = yield ops.queue_names()
-    return [name for name in names if not is_partition(name)]
-
-
 def read_queues(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:
-    """Read a snapshot of each of these queues, each at its own instant; of one with partitions, that of all."""
-    layouts: dict[str, Layout] = {}
-    readings = yield from _read(names, layouts)
-    parts = [part for name, layout in layouts.items() for part in layout.every(name)[1:]]
-    if parts:
-        others: dict[str, list[QueueSnapshot]] = {}
-        for one in (yield from _read(parts, {})):
-            others.setdefault(one.queue, []).append(one)
-        readings = [_whole([one, *others.get(one.queue, ())]) for one in readings]
+    """Read a snapshot of each of these queues, each at its own instant; of one with partitions, that of all.
+
+    For an operator who looks, queues and partitions that do not answer are left out, unless all of them are.
+    """
+    readings, unreadable = yield from _readings(names)
+    for error in unreadable.values():
+        raise error
     return readings
 
 
 def read_partitions(queue: str, layout: Layout) -> Steps[dict[str, QueueSnapshot]]:
-    """Read a snapshot of each partition of a queue, by the queue that it is in Redis."""
-    names = layout.every(queue)
-    return dict(zip(names, (yield from _read(names, {})), strict=True))
+    """Read a snapshot of each partition of a queue that can be read, by the queue that it is in Redis."""
+    return (yield from _readable(layout.every(queue), {}, {}, "partition"))
 
 
-def _whole(parts: Sequence[QueueSnapshot]) -> QueueSnapshot:
-    return replace(summed(parts, _ADDED, _LARGEST), exact=all(one.exact for one in parts))
+def _whole(parts: Sequence[QueueSnapshot], unseen: int) -> QueueSnapshot:
+    exact = all(one.exact for one in parts) and not unseen
+    return replace(summed(parts, _ADDED, _LARGEST), exact=exact, unseen=unseen)
 
 
 def _read(names: Sequence[str], layouts: dict[str, Layout]) -> Steps[list[QueueSnapshot]]:
@@ -104,25 +98,60 @@ def _read(names: Sequence[str], layouts: dict[str, Layout]) -> Steps[list[QueueS
 def read_readable(names: Sequence[str]) -> Steps[tuple[list[QueueSnapshot], dict[str, str]]]:
     """Read those queues that can be read; return them, and of each other queue why it cannot be read.
 
-    A key of another application, or a value that reliq did not write, must not hide the other queues.
+    A key of another application, or a value that reliq did not write, must not hide the other queues. Queues that do
+    not answer are treated as by `read_queues`.
     """
-    readings: list[QueueSnapshot] = []
-    unreadable: dict[str, str] = {}
+    readings, unreadable = yield from _readings(names)
+    return readings, {name: why_unreadable(error) for name, error in unreadable.items()}
+
+
+def _readings(names: Sequence[str]) -> Steps[tuple[list[QueueSnapshot], dict[str, Exception]]]:
+    """Read those queues that can be read; return them, and the errors of the others."""
+    layouts: dict[str, Layout] = {}
+    unreadable: dict[str, Exception] = {}
+    found = yield from _readable(names, layouts, unreadable, "queue")
+    parts = [part for name, layout in layouts.items() if name in found for part in layout.every(name)[1:]]
+    if not parts:
+        return list(found.values()), unreadable
+    without: dict[str, Exception] = {}
+    others = yield from _readable(parts, {}, without, "partition")
+    unreadable |= {logical_name(name): error for name, error in without.items()}
+    readings = []
+    for name, first in found.items():
+        every = layouts[name].every(name)[1:] if name in layouts else []
+        if name not in unreadable:
+            there = [others[part] for part in every if part in others]
+            readings.append(_whole([first, *there], len(every) - len(there)) if every else first)
+    return readings, unreadable
+
+
+def _readable(
+    names: Sequence[str], layouts: dict[str, Layout], unreadable: dict[str, Exception], what: str
+) -> Steps[dict[str, QueueSnapshot]]:
+    """Read those of these queues, or partitions, that can be read, by halves if some cannot; note the others."""
+    found: dict[str, QueueSnapshot] = {}
+    away: Exception | None = None
     groups = [names]
     while groups:
         some = groups.pop()
         try:
-            readings += yield from read_queues(some)
+            found |= zip(some, (yield from _read(some, layouts)), strict=True)
         except Exception as error:
-            if isinstance(error, (RedisUnavailable, OutcomeUnknown)) and not isinstance(error, RedisUnsuitable):
+            missing = is_away(error)
+            if missing and (missing_now() is None or not getattr(error, "node", "")):
                 raise
             if len(some) > 1:
                 groups += [some[len(some) // 2 :], some[: len(some) // 2]]
-                continue
-            if len(unreadable) == _MOST_UNREADABLE:
+            elif missing and isinstance(error, ReliqError):
+                unseen(f"{what} {some[0]}", error)
+                away = error
+            elif len(unreadable) == _MOST_UNREADABLE:
                 raise
-            unreadable[some[0]] = why_unreadable(error)
-    return readings, unreadable
+            else:
+                unreadable[some[0]] = error
+    if away is not None and not found and what == "queue":
+        raise away
+    return {name: found[name] for name in names if name in found}
 
 
 def why_unreadable(error: Exception) -> str:

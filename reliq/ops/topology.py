@@ -7,6 +7,7 @@ concern many queues: it is split by node, and the answers are merged.
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from reliq.ops import Op, Request, Sleep, Transaction, Watch
@@ -39,6 +40,10 @@ class Slots:
     def node_of(self, key: str) -> Node | None:
         """Return the master of the key's slot; None if no node serves the slot now."""
         return self._masters.get(slot_of(key))
+
+    def key_on(self, node: Node) -> str:
+        """Return a key in a slot of a master."""
+        return next(key for number in count() if self.node_of(key := f"reliq:{{node{number}}}") == node)
 
     def share(self, node: Node) -> int:
         """Return how many slots a master has."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reliq import ops
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.dead_letter import REASONS, DeadLetter
 from reliq.model.element import check_id
 from reliq.model.keys import QueueKeys
@@ -14,6 +14,7 @@ from reliq.model.keywords import DeadLetterFilters, check_names
 from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
+from reliq.protocol.acts import counted, done_everywhere
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page
 from reliq.protocol.partitions import Partitions
@@ -21,6 +22,7 @@ from reliq.protocol.progress import Progress, unwatched
 from reliq.runtime.moment import earlier
 
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
+_PURGE, _REDRIVE = "the purge of the dead letters", "the redrive"
 _SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
 
 _BY_HAND = ("Dead", "Retry")  #: what a consumer by hand writes into the history
@@ -208,7 +210,8 @@ class DeadLetterSteps:
             removed += yield ops.discard(self.keys, _discarded(letters), counter)
             return True
 
-        yield from self._walk(wanted, act, removing=True)
+        with counted(_PURGE, self.keys, lambda: removed):
+            yield from self._walk(wanted, act, removing=True)
         return removed
 
     def trim(self, max_age: float | None, max_count: int | None, at_most: int) -> Steps[int]:
@@ -300,21 +303,36 @@ class DeadLetterQueue:
 
     def get(self, identity: str, shown: int | None = None) -> Steps[DeadLetter | None]:
         """Return the letter with this id; None if there is none. `shown`: the bytes of its body to read."""
-        found = yield from self._partitions.each(lambda keys: DeadLetterSteps(keys).get(identity, shown))
+        found = yield from self._partitions.any_of(
+            lambda keys: DeadLetterSteps(keys).get(identity, shown), lambda one: one is not None
+        )
         return next((one for one in found if one is not None), None)
 
     def redrive(self, wanted: Filter, options: RedriveOptions) -> Steps[Redriven]:
         """Move letters back into the queue, oldest first, of one partition after another."""
         result = Redriven(dry_run=options.dry_run)
+        answers: dict[str, int | ReliqError] = {}
         for partition in (yield from self._partitions.every()):
-            yield from DeadLetterSteps(partition.keys).redrive(wanted, options, result)
+            keys, before = partition.keys, result.redriven
+            try:
+                with counted(_REDRIVE, keys, lambda before=before: result.redriven - before):  # type: ignore[misc]
+                    yield from DeadLetterSteps(keys).redrive(wanted, options, result)
+                answers[keys.queue] = result.redriven - before
+            except (RedisUnavailable, OutcomeUnknown) as error:
+                answers[keys.queue] = error
             if result.stopped:
                 break
+        if options.dry_run:
+            self._partitions.seen(answers)
+        else:
+            done_everywhere(_REDRIVE, self._partitions.queue, answers)
         return result
 
     def purge(self, wanted: Filter, everything: bool) -> Steps[int]:
         """Delete letters for good; return how many."""
-        steps = self._partitions.each(lambda keys: DeadLetterSteps(keys).purge(wanted, everything, Counter.PURGED_DEAD))
+        steps = self._partitions.act(
+            _PURGE, lambda keys: DeadLetterSteps(keys).purge(wanted, everything, Counter.PURGED_DEAD)
+        )
         return sum((yield from steps))
 
 

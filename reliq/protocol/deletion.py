@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
 
 from reliq import ops
-from reliq.errors import ReliqError
+from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.ops.schema import Topics
+from reliq.protocol.acts import done_everywhere
 from reliq.protocol.partition import ANNOUNCE_EVERY
 from reliq.protocol.partitions import checked
 
@@ -55,12 +56,23 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
         first, *others = [QueueKeys(name) for name in layout.every(queue)]
         if others and not force:
             yield from _check_all_unused([first, *others])
+        deleted: dict[str, int | ReliqError] = {}
         for keys in reversed(others):  # the first one has the layout: an interrupted deletion can be repeated
-            there = yield from _delete(keys, force)
-            had.append(there)
+            try:
+                there = yield from _delete(keys, force)
+            except (RedisUnavailable, OutcomeUnknown) as error:
+                deleted[keys.queue] = error
+            else:
+                had.append(there)
+                deleted[keys.queue] = there.messages
+        done_everywhere("the deletion", queue, deleted)
         if others and any((yield [ops.exists(keys.producers) for keys in others])):
             continue  # a message came in between
-        there = yield from _delete(first, force)
+        try:
+            there = yield from _delete(first, force)
+        except (RedisUnavailable, OutcomeUnknown) as error:
+            done_everywhere("the deletion", queue, {**deleted, first.queue: error})
+            raise
         return _summed([*had, there])
     raise _changing(queue)
 

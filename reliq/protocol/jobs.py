@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reliq import ops
+from reliq.errors import ReliqError
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import JobState, Steps
 from reliq.protocol import staging
+from reliq.protocol.seen import or_unseen
+from reliq.runtime.looking import is_away, missing_now
 
 _MOST = 100  #: unfinished jobs of a queue that are read
 ABORTABLE = JobState.OPEN
@@ -39,6 +42,19 @@ def read_jobs(queues: Sequence[str], several: bool = True) -> Steps[list[StagedJ
     homes: list[tuple[str, JobKeys]] = [(queue, QueueKeys(queue)) for queue in queues]
     if several:
         homes.append(("", SEVERAL))
+    try:
+        return (yield from _jobs_of(homes))
+    except ReliqError as error:
+        if missing_now() is None or not is_away(error):
+            raise
+        jobs: list[StagedJob] = []
+        for queue, home in homes:
+            what = f"the jobs of queue {queue}" if queue else "the jobs of several queues"
+            jobs += yield from or_unseen(what, _jobs_of([(queue, home)]), [])
+        return jobs
+
+
+def _jobs_of(homes: Sequence[tuple[str, JobKeys]]) -> Steps[list[StagedJob]]:
     now, *found = yield [ops.server_time(), *(ops.jobs_first_due(home, _MOST) for _, home in homes)]
     named = [(queue, home, name) for (queue, home), names in zip(homes, found, strict=True) for name in names]
     records = (yield [ops.job_record(home, name) for _, home, name in named]) if named else []

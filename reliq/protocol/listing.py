@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, TypeVar
 
 from reliq import ops
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.model.settings import whole
 from reliq.ops import Steps, Together
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.partitions import Partitions, checked
+from reliq.protocol.partitions import Partitions
 
 STEP = 250  #: messages read in one call: under 1 ms for Redis
 _STEP_LEAST = 50
@@ -70,7 +70,8 @@ def merged_page(
     unread = [place for place, one in enumerate(cursors) if one != _END]
     starts = {place: None if cursors[place] == _START else cursors[place] for place in unread}
     answers = yield Together([read(every[place], limit, starts[place], bodies) for place in unread])
-    pages = dict(zip(unread, checked(answers), strict=True))
+    partitions.seen({every[place].queue: answer for place, answer in zip(unread, answers, strict=True)})
+    pages = {place: answer for place, answer in zip(unread, answers, strict=True) if not isinstance(answer, ReliqError)}
     taken = _first_of(pages, order, limit)
     for place, (found, following) in pages.items():
         count = sum(one == place for one, _ in taken)

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps, Together
-from reliq.protocol.partitions import Partitions, checked
+from reliq.protocol.partitions import Partitions
 from reliq.protocol.queue import Stats, stats_of
 from reliq.protocol.resizing import keys_elsewhere
 
@@ -32,13 +33,16 @@ class PartitionProgress:
 
 def progress(partitions: Partitions) -> Steps[PartitionProgress]:
     """Read the partitions of a queue."""
-    layout = yield from partitions.read()
+    yield from partitions.every(fresh=0.0)
+    layout = partitions.layout
     names = layout.every(partitions.queue)
     moving = layout.moving
-    found = checked((yield Together([_look(QueueKeys(name), moving) for name in names])))
+    answers = yield Together([_look(QueueKeys(name), moving) for name in names])
+    partitions.seen(dict(zip(names, answers, strict=True)))
     parts = [
-        PartitionStats(name, place < layout.count, stats, keys)
-        for place, (name, (stats, keys)) in enumerate(zip(names, found, strict=True))
+        PartitionStats(name, place < layout.count, *answer)
+        for place, (name, answer) in enumerate(zip(names, answers, strict=True))
+        if not isinstance(answer, ReliqError)
     ]
     return PartitionProgress(layout.count, layout.before, moving, parts)
 

@@ -3,7 +3,7 @@
 import itertools
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from reliq import ops
@@ -13,11 +13,13 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout, bucket_of, read_layout
 from reliq.ops import Steps, Together, at_most
 from reliq.ops.schema import Counter
+from reliq.protocol.acts import done_everywhere
 from reliq.protocol.claiming import Failing
 from reliq.protocol.durability import Durability
 from reliq.protocol.partition import ANNOUNCE_EVERY, AtLimit, Moved, Partition
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.spread import SETTLING, Spread
+from reliq.runtime.looking import is_away, unseen
 
 T = TypeVar("T")
 
@@ -76,9 +78,16 @@ class Partitions:
         return self.layout
 
     def every(self, fresh: float = _FRESH) -> Steps[list[Partition]]:
-        """Return all partitions that may have messages, by a layout that was read at most `fresh` seconds ago."""
+        """Return all partitions that may have messages, by a layout that was read at most `fresh` seconds ago.
+
+        While the first partition, which has the layout, is away: by the layout that was read last.
+        """
         if time.monotonic() - self._read_at > fresh:
-            yield from self.read()
+            try:
+                yield from self.read()
+            except RedisUnavailable as error:
+                if self._read_at == float("-inf") or not is_away(error):
+                    raise
         return [self.named(name) for name in self.layout.every(self.queue)]
 
     def known(self) -> Steps[list[QueueKeys]]:
@@ -94,12 +103,43 @@ class Partitions:
         return [self.named(name).keys for name in self.layout.every(self.queue)]
 
     def each(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
-        """Run the same steps for every partition, at the same time; raises the first error."""
+        """Run steps that read for every partition, at the same time; raises the first error.
+
+        For an operator who looks, partitions that do not answer are left out, unless all of them are.
+        """
         partitions = yield from self.every()
         if len(partitions) == 1:
             return [(yield from steps(self.first.keys))]
         answers = yield Together([steps(one.keys) for one in partitions])
-        return checked(answers)
+        return self.seen(dict(zip((one.keys.queue for one in partitions), answers, strict=True)))
+
+    def seen(self, answers: Mapping[str, Any]) -> list[Any]:
+        """Return what the partitions have answered, given by their queues; raises and leaves out as `each`."""
+        there = [one for one in answers.values() if not isinstance(one, ReliqError)]
+        for name, answer in answers.items():
+            if isinstance(answer, ReliqError) and not (there and unseen(f"partition {name}", answer)):
+                raise answer
+        return there
+
+    def any_of(self, steps: Callable[[QueueKeys], Steps[T]], decides: Callable[[T], bool]) -> Steps[list[T]]:
+        """Run steps for every partition; raises an error of one of them, unless the answer of another decides."""
+        partitions = yield from self.every()
+        if len(partitions) == 1:
+            return [(yield from steps(self.first.keys))]
+        answers = yield Together([steps(one.keys) for one in partitions])
+        there = [one for one in answers if not isinstance(one, ReliqError)]
+        return there if any(map(decides, there)) else checked(answers)
+
+    def act(self, what: str, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
+        """Run steps that change something, and may be repeated, for every partition, at the same time.
+
+        Raises DoneInPart if only some of them have come to their end.
+        """
+        names = [one.keys.queue for one in (yield from self.every())]
+        if len(names) == 1:
+            return [(yield from steps(self.first.keys))]
+        answers = yield Together([steps(QueueKeys(name)) for name in names])
+        return done_everywhere(what, self.queue, dict(zip(names, answers, strict=True)))
 
     def home_of(self, message: NewMessage) -> Steps[QueueKeys]:
         """Return the partition for a message that is to be placed elsewhere than among the ready ones."""

@@ -192,10 +192,6 @@ class PreparedQueue:
         """Roll back a message; raises PreparedClosed."""
         yield from self._decide(lambda steps: steps.rollback(identity, care))
 
-    def purge(self) -> Steps[int]:
-        """Remove all prepared messages; return how many."""
-        return sum((yield from self._partitions.each(lambda keys: PreparedSteps(keys, self._pool).purge())))
-
     def question(self) -> Steps[Message | None]:
         """Take one of the messages that await a check-back; None without one."""
         for partition in (yield from self._partitions.every()):

@@ -19,13 +19,14 @@ from reliq.model.settings import Duration
 from reliq.model.upgrades import stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Config as Field
+from reliq.protocol.acts import counted
 from reliq.protocol.batch import RawBatch, checked, checked_many
 from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import Durability, check_possible, durability
 from reliq.protocol.middleware import around_send
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.policy import check_shares, checked_setting, read_config, weight_digests
-from reliq.protocol.prepared import PreparedQueue
+from reliq.protocol.prepared import PreparedQueue, PreparedSteps
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.resizing import change, policy_of, settle, take_effect
@@ -33,6 +34,7 @@ from reliq.protocol.search import Search
 from reliq.runtime import tracing
 
 _PURGE_STEP = 1000
+_PURGE, _CANCELLATION = "the purge", "the cancellation"
 _LOOKS = 3  #: reads of the statistics while the set of consumers changes
 
 
@@ -141,7 +143,7 @@ class QueueSteps:
             to_set.pop(Field.PARTITIONS, None)
             yield [ops.announce(self.keys.queue), *ops.configure(self.keys, to_set, to_reset)]
         if to_reset:
-            yield from self.partitions.each(lambda keys: Search(keys).forget(to_reset))
+            yield from self.partitions.act("the change of the policy", lambda keys: Search(keys).forget(to_reset))
         return (yield from self.config())
 
     def _configure_partitions(self, to_set: Mapping[str, int | float | str], to_reset: Sequence[str]) -> Steps[None]:
@@ -160,33 +162,34 @@ class QueueSteps:
         yield from self.partitions.read()
 
     def pause(self) -> Steps[None]:
-        yield from self.partitions.each(_pause)
+        yield from self.partitions.act("the pause", _pause)
 
     def resume(self) -> Steps[None]:
-        yield from self.partitions.each(lambda keys: ops.one(ops.resume(keys)))
+        yield from self.partitions.act("the end of the pause", _resume)
 
     def open_breaker(self, duration: Duration) -> Steps[None]:
         open_for = settings.seconds(duration, "duration", shortest=0.1)
-        yield from self.partitions.each(lambda keys: _open_breaker(keys, open_for))
+        yield from self.partitions.act("the opening of the breaker", lambda keys: _open_breaker(keys, open_for))
 
     def close_breaker(self) -> Steps[bool]:
-        before = yield from self.partitions.each(lambda keys: ops.one(ops.switch_breaker(keys, 0)))
+        closing = "the closing of the breaker"
+        before = yield from self.partitions.act(closing, lambda keys: ops.one(ops.switch_breaker(keys, 0)))
         return any(one != "closed" for one in before)
 
     def purge(self) -> Steps[int]:
-        removed = yield from self.partitions.each(_purge)
-        return sum(removed) + (yield from self.prepared_records.purge())
+        return sum((yield from self.partitions.act(_PURGE, lambda keys: _purge(keys, self._pool))))
 
     def find(self, identity: str) -> Steps[Found | None]:
         """Return where a message is; None if it is unknown."""
-        found = yield from self.partitions.each(lambda keys: Search(keys).find(identity))
+        found = yield from self.partitions.any_of(lambda keys: Search(keys).find(identity), lambda one: one is not None)
         there = [one for one in found if one is not None]
         return min(there, key=lambda one: one.place is Place.DONE, default=None)
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Cancel a message, wherever it is."""
         order = [*Cancellation]
-        answers = yield from self.partitions.each(lambda keys: Search(keys).cancel(identity))
+        ends = (Cancellation.CANCELLED, Cancellation.TOLD)
+        answers = yield from self.partitions.any_of(lambda keys: Search(keys).cancel(identity), lambda one: one in ends)
         return min(answers, key=order.index)
 
     def cancel_many(
@@ -202,9 +205,12 @@ class QueueSteps:
 
             return note
 
-        answers = yield from self.partitions.each(
-            lambda keys: Search(keys).cancel_many(key, headers, dry_run, progress_of(keys.queue))
-        )
+        def cancel(keys: QueueKeys) -> Steps[CancelledMany]:
+            with counted(_CANCELLATION, keys, lambda: 0 if dry_run else cancelled.get(keys.queue, 0)):
+                return (yield from Search(keys).cancel_many(key, headers, dry_run, progress_of(keys.queue)))
+
+        partitions = self.partitions
+        answers = yield from (partitions.each(cancel) if dry_run else partitions.act(_CANCELLATION, cancel))
         return CancelledMany(sum(one.cancelled for one in answers), sum(one.told for one in answers))
 
 
@@ -267,18 +273,27 @@ def summed(parts: Sequence[S], added: Sequence[str] = (), largest: Sequence[str]
 _SUMMED = ("ready", "processing", "delayed", "dead", "waiting", "consumers", "prepared")
 
 
-def _pause(keys: QueueKeys) -> Steps[None]:
+def _pause(keys: QueueKeys) -> Steps[bool]:
     yield [ops.announce(keys.queue), ops.pause(keys)]
+    return True
 
 
-def _open_breaker(keys: QueueKeys, seconds: float) -> Steps[None]:
+def _resume(keys: QueueKeys) -> Steps[bool]:
+    yield ops.resume(keys)
+    return True
+
+
+def _open_breaker(keys: QueueKeys, seconds: float) -> Steps[bool]:
     yield [ops.announce(keys.queue), ops.switch_breaker(keys, seconds)]
+    return True
 
 
-def _purge(keys: QueueKeys) -> Steps[int]:
+def _purge(keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
     removed = 0
-    while step := (yield ops.purge(keys, _PURGE_STEP)):
-        removed += max(0, step)
+    with counted(_PURGE, keys, lambda: removed):
+        while step := (yield ops.purge(keys, _PURGE_STEP)):
+            removed += max(0, step)
+        removed += yield from PreparedSteps(keys, pool).purge()
     return removed
 
 

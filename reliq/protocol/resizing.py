@@ -26,6 +26,8 @@ from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_
 from reliq.ops import Steps, Stray, Transaction, Watch
 from reliq.ops.schema import Config, Counter
 from reliq.ops.topology import Slots, cluster_slots
+from reliq.protocol.acts import done_everywhere
+from reliq.protocol.partitions import checked
 from reliq.protocol.policy import SHARED, read_whole, share
 from reliq.protocol.producer import ProducerPool
 
@@ -92,10 +94,29 @@ def policy_of(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[bool]:
-    """Give each partition its share of the policy, and tell it of which keys it is the home; return as `take_in`."""
-    for name, changes in _shares(queue, layout, policy).items():
-        yield [ops.announce(name), *changes]
-    return (yield from take_in(queue, layout))
+    """Give each partition its share of the policy, and tell it of which keys it is the home; return as `take_in`.
+
+    The first one has the policy of the whole queue: without it, nothing is changed. Raises DoneInPart if others are
+    away: repeating the call finishes it.
+    """
+    shares = _shares(queue, layout, policy)
+    yield [ops.announce(queue), *shares.pop(queue)]
+    answers = {queue: True, **(yield from _give(shares))}
+    told, away = yield from _tell(queue, layout)
+    done_everywhere("the change of the policy", queue, {**answers, **away})
+    return told
+
+
+def _give(shares: Mapping[str, Sequence[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
+    """Give partitions their shares, also if one of them is away; return by partition True, or its error."""
+    answers: dict[str, Any] = {}
+    for name, changes in shares.items():
+        try:
+            yield [ops.announce(name), *changes]
+            answers[name] = True
+        except ReliqError as error:
+            answers[name] = error
+    return answers
 
 
 def share_again(queue: str, layout: Layout) -> Steps[bool]:
@@ -107,8 +128,7 @@ def share_again(queue: str, layout: Layout) -> Steps[bool]:
         shares = _shares(queue, layout, policy)
         if (yield Transaction(tuple(shares.pop(queue)))) is None:
             continue
-        for name, changes in shares.items():
-            yield [ops.announce(name), *changes]
+        checked(list((yield from _give(shares)).values()))
         if policy_of((yield ops.read_hash(keys.config))) == policy:
             break
     return not layout.several or (yield from take_in(queue, layout))
@@ -148,9 +168,17 @@ def take_in(queue: str, layout: Layout) -> Steps[bool]:
     restarted from an older state: its layout becomes the latest. A partition that is away keeps no other from being
     told; then raises its error.
     """
+    told, away = yield from _tell(queue, layout)
+    for error in away.values():
+        raise error
+    return told
+
+
+def _tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]]:
+    """Do that; return the errors of the partitions that are away, too."""
     every, owned, former = layout.every(queue), buckets_of(layout.count), homes_of(layout.before)
     places = range(len(every))
-    away: ReliqError | None = None
+    away: dict[str, ReliqError] = {}
     for place in places if layout.count > layout.before else reversed(places):
         retired = place >= layout.count
         buckets = () if retired else owned[place]
@@ -159,14 +187,12 @@ def take_in(queue: str, layout: Layout) -> Steps[bool]:
         try:
             later = yield ops.take_in(QueueKeys(every[place]), homes, retired)
         except ReliqError as error:
-            away = error
+            away[every[place]] = error
             continue
         if later:
             yield from _replace(queue, layout, msgspec.structs.replace(layout, version=later + 1))
-            return False
-    if away is not None:
-        raise away
-    return True
+            return False, {}
+    return not away, away
 
 
 def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool) -> Steps[int]:

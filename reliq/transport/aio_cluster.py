@@ -41,7 +41,7 @@ class AioClusterConnection(AioConnection):
             node, request = next(steps)
             while True:
                 try:
-                    answer = await self._at(node).perform(request)
+                    answer = await self._ask(addressed(node, self._connections), request)
                 except Exception as error:  # noqa: BLE001  the steps decide what it means
                     node, request = steps.throw(error)
                 else:
@@ -50,13 +50,22 @@ class AioClusterConnection(AioConnection):
             result: T = stop.value
             return result
 
+    async def _ask(self, node: Node, request: Request) -> Any:
+        try:
+            self._store.expect(node)
+            answer = await self._at(node).perform(request)
+        except Exception as error:
+            self._store.note_failure(node, error)
+            raise
+        self._store.note_answer(node)
+        return answer
+
     @property
     def _open(self) -> set[Node]:
         """The nodes with a connection."""
         return {node for node, connection in self._connections.items() if connection.connected}
 
-    def _at(self, node: Node | None) -> AioConnection:
-        node = addressed(node, self._connections)
+    def _at(self, node: Node) -> AioConnection:
         if node not in self._connections:
             connection = self._connections[node] = AioConnection(ClusterNode(self._store, node), self._name)
             connection.on_connect = self.on_connect

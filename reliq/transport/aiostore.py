@@ -77,7 +77,7 @@ class AioStore(Server):
     async def _again(
         self, request: Request, connection: AioConnection, failure: ConnectionLost | TryAgain, timeout: float | None
     ) -> Any:
-        patience = CallRetry(request, self.where, self.timeout if timeout is None else timeout, connection.watching)
+        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching)
         while True:
             await asyncio.sleep(patience.after(failure))
             try:

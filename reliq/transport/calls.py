@@ -130,11 +130,13 @@ def waits(request: Request) -> bool:
 
 
 def asked_elsewhere(request: Request, replies: list[Any]) -> list[tuple[int, Node]]:
-    """Return the position and the target node of each script with a key that the server reports as moving.
+    """Return the position and the target node of each script or read with a key that the server reports as moving.
 
-    Only scripts: other ops of a list may concern their own connection, as WAIT does.
+    Not of a list with other ops: these may concern their own connection, as WAIT does.
     """
-    if isinstance(request, (Watch, Transaction)) or any(op.script is None for op in _ops(request)):
+    if isinstance(request, (Watch, Transaction)) or waits(request):
+        return []
+    if any(op.script is None for op in _ops(request)) and not only_reads(request):
         return []
     asked = [(place, reply) for place, reply in enumerate(replies) if type(reply).__name__ == "AskError"]
     return [(place, (reply.host, reply.port)) for place, reply in asked]

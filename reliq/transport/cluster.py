@@ -1,11 +1,12 @@
 """The connections to the nodes of a Redis Cluster, for threads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from reliq.ops import Request, Watch
-from reliq.ops.topology import ANY, Node, merged, split
+from reliq.ops.topology import ANY, Node, Part, merged, split
+from reliq.runtime.looking import missing_now
 from reliq.transport.cluster_steps import NodeSteps, answers_to, current_slots
 from reliq.transport.connection import Connection
 from reliq.transport.errors import ConnectionLost, TryAgain
@@ -31,15 +32,22 @@ class ClusterConnection(Connection):
             self.release()
         with self._learning():
             parts = split(request, self._run(current_slots(self._store, self._open)))
-            whole = len(parts) == 1 and parts[0].node is not ANY
-            return parts, self._at(parts[0].node).begin(parts[0].request) if whole else None
+            if len(parts) > 1 or parts[0].node is ANY:
+                return parts, None
+            node = addressed(parts[0].node, self._connections)
+            self._store.expect(node)
+            try:
+                return parts, self._at(node).begin(parts[0].request)
+            except Exception as error:
+                self._store.note_failure(node, error)
+                raise
 
     def finish(self, request: Request, ticket: Any) -> Any:
         """Send each node its part unless `begin` did, and read the answers."""
         parts, begun = ticket
         with self._learning():
             if begun is not None:
-                return merged(request, parts, [self._at(parts[0].node).finish(parts[0].request, begun)])
+                return merged(request, parts, [self._finish(parts[0], begun)])
             return merged(request, parts, self._run(answers_to(parts, self._store, self._open)))
 
     def interrupt(self) -> None:
@@ -48,7 +56,7 @@ class ClusterConnection(Connection):
 
     def arrived(self, ticket: Any) -> bool:
         parts, begun = ticket
-        return begun is not None and self._at(parts[0].node).arrived(begun)
+        return begun is not None and self._at(addressed(parts[0].node, self._connections)).arrived(begun)
 
     @contextmanager
     def _learning(self) -> Iterator[None]:
@@ -70,7 +78,9 @@ class ClusterConnection(Connection):
             node, request = next(steps)
             while True:
                 try:
-                    answer = self._at(node).perform(request)
+                    node = addressed(node, self._connections)
+                    self._store.expect(node)
+                    answer = self._noted(node, self._at(node).perform, request)
                 except Exception as error:  # noqa: BLE001  the steps decide what it means
                     node, request = steps.throw(error)
                 else:
@@ -84,8 +94,24 @@ class ClusterConnection(Connection):
         """The nodes with a connection."""
         return {node for node, connection in self._connections.items() if connection.connected}
 
-    def _at(self, node: Node | None) -> Connection:
-        node = addressed(node, self._connections)
+    def _finish(self, part: Part, ticket: Any) -> Any:
+        node = addressed(part.node, self._connections)
+        connection = self._at(node)
+        if missing_now() is not None and self._store.is_away(node) and not connection.readable:
+            connection.close()  # another call has waited for the node as long as this one would
+        return self._noted(node, connection.finish, part.request, ticket)
+
+    def _noted(self, node: Node, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a method of the connection to a node, and note whether the node answers."""
+        try:
+            answer = call(*arguments)
+        except Exception as error:
+            self._store.note_failure(node, error)
+            raise
+        self._store.note_answer(node)
+        return answer
+
+    def _at(self, node: Node) -> Connection:
         if node not in self._connections:
             connection = self._connections[node] = Connection(ClusterNode(self._store, node), self._name)
             connection.on_connect = self.on_connect

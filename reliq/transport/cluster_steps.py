@@ -19,9 +19,8 @@ def current_slots(server: Server, connected: Container[Node]) -> NodeSteps[Slots
     """Return the slot map, read from a node unless it is cached."""
     if server.slots is not None:
         return server.slots
-    failure: Exception = TryAgain("it has no nodes")
-    # Connected nodes first: an unreachable one costs seconds.
-    for node in sorted(server.known_nodes(), key=lambda node: node not in connected):
+    failure: ConnectionLost | TryAgain | RedisUnavailable = TryAgain("it has no nodes")
+    for node in _in_order(server, connected):
         try:
             slots: Slots = yield node, cluster_slots(node)
         except (ConnectionLost, TryAgain, RedisUnavailable) as error:
@@ -33,6 +32,7 @@ def current_slots(server: Server, connected: Container[Node]) -> NodeSteps[Slots
         else:
             server.learn(slots)
             return slots
+    failure.node = ""  # not one of them answers
     raise failure
 
 
@@ -57,10 +57,15 @@ def answers_to(parts: Sequence[Part], server: Server, connected: Container[Node]
     return answers
 
 
+def _in_order(server: Server, connected: Container[Node]) -> list[Node]:
+    """Return the known nodes, connected ones first and those that are away last: an unreachable one costs seconds."""
+    return sorted(server.known_nodes(), key=lambda node: (server.is_away(node), node not in connected))
+
+
 def _any_node(request: Request, server: Server, connected: Container[Node]) -> NodeSteps[Any]:
     """Ask one node after another until one answers, connected ones first."""
     failure: Exception = TryAgain("it has no nodes")
-    for node in sorted(server.known_nodes(), key=lambda node: node not in connected):
+    for node in _in_order(server, connected):
         try:
             return (yield node, request)
         except ConnectionLost as error:

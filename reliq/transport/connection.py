@@ -74,6 +74,11 @@ class Connection:
         return self._raw is not None
 
     @property
+    def readable(self) -> bool:
+        """Whether something has arrived, or the connection has ended."""
+        return self._raw is None or self._ended()
+
+    @property
     def reconnected(self) -> bool:
         """Whether this is not the first connection."""
         return self.connects > 1

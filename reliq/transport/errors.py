@@ -16,12 +16,18 @@ T = TypeVar("T")
 
 
 class ConnectionLost(Exception):
-    """The connection failed. `sent`: the command may have reached the server."""
+    """The connection failed. `sent`: the command may have reached the server.
 
-    def __init__(self, sent: bool, cause: str) -> None:
+    `given_up`: it was not tried, because the node did not answer shortly before.
+    """
+
+    node = ""  #: host:port of the node of a cluster
+
+    def __init__(self, sent: bool, cause: str, given_up: bool = False) -> None:
         super().__init__(cause)
         self.sent = sent
         self.cause = cause
+        self.given_up = given_up
 
 
 class TryAgain(Exception):
@@ -30,6 +36,8 @@ class TryAgain(Exception):
     `sent`: it refused a part of the request and carried out another part. `elsewhere`: another server is or will be
     responsible; the same host name may already lead to it. `moving`: only the slot of a key is moving.
     """
+
+    node = ""  #: host:port of the node of a cluster
 
     def __init__(self, cause: str, elsewhere: bool = False, moving: bool = False) -> None:
         super().__init__(cause)

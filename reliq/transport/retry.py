@@ -20,6 +20,7 @@ class CallRetry:
 
     def __init__(self, request: Request, where: str, timeout: float, watching: bool) -> None:
         self._where = where
+        self._node = ""  #: the node of a cluster that failed last
         self._until = time.monotonic() + timeout
         self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
         self._retries = most_retries(request)
@@ -32,8 +33,10 @@ class CallRetry:
     def after(self, failure: ConnectionLost | TryAgain) -> float:
         """Return the seconds to wait before the next try; raises the final error after the last try."""
         self._sent = self._sent or (failure.sent and not self._reads)
+        self._node = failure.node
         pause = next(self._pauses)
-        hopeless = self._watching or (self._sent and not self._may_repeat) or self._retries <= 0
+        given_up = isinstance(failure, ConnectionLost) and failure.given_up
+        hopeless = given_up or self._watching or (self._sent and not self._may_repeat) or self._retries <= 0
         self._retries -= 1
         if hopeless or time.monotonic() + pause > self._until:
             raise self._out_of_tries(failure)
@@ -50,11 +53,19 @@ class CallRetry:
         if self._sent:
             return self._unknown(f"repeated, it was refused temporarily: {refusal}" if refusal else "")
         if refusal:
-            refused = RedisUnavailable(f"Redis at {self._where} refuses temporarily: {refusal}")
+            refused = RedisUnavailable(f"{self._who} refuses temporarily: {refusal}")
             refused.moving = isinstance(failure, TryAgain) and failure.moving
-            return refused
-        return RedisUnavailable(f"Redis at {self._where} cannot be reached ({failure})")
+            return self._named(refused)
+        return self._named(RedisUnavailable(f"{self._who} cannot be reached ({failure})"))
 
-    def _unknown(self, more: str) -> OutcomeUnknown:
-        text = f"no answer from Redis at {self._where}: the call may have been carried out, or not"
-        return OutcomeUnknown(f"{text} ({more})" if more else text)
+    def _unknown(self, more: str) -> ReliqError:
+        text = f"no answer from {self._who}: the call may have been carried out, or not"
+        return self._named(OutcomeUnknown(f"{text} ({more})" if more else text))
+
+    @property
+    def _who(self) -> str:
+        return f"node {self._node} of the Redis Cluster" if self._node else f"Redis at {self._where}"
+
+    def _named(self, error: ReliqError) -> ReliqError:
+        error.node = self._node
+        return error

@@ -1,17 +1,21 @@
 """The server or cluster of a store; shared by threads and asyncio."""
 
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from reliq.ops import Steps
 from reliq.ops.topology import ANY, WATCHED, Node, Slots
-from reliq.transport.errors import TryAgain
+from reliq.runtime.looking import PATIENCE, missing_now
+from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.server_check import check_server
 from reliq.transport.target import Target
 
 IDLE_MOST = 60.0  #: seconds for which a connection is kept without a call
+#: Seconds for which operators' calls do not ask a node again that refused a connection, or did not answer in time.
+_REFUSED, _SILENT = 1.0, 5.0
 
 
 class Server:
@@ -43,6 +47,7 @@ class Server:
         self.epoch += 1
         self.slots: Slots | None = None  #: slot map of a cluster
         self._latest: Slots | None = None
+        self._away: dict[Node, tuple[float, str]] = {}  #: nodes that are away: until when they are not asked, and why
 
     @property
     def sharded(self) -> bool:
@@ -71,6 +76,35 @@ class Server:
     def known_nodes(self) -> list[Node]:
         """Nodes to query for the slot map, seed nodes last: these may be gone."""
         return [*(self._latest.nodes if self._latest else ()), *self._target.seeds]
+
+    def is_away(self, node: Node) -> bool:
+        """Whether a node has not answered a short while ago, nor since."""
+        return node in self._away and time.monotonic() < self._away[node][0]
+
+    def expect(self, node: Node) -> None:
+        """Give up a node that is away, during an operator's call; raises ConnectionLost."""
+        if self._away and missing_now() is not None and self.is_away(node):
+            error = ConnectionLost(sent=False, cause=self._away[node][1], given_up=True)
+            self.note_failure(node, error)
+            raise error
+
+    def note_answer(self, node: Node) -> None:
+        if self._away:
+            self._away.pop(node, None)
+
+    def note_failure(self, node: Node, error: Exception) -> None:
+        """Name the node in its error, and note it if it is away: not one that ended a connection of ours."""
+        if isinstance(error, (ConnectionLost, TryAgain)) and not error.node:
+            error.node = f"{node[0]}:{node[1]}"
+        if isinstance(error, ConnectionLost) and not error.given_up:
+            silent = "Timeout" in error.cause
+            if silent or not error.sent:
+                self._away[node] = time.monotonic() + (_SILENT if silent else _REFUSED), error.cause
+
+    def patience(self, timeout: float | None) -> float:
+        """Return the seconds for which a call is repeated: `timeout`, or what an operator waits for a cluster."""
+        timeout = self.timeout if timeout is None else timeout
+        return min(timeout, PATIENCE) if self.sharded and missing_now() is not None else timeout
 
     def node_of(self, key: str) -> Node | None:
         """Return the node of a key by the cached slot map; None without a cluster."""
@@ -129,7 +163,9 @@ def addressed(node: Node | None, connections: Mapping[Node, Any]) -> Node:
     if node is WATCHED:
         return watching or next(iter(connections))
     if node is None:
-        raise TryAgain("no node serves the slot")
+        unserved = TryAgain("no node serves the slot")
+        unserved.node = "(none)"
+        raise unserved
     if watching not in (None, ANY, node):
         raise TryAgain("its slots have moved")
     return node

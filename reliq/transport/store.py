@@ -94,7 +94,7 @@ class Store(Server):
         self, request: Request, connection: Connection, failure: ConnectionLost | TryAgain, timeout: float | None
     ) -> Any:
         """Send a request that failed again, for as long as it may be repeated and there is time."""
-        patience = CallRetry(request, self.where, self.timeout if timeout is None else timeout, connection.watching)
+        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching)
         while True:
             time.sleep(patience.after(failure))
             try:

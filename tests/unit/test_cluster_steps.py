@@ -1,5 +1,7 @@
 """Which nodes of a cluster are asked: given what they answer, want the next node, the answer or the error."""
 
+import time
+
 import pytest
 
 from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
@@ -19,8 +21,9 @@ class Cluster(Server):
 
     where = "here"
 
-    def __init__(self, slots=None):
+    def __init__(self, slots=None, away=()):
         self.slots = slots
+        self._away = {node: (time.monotonic() + 60, "test") for node in away}
 
     def known_nodes(self):
         return [A, B, C]
@@ -51,6 +54,12 @@ def lost(sent=False):
 def test_a_cached_slot_map_asks_no_node():
     slots = Slots([], A)
     assert run(current_slots(Cluster(slots), ())) == ([], slots)
+
+
+def test_nodes_that_did_not_answer_shortly_before_are_asked_last():
+    slots = Slots([], A)
+    assert run(current_slots(Cluster(away=[A]), {A}), slots) == ([B], slots)
+    assert run(answers_to([Part(ANY, READ)], Cluster(slots, away=[A, B])), "found") == ([C], ["found"])
 
 
 def test_the_slot_map_is_read_from_connected_nodes_first_and_cached():

@@ -13,6 +13,7 @@ from starlette.routing import compile_path
 
 from reliq.errors import (
     ChangeUnderWay,
+    DoneInPart,
     DurabilityUnavailable,
     HandlerFailed,
     InvalidMessage,
@@ -27,6 +28,7 @@ from reliq.errors import (
     Unroutable,
 )
 from reliq.protocol.durability import UNCONFIRMED
+from reliq.runtime.looking import missing_now
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -76,6 +78,7 @@ CODES = {
     "headers_too_large": Kind(431, "Too many or too large headers"),
     "internal_error": Kind(500, "A fault of the service"),
     "redis_unavailable": Kind(503, "Redis is away", retry_after=1),
+    "incomplete": Kind(503, "Done in part: repeat it", retry_after=5),
     "memory_pressure": Kind(503, "Redis is nearly full", retry_after=5),
     "overloaded": Kind(503, "The service has too much to do", retry_after=1),
     "not_ready": Kind(503, "The service cannot serve", retry_after=1),
@@ -96,6 +99,7 @@ _BY_ERROR: tuple[tuple[type[ReliqError], str, str], ...] = (
     (LeaseLost, "lease_lost", ""),
     (NoResult, "no_result", ""),
     (HandlerFailed, "handler_failed", ""),
+    (DoneInPart, "incomplete", ""),
     (RedisUnavailable, "redis_unavailable", "Redis cannot be reached or refuses; nothing was changed."),
     (
         OutcomeUnknown,
@@ -146,8 +150,13 @@ def of_error(error: ReliqError) -> Problem:
             if said.startswith(UNCONFIRMED):  # the text after a colon may contain Redis' address
                 text = said.partition(": ")[0]
             problem = Problem(code, text or said)
+            # An operator learns which part of a cluster is away.
+            if error.node and missing_now() is not None and code != "incomplete":
+                problem = Problem(code, f"Node {error.node} of the cluster: {text or said}", node=error.node)
             if isinstance(error, OutcomeUnknown) and error.ids:
                 problem.extra["ids"] = list(error.ids)
+            if isinstance(error, DoneInPart):
+                problem.extra.update(done=error.done, missing=error.missing)
             if isinstance(error, HandlerFailed):
                 problem.extra.update(reason=error.reason, error=error.error)
             return problem

@@ -2,16 +2,22 @@
 
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import asdict
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
+from reliq.errors import ReliqError
+from reliq.runtime.looking import looking
 from reliq_api.access.auth import Scope
-from reliq_api.http.problems import status_of
+from reliq_api.http.problems import of_error, status_of
 from reliq_api.http.requests import BoundedRequest
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+_OPERATORS: tuple[Scope, ...] = ("metrics", "operate")
 
 
 class Call(APIRoute):
@@ -28,7 +34,7 @@ class Call(APIRoute):
             bounded = BoundedRequest(request.scope, request.receive, state.buffered, state.settings.body_timeout)
             bounded.state.access = await state.guard.admit(bounded, scopes, limited)
             try:
-                return await handle(bounded)
+                return await (looked(handle, bounded) if scopes[0] in _OPERATORS else handle(bounded))
             finally:
                 bounded.release()
 
@@ -50,6 +56,20 @@ class Call(APIRoute):
     def reader(self) -> Handler:
         """Return the function that reads the request's parameters and runs the endpoint."""
         return super().get_route_handler()
+
+
+async def looked(handle: Handler, request: Request) -> Response:
+    """Answer an operator with what is seen of a Redis Cluster; `missing` in the answer says what is not."""
+    with looking() as missing:
+        try:
+            response = await handle(request)
+        except ReliqError as error:
+            raise of_error(error) from error
+    if missing and response.status_code == 200 and response.media_type == "application/json":
+        answer = msgspec.json.decode(response.body)
+        answer["missing"] = [asdict(one) for one in missing.values()]
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+    return response
 
 
 class RawCall(Call):

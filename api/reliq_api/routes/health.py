@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from reliq.errors import RedisUnsuitable, ReliqError
+from reliq.runtime.looking import looking
 from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
@@ -25,6 +26,7 @@ def _check_tasks(request: Request) -> None:
     "/healthz",
     summary="Whether the process is alive and all background tasks run",
     response_model=schemas.Health,
+    response_model_exclude_none=True,
     responses=_FAILURES,
 )
 async def healthz(request: Request) -> schemas.Health:
@@ -36,20 +38,25 @@ async def healthz(request: Request) -> schemas.Health:
     "/readyz",
     summary="Whether Redis is reachable and `reliq doctor` reports no failure",
     response_model=schemas.Health,
+    response_model_exclude_none=True,
     responses=_FAILURES,
 )
 async def readyz(request: Request) -> schemas.Health:
+    """Degraded, and still 200, while some nodes of a Redis Cluster do not answer: `missing` names them."""
     state = request.app.state
     if state.polls.draining:
         raise Problem("not_ready", "the service is stopping")
     _check_tasks(request)
     store = state.reliq.store
     try:
-        found = await store.run(readiness_problems(state.reliq), timeout=0)
+        with looking():
+            found, degraded = await store.run(readiness_problems(state.reliq), timeout=0)
     except RedisUnsuitable as error:
         raise Problem("not_ready", str(error).replace(f" at {store.where}", "")) from None
     except ReliqError as error:
         raise Problem("not_ready", f"Redis cannot be used: {type(error).__name__}") from None
     if found:
         raise Problem("not_ready", " ".join(found))
+    if degraded:
+        return schemas.Health(status="degraded", missing=degraded)
     return schemas.Health(status="ready")

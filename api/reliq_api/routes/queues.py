@@ -8,6 +8,7 @@ from fastapi import Request
 from reliq import aio, ops
 from reliq.contract.keywords import Config
 from reliq.observability.snapshot import read_readable
+from reliq.protocol.seen import QUEUES, or_unseen
 from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
@@ -43,7 +44,8 @@ def _config(config: Config) -> schemas.QueueConfig:
 async def existing(request: Request, queue: str) -> aio.Queue:
     """Return the queue; raises Problem if it does not exist."""
     reliq: aio.Reliq = request.app.state.reliq
-    if not await reliq.store.run(ops.one(ops.is_queue(queue))):
+    # Without the list of all queues, an operator's call goes on.
+    if not await reliq.store.run(or_unseen(QUEUES, ops.one(ops.is_queue(queue)), otherwise=True)):
         raise Problem("queue_not_found", f"there is no queue {queue!r}, or not for this key")
     return reliq.queue(queue, of_broadcast=True)
 

@@ -1,6 +1,6 @@
 """Problems and health."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class ProblemDetails(BaseModel):
@@ -30,4 +30,5 @@ class ProblemDetails(BaseModel):
 
 
 class Health(BaseModel):
-    status: str
+    status: str = Field(description="ok, ready or degraded.")
+    missing: list[str] | None = Field(default=None, description="What does not answer, when the service is degraded.")

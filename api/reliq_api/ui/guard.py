@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from reliq.errors import ReliqError
+from reliq.runtime.looking import looking
 from reliq_api.http.problems import of_error
 from reliq_api.http.requests import BoundedRequest
 from reliq_api.ui import audit
@@ -45,6 +46,10 @@ class Page(APIRoute):
         handle = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
+            with looking():
+                return await answered(request)
+
+        async def answered(request: Request) -> Response:
             try:
                 response = await handle(request)
                 if request.method == "POST" and response.status_code == HTTPStatus.SEE_OTHER:

@@ -9,8 +9,8 @@ from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidName
 from reliq.model.keys import check_name
-from reliq.observability.snapshot import every_queue
 from reliq.protocol.jobs import ABORTABLE, abort_job, read_jobs
+from reliq.protocol.seen import every_queue
 from reliq_api.access.auth import Access
 from reliq_api.ui.access import Viewer, reliq_of
 from reliq_api.ui.guard import Page, form

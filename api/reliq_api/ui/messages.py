@@ -11,11 +11,12 @@ from fastapi.routing import APIRouter
 from reliq.aio.queue import Queue
 from reliq.contract import kinds
 from reliq.contract.options import BY_NAME, FORM, options_of
-from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, RedisUnavailable
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.element import check_id
 from reliq.model.found import Cancellation, Found, Place
 from reliq.protocol.edited import redrive_edited, why_not_editable
+from reliq.runtime.looking import unseen
 from reliq_api.ui import reading
 from reliq_api.ui.access import Operated, Sendable, Viewer, partitions_of, reliq_of
 from reliq_api.ui.dead_pages import existing_letter
@@ -42,7 +43,12 @@ async def find(request: Request, who: Viewer, id: str = "") -> Response:
     for name in names:
         if not who.may_operate(name):
             continue
-        found = await reliq.queue(name, of_broadcast=True).find(identity)
+        try:
+            found = await reliq.queue(name, of_broadcast=True).find(identity)
+        except RedisUnavailable as error:
+            if not unseen(f"queue {name}", error):
+                raise
+            continue
         if found is not None:
             return RedirectResponse(_address(request, name, identity), status_code=303)
     return page(request, "find.html", status=404 if identity else 200, identity=identity, fault=fault)

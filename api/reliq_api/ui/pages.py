@@ -7,6 +7,7 @@ from fastapi.routing import APIRouter
 
 from reliq.contract.settings import SETTINGS
 from reliq.protocol.queue import Stats
+from reliq.runtime.looking import note_missing
 from reliq_api.ui import policy, reading
 from reliq_api.ui.access import Operated, Seen, Viewer, partitions_of, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION
@@ -43,7 +44,9 @@ async def overview(request: Request, who: Viewer, q: str = "") -> Response:
     rows = [
         (one.latest, _sparkline(one, "into"), _sparkline(one, "out"), who.may_operate(name))
         for name, one in wanted.items()
+        if one.latest is not None
     ]
+    note_missing(sampler.missing)
     totals = _totals([one.latest for one in found.values() if one.latest])
     flow = _flow(list(found.values()))
     return page(request, "overview.html", rows=rows, totals=totals, flow=flow, q=q, count=len(found), sampler=sampler)

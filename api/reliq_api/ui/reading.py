@@ -19,6 +19,7 @@ from reliq.protocol.delayed import delayed_of_queue
 from reliq.protocol.partition_progress import PartitionProgress, progress
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.running import Running, first_of, running
+from reliq.protocol.seen import QUEUES, or_unseen
 
 CONSUMERS_LARGEST = 100
 NEXT_LARGEST = 10
@@ -66,7 +67,8 @@ class Tally:
 
 def exists(queue: str) -> Steps[bool]:
     """Whether a queue of this name exists; the name of a partition does not count."""
-    return not is_partition(queue) and (yield from ops.one(ops.is_queue(QueueKeys(queue).queue)))
+    known = or_unseen(QUEUES, ops.one(ops.is_queue(QueueKeys(queue).queue)), otherwise=True)
+    return not is_partition(queue) and (yield from known)
 
 
 def spread(partitions: Partitions) -> Steps[PartitionProgress | None]:

@@ -15,6 +15,7 @@ import reliq
 from reliq.model import error_text
 from reliq.model.element import Failure
 from reliq.runtime.logging import printable
+from reliq.runtime.looking import Missing, missing_now
 from reliq.runtime.tracing import is_traceparent
 from reliq_api.ui.assets import VERSION
 from reliq_api.ui.bodies import shown
@@ -159,6 +160,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         version=reliq.__version__,
         notice=_notice(request),
         status=status,
+        missing=(missing_now() or Missing()).lines(),
         **values,
     )
     return HTMLResponse(text, status)

@@ -13,9 +13,11 @@ from itertools import chain
 from typing import Self
 
 from reliq.errors import ReliqError
-from reliq.observability.snapshot import every_queue, read_readable
+from reliq.observability.snapshot import read_readable
 from reliq.ops.schema import Counter
 from reliq.protocol.queue import Stats
+from reliq.protocol.seen import every_queue
+from reliq.runtime.looking import Missing, looking
 from reliq.transport.aiostore import AioStore
 from reliq_api.http.problems import of_error
 
@@ -103,6 +105,8 @@ class Sampler:
         self.histories: dict[str, History] = {}
         self.sampled_at = float("-inf")  #: of the monotonic clock
         self.error = ""  #: why the latest attempt failed
+        self.missing = Missing()  #: what did not answer at the latest sample
+        self._known: list[str] = []  #: queues
         self._store = store
         self._period = period
         self._task: asyncio.Task[None] | None = None
@@ -133,11 +137,19 @@ class Sampler:
 
     async def sample(self) -> None:
         """Add one sample to every queue's history."""
-        names = (await self._store.run(every_queue()))[:QUEUES_LARGEST]
-        found, _ = await self._store.run(read_readable(names))
+        with looking() as self.missing:
+            self._known = await self._store.run(every_queue(self._known))
+            names = self._known[:QUEUES_LARGEST]
+            found, _ = await self._store.run(read_readable(names))
         now = time.monotonic()
+        for name in {*self.histories} - {stats.queue for stats in found}:
+            self.histories[name].latest = None
         for stats in found:
-            self.histories.setdefault(stats.queue, History()).add(now, stats)
+            history = self.histories.setdefault(stats.queue, History())
+            if stats.unseen:  # counters of a part would look like a reset
+                history.latest = stats
+            else:
+                history.add(now, stats)
         for name in self.histories.keys() - set(names):
             del self.histories[name]
         self.sampled_at = now

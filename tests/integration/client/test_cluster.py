@@ -20,8 +20,9 @@ from reliq.embedded import EmbeddedRedis
 from reliq.model import settings
 from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import TOPICS, QueueKeys, new_owner
-from reliq.observability.snapshot import every_queue, read_queues
+from reliq.observability.snapshot import read_queues
 from reliq.ops.topology import WATCHED, slot_of
+from reliq.protocol.seen import every_queue
 from reliq.transport.aiostore import AioStore
 from reliq.transport.errors import TryAgain
 from reliq.transport.server import addressed

@@ -7,7 +7,8 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.model.keys import QueueKeys
-from reliq.observability.snapshot import GROUP, every_queue, read_queues
+from reliq.observability.snapshot import GROUP, read_queues
+from reliq.protocol.seen import every_queue
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
 from tests.support.workers import eventually

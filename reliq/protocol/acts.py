@@ -1,0 +1,57 @@
+"""What an operator's call has done, if some partitions of the queue did not answer. Each such call may be repeated."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from reliq.errors import DoneInPart, ReliqError
+from reliq.model.found import CancelledMany
+from reliq.model.keys import QueueKeys
+from reliq.runtime.looking import is_away
+
+
+def done_everywhere(what: str, queue: str, answers: Mapping[str, Any]) -> list[Any]:
+    """Return the answers of all partitions to a change, given by their queues.
+
+    Raises DoneInPart if only some have carried it out, and the first error if none has. `what`: the change.
+    """
+    failed = {name: one for name, one in answers.items() if isinstance(one, ReliqError)}
+    done = {name: _count(one) for name, one in answers.items() if name not in failed}
+    missing: dict[str, str] = {}
+    for name, error in failed.items():
+        missing |= error.missing if isinstance(error, DoneInPart) else {name: str(error)}
+        done |= error.done if isinstance(error, DoneInPart) else {}
+    if failed and not done:
+        raise next(iter(failed.values()))
+    if failed:
+        raise _done_in_part(what, queue, done, missing, {error.node for error in failed.values() if error.node})
+    return list(answers.values())
+
+
+@contextmanager
+def counted(what: str, keys: QueueKeys, done: Callable[[], int]) -> Iterator[None]:
+    """For a change of one partition in several steps: raises DoneInPart if it ends after some of them."""
+    try:
+        yield
+    except ReliqError as error:
+        if not done() or not is_away(error):
+            raise
+        nodes = {error.node} if error.node else set()
+        raise _done_in_part(what, keys.logical, {keys.queue: done()}, {keys.queue: str(error)}, nodes) from None
+
+
+def _count(answer: Any) -> Any:
+    return answer.cancelled if isinstance(answer, CancelledMany) else answer
+
+
+def _done_in_part(what: str, queue: str, done: dict[str, Any], missing: dict[str, str], nodes: set[str]) -> DoneInPart:
+    counts = [one for one in done.values() if isinstance(one, int) and not isinstance(one, bool)]
+    number = f" ({sum(counts)} so far)" if counts else ""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in missing.items():
+        by_reason.setdefault(why, []).append(name)
+    reasons = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
+    text = f"{what} of queue {queue!r} is not finished{number}, repeat it to finish it; not done in {reasons}"
+    error = DoneInPart(text, done, missing)
+    error.node = ", ".join(sorted(nodes))
+    return error

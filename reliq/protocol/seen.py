@@ -1,0 +1,33 @@
+"""Reads of an operator that go on without a part of a Redis Cluster that does not answer; see reliq.runtime.looking."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model.keys import is_partition
+from reliq.ops import Steps
+from reliq.runtime.looking import unseen
+
+T = TypeVar("T")
+
+QUEUES = "the list of all queues"
+
+
+def or_unseen(what: str, steps: Steps[T], otherwise: T) -> Steps[T]:
+    """Run steps for an operator; `otherwise` is the answer if `what` does not answer, which is noted."""
+    try:
+        return (yield from steps)
+    except ReliqError as error:
+        if not unseen(what, error):
+            raise
+        return otherwise
+
+
+def every_queue(known: Sequence[str] = ()) -> Steps[list[str]]:
+    """Read the names of all queues on this server; of one with partitions, its own name.
+
+    `known`: those that were read before, for an operator to whom the node with the names does not answer.
+    """
+    names = yield from or_unseen(QUEUES, ops.one(ops.queue_names()), list(known))
+    return [name for name in names if not is_partition(name)]

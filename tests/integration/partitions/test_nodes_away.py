@@ -1,0 +1,359 @@
+"""One node of three is away: operators see the rest, learn which node it is, and what their calls have done."""
+
+import contextlib
+import json
+import os
+import signal
+
+import httpx
+import pytest
+import redis
+from prometheus_client.parser import text_string_to_metric_families
+
+import reliq
+from reliq import ops
+from reliq.cli.main import main
+from reliq.cli.trials.cluster import Cluster
+from reliq.errors import DoneInPart, RedisUnavailable
+from reliq.model import settings
+from reliq.model.found import Cancellation, Place
+from reliq.model.keys import QUEUES, QueueKeys
+from reliq.model.partitions import bucket_of_key, read_layout
+from reliq.observability.prometheus import Exporter
+from reliq.ops.topology import slot_of
+from reliq.protocol.queue import stats_of
+from reliq.transport import server as server_module
+from reliq.transport.errors import ConnectionLost
+from reliq.transport.server import Server
+from reliq.transport.store import Store
+from tests.integration.api.serving import serving
+from tests.support.workers import eventually
+
+COUNT = 6  #: partitions, two on each node
+PLAIN = [f"plain{number}" for number in range(9)]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(replicas=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def app(cluster):
+    for server in cluster.servers:
+        with redis.Redis(port=server.port) as client:
+            client.flushall()
+    with reliq.Reliq(cluster.url, send_timeout=0.2) as app:
+        yield app
+
+
+@pytest.fixture
+def orders(app):
+    orders = app.queue("orders")
+    orders.configure(partitions=COUNT)
+    orders.send_many(["body"] * 100 * COUNT)
+    return orders
+
+
+@pytest.fixture
+def names(app, orders):
+    return read_layout(app.store.call(ops.partitions(QueueKeys("orders")))).every("orders")
+
+
+@pytest.fixture
+def victim(cluster):
+    """The node that has neither the layout of the queue nor the list of all queues."""
+    return next(one for one in cluster.masters() if one not in (cluster.master_of("orders"), cluster.master_of(QUEUES)))
+
+
+@pytest.fixture
+def gone(cluster, names, victim):
+    return {name for name in names if cluster.master_of(name) is victim}
+
+
+@contextlib.contextmanager
+def away(cluster, server):
+    """The node is away until the end of the context."""
+    server.kill()
+    try:
+        yield f"127.0.0.1:{server.port}"
+    finally:
+        back(cluster, server)
+
+
+def back(cluster, server):
+    server.start()
+    eventually(cluster.whole, timeout=60)
+
+
+def command(cluster, capsys, *arguments):
+    """Run the command line; return its exit status, output and errors."""
+    status = main([*arguments, "--url", cluster.url])
+    return status, *capsys.readouterr()
+
+
+@pytest.fixture
+def service(cluster, app):
+    with serving(cluster.url) as service:
+        yield service
+
+
+# --- what was done ----------------------------------------------------------------------------------------------------
+
+
+def test_a_purge_says_what_it_has_removed_in_which_partition_and_its_repetition_finishes_it(
+    cluster, service, orders, names, gone, victim
+):
+    with away(cluster, victim) as node:
+        answer = service.post("/v1/queues/orders/purge", json={"confirm": "orders"})
+        said = answer.json()
+        assert (answer.status_code, said["code"], answer.headers["retry-after"]) == (503, "incomplete", "5")
+        assert said["done"] == {name: 100 for name in names if name not in gone}
+        assert said["missing"].keys() == gone
+        assert all(node in why for why in said["missing"].values())
+        assert "is not finished (400 so far), repeat it to finish it" in said["detail"]
+    rest = eventually(lambda: repeated(ACTS["purge"], service))
+    assert rest.json() == {"removed": 200}
+    assert orders.stats().ready == 0
+
+
+def repeated(act, service):
+    """Repeat a change; return its answer unless it is not finished."""
+    return (answer := act(service)).status_code == 200 and answer
+
+
+ACTS = {
+    "purge": lambda service: service.post("/v1/queues/orders/purge", json={"confirm": "orders"}),
+    "pause": lambda service: service.post("/v1/queues/orders/pause"),
+    "resume": lambda service: service.post("/v1/queues/orders/resume"),
+    "policy": lambda service: service.patch("/v1/queues/orders", json={"max_length": 6000}),
+    "breaker": lambda service: service.put("/v1/queues/orders/breaker", json={"state": "open", "seconds": 60}),
+    "dead letters": lambda service: service.post("/v1/queues/orders/dead/purge", json={"all": True}),
+    "redrive": lambda service: service.post("/v1/queues/orders/dead/redrive", json={}),
+    "cancel": lambda service: service.post("/v1/queues/orders/cancel", json={"key": "nobody's"}),
+}
+
+
+def test_each_change_says_in_which_partitions_it_is_made(cluster, service, orders, names, gone, victim):
+    with away(cluster, victim) as node:
+        for what, act in ACTS.items():
+            answer = act(service)
+            assert (answer.status_code, answer.json()["code"]) == (503, "incomplete"), (what, answer.text)
+            assert answer.json()["done"].keys() == {*names} - gone, what
+            assert answer.json()["missing"].keys() == gone, what
+            assert node in answer.json()["detail"], what
+    for what, act in ACTS.items():
+        assert eventually(lambda: repeated(act, service), what=what)  # noqa: B023
+    with reliq.Reliq(cluster.url) as app:
+        limits = [app.store.call(ops.read_hash(QueueKeys(name).config))["max_length"] for name in names]
+    assert limits == ["1000"] * COUNT
+
+
+def test_the_library_raises_an_error_with_what_was_done(cluster, orders, names, gone, victim):
+    with away(cluster, victim) as node:
+        with pytest.raises(DoneInPart, match="the pause of queue 'orders' is not finished") as raised:
+            orders.pause()
+        assert raised.value.done == {name: True for name in names if name not in gone}
+        assert raised.value.missing.keys() == gone
+        assert raised.value.node == node
+    orders.pause()
+    assert orders.config().paused
+
+
+def test_the_command_line_says_what_was_done(cluster, capsys, orders, gone, victim):
+    with away(cluster, victim) as node:
+        status, out, error = command(cluster, capsys, "purge", "orders", "--yes")
+    assert (status, out) == (1, "")
+    assert error.startswith("reliq: the purge of queue 'orders' is not finished (400 so far), repeat it to finish it")
+    assert node in error
+    assert all(name in error for name in gone)
+
+
+def test_a_deletion_is_finished_by_its_repetition(cluster, capsys, app, orders, victim):
+    with away(cluster, victim):
+        status, _, error = command(cluster, capsys, "queue", "delete", "orders", "--force", "--yes")
+        assert status == 1
+        assert "the deletion of queue 'orders' is not finished" in error
+    status, out, _ = command(cluster, capsys, "queue", "delete", "orders", "--force", "--yes")
+    assert (status, out) == (0, "orders is deleted; it had 300 ready\n"), out
+    assert "orders" not in app.queues()
+
+
+def test_a_message_that_can_be_seen_is_found_and_cancelled_and_others_are_not_said_to_be_nowhere(
+    cluster, service, app, names, gone, victim
+):
+    there = next(name for name in names if name not in gone)
+    sent = app.queue("orders").send("body", delay=3600, key=key_of(app, there))
+    with away(cluster, victim) as node:
+        assert service.get(f"/v1/queues/orders/messages/{sent}").json()["place"] == Place.DELAYED
+        answer = service.delete(f"/v1/queues/orders/messages/{sent}")
+        assert (answer.status_code, answer.json()) == (200, {"result": "cancelled"})
+        for method in ("GET", "DELETE"):
+            answer = service.request(method, "/v1/queues/orders/messages/unknown")
+            assert (answer.status_code, answer.json()["code"]) == (503, "redis_unavailable"), answer.text
+            assert answer.json()["node"] == node
+        with pytest.raises(RedisUnavailable, match=node):
+            app.queue("orders").cancel("unknown")
+    assert app.queue("orders").cancel("unknown") is Cancellation.UNKNOWN
+
+
+def key_of(app, home):
+    """Return a key with its home in this partition."""
+    layout = read_layout(app.store.call(ops.partitions(QueueKeys("orders"))))
+    return next(key for key in map(str, range(1000)) if layout.homes("orders", bucket_of_key(key))[-1] == home)
+
+
+# --- what is seen -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain(app, cluster, victim):
+    """Queues on all nodes; the names of those that the node has."""
+    for name in PLAIN:
+        app.queue(name).send("body")
+    return {name for name in PLAIN if cluster.master_of(name) is victim}
+
+
+def test_the_service_shows_the_rest_and_names_the_node(cluster, service, orders, gone, plain, victim):
+    assert service.get("/readyz").json() == {"status": "ready"}
+    with away(cluster, victim) as node:
+        ready = service.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+        assert f"1 of 3 do not answer: {node}" in ready.json()["missing"][0]
+        listed = service.get("/v1/queues").json()
+        ready_by_queue = {one["queue"]: one["ready"] for one in listed["queues"]}
+        assert ready_by_queue == {"orders": 400, **{name: 1 for name in PLAIN if name not in plain}}
+        unseen = {one["what"] for one in listed["missing"]}
+        assert unseen == {*(f"partition {name}" for name in gone), *(f"queue {name}" for name in plain)}
+        assert {one["node"] for one in listed["missing"]} == {node}
+        for path in ("", "/partitions", "/dead", "/delayed"):
+            answer = service.get(f"/v1/queues/orders{path}")
+            assert answer.status_code == 200, answer.text
+            assert {one["what"] for one in answer.json()["missing"]} == {f"partition {name}" for name in gone}
+    assert "missing" not in eventually(lambda: (said := service.get("/v1/queues").json())["queues"] and said)
+
+
+def test_the_dashboard_shows_the_rest_and_names_the_node(cluster, service, orders, plain, victim):
+    with away(cluster, victim) as node, httpx.Client(base_url=service.base_url, timeout=30) as browser:
+        for path in ("/", "/queues/orders", "/queues/orders/dead", "/jobs"):
+            shown = eventually(lambda: (page := browser.get(path)) and "does not answer" in page.text and page)  # noqa: B023
+            assert shown.status_code == 200, path
+            assert node in shown.text, path
+
+
+def test_metrics_have_the_queues_that_answer_with_all_their_partitions(cluster, app, orders, plain, victim):
+    exporter = Exporter(Store(cluster.url))
+    exporter.render()
+    with away(cluster, victim) as node:
+        body, _ = exporter.render()
+    found = {family.name: family.samples for family in text_string_to_metric_families(body.decode())}
+    assert [one.value for one in found["reliq_redis_up"]] == [1]
+    assert [one.labels for one in found["reliq_redis_node_away"]] == [{"node": node}]
+    assert {one.labels["queue"] for one in found["reliq_queue_messages"]} == {*PLAIN} - plain
+    assert {one.labels["queue"] for one in found["reliq_queue_unreadable"]} == {"orders", *plain}
+
+
+def test_the_command_line_shows_the_rest_and_names_the_node(cluster, capsys, app, orders, gone, plain, victim):
+    identity = app.queue("plain0").send("body", delay=60)
+    with away(cluster, victim) as node:
+        status, out, error = command(cluster, capsys, "stats", "--json")
+        assert (status, {one["queue"]: one["ready"] for one in json.loads(out)}["orders"]) == (1, 400)
+        assert node in error
+        assert all(name in error for name in (*gone, *plain))
+        status, out, error = command(cluster, capsys, "audit")
+        assert status == 1
+        assert "2 of its partitions did not answer" in out
+        assert node in error
+        status, out, error = command(cluster, capsys, "dead", "list", "orders", "--json")
+        assert (status, json.loads(out)["letters"]) == (1, [])
+        assert node in error
+        if "plain0" not in plain:
+            assert command(cluster, capsys, "find", identity)[0] == 0
+        status, out, error = command(cluster, capsys, "find", "unknown")
+        assert (status, out) == (1, "")
+        assert node in error
+        assert "it was handled, removed, or never sent" not in error
+        status, out, _ = command(cluster, capsys, "doctor")
+        assert status == 2
+        assert f"1 of 3 do not answer: {node}" in out
+        assert "Nothing can be sent" not in out
+        status, out, _ = command(cluster, capsys, "top", "--once", "--interval", "0.1")
+        assert node in out
+
+
+def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, victim, monkeypatch):
+    waits: list[Exception] = []
+
+    def note_failure(self, node, error, noted=Server.note_failure):
+        if isinstance(error, ConnectionLost) and not error.given_up:
+            waits.append(error)
+        noted(self, node, error)
+
+    monkeypatch.setattr(settings, "SOCKET_MARGIN", 0.5)
+    monkeypatch.setattr(server_module, "_SILENT", 60.0)
+    monkeypatch.setattr(Server, "note_failure", note_failure)
+    os.kill(victim.pid, signal.SIGSTOP)
+    try:
+        for arguments in (("stats",), ("audit",), ("find", "unknown"), ("dead", "list", "orders"), ("doctor",)):
+            waits.clear()
+            _, out, error = command(cluster, capsys, *arguments)
+            assert f"127.0.0.1:{victim.port}" in out + error, arguments
+            assert len(waits) == 1, arguments
+        with serving(cluster.url) as service:
+            for path in ("/readyz", "/v1/queues", "/v1/queues/orders"):
+                assert "missing" in service.get(path).json(), path
+            waits.clear()
+            assert "missing" in service.get("/v1/queues/orders").json()
+            assert not waits
+    finally:
+        os.kill(victim.pid, signal.SIGCONT)
+        eventually(cluster.whole, timeout=60)
+
+
+def test_a_slot_that_is_half_moved_hides_only_what_is_in_it(cluster, service, orders, names, gone, victim):
+    """Only its own partition: Redis refuses there what needs keys of both nodes."""
+    half = min(gone)
+    target = next(one for one in cluster.masters() if one is not victim)
+    slot = slot_of(half)
+    with redis.Redis(port=victim.port) as old, redis.Redis(port=target.port) as new:
+        mine, theirs = old.execute_command("CLUSTER", "MYID"), new.execute_command("CLUSTER", "MYID")
+        new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", mine)
+        old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", theirs)
+        try:
+            assert service.get("/readyz").json() == {"status": "ready"}
+            listed = service.get("/v1/queues").json()
+            assert [one["ready"] for one in listed["queues"]] == [500]
+            assert [one["what"] for one in listed["missing"]] == [f"partition {half}"]
+            assert "its slots are moving" in listed["missing"][0]["why"]
+        finally:
+            for client in (old, new):
+                client.execute_command("CLUSTER", "SETSLOT", slot, "STABLE")
+
+
+def test_without_the_list_of_queues_those_that_were_known_are_shown(cluster, app, service):
+    keeper = cluster.master_of(QUEUES)
+    for name in PLAIN:
+        app.queue(name).send("body")
+    there = {name for name in PLAIN if cluster.master_of(name) is not keeper}
+    service.get("/v1/queues")
+    with away(cluster, keeper) as node:
+        listed = service.get("/v1/queues").json()
+        assert {one["queue"] for one in listed["queues"]} == there
+        assert {"what": "the list of all queues", "node": node} in [
+            {"what": one["what"], "node": one["node"]} for one in listed["missing"]
+        ]
+        assert service.get(f"/v1/queues/{min(there)}").json()["ready"] == 1
+        assert service.get("/readyz").json()["status"] == "degraded"
+
+
+def test_a_queue_whose_first_partition_is_away_is_read_by_the_layout_that_was_read_before(cluster, app, orders, names):
+    assert orders.stats().ready == 600
+    home = cluster.master_of("orders")
+    there = [name for name in names if cluster.master_of(name) is not home]
+    with serving(cluster.url) as service:
+        service.get("/v1/queues/orders/partitions")
+        with away(cluster, home):
+            answer = service.get("/v1/queues/orders/partitions").json()
+            assert {one["name"] for one in answer["partitions"]} == set(there)
+    assert sum(app.store.run(stats_of(QueueKeys(name))).ready for name in there) == 400
