@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reliq import ops
+from reliq.contract.values import seconds, size, whole
 from reliq.errors import InvalidSetting, RedisUnavailable
 from reliq.extras import missing_extra
-from reliq.model.settings import seconds, size, whole
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.transport.store import Store
 from reliq_api.access import keyring

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from reliq.model import settings as core
+from reliq.contract import values
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,11 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8080
     allow_eviction: bool | None = None
-    max_body: int = core.BODY_LIMIT  #: bytes of one message's body
+    max_body: int = values.BODY_LIMIT  #: bytes of one message's body
     max_buffered: int = 256 * 1024 * 1024  #: bytes of request bodies in memory; each may take twice its size
     max_batch: int = 100_000  #: messages in one batch call
     memory_watermark: float = 0.9  #: share of Redis' maxmemory above which nothing more is enqueued
-    send_timeout: float = core.SEND_TIMEOUT  #: seconds for which a call is repeated after a lost reply
+    send_timeout: float = values.SEND_TIMEOUT  #: seconds for which a call is repeated after a lost reply
     connections: int = 64  #: to Redis, for calls that run at once; waiting polls need none
     no_auth: bool = False  #: serve this machine without a key, for development, until the first key exists
     access_log: bool = False

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from reliq import ops
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.keys import QueueKeys, connection_name, is_connected
 from reliq.ops import Steps
 
@@ -47,7 +47,7 @@ class _Absence:
 class Liveness:
     """Remembers the consumers that were missing in the latest scan of each queue."""
 
-    def __init__(self, reconnect_grace: float = settings.RECONNECT_GRACE) -> None:
+    def __init__(self, reconnect_grace: float = values.RECONNECT_GRACE) -> None:
         self._grace = reconnect_grace
         self._absent: dict[str, dict[str, _Absence]] = {}  #: by queue and consumer
         self._looked_at: dict[str, int] = {}  #: by queue, ms of the server's clock

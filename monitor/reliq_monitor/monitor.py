@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
-from reliq.model import settings
+from reliq.contract import values
 from reliq.observability.histograms import Measurements
 from reliq.transport.store import Store
 from reliq_monitor.cluster_monitor import ClusterMonitor
@@ -21,9 +21,9 @@ class Monitor:
     def __init__(
         self,
         store: Store,
-        scan_interval: float = settings.SCAN_INTERVAL,
+        scan_interval: float = values.SCAN_INTERVAL,
         measurements: Measurements | None = None,
-        reconnect_grace: settings.Duration = settings.RECONNECT_GRACE,
+        reconnect_grace: values.Duration = values.RECONNECT_GRACE,
     ) -> None:
         make = partial(NodeMonitor, store, scan_interval, measurements, reconnect_grace)
         self._whole = make()

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from reliq import ops
+from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.model import settings
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, instance_of
 from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
@@ -65,7 +65,7 @@ class NodeMonitor:
         store: Store,
         scan_interval: float,
         measurements: Measurements | None,
-        reconnect_grace: settings.Duration,
+        reconnect_grace: values.Duration,
         place: Place = WHOLE,
     ) -> None:
         self._store = store
@@ -77,7 +77,7 @@ class NodeMonitor:
         self._at_node = at_node  #: for what belongs to the node and to no queue
         in_part = place is not WHOLE
         self._attempts = Attempts(self._node_of, store.sharded and not in_part, in_part)
-        self._liveness = Liveness(settings.seconds(reconnect_grace, "reconnect_grace"))
+        self._liveness = Liveness(values.seconds(reconnect_grace, "reconnect_grace"))
         self._watch = ServerWatch(self._liveness, at_node, store.sharded and not in_part, place.sightings)
         self._membership = Membership(place.tag)
         self._instances = BroadcastCleanup()

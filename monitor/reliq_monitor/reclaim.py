@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from reliq import ops
+from reliq.contract import values
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
-from reliq.model import settings
 from reliq.model.element import BLANK, Undecodable
 from reliq.model.keys import QueueKeys, belongs_to, process_of
 from reliq.model.message import Message, undecodable_letter
@@ -171,7 +171,7 @@ def charge_deliveries(
             returns.append(Return(element, Fate.UNREADABLE, identity, again))
             continue
         charged = charge.falls_on(message)
-        deliveries = min(message.deliveries + charged, settings.MAX_COUNT)
+        deliveries = min(message.deliveries + charged, values.MAX_COUNT)
         if charged and deliveries >= max_deliveries:
             again = message.buried("max_deliveries", deliveries)
             returns.append(Return(element, Fate.EXHAUSTED, message.id, again, message.group, charged))
@@ -250,7 +250,7 @@ def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False, until: f
 
     After `until`, by time.monotonic(), begins no further batch.
     """
-    max_deliveries = (yield ops.max_deliveries(keys)) or settings.MAX_DELIVERIES
+    max_deliveries = (yield ops.max_deliveries(keys)) or values.MAX_DELIVERIES
     at_once = yield from _fitting(keys, consumer)
     total = Reclaimed()
     while True:

@@ -2,7 +2,7 @@
 
 import threading
 
-from reliq.model import settings
+from reliq.contract import values
 from reliq.observability.histograms import Measurements
 from reliq.transport.store import Store
 from reliq_monitor.monitor import Monitor
@@ -14,9 +14,9 @@ class MonitorThread(threading.Thread):
     def __init__(
         self,
         store: Store,
-        scan_interval: float = settings.SCAN_INTERVAL,
+        scan_interval: float = values.SCAN_INTERVAL,
         measurements: Measurements | None = None,
-        reconnect_grace: settings.Duration = settings.RECONNECT_GRACE,
+        reconnect_grace: values.Duration = values.RECONNECT_GRACE,
     ) -> None:
         super().__init__(name="reliq-monitor", daemon=True)
         self.monitor = Monitor(store, scan_interval, measurements, reconnect_grace)

@@ -7,15 +7,14 @@ from reliq.aio.batch import Batch
 from reliq.aio.queue import Queue
 from reliq.aio.schedules import Schedules
 from reliq.aio.topics import Topics
+from reliq.contract import values
 from reliq.contract.keywords import PublishOptions
+from reliq.contract.values import Duration, Size, check_id
 from reliq.errors import RedisUnavailable
-from reliq.model import settings
 from reliq.model.batch import BatchProgress, Target
-from reliq.model.element import check_id
 from reliq.model.found import Found
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage
-from reliq.model.settings import Duration, Size
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps, open_batches, progress
 from reliq.protocol.seen import every_queue
@@ -40,11 +39,11 @@ class Reliq(Application):
         *,
         allow_eviction: bool | None = None,
         max_body: Size | None = None,
-        send_timeout: Duration = settings.SEND_TIMEOUT,
+        send_timeout: Duration = values.SEND_TIMEOUT,
         store: AioStore | None = None,
     ) -> None:
         super().__init__(url, allow_eviction, max_body)
-        timeout = settings.seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
+        timeout = values.seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
         self.store = store or AioStore(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
         self._pool.sharded = self.store.sharded
         self._queues: dict[str, Queue] = {}
@@ -109,7 +108,7 @@ class Reliq(Application):
 
     async def batches(self, *, limit: int = 100) -> list[BatchProgress]:
         """Return the batches that have not ended, oldest first."""
-        return await self.store.run(open_batches(settings.whole(limit, "limit", 1, 10_000)))
+        return await self.store.run(open_batches(values.whole(limit, "limit", 1, 10_000)))
 
     async def queues(self, *, of_broadcasts: bool = False) -> list[str]:
         """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""

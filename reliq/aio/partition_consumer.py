@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from reliq import ops
+from reliq.contract import values
+from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, ReliqError
-from reliq.model import settings
 from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.message import Message
-from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Move, Settled
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import buried, failure_now, released, retried
@@ -30,7 +30,7 @@ class PartitionConsumer:
     One task claims at a time; others may settle. A task renews the lease.
     """
 
-    def __init__(self, store: AioStore, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:
+    def __init__(self, store: AioStore, keys: QueueKeys, lease: Duration = values.LEASE) -> None:
         self.lease = checked_lease(lease)
         self._store = store
         self._owner = new_owner()
@@ -93,11 +93,11 @@ class PartitionConsumer:
     async def claim(self, limit: int = 1, wait: Duration = 0, patience: float | None = None) -> list[Message]:
         if self._closed:
             raise InvalidSetting("this consumer has ended with its `async with` block: make a new one")
-        whole(limit, "limit", 1, settings.MAX_BATCH)
+        whole(limit, "limit", 1, values.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
         messages = await self._run(lambda: self._steps.claim(limit), patience)
         while not messages and (left := until - time.monotonic()) > 0.001:
-            timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
+            timeout = min(left, values.BLOCK, self.lease / values.HEARTBEATS_PER_LEASE)
             messages = await self._run(lambda timeout=timeout: self._steps.wait(limit, timeout), patience)  # type: ignore[misc]
         try:
             return await self._begun(messages)
@@ -223,6 +223,6 @@ class PartitionConsumer:
             try:
                 await self.heartbeat()
             except ReliqError:
-                await asyncio.sleep(settings.RECONNECT_PAUSE)
+                await asyncio.sleep(values.RECONNECT_PAUSE)
             else:
-                await self._beats.wait_closed(self.lease / settings.HEARTBEATS_PER_LEASE)
+                await self._beats.wait_closed(self.lease / values.HEARTBEATS_PER_LEASE)

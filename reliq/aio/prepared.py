@@ -4,8 +4,8 @@ from types import TracebackType
 from typing import Self
 
 from reliq import forks
+from reliq.contract.values import check_id
 from reliq.errors import ReliqError
-from reliq.model.element import check_id
 from reliq.protocol.prepared import DecisionOptions, PreparedQueue, not_rolled_back
 from reliq.transport.aiostore import AioStore
 

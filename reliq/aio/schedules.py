@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Unpack
 
+from reliq.contract.values import Duration
 from reliq.model.outgoing import Body
 from reliq.model.schedule import ScheduleOptions
-from reliq.model.settings import Duration
 from reliq.protocol.schedules import Schedule, ScheduleSteps
 from reliq.transport.aiostore import AioStore
 

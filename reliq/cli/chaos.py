@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from reliq.cli.options import BAD_USAGE, command
+from reliq.contract import values
 from reliq.errors import InvalidSetting
-from reliq.model import settings
 
 
 def add_to(commands: Any) -> None:
@@ -86,8 +86,8 @@ def _scenario(options: argparse.Namespace) -> int:
             else f"{scenario.name} runs this version only: leave out --older"
         )
     volume = options.volume or (scenario.full if options.full else scenario.volume)
-    settings.whole(volume, "volume", 1, 10_000_000)
-    settings.seconds(options.duration, "duration", 1.0, 86_400.0)
+    values.whole(volume, "volume", 1, 10_000_000)
+    values.seconds(options.duration, "duration", 1.0, 86_400.0)
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     print(f"{scenario.name}: {volume:,} {scenario.unit}, seed {seed}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="reliq-campaign-") as temporary:

@@ -6,8 +6,8 @@ from typing import Any
 
 from reliq.cli.options import command, stop_event, store_of
 from reliq.cli.queue_names import known_names
+from reliq.contract import values
 from reliq.errors import RedisUnavailable
-from reliq.model import settings
 from reliq.protocol.application import url_from_environment
 from reliq.protocol.seen import every_queue
 from reliq.transport.store import unchecked_store
@@ -78,5 +78,5 @@ def top(options: argparse.Namespace) -> int:
     """Show the queues live, until Ctrl-C."""
     from reliq.cli.top import watch
 
-    interval = settings.seconds(options.interval, "interval", shortest=0.1, longest=3600)
+    interval = values.seconds(options.interval, "interval", shortest=0.1, longest=3600)
     return watch(store_of(options), interval, options.once, stop_event())

@@ -12,10 +12,9 @@ from typing import Any
 
 import reliq
 from reliq.cli.queue_names import known_queue
-from reliq.contract import kinds
+from reliq.contract import kinds, values
 from reliq.contract.options import Option, given, options_of
 from reliq.errors import RedisUnavailable, RedisUnsuitable
-from reliq.model import settings
 from reliq.model.element import Failure
 from reliq.model.error_text import gist
 from reliq.ops import ping
@@ -104,7 +103,7 @@ def metrics_options(parser: argparse.ArgumentParser) -> None:
 def grace_option(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--reconnect-grace",
-        default=os.environ.get("RELIQ_RECONNECT_GRACE") or settings.RECONNECT_GRACE,
+        default=os.environ.get("RELIQ_RECONNECT_GRACE") or values.RECONNECT_GRACE,
         metavar="TIME",
         help="how long a worker may be without its connection before the monitor considers it dead, sooner than its "
         "lease (default 5s, or RELIQ_RECONNECT_GRACE)",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reliq.cli.options import command, grace_option, logging_options, metrics_options, stop_event, store_of
-from reliq.model import settings
+from reliq.contract import values
 from reliq.observability.histograms import Measurements
 
 
@@ -16,7 +16,7 @@ def add_to(commands: Any) -> None:
     one.add_argument(
         "--interval",
         type=float,
-        default=settings.SCAN_INTERVAL,
+        default=values.SCAN_INTERVAL,
         metavar="SECONDS",
         help="between two scans (default 0.5)",
     )
@@ -59,7 +59,7 @@ def monitor(options: argparse.Namespace) -> int:
     from reliq.worker.metrics import exporter_class
     from reliq_monitor import Monitor
 
-    interval = settings.seconds(options.interval, "interval", shortest=0.01, longest=60)
+    interval = values.seconds(options.interval, "interval", shortest=0.01, longest=60)
     stopping = stop_event()
     store, measurements = store_of(options, waits=True), Measurements()
     running = Monitor(store, interval, measurements, options.reconnect_grace)
@@ -79,8 +79,8 @@ def dev(options: argparse.Namespace) -> int:
     """Run everything that development needs, until Ctrl-C."""
     from reliq.cli.dev import run
 
-    settings.whole(options.port, "port", 0, 65_535)
-    settings.whole(options.api_port, "api-port", 0, 65_535)
+    values.whole(options.port, "port", 0, 65_535)
+    values.whole(options.api_port, "api-port", 0, 65_535)
     return run(options)
 
 
@@ -88,4 +88,4 @@ def demo(options: argparse.Namespace) -> int:
     """Send a message for every file of the standard library, and kill workers half way."""
     from reliq.cli.trials.demo import run
 
-    return run(options.url, files=settings.whole(options.files, "files", 0, 1_000_000))
+    return run(options.url, files=values.whole(options.files, "files", 0, 1_000_000))

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Iterator
 
+from reliq.contract import values
 from reliq.errors import InvalidMessage
-from reliq.model import settings
 from reliq.model.outgoing import too_large
 
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -31,7 +31,7 @@ def read_batches(limit: int) -> Iterator[list[bytes]]:
             raise InvalidMessage(f"line {number} of standard input: {_too_large(limit)}")
         lines.append(body)
         size += len(body)
-        if len(lines) == settings.MAX_BATCH or size >= _BATCH_BYTES:
+        if len(lines) == values.MAX_BATCH or size >= _BATCH_BYTES:
             yield lines
             lines, size = [], 0
     if lines:

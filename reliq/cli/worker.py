@@ -13,7 +13,7 @@ from reliq.cli.child_settings import ChildSettings
 from reliq.cli.loading import load
 from reliq.cli.options import BAD_USAGE, command, grace_option, logging_options, metrics_options, stop_event
 from reliq.cli.queue_names import left_out
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.keys import new_owner
 from reliq.observability.histograms import Measurements
 from reliq.protocol.application import Application, url_from_environment
@@ -38,14 +38,14 @@ def add_to(commands: Any) -> None:
     )
     one.add_argument(
         "--lease",
-        default=settings.LEASE,
+        default=values.LEASE,
         metavar="TIME",
         help="silence after which a worker counts as dead (default 15s)",
     )
     one.add_argument(
         "--grace",
         type=float,
-        default=settings.GRACE,
+        default=values.GRACE,
         metavar="SECONDS",
         help="time to finish after SIGTERM (default 25)",
     )
@@ -67,7 +67,7 @@ def worker(options: argparse.Namespace) -> int:
     from reliq.worker.metrics import Metering
 
     child = ChildSettings.take()
-    settings.whole(options.processes, "processes", 1, 1000)
+    values.whole(options.processes, "processes", 1, 1000)
     if options.url:
         os.environ["RELIQ_URL"] = url_from_environment(options.url)
         options.url = "env:RELIQ_URL"  # what the children are told has no password
@@ -160,7 +160,7 @@ def _stop_with_parent(stop: Callable[[], None]) -> None:
     threading.Thread(target=wait, name="reliq-parent", daemon=True).start()
 
 
-def _monitor_beside(store: Store, measurements: Measurements, reconnect_grace: settings.Duration) -> Any:
+def _monitor_beside(store: Store, measurements: Measurements, reconnect_grace: values.Duration) -> Any:
     from reliq_monitor import MonitorThread
 
     thread = MonitorThread(store, measurements=measurements, reconnect_grace=reconnect_grace)

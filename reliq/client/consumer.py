@@ -9,10 +9,10 @@ from typing import Self
 from weakref import WeakSet
 
 from reliq.client.partition_consumer import PartitionConsumer
+from reliq.contract import values
+from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
-from reliq.model import settings
 from reliq.model.message import Message
-from reliq.model.settings import Duration, seconds, whole
 from reliq.protocol.claiming import PATIENCE, pause, ready_counts, rotated
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.partitions import Partitions
@@ -34,7 +34,7 @@ class Consumer:
     One thread or task claims at a time.
     """
 
-    def __init__(self, store: Store, partitions: Partitions, lease: Duration = settings.LEASE) -> None:
+    def __init__(self, store: Store, partitions: Partitions, lease: Duration = values.LEASE) -> None:
         self._store = store
         self._partitions = partitions
         self._first = PartitionConsumer(store, partitions.first.keys, lease)
@@ -77,7 +77,7 @@ class Consumer:
         self._follow()
         if len(self._parts) == 1:
             return self._first.claim(limit, wait)
-        whole(limit, "limit", 1, settings.MAX_BATCH)
+        whole(limit, "limit", 1, values.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
         patient_until = max(until, time.monotonic() + self._store.timeout)
         failed = False

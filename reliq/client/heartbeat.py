@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from reliq import ops
+from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.model import settings
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.ops.topology import Node
 from reliq.runtime.moment import Moment
@@ -64,7 +64,7 @@ class Heartbeat(threading.Thread):
         self._store = store
         self._owner = owner
         self._length = length
-        self._interval = length / settings.HEARTBEATS_PER_LEASE
+        self._interval = length / values.HEARTBEATS_PER_LEASE
         self._leases = leases
         self._lost = lost
         self._stopping = part_of or threading.Event()
@@ -114,11 +114,11 @@ class Heartbeat(threading.Thread):
                 self.beat()
             except ReliqError as error:
                 self._outage.failed(error)
-                self._stopping.wait(settings.RECONNECT_PAUSE)
+                self._stopping.wait(values.RECONNECT_PAUSE)
             except Exception:
                 log.exception("a heartbeat failed; the next one follows")  # its thread must outlive everything
                 self._connection.close()
-                self._stopping.wait(settings.RECONNECT_PAUSE)
+                self._stopping.wait(values.RECONNECT_PAUSE)
             else:
                 self._outage.over()
                 self._connection.wait_closed(self._interval)

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from reliq import ops
 from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.contract import values
+from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown
-from reliq.model import settings
 from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.life import DONE
 from reliq.model.message import Message
-from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Move, Settled, Steps
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import buried, failure_now, released, retried
@@ -25,7 +25,7 @@ from reliq.transport.store import Store
 class PartitionConsumer:
     """Claims and settles by hand, from one partition of a queue; see reliq.Consumer. A thread renews the lease."""
 
-    def __init__(self, store: Store, keys: QueueKeys, lease: Duration = settings.LEASE) -> None:
+    def __init__(self, store: Store, keys: QueueKeys, lease: Duration = values.LEASE) -> None:
         self.lease = checked_lease(lease)
         self._store = store
         self._owner = new_owner()
@@ -88,7 +88,7 @@ class PartitionConsumer:
         """
         if self._closed:
             raise InvalidSetting("this consumer has ended with its `with` block: make a new one")
-        whole(limit, "limit", 1, settings.MAX_BATCH)
+        whole(limit, "limit", 1, values.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
         with self._lock:
             self._steps.accepted()
@@ -106,7 +106,7 @@ class PartitionConsumer:
     def _claim(self, limit: int, until: float, patience: float | None) -> list[Message]:
         messages = self._run(lambda: self._steps.claim(limit), patience)
         while not messages and (left := until - time.monotonic()) > 0.001:
-            timeout = min(left, settings.BLOCK, self.lease / settings.HEARTBEATS_PER_LEASE)
+            timeout = min(left, values.BLOCK, self.lease / values.HEARTBEATS_PER_LEASE)
             messages = self._run(lambda timeout=timeout: self._steps.wait(limit, timeout), patience)  # type: ignore[misc]
         if messages and self._steps.trusted_until.passed():  # suspended on the way: they may be others' by now
             self.heartbeat()

@@ -9,11 +9,11 @@ from reliq.client.cycle import Cycle
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
 from reliq.client.prepared import Prepared
+from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
-from reliq.model import settings
+from reliq.contract.values import Duration
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
-from reliq.model.settings import Duration
 from reliq.protocol.partition_progress import PartitionProgress, progress
 from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
 from reliq.protocol.progress import Progress, unwatched
@@ -179,7 +179,7 @@ class Queue:
         """
         return self._store.run(self._steps.cancel_many(key, headers, dry_run, progress))
 
-    def consumer(self, lease: Duration = settings.LEASE) -> Consumer:
+    def consumer(self, lease: Duration = values.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""
         return Consumer(self._store, self._steps.partitions, lease)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from reliq.model.settings import Duration
+from reliq.contract.values import Duration
 
 
 class BatchOptions(TypedDict, total=False):

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from reliq.contract import values
 from reliq.errors import InvalidMessage
-from reliq.model import settings
-from reliq.model.element import check_id, cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +43,12 @@ class Duration(Kind):
     """A length of time, kept in seconds."""
 
     shortest: float = 0.0
-    longest: float = settings.MAX_DELAY_SECONDS
+    longest: float = values.MAX_DELAY_SECONDS
 
     noun, annotation, held = "a number", "Duration", "float"
 
     def check(self, value: Any, what: str) -> float:
-        return settings.seconds(value, what, self.shortest, self.longest)
+        return values.seconds(value, what, self.shortest, self.longest)
 
     def text(self, value: float) -> str:
         for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
@@ -71,7 +70,7 @@ class Whole(Kind):
     noun, annotation, held = "a number", "int", "int"
 
     def check(self, value: Any, what: str) -> int:
-        return settings.whole(value, what, self.smallest, self.largest)
+        return values.whole(value, what, self.smallest, self.largest)
 
     def loaded(self, text: str) -> int:
         return int(text)
@@ -84,7 +83,7 @@ class Rate(Kind):
     noun, annotation, held = "a rate", "str", "str"
 
     def check(self, value: Any, what: str) -> str:
-        return settings.rate(value, what)
+        return values.rate(value, what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class Flag(Kind):
         return "false", "true"
 
     def check(self, value: Any, what: str) -> bool:
-        return settings.yes_or_no(value, what)
+        return values.yes_or_no(value, what)
 
     def text(self, value: bool) -> str:
         return "true" if value else "false"
@@ -117,7 +116,7 @@ class Weights(Kind):
     noun, annotation, held = "weights by key", "Mapping[str, int]", "dict[str, int]"
 
     def check(self, value: Any, what: str) -> dict[str, int]:
-        return settings.weights(value, what)
+        return values.weights(value, what)
 
     def text(self, value: Mapping[str, int]) -> str:
         return ",".join(f"{key}:{weight}" for key, weight in value.items())
@@ -126,7 +125,7 @@ class Weights(Kind):
         return json.dumps(value)
 
     def loaded(self, text: str) -> dict[str, int]:
-        return settings.weights(json.loads(text), "weights")
+        return values.weights(json.loads(text), "weights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +135,14 @@ class Durability(Kind):
     noun, annotation, held = "a durability", "str", "str"
 
     def check(self, value: Any, what: str) -> str:
-        return settings.durability(value, what)
+        return values.durability(value, what)
 
 
 @dataclass(frozen=True, slots=True)
 class Text(Kind):
     """A text of at most so many bytes of UTF-8. `longest=None`: as long as a body may be."""
 
-    longest: int | None = settings.MAX_KEY_BYTES
+    longest: int | None = values.MAX_KEY_BYTES
 
     noun, annotation, held = "a text", "str", "str"
 
@@ -158,7 +157,7 @@ class Text(Kind):
                 return value
         except UnicodeEncodeError:
             pass
-        raise InvalidMessage(f"{what} is {cut(repr(value), 80)}: a text of 1 to {self.longest} bytes of UTF-8")
+        raise InvalidMessage(f"{what} is {values.cut(repr(value), 80)}: a text of 1 to {self.longest} bytes of UTF-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +185,7 @@ class Identity(Kind):
     noun, annotation, held = "an id", "str", "str"
 
     def check(self, value: Any, what: str = "message id") -> str:
-        return check_id(value)
+        return values.check_id(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +200,6 @@ class Headers(Kind):
             size = sum(len(name.encode()) + len(text.encode()) for name, text in checked.items())
         except (AttributeError, TypeError, ValueError):
             raise InvalidMessage("headers must map texts to texts, all of them valid Unicode") from None
-        if size > settings.MAX_HEADERS_BYTES:
-            raise InvalidMessage(f"the headers take {size} bytes, the limit is {settings.MAX_HEADERS_BYTES}")
+        if size > values.MAX_HEADERS_BYTES:
+            raise InvalidMessage(f"the headers take {size} bytes, the limit is {values.MAX_HEADERS_BYTES}")
         return checked

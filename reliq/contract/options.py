@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from reliq.contract.kinds import Choice, Duration, Flag, Headers, Identity, Kind, Text
-from reliq.model.element import PRIORITIES
+from reliq.contract.values import PRIORITIES
 
 #: Calls and surfaces that take options of a message.
 SEND, SEND_MANY, PUBLISH, SCHEDULE = "send", "send_many", "publish", "schedule"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reliq.contract.kinds import Durability, Duration, Flag, Kind, Rate, Weights, Whole
-from reliq.model.settings import MAX_DELIVERIES, MIN_QUOTA_BYTES
+from reliq.contract.values import MAX_DELIVERIES, MIN_QUOTA_BYTES
 
 MOST_PARTITIONS: Final = 256
 _MANY = 10**12

@@ -23,8 +23,8 @@ except ImportError as error:
 from reliq import Message
 from reliq.aio import Reliq
 from reliq.aio.consumer import Consumer
+from reliq.contract import values
 from reliq.errors import InvalidMessage, LeaseLost
-from reliq.model import settings
 
 _SCHEME = "reliq"
 _URL = "env:RELIQ_URL"  #: a reference: what Airflow stores of a trigger has no password
@@ -54,7 +54,7 @@ class ReliqTrigger(BaseEventTrigger):
     all of them.
     """
 
-    def __init__(self, queue_name: str, url: str = _URL, lease: float = settings.LEASE, **options: Any) -> None:
+    def __init__(self, queue_name: str, url: str = _URL, lease: float = values.LEASE, **options: Any) -> None:
         super().__init__(**options)
         self.queue_name = queue_name
         self.url = url
@@ -69,7 +69,7 @@ class ReliqTrigger(BaseEventTrigger):
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> "Messages":
-        return Messages(kwargs["queue_name"], kwargs.get("url", _URL), kwargs.get("lease", settings.LEASE))
+        return Messages(kwargs["queue_name"], kwargs.get("url", _URL), kwargs.get("lease", values.LEASE))
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[dict[str, Any]]) -> AsyncIterator[TriggerEvent]:
         async for event in shared_stream:

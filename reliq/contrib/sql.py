@@ -46,11 +46,10 @@ except ImportError as error:
 from reliq import Message, NewMessage, Reliq, ReliqError
 from reliq.contract.keywords import PublishOptions
 from reliq.contract.options import OUTBOX
+from reliq.contract.values import MAX_BATCH, Duration, Size, cut, seconds
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, QueueFull
-from reliq.model.element import cut
 from reliq.model.keys import check_name
 from reliq.model.outgoing import Body, check_option_names
-from reliq.model.settings import MAX_BATCH, Duration, Size, seconds
 from reliq.model.upgrades import VERSION_HEADER
 from reliq.protocol.application import body_limit
 from reliq.protocol.batch import checked

@@ -20,8 +20,8 @@ except ImportError as error:
 from reliq import Message
 from reliq.aio import Reliq
 from reliq.aio.consumer import Consumer
+from reliq.contract import values
 from reliq.errors import LeaseLost, ReliqError
-from reliq.model import settings
 from reliq.protocol.settlement import checked_lease
 from reliq.transport.store import Store
 
@@ -44,18 +44,18 @@ class ReliqBroker(AsyncBroker):
         url: str | None = None,
         queue: str = "taskiq",
         *,
-        lease: settings.Duration = settings.LEASE,
+        lease: values.Duration = values.LEASE,
         prefetch: int = 1,
         monitor: bool = True,
-        reconnect_grace: settings.Duration = settings.RECONNECT_GRACE,
-        max_body: settings.Size | None = None,
+        reconnect_grace: values.Duration = values.RECONNECT_GRACE,
+        max_body: values.Size | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self.app = Reliq(url, max_body=max_body)
         self.queue = self.app.queue(queue)
         self._lease = checked_lease(lease)
-        self._prefetch = settings.whole(prefetch, "prefetch", 1, settings.MAX_BATCH)
+        self._prefetch = values.whole(prefetch, "prefetch", 1, values.MAX_BATCH)
         self._grace = reconnect_grace
         self._with_monitor = monitor
         self._monitor: Any = None

@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting
-from reliq.model.settings import Duration, seconds, whole
 
 Backoff = Callable[[int, BaseException], float | None]
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting
-from reliq.model.settings import Duration, seconds, whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from typing import Any, Self
 
+from reliq.contract.values import MAX_TIME_MS
 from reliq.model.element import BODY_REFERENCE, Failure
 from reliq.model.listed_message import Glimpse, ListedMessage
-from reliq.model.settings import MAX_TIME_MS
 
 _APART_START = b"\x9a\x02"  # of an element whose body is apart
 REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided", "invalid")

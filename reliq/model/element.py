@@ -3,23 +3,19 @@
 import base64
 import hashlib
 import random
-import re
 import time
 from typing import Annotated, Literal
 
 import msgspec
 
 from reliq import forks
-from reliq.errors import InvalidName
-from reliq.model import settings
+from reliq.contract import values
 
-_ID = re.compile(r"[\x21-\x7e]{1,128}")
-is_id = _ID.fullmatch
 # An element is untrusted input: any client of Redis may have written it. Values outside these ranges do not decode.
-_Count = Annotated[int, msgspec.Meta(ge=0, le=settings.MAX_COUNT)]
-_Time = Annotated[int, msgspec.Meta(ge=0, le=settings.MAX_TIME_MS)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=values.MAX_COUNT)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=values.MAX_TIME_MS)]
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-_Key = Annotated[str, msgspec.Meta(max_length=settings.MAX_KEY_BYTES)]
+_Key = Annotated[str, msgspec.Meta(max_length=values.MAX_KEY_BYTES)]
 _Priority = Annotated[str, msgspec.Meta(pattern=r"^(high|normal|low)?\Z")]
 _Batch = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9_-]{12})?\Z")]
 _Group = Annotated[str, msgspec.Meta(max_length=16)]
@@ -92,7 +88,6 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 NO_EXTRA = Extra()
 NO_HEADERS: dict[str, str] = {}
-PRIORITIES = ("high", "normal", "low")
 encode_envelope = msgspec.msgpack.Encoder().encode
 decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
 
@@ -163,15 +158,6 @@ def first_element_apart(identity: str, now: int, headers: dict[str, str], extra:
     return encode_envelope((APART, identity, _random.getrandbits(64), 0, 0, False, now, headers, b"", extra))
 
 
-def cut(text: str, largest: int = settings.MAX_ERROR_CHARACTERS) -> str:
-    """Return the text in at most `largest` bytes of UTF-8, with its middle left out and lone surrogates replaced."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= largest:
-        return data.decode()
-    half = (largest - 5) // 2
-    return data[:half].decode("utf-8", "ignore") + " ... " + data[-half:].decode("utf-8", "ignore")
-
-
 def group_of(key: str) -> str:
     """Return the digest of a key, 16 characters: a user's text never becomes part of a Redis key or hash field."""
     return hashlib.blake2b(key.encode(), digest_size=8).hexdigest() if key else ""
@@ -192,9 +178,3 @@ def latest_group_of(dedup_key: str) -> str:
     """Return the digest of such a dedup key: 16 characters that are no digest of an ordering key."""
     digest = hashlib.blake2b(dedup_key.encode("utf-8", "surrogatepass"), digest_size=12).digest()
     return LATEST + base64.urlsafe_b64encode(digest).decode()[:15]
-
-
-def check_id(value: object) -> str:
-    if not isinstance(value, str) or _ID.fullmatch(value) is None:
-        raise InvalidName(f"message id {cut(repr(value), 80)}: use 1 to 128 printable ASCII characters without spaces")
-    return value

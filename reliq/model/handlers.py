@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidHandler
 from reliq.model.backoff import Backoff, exponential
 from reliq.model.breaker import Breaker
@@ -14,7 +15,6 @@ from reliq.model.middleware import Middleware, Sending
 from reliq.model.policy import Errors, Policy, error_classes
 from reliq.model.routing import check_pattern
 from reliq.model.schedule import Definition
-from reliq.model.settings import Duration, seconds
 from reliq.model.signatures import (
     HandlerFunction,
     TypedCall,

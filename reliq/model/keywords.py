@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
-from reliq.model.settings import Duration
+from reliq.contract.values import Duration
 
 
 class DeadLetterFilters(TypedDict, total=False):

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
+from reliq.contract.values import MAX_ELEMENT_BYTES
 from reliq.errors import ReliqError
 from reliq.model.element import Failure, Undecodable
 from reliq.model.message import Message, wrapped
-from reliq.model.settings import MAX_ELEMENT_BYTES
 
 _START = 1024  #: bytes shown of an element that is larger than any message
 

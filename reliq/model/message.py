@@ -6,8 +6,9 @@ from typing import Any, Self
 
 import msgspec
 
+from reliq.contract import values
+from reliq.contract.values import cut, is_id
 from reliq.errors import InvalidMessage, ReliqError
-from reliq.model import settings
 from reliq.model.element import (
     APART,
     BODY_REFERENCE,
@@ -19,18 +20,16 @@ from reliq.model.element import (
     Extra,
     Failure,
     Undecodable,
-    cut,
     decode_envelope,
     encode_envelope,
     first_element,
-    is_id,
     new_id,
     new_nonce,
 )
 from reliq.model.error_text import classed_gist
 from reliq.model.life import Holder, Life, checked_progress, checked_state, read_state
 
-_MAX_ELEMENT_BYTES = settings.MAX_ELEMENT_BYTES
+_MAX_ELEMENT_BYTES = values.MAX_ELEMENT_BYTES
 _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 
 
@@ -250,7 +249,7 @@ class Message:
         extra = self._envelope.extra or NO_EXTRA
         errors = _capped((*extra.errors, failure))
         return self.again(
-            failures=min(self.failures + charged, settings.MAX_COUNT),
+            failures=min(self.failures + charged, values.MAX_COUNT),
             extra=msgspec.structs.replace(extra, errors=errors, reason=reason),
         )
 
@@ -310,12 +309,12 @@ def wrapped(raw: bytes) -> tuple[str, bytes]:
 
 def undecodable_letter(raw: bytes) -> tuple[str, bytes]:
     """Return the id and the dead letter to store for bytes that do not decode; bytes too large to wrap stay bare."""
-    return (new_id(), raw) if len(raw) > settings.MAX_ELEMENT_BYTES else wrapped(raw)
+    return (new_id(), raw) if len(raw) > values.MAX_ELEMENT_BYTES else wrapped(raw)
 
 
 def _capped(errors: tuple[Failure, ...]) -> tuple[Failure, ...]:
     """Return the first failure and the latest ones; of those in between only the first line of the error is kept."""
-    if len(errors) > settings.ERRORS_KEPT:
-        errors = errors[:1] + errors[1 - settings.ERRORS_KEPT :]
+    if len(errors) > values.ERRORS_KEPT:
+        errors = errors[:1] + errors[1 - values.ERRORS_KEPT :]
     between = [msgspec.structs.replace(one, text=cut(classed_gist(one), 200)) for one in errors[1:-1]]
     return errors[:1] + tuple(between) + errors[1:][-1:]

@@ -8,16 +8,16 @@ from typing import Any, Unpack
 import msgspec
 
 from reliq import forks
+from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, MessageOptions
 from reliq.contract.options import BY_NAME, options_of
+from reliq.contract.values import cut
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
-from reliq.model import settings
 from reliq.model.body_types import TypedBody, plain
 from reliq.model.element import (
     NO_EXTRA,
     NO_HEADERS,
     Extra,
-    cut,
     first_element,
     first_element_apart,
     group_of,
@@ -190,7 +190,7 @@ class NewMessage:
 
 def reference_to(body: bytes) -> bytes:
     """Return a new reference for a body that is too large to be part of its element, and b"" for any other."""
-    return new_reference(len(body)) if len(body) > settings.INLINE_BODY_BYTES else b""
+    return new_reference(len(body)) if len(body) > values.INLINE_BODY_BYTES else b""
 
 
 def elements_of(ids: Sequence[str], bodies: Sequence[bytes], references: Sequence[bytes], now: int) -> list[bytes]:
@@ -221,7 +221,7 @@ def too_large(size: int | str, limit: int, setting: str = "max_body") -> str:
     has = f"{size:,}" if isinstance(size, int) else size
     return (
         f"the body has {has} bytes, the limit is {limit:,} ({setting}): store it elsewhere and send a reference, "
-        f"or raise {setting} (at most {settings.bytes_text(settings.MAX_BODY_BYTES)})"
+        f"or raise {setting} (at most {values.bytes_text(values.MAX_BODY_BYTES)})"
     )
 
 

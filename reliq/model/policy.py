@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidHandler, InvalidSetting
 from reliq.model.backoff import Backoff
-from reliq.model.settings import Duration, seconds
 
 Errors = tuple[type[BaseException], ...]
 

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
-from reliq.model.settings import Duration, seconds
 
 if TYPE_CHECKING:
     from cronsim import CronSim

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from reliq.contract.values import bytes_text
 from reliq.errors import InvalidMessage
-from reliq.model.settings import bytes_text
 
 MAX_RESULT_BYTES = 1024 * 1024
 _strict_json = json.JSONEncoder(allow_nan=False).encode

@@ -6,8 +6,8 @@ bindings.
 
 from collections.abc import Iterable
 
+from reliq.contract.values import cut
 from reliq.errors import InvalidName
-from reliq.model.element import cut
 
 LONGEST = 255  #: bytes of UTF-8, as in AMQP
 _REMEMBERED = 10_000  #: keys with cached matches

@@ -11,8 +11,9 @@ from msgspec import structs
 
 from reliq.contract.keywords import ScheduledOptions
 from reliq.contract.options import SCHEDULE, given
+from reliq.contract.values import Duration, cut, seconds, whole
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
-from reliq.model.element import NO_HEADERS, cut
+from reliq.model.element import NO_HEADERS
 from reliq.model.keys import check_name
 from reliq.model.keywords import check_names
 from reliq.model.outgoing import Body, NewMessage
@@ -25,7 +26,6 @@ from reliq.model.recurrence import (
     text_of,
     time_zone,
 )
-from reliq.model.settings import Duration, seconds, whole
 
 CatchUp = Literal["latest", "all", "none"]
 

@@ -4,11 +4,11 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from reliq.contract.values import whole
 from reliq.errors import InvalidBody, InvalidHandler
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage, encode_body
 from reliq.model.policy import Dead, Retry
-from reliq.model.settings import whole
 from reliq.model.signatures import HandlerFunction, TypedCall, check_callable, is_async, name_of, typed_call
 
 VERSION_HEADER = "body-version"  #: of a message; without it, its body has version 1

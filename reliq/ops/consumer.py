@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal
 
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
 from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
@@ -99,7 +99,7 @@ def claim(
     consumer: str,
     lease: float,
     limit: int,
-    room: int = settings.CLAIM_BYTES,
+    room: int = values.CLAIM_BYTES,
     held: int | None = None,
 ) -> Op[Claimed]:
     """Claim up to `limit` messages, until they have `room` bytes.
@@ -130,7 +130,7 @@ def settle(
     limit: int = 0,
     uncounted: Collection[bytes] = (),
     *,
-    room: int = settings.CLAIM_BYTES,
+    room: int = values.CLAIM_BYTES,
     row: int = 0,
     places: Mapping[bytes, int] = NOWHERE,
     results_kept: float = 0.0,
@@ -210,9 +210,9 @@ def last_answer(keys: QueueKeys) -> Op[bytes]:
 def answered(keys: QueueKeys, since: bytes, seconds: float) -> Op[tuple[bytes, list[str]] | None]:
     """Wait for results; the reply has the latest entry and the ids that were named after `since`; None: none came.
 
-    Waits at most `settings.BLOCK` seconds, however large `seconds` is: the socket's timeout is little longer.
+    Waits at most `values.BLOCK` seconds, however large `seconds` is: the socket's timeout is little longer.
     """
-    within = min(seconds, settings.BLOCK)
+    within = min(seconds, values.BLOCK)
     command = ("XREAD", "BLOCK", milliseconds(within), "STREAMS", keys.answers, since)
     return Op(command, _read_answers, blocks=within)
 

@@ -5,7 +5,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
-from reliq.model import settings
+from reliq.contract import values
+from reliq.contract.values import BODY_LIMIT, MAX_BODY_BYTES, Duration, Size, size
 from reliq.model.backoff import Backoff
 from reliq.model.breaker import Breaker
 from reliq.model.handlers import DeadHook, Handlers
@@ -16,7 +17,6 @@ from reliq.model.outgoing import Body
 from reliq.model.policy import Errors
 from reliq.model.routing import check_pattern
 from reliq.model.schedule import ScheduleOptions
-from reliq.model.settings import BODY_LIMIT, MAX_BODY_BYTES, Duration, Size, size
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.schedules import ScheduleSteps
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def url_from_environment(url: str | None) -> str:
     """Return the URL or, without one, that of RELIQ_URL; both may be references, `env:NAME` or `file:/path`."""
-    return dereferenced(url or os.environ.get("RELIQ_URL") or settings.DEFAULT_URL)
+    return dereferenced(url or os.environ.get("RELIQ_URL") or values.DEFAULT_URL)
 
 
 def body_limit(given: Size | None, what: str = "max_body", environment: Mapping[str, str] = os.environ) -> int:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import overload
 
 from reliq import ops
+from reliq.contract import values
 from reliq.contract.keywords import BatchOptions
 from reliq.contract.options import SEND_MANY, options_of
 from reliq.errors import InvalidMessage, InvalidName
-from reliq.model import settings
 from reliq.model.element import new_ids
 from reliq.model.outgoing import (
     Body,
@@ -136,7 +136,7 @@ def calls_of(messages: Sequence[NewMessage]) -> Iterator[Sequence[NewMessage]]:
     sizes = messages.sizes if isinstance(messages, RawBatch) else [len(message.body) for message in messages]
     start = 0
     while start < len(messages):
-        end = start + settings.MAX_BATCH
+        end = start + values.MAX_BATCH
         while sum(sizes[start:end]) > _CALL_BYTES and min(end, len(messages)) - start > 1:
             end = start + (min(end, len(messages)) - start) // 2
         yield messages[start:end]
@@ -186,4 +186,4 @@ def _bare(bodies: Sequence[Body | NewMessage], ids: list[str], max_body: int) ->
     largest = max(map(len, encoded), default=0)
     if largest > max_body:
         return None
-    return RawBatch(encoded, ids, [*map(reference_to, encoded)] if largest > settings.INLINE_BODY_BYTES else ())
+    return RawBatch(encoded, ids, [*map(reference_to, encoded)] if largest > values.INLINE_BODY_BYTES else ())

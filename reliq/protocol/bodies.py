@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reliq import ops
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps
@@ -27,7 +27,7 @@ def read_bodies(keys: QueueKeys, messages: Sequence[Message]) -> Steps[None]:
     """
     unread = [message for message in messages if not message.body_is_read]
     while unread:
-        count, _ = first_of(unread, settings.READ_BYTES)
+        count, _ = first_of(unread, values.READ_BYTES)
         some = unread[:count]
         bodies = yield ops.stored_bodies(keys, [message.reference for message in some])
         for message, body in zip(some, bodies, strict=True):

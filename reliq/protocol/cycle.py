@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from reliq import ops
+from reliq.contract import values
 from reliq.errors import InvalidMessage, QueueFull
-from reliq.model import settings
 from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage, check_key
@@ -25,8 +25,8 @@ class CycleSteps:
         new = 0
         entrants = [self._entrant(member) for member in dict.fromkeys(_checked(members))]
         yield ops.announce(self._keys.queue)
-        for start in range(0, len(entrants), settings.MAX_BATCH):
-            answer = yield from self._add(entrants[start : start + settings.MAX_BATCH])
+        for start in range(0, len(entrants), values.MAX_BATCH):
+            answer = yield from self._add(entrants[start : start + values.MAX_BATCH])
             if answer.status == "full":
                 length, most, unit = answer.rest
                 raise QueueFull(f"queue {self._keys.queue!r} holds {length} of at most {most} {unit}; {new} entered")
@@ -52,8 +52,8 @@ class CycleSteps:
         """Remove members; return how many of them were in the cycle."""
         removed = 0
         groups = [group_of(member) for member in _checked(members)]
-        for start in range(0, len(groups), settings.MAX_BATCH):
-            removed += sum((yield ops.cycle_remove(self._keys, groups[start : start + settings.MAX_BATCH])))
+        for start in range(0, len(groups), values.MAX_BATCH):
+            removed += sum((yield ops.cycle_remove(self._keys, groups[start : start + values.MAX_BATCH])))
         return removed
 
     def members(self) -> Steps[list[str]]:

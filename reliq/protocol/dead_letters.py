@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reliq import ops
+from reliq.contract.values import Duration, check_id, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.dead_letter import REASONS, DeadLetter
-from reliq.model.element import check_id
 from reliq.model.keys import QueueKeys
 from reliq.model.keywords import DeadLetterFilters, check_names
-from reliq.model.settings import Duration, seconds, whole
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted, done_everywhere

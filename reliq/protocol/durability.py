@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq import ops
+from reliq.contract import values
 from reliq.errors import DurabilityUnavailable, OutcomeUnknown, RedisUnavailable, ReliqError
-from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
 from reliq.ops.schema import Counter
@@ -33,7 +33,7 @@ class Durability:
 
     def wait(self) -> Op[int]:
         """Answers how many have the writes of this connection: replicas, or for fsync servers."""
-        within = settings.DURABLE_WITHIN
+        within = values.DURABLE_WITHIN
         return ops.fsynced(within) if self.disks else ops.replicated(self.replicas, within)
 
     def reached(self, have: int) -> bool:
@@ -46,7 +46,7 @@ _FSYNC = Durability("fsync", disks=1)
 
 def durability(value: object) -> Durability:
     """Read "memory", "fsync" or "replicas=N"; raises InvalidSetting."""
-    name = settings.durability(value)
+    name = values.durability(value)
     if name == MEMORY.name:
         return MEMORY
     return _FSYNC if name == _FSYNC.name else Durability(name, replicas=int(name.partition("=")[2]))
@@ -83,5 +83,5 @@ def confirm(keys: QueueKeys, wanted: Durability, producer: str, sequence: int) -
         raise OutcomeUnknown(f"{UNCONFIRMED}the server that answers now does not know it; {wanted.name} is not reached")
     if not wanted.reached(answer):
         raise OutcomeUnknown(
-            f"{UNCONFIRMED}durability {wanted.name} was not reached within {settings.DURABLE_WITHIN:g} s"
+            f"{UNCONFIRMED}durability {wanted.name} was not reached within {values.DURABLE_WITHIN:g} s"
         )

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reliq import ops
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import NOWHERE, Move
 
-LARGE = 2 * settings.INLINE_BODY_BYTES  #: bytes of an element that counts towards `most_bytes`
+LARGE = 2 * values.INLINE_BODY_BYTES  #: bytes of an element that counts towards `most_bytes`
 
 
 class State(enum.Enum):
@@ -107,10 +107,10 @@ class HeldMessages:
     def room(self, settled: Iterable[bytes] = ()) -> int:
         """Return how many bytes of messages a claim may bring once these are settled; 0: there are too many."""
         if self.most_bytes is None or not self._large:
-            return settings.CLAIM_BYTES
+            return values.CLAIM_BYTES
         self._large = {element: size for element, size in self._large.items() if element in self.by_element}
         staying = sum(self._large.values()) - sum(self._large.get(element, 0) for element in settled)
-        return max(0, min(settings.CLAIM_BYTES, self.most_bytes - staying))
+        return max(0, min(values.CLAIM_BYTES, self.most_bytes - staying))
 
     def settle_op(
         self,

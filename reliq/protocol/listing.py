@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, TypeVar
 
 from reliq import ops
+from reliq.contract.values import whole
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
-from reliq.model.settings import whole
 from reliq.ops import Steps, Together
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.partitions import Partitions

@@ -2,7 +2,8 @@
 
 import time
 
-from reliq.model.element import Failure, cut
+from reliq.contract.values import cut
+from reliq.model.element import Failure
 from reliq.model.message import Message, undecodable_letter
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from reliq.contract import values
 from reliq.contract.keywords import Config
 from reliq.contract.kinds import Flag
 from reliq.contract.settings import BY_NAME, PAUSED, SETTINGS, Setting
 from reliq.errors import InvalidSetting
-from reliq.model import settings
 from reliq.model.element import limit_group_of
 from reliq.model.partitions import read_layout
 from reliq.ops.schema import Config as Field
@@ -37,10 +37,10 @@ def check_shares(policy: Mapping[str, Any], count: int) -> None:
             f"so set concurrency to {count} or more, partitions to {concurrency} or fewer, or limit keys "
             "(key_concurrency)"
         )
-    if max_bytes is not None and count > 1 and int(max_bytes) < count * settings.MIN_QUOTA_BYTES:
+    if max_bytes is not None and count > 1 and int(max_bytes) < count * values.MIN_QUOTA_BYTES:
         raise InvalidSetting(
-            f"max_bytes is {max_bytes} and partitions is {count}: each partition needs {settings.MIN_QUOTA_BYTES}, so "
-            f"set max_bytes to {count * settings.MIN_QUOTA_BYTES} or more"
+            f"max_bytes is {max_bytes} and partitions is {count}: each partition needs {values.MIN_QUOTA_BYTES}, so "
+            f"set max_bytes to {count * values.MIN_QUOTA_BYTES} or more"
         )
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from reliq import ops
+from reliq.contract import values
+from reliq.contract.values import Duration
 from reliq.errors import InvalidMessage, OutcomeUnknown, PreparedClosed, QueueFull, ReliqError
-from reliq.model import settings
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message, undecodable_letter
 from reliq.model.outgoing import NewMessage
-from reliq.model.settings import Duration
 from reliq.ops import Decision, Steps, at_most
 from reliq.ops.schema import Counter
 from reliq.protocol.batch import encoded
@@ -40,7 +40,7 @@ class DecisionOptions:
     retries: int | None = None
 
     def __post_init__(self) -> None:
-        settings.retries(self.retries)
+        values.retries(self.retries)
         if self.sure is not None:
             durability(self.sure)
 
@@ -162,8 +162,8 @@ class PreparedQueue:
 
         Raises QueueFull, and InvalidMessage where its id is in use.
         """
-        check_after = settings.seconds(timeout, "timeout", shortest=_CHECK_SOONEST)
-        settings.whole(checks, "checks", 0, 1000)
+        check_after = values.seconds(timeout, "timeout", shortest=_CHECK_SOONEST)
+        values.whole(checks, "checks", 0, 1000)
         if message.replace:
             raise InvalidMessage(
                 "a prepared message cannot replace another one: replace is True; send it, or leave it out"

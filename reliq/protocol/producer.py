@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from reliq import forks, ops
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.keys import QueueKeys
 from reliq.model.middleware import Middleware, Sending
 from reliq.ops import Steps
@@ -90,7 +90,7 @@ class ProducerPool:
     def __init__(self) -> None:
         self.clock = Clock()
         self.middleware: Sequence[Middleware[Sending]] = ()  #: around each send; the first is the outermost
-        self.max_body = settings.BODY_LIMIT  #: bytes of the largest body that it sends
+        self.max_body = values.BODY_LIMIT  #: bytes of the largest body that it sends
         self.sharded = False  #: whether queues may lie on different servers
         self.versions: Mapping[str, int] = {}  #: by queue: the version of the bodies that this application sends
         self._free: deque[ProducerSession] = deque()

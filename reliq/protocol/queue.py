@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from reliq import ops
+from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
+from reliq.contract.values import Duration
 from reliq.errors import ReliqError
-from reliq.model import settings
 from reliq.model.element import Undecodable
 from reliq.model.found import Cancellation, CancelledMany, Found, Place
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import Body, NewMessage, check_option_names
-from reliq.model.settings import Duration
 from reliq.model.upgrades import stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Config as Field
@@ -60,7 +60,7 @@ class Stats:
 class QueueSteps:
     """The operations on a queue, as steps. Those that read or change messages concern all of its partitions."""
 
-    def __init__(self, name: str, pool: ProducerPool, max_body: int = settings.BODY_LIMIT) -> None:
+    def __init__(self, name: str, pool: ProducerPool, max_body: int = values.BODY_LIMIT) -> None:
         self.keys = QueueKeys(name)  #: of the first partition, and of nearly all queues of the only one
         self.partitions = Partitions(name, pool)
         self.cycle = CycleSteps(self.keys, pool)
@@ -76,7 +76,7 @@ class QueueSteps:
         `sure`: the requested durability; None = that of the queue.
         """
         wanted = None if sure is None else durability(sure)
-        retries = settings.retries(retries)
+        retries = values.retries(retries)
         if wanted is not None:
             yield from check_possible(wanted)
         expiring = not isinstance(messages, RawBatch) and [message for message in messages if message.ttl is not None]
@@ -168,7 +168,7 @@ class QueueSteps:
         yield from self.partitions.act("the end of the pause", _resume)
 
     def open_breaker(self, duration: Duration) -> Steps[None]:
-        open_for = settings.seconds(duration, "duration", shortest=0.1)
+        open_for = values.seconds(duration, "duration", shortest=0.1)
         yield from self.partitions.act("the opening of the breaker", lambda keys: _open_breaker(keys, open_for))
 
     def close_breaker(self) -> Steps[bool]:

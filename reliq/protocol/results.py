@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from reliq import ops
+from reliq.contract.values import Duration, check_id, seconds
 from reliq.errors import HandlerFailed, NoResult, QueueFull
 from reliq.model.dead_letter import DeadLetter
-from reliq.model.element import check_id
 from reliq.model.error_text import classed_gist
 from reliq.model.keys import QueueKeys
 from reliq.model.result import CANCELLED, DEAD, read_result
-from reliq.model.settings import Duration, seconds
 from reliq.ops import Returned, Steps, Together
 from reliq.protocol.partitions import Partitions, checked
 from reliq.protocol.search import Search

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from reliq import ops
+from reliq.contract import values
+from reliq.contract.values import Duration, whole
 from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown
-from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import Body
 from reliq.model.recurrence import milliseconds_of, moment_of, text_of, time_zone
 from reliq.model.schedule import Definition, Run, ScheduleOptions, State, check_schedule_name, define
-from reliq.model.settings import Duration, whole
 from reliq.model.upgrades import VERSION_HEADER
 from reliq.ops import Steps, Stored, Written
 from reliq.protocol.queue import QueueSteps
@@ -127,7 +127,7 @@ def stamped(definition: Definition, version: int) -> Definition:
 class ScheduleSteps:
     """The operations on schedules, as steps."""
 
-    def __init__(self, queue: Callable[[str], QueueSteps], max_body: int = settings.BODY_LIMIT) -> None:
+    def __init__(self, queue: Callable[[str], QueueSteps], max_body: int = values.BODY_LIMIT) -> None:
         self._queue = queue
         self._max_body = max_body
 

@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from reliq import ops
+from reliq.contract.values import check_id
 from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
-from reliq.model.element import Undecodable, check_id
+from reliq.model.element import Undecodable
 from reliq.model.found import Cancellation, CancelledMany, Event, Found, Place
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
+from reliq.contract import values
+from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidSetting, LeaseLost
-from reliq.model import settings
 from reliq.model.message import Message
-from reliq.model.settings import Duration, seconds
 from reliq.ops import Move
 from reliq.protocol.consumer import ConsumerSteps
 
 
 def checked_lease(lease: Duration) -> float:
-    return seconds(lease, "lease", settings.MIN_LEASE_SECONDS, settings.MAX_LEASE_SECONDS)
+    return seconds(lease, "lease", values.MIN_LEASE_SECONDS, values.MAX_LEASE_SECONDS)
 
 
 def settleable(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reliq import ops
+from reliq.contract import values
 from reliq.contract.keywords import PublishOptions
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
-from reliq.model import settings
 from reliq.model.keys import QueueKeys, check_grammar, check_name
 from reliq.model.outgoing import Body, NewMessage, check_option_names
 from reliq.model.routing import Routes, check_pattern, check_routing_key
@@ -79,7 +79,7 @@ class TopicSteps:
         `check` gets exactly the queues that the message would enter, and raises to refuse them.
         """
         check_routing_key(routing_key)
-        wanted, retries = None if sure is None else durability(sure), settings.retries(retries)
+        wanted, retries = None if sure is None else durability(sure), values.retries(retries)
         if wanted is not None:
             yield from check_possible(wanted)
         if not self._pool.clock.known and message.ttl is not None:

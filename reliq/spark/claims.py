@@ -6,11 +6,11 @@ The list does not change between claim and ack, so a repeated batch reads the sa
 from collections.abc import Sequence
 
 from reliq import ops
+from reliq.contract.values import MAX_BATCH
 from reliq.errors import OutcomeUnknown
 from reliq.model.element import BLANK, Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
-from reliq.model.settings import MAX_BATCH
 from reliq.ops import Move, Settled, Steps
 from reliq.protocol.limits import Limits
 from reliq.protocol.outcomes import expired, passed_over, undecodable

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from reliq.contract import values
 from reliq.errors import InvalidSetting
-from reliq.model import settings
 from reliq.model.keys import QueueKeys, check_name
 from reliq.model.outgoing import check_headers
 from reliq.protocol import staging
@@ -154,7 +154,7 @@ class Given:
             self._connection(),
             self._keys(),
             self._whole("maxMessagesPerBatch", 10_000_000) or MAX_MESSAGES,
-            self._duration("lease", LEASE, settings.MIN_LEASE_SECONDS),
+            self._duration("lease", LEASE, values.MIN_LEASE_SECONDS),
             self._whole("numPartitions", 100_000),
         )
 
@@ -223,11 +223,11 @@ class Given:
         if text is None:
             return None
         value: Any = int(text) if text.strip().isdecimal() else text
-        return settings.whole(value, f"option {name}", 1, largest)
+        return values.whole(value, f"option {name}", 1, largest)
 
     def _duration(self, name: str, default: float, shortest: float) -> float:
         text = self._options.get(name.lower())
         if text is None:
             return default
-        plain: settings.Duration = float(text) if text.replace(".", "", 1).isdecimal() else text
-        return settings.seconds(plain, f"option {name}", shortest)
+        plain: values.Duration = float(text) if text.replace(".", "", 1).isdecimal() else text
+        return values.seconds(plain, f"option {name}", shortest)

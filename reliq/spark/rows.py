@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
+from reliq.contract import values
+from reliq.contract.values import check_id, is_id
 from reliq.errors import InvalidMessage, InvalidName, Unroutable
-from reliq.model import settings
-from reliq.model.element import Extra, Failure, check_id, first_element, first_element_apart, is_id
+from reliq.model.element import Extra, Failure, first_element, first_element_apart
 from reliq.model.outgoing import check_headers, check_key, reference_to, too_large
 from reliq.ops.chunks import DEAD_PLACE, Chunk, bodies_chunk, framed, placed_chunk
 from reliq.spark import encoding
@@ -29,7 +30,7 @@ from reliq.spark.targets import Targets
 Columns = dict[str, pa.Array]
 
 _IDS = r"^[\x21-\x7e]{1,128}$"  #: as in reliq.model.element.check_id
-_MAX_MS = round(settings.MAX_DELAY_SECONDS * 1000)
+_MAX_MS = round(values.MAX_DELAY_SECONDS * 1000)
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -146,7 +147,7 @@ class Rows:
         """Return the ordering keys; None if no row has one."""
         if column is None or self._rules.key_as == "header":
             return None
-        return self._texts("key", column, settings.MAX_KEY_BYTES, refused)
+        return self._texts("key", column, values.MAX_KEY_BYTES, refused)
 
     def _dedup_keys(self, column: pa.Array | None, refused: Refused) -> pa.Array | None:
         return None if column is None else self._texts("dedup_key", column, self._rules.max_body, refused)
@@ -219,7 +220,7 @@ class Rows:
     def _encoded(self, fields: Columns) -> "_Encoded":
         bodies, count = fields["body"], len(fields["body"])
         sizes = pc.binary_length(bodies).to_numpy()
-        apart = sizes > settings.INLINE_BODY_BYTES if sizes.max() > settings.INLINE_BODY_BYTES else None
+        apart = sizes > values.INLINE_BODY_BYTES if sizes.max() > values.INLINE_BODY_BYTES else None
         references = None if apart is None else encoding.references(sizes, apart)
         ids = [fields["id"]] if "id" in fields else [self._prefix.encode(), fields["number"]]
         expires = pc.add(fields["ttl"], encoding.now_ms()) if "ttl" in fields else None

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from reliq.client.app import Reliq
+from reliq.contract import values
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
-from reliq.model import settings
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
 from reliq.testing.offline import fake, work_off
@@ -77,7 +77,7 @@ class Bench:
         """Return the messages that the application has sent so far: all, or those to a queue or routing key."""
         return [one for one in self._recorder.sent if to in (None, one.to)]
 
-    def travel(self, duration: settings.Duration) -> int:
+    def travel(self, duration: values.Duration) -> int:
         """Move the clock ahead, and do what a monitor would have done meanwhile; return how many messages came due.
 
         Everything follows the clock: delays, retries, expiry, deduplication, limits and schedules, also Python's own
@@ -88,7 +88,7 @@ class Bench:
             raise InvalidSetting("travel: a Redis server has a clock of its own; test this without a server")
         import time
 
-        moment = time.time() + settings.seconds(duration, "duration")
+        moment = time.time() + values.seconds(duration, "duration")
         self._stop_clock()
         self._clock = _time_machine().travel(moment, tick=True)
         self._clock.start()

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.model import settings
 from reliq.ops import Request, Steps, Together
 from reliq.transport.aio_cluster import AioClusterConnection
 from reliq.transport.aio_connection import AioConnection
@@ -24,7 +24,7 @@ class AioStore(Server):
     """A Redis server, for the tasks of one event loop; the contract of Store."""
 
     def __init__(
-        self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
+        self, url: str, *, allow_eviction: bool = False, timeout: float = values.SEND_TIMEOUT, connect: Any = None
     ) -> None:
         super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
         self._idle: deque[AioConnection] = deque()

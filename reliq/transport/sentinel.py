@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq import forks
-from reliq.model import settings
+from reliq.contract import values
 from reliq.ops.topology import Node
 from reliq.transport.errors import ConnectionLost, connection_ended, failed, redis_errors
 from reliq.transport.resp import pack
@@ -156,7 +156,7 @@ class Sentinels:
         """Return the master's address; raises ConnectionLost."""
         panel = self._here()
         with panel.changed:
-            panel.changed.wait_for(lambda: panel.answered(1), settings.SOCKET_MARGIN)
+            panel.changed.wait_for(lambda: panel.answered(1), values.SOCKET_MARGIN)
             best = panel.best()
         if best is None:
             raise ConnectionLost(sent=False, cause=panel.why_none(self._service))

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
+from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.model import settings
 from reliq.ops import Request, Steps, Together
 from reliq.ops.topology import Node
 from reliq.transport.cluster import ClusterConnection
@@ -29,7 +29,7 @@ class Store(Server):
     """A Redis server, for any number of threads."""
 
     def __init__(
-        self, url: str, *, allow_eviction: bool = False, timeout: float = settings.SEND_TIMEOUT, connect: Any = None
+        self, url: str, *, allow_eviction: bool = False, timeout: float = values.SEND_TIMEOUT, connect: Any = None
     ) -> None:
         """Set the target. `connect` makes a redis-py connection; given by tests with a server of their own."""
         super().__init__(url, aio=False, allow_eviction=allow_eviction, timeout=timeout, connect=connect)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from reliq.model import settings
+from reliq.contract import values
 from reliq.ops.topology import Node
 from reliq.runtime.url import read_url
 
@@ -27,8 +27,8 @@ class Target:
         module, retry = _redis(aio)
         options = {
             "retry": retry,
-            "socket_timeout": settings.BLOCK + settings.SOCKET_MARGIN,
-            "socket_connect_timeout": settings.SOCKET_MARGIN,
+            "socket_timeout": values.BLOCK + values.SOCKET_MARGIN,
+            "socket_connect_timeout": values.SOCKET_MARGIN,
             "protocol": 2,
             "max_connections": 2**31,  # the pool only creates connections, and counts all that it ever created
             "db": self._url.database,

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.message import Message
 from reliq.protocol.bodies import first_of
 from reliq.transport.store import PendingCall
@@ -65,13 +65,13 @@ class Bodies:
         self._request()
 
     def _request_ahead(self) -> None:
-        while self._expected and self._bytes + self._expected[0].size <= settings.READ_AHEAD_BYTES:
+        while self._expected and self._bytes + self._expected[0].size <= values.READ_AHEAD_BYTES:
             self._request()
 
     def _request(self) -> None:
         """Request the next bodies: as many as have STREAM_BYTES, or two with half of what is read ahead, or one."""
-        two = min(2 * self._expected[0].size, settings.READ_AHEAD_BYTES // 2)
-        count, size = first_of(self._expected, max(settings.STREAM_BYTES, two))
+        two = min(2 * self._expected[0].size, values.READ_AHEAD_BYTES // 2)
+        count, size = first_of(self._expected, max(values.STREAM_BYTES, two))
         messages = self._expected[:count]
         self._requests.append(_Request(messages, size, self._exchange.request_bodies(messages)))
         self._bytes += size

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from reliq import ops
+from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.model import settings
 from reliq.model.breaker import Breaker
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, connection_name
@@ -63,7 +63,7 @@ class Exchange:
         """`on_dead` is called for each message that this worker has made a dead letter."""
         self.steps = ConsumerSteps(QueueKeys(queue), owner, lease)
         self.steps.keeps_marks = True
-        self.steps.hold_at_most(settings.HOLD_BYTES)
+        self.steps.hold_at_most(values.HOLD_BYTES)
         self.reports = FlowReports(self.steps, breaker)
         self.hold = self.reports.hold
         self.unstarted: deque[Message] = deque()  #: claimed, in the order in which they start
@@ -145,9 +145,9 @@ class Exchange:
         """How many calls are under way."""
         return len(self._under_way)
 
-    def wait(self, limit: int, seconds: float = settings.BLOCK) -> list[Message]:
+    def wait(self, limit: int, seconds: float = values.BLOCK) -> list[Message]:
         """Wait for messages and claim up to `limit`; shorter than the lease, which a BLMOVE must not outlive."""
-        seconds = min(seconds, self.steps.lease / settings.HEARTBEATS_PER_LEASE)
+        seconds = min(seconds, self.steps.lease / values.HEARTBEATS_PER_LEASE)
         messages = self._store.run(self.steps.wait(limit, seconds), self._connection, timeout=0)
         self._announce_dead()
         return messages

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reliq.model.element import Failure, Undecodable, cut
+from reliq.contract.values import cut
+from reliq.model.element import Failure, Undecodable
 from reliq.model.error_text import gist
 from reliq.model.message import Message
 from reliq.runtime import logging as logs

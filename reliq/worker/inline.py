@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.message import Message
 from reliq.protocol.outcomes import undecodable
 from reliq.worker.bodies import Bodies
@@ -13,7 +13,7 @@ from reliq.worker.loop import Shared
 from reliq.worker.prefetch import MOST, Prefetch
 from reliq.worker.runner import Run, Runner
 
-_FULL = 0.9 * settings.CLAIM_BYTES  #: bytes of the bodies of a batch that could not take more bytes
+_FULL = 0.9 * values.CLAIM_BYTES  #: bytes of the bodies of a batch that could not take more bytes
 _TURN_LOOK = 0.5  #: seconds between two checks of the lease while another queue's handler runs
 
 

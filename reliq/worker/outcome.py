@@ -3,9 +3,9 @@
 import logging
 import traceback
 
+from reliq.contract import values
+from reliq.contract.values import cut
 from reliq.errors import InvalidBody, TimeLimitExceeded
-from reliq.model import settings
-from reliq.model.element import cut
 from reliq.model.handlers import Handler
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead, Policy, Retry
@@ -85,8 +85,8 @@ def _traceback(error: BaseException) -> str:
     whole, said = "".join(traceback.format_exception(error)), "".join(traceback.format_exception_only(error))
     if cut(whole) == whole or not whole.endswith(said):
         return whole
-    said_cut = cut(said, settings.MAX_ERROR_CHARACTERS // 2)
-    return cut(whole.removesuffix(said), settings.MAX_ERROR_CHARACTERS - len(said_cut.encode())) + said_cut
+    said_cut = cut(said, values.MAX_ERROR_CHARACTERS // 2)
+    return cut(whole.removesuffix(said), values.MAX_ERROR_CHARACTERS - len(said_cut.encode())) + said_cut
 
 
 def _text(error: BaseException) -> str:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.message import Message
 from reliq.worker.exchange import Exchange, drained
 from reliq.worker.loop import Shared
@@ -53,7 +53,7 @@ class PooledLoop:
         elif room > 0 and self._in_trial is None and not (self._done.is_set() or self.exchange.steps.limits.full):
             self._start(self.exchange.wait(room, _SHORT_BLOCK))
         else:
-            self._done.wait(_SHORT_BLOCK if room > 0 or self._keeps_clear() else settings.BLOCK)
+            self._done.wait(_SHORT_BLOCK if room > 0 or self._keeps_clear() else values.BLOCK)
             if self.exchange.unstarted:
                 time.sleep(_GATHERING)
             self._done.clear()

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from reliq import ops
 from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.contract import values
+from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
-from reliq.model import settings
 from reliq.model.handlers import Handler, Handlers
 from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.life import DONE
-from reliq.model.settings import Duration, seconds, whole
 from reliq.observability.histograms import Measurements
 from reliq.protocol.schedules import stamped
 from reliq.protocol.settlement import checked_lease
@@ -47,8 +47,8 @@ class Options:
 
     threads: int = 1
     concurrency: int = 100
-    lease: Duration = settings.LEASE
-    grace: Duration = settings.GRACE
+    lease: Duration = values.LEASE
+    grace: Duration = values.GRACE
 
     def __post_init__(self) -> None:
         whole(self.threads, "threads", 1, 1000)

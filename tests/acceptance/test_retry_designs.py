@@ -9,6 +9,7 @@ import time
 import pytest
 
 import reliq
+from reliq.model.dead_letter import REASONS
 from tests.support.workers import eventually, process, working
 
 
@@ -255,8 +256,8 @@ def test_failures_deliveries_and_expiry_are_counted_apart(app, queue):
         "expire": ("expired", 0, 0),
     }
     counters = queue.stats().counters
-    assert {reason: counters.get(f"dead:{reason}", 0) for reason in reliq.model.dead_letter.REASONS} == {
-        **dict.fromkeys(reliq.model.dead_letter.REASONS, 1),
+    assert {reason: counters.get(f"dead:{reason}", 0) for reason in REASONS} == {
+        **dict.fromkeys(REASONS, 1),
         "undecided": 0,  # of prepared messages only
         "invalid": 0,  # of rows of a Spark job only
     }

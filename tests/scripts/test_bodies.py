@@ -3,11 +3,11 @@
 import pytest
 
 from reliq import ops
+from reliq.contract.values import INLINE_BODY_BYTES
 from reliq.errors import PreparedClosed, QueueFull
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message, wrapped
 from reliq.model.outgoing import NewMessage
-from reliq.model.settings import INLINE_BODY_BYTES
 from reliq.ops.producer import StoredBody, with_bodies
 from reliq.protocol.batch import encoded
 from reliq_monitor.reclaim import take_back

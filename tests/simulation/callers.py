@@ -5,8 +5,8 @@ from collections.abc import Generator, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from reliq.contract import values
 from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
-from reliq.model import settings
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
 from reliq.protocol.application import Application
@@ -19,7 +19,7 @@ from tests.simulation.clock import EPOCH
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
 
-LARGE = b"x" * (2 * settings.INLINE_BODY_BYTES)
+LARGE = b"x" * (2 * values.INLINE_BODY_BYTES)
 FAILED = (RedisUnavailable, OutcomeUnknown, QueueFull)
 PATIENCE = 40  #: tries to change the number of partitions while an earlier change is under way
 
@@ -33,7 +33,7 @@ class Caller:
         self._process = process
         self._application = Application("redis://simulated", None, None)
         self._actions = sorted(actions, key=lambda one: one.at)
-        self.task = kernel.start(process, "calls", self._run, timeout=settings.SEND_TIMEOUT)
+        self.task = kernel.start(process, "calls", self._run, timeout=values.SEND_TIMEOUT)
 
     def _run(self, task: Task) -> Generator[Any, Any, None]:
         for number, action in enumerate(self._actions):

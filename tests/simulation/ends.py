@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
+from reliq.contract.values import MAX_DELIVERIES
 from reliq.model.keys import owner_of
-from reliq.model.settings import MAX_DELIVERIES
 from tests.simulation.stories import DEAD, NOWHERE, PROCESSING, Message, Place, Story, Violation
 from tests.simulation.world import World
 

@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from reliq import ops
+from reliq.contract import values
 from reliq.errors import PreparedClosed, ReliqError, TimeLimitExceeded
-from reliq.model import settings
 from reliq.model.backoff import steps as delays
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, connection_name
@@ -56,7 +56,7 @@ class Worker:
         if any(queue in kernel.partitioned for queue in queues):
             kernel.start(process, "share", self._share)
         if kernel.plan_has("prepare"):
-            kernel.start(process, "checks", self._answer_checks, timeout=settings.SEND_TIMEOUT)
+            kernel.start(process, "checks", self._answer_checks, timeout=values.SEND_TIMEOUT)
 
     def _serve(self, queue: str, partition: str) -> None:
         loop = Loop(self, self._handlers[queue], partition, self._lease)
@@ -85,7 +85,7 @@ class Worker:
     def _beat(self, task: Task) -> Thread:
         """Renew all leases, three times in their length; tell of cancelled messages."""
         while True:
-            yield Sleep(self._lease / settings.HEARTBEATS_PER_LEASE)
+            yield Sleep(self._lease / values.HEARTBEATS_PER_LEASE)
             beating = [(loop, loop.consumer.consumer) for loop in self._loops if loop.consumer.alive]
             if not beating:
                 continue
@@ -101,7 +101,7 @@ class Worker:
                 for (loop, _), ids in zip(beating, told, strict=True):
                     loop.tell(ids)
             except ReliqError:
-                yield Sleep(settings.RECONNECT_PAUSE)
+                yield Sleep(values.RECONNECT_PAUSE)
 
     def _watch(self, task: Task) -> Thread:
         """End runs that take too long, and settle for loops that wait for a slow handler."""
@@ -159,7 +159,7 @@ class Loop:
                 if not self._unstarted:
                     self._take((yield from self._settle(self._worker.limit)))
                 if not self._unstarted:
-                    seconds = min(settings.BLOCK, self.consumer.lease / settings.HEARTBEATS_PER_LEASE)
+                    seconds = min(values.BLOCK, self.consumer.lease / values.HEARTBEATS_PER_LEASE)
                     self._take((yield from self.consumer.wait(1, seconds)))
                 while self._unstarted:
                     message = self._unstarted.popleft()
@@ -167,7 +167,7 @@ class Loop:
                     if message.redelivered:  # settled before the next one starts: see reclaim
                         yield from self._settle(0)
             except ReliqError:
-                yield Sleep(settings.RECONNECT_PAUSE)
+                yield Sleep(values.RECONNECT_PAUSE)
 
     def _leave(self) -> Steps[None]:
         """Settle what has ended, give back the rest, and unregister the consumer."""

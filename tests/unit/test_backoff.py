@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliq import Dead, InvalidSetting, Retry, exponential, fixed, rocketmq_levels, steps
+from reliq.contract.values import seconds
 from reliq.model.policy import Policy
-from reliq.model.settings import seconds
 
 ERROR = ValueError("boom")
 

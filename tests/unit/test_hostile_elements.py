@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliq.model import backoff, settings
+from reliq.contract import values
+from reliq.model import backoff
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.element import Undecodable
 from reliq.model.listed_message import Glimpse
@@ -39,8 +40,8 @@ ANY = st.recursive(
     lambda some: st.lists(some, max_size=4) | st.dictionaries(st.text(max_size=9), some, max_size=4),
     max_leaves=20,
 )
-COUNTS = st.sampled_from([0, 1, settings.MAX_COUNT - 1, settings.MAX_COUNT, 2**64 - 1]) | st.integers(0, 9)
-TIMES = st.sampled_from([0, settings.MAX_TIME_MS, settings.MAX_TIME_MS + 1, 2**64 - 1])
+COUNTS = st.sampled_from([0, 1, values.MAX_COUNT - 1, values.MAX_COUNT, 2**64 - 1]) | st.integers(0, 9)
+TIMES = st.sampled_from([0, values.MAX_TIME_MS, values.MAX_TIME_MS + 1, 2**64 - 1])
 EXTRA = st.none() | st.dictionaries(
     st.sampled_from(["expires_at", "routing_key", "reason", "errors", "key", "cycle", "priority", "group", "x"]), ANY
 )
@@ -97,7 +98,7 @@ def test_a_number_out_of_its_range_does_not_decode(place, value):
     fields[place] = value
     raw = msgspec.msgpack.encode(fields)
     inside = isinstance(value, int) and not isinstance(value, bool) and value in (2**31, 2**53) and place == 6
-    assert (decoded(raw) is not None) == (inside and value <= settings.MAX_TIME_MS)
+    assert (decoded(raw) is not None) == (inside and value <= values.MAX_TIME_MS)
 
 
 @pytest.mark.parametrize("identity", ["", "x" * 129, "a b", "a\nb", "schön", "\x7f", "\ud7ff"])
@@ -129,7 +130,7 @@ def test_arrays_nested_too_deep_do_not_decode():
 
 def test_an_element_larger_than_the_limit_becomes_a_dead_letter_as_it_is(monkeypatch):
     """Redis would refuse it with anything around it."""
-    monkeypatch.setattr(settings, "MAX_ELEMENT_BYTES", 1000)
+    monkeypatch.setattr(values, "MAX_ELEMENT_BYTES", 1000)
     monkeypatch.setattr("reliq.model.message._MAX_ELEMENT_BYTES", 1000)
     raw = element("a", body=b"x" * 1000)
     assert decoded(raw) is None

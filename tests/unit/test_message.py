@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reliq
+from reliq.contract.values import cut
 from reliq.model.element import (
     APART,
     BODY_REFERENCE,
@@ -20,7 +21,6 @@ from reliq.model.element import (
     Extra,
     Failure,
     Undecodable,
-    cut,
     encode_envelope,
     first_element_apart,
     group_of,

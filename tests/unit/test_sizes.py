@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 import reliq
+from reliq.contract.values import BODY_LIMIT, MAX_BODY_BYTES, bytes_text, size
 from reliq.errors import InvalidSetting
 from reliq.model.outgoing import NewMessage
-from reliq.model.settings import BODY_LIMIT, MAX_BODY_BYTES, bytes_text, size
 from reliq.protocol.batch import RawBatch, calls_of
 
 MIB = 1024 * 1024

@@ -18,6 +18,7 @@ import pytest
 
 import reliq
 from reliq.errors import InvalidBody, InvalidHandler, InvalidMessage
+from reliq.model.body_types import reader_of
 from reliq.model.element import first_element
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage, encode_body
@@ -273,7 +274,7 @@ def test_these_annotations_mean_the_message(app, kind):
     ],
 )
 def test_what_does_not_fit_names_the_path(kind, body, path, problem):
-    read = reliq.model.body_types.reader_of(kind)
+    read = reader_of(kind)
     with pytest.raises(InvalidBody) as caught:
         read(encode_body(body))
     assert caught.value.path == path

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import msgspec
 
 from reliq import ops
+from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidSetting
-from reliq.model.settings import Duration, seconds
 from reliq.ops import Steps
 
 SCOPES = ("enqueue", "consume", "operate", "topics", "metrics")

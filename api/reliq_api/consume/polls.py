@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from reliq import ops
+from reliq.contract import values
 from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
-from reliq.model import settings
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
 from reliq.protocol.claiming import ready_counts
@@ -214,7 +214,7 @@ class Poller:
             if not poll.answer.done() and poll is not self._served:
                 self._waiting.remove(poll)
                 return []
-            messages = await poll.answer  # a command is never cancelled: it answers within settings.BLOCK
+            messages = await poll.answer  # a command is never cancelled: it answers within values.BLOCK
             if messages and listener.done():
                 await self._store.run(poll.steps.leave())
                 return []
@@ -264,7 +264,7 @@ class Poller:
         messages: list[Message] = []
         error: ReliqError | None = None
         while not messages and poll.left > 0 and not poll.gone:
-            timeout = max(_SHORTEST_BLOCK, min(settings.BLOCK, poll.left, poll.steps.lease / 3))
+            timeout = max(_SHORTEST_BLOCK, min(values.BLOCK, poll.left, poll.steps.lease / 3))
             try:
                 messages = await self._store.run(poll.wait(timeout), connection, timeout=0)
                 error = None

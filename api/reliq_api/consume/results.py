@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from reliq import ops
+from reliq.contract.values import check_id
 from reliq.errors import ReliqError
-from reliq.model.element import check_id
 from reliq.model.keys import QueueKeys
 from reliq.protocol.results import ASK_EVERY, LOOK_EVERY, look, look_at_all, missing
 from reliq.transport.aiostore import AioStore

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Raw
 
 from reliq import aio
+from reliq.contract.values import MAX_BATCH
 from reliq.errors import ReliqError
 from reliq.model.outgoing import NewMessage
-from reliq.model.settings import MAX_BATCH
 from reliq_api.enqueue.bodies import conflict, encode
 from reliq_api.enqueue.cloudevents import EVENTS, read_event
 from reliq_api.enqueue.entries import read_entry

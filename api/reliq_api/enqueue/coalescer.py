@@ -6,9 +6,9 @@ A single message waits for no other. Together they need a fraction of the calls 
 import asyncio
 
 from reliq import aio
+from reliq.contract.values import MAX_BATCH
 from reliq.errors import OutcomeUnknown, QueueFull, ReliqError
 from reliq.model.outgoing import NewMessage
-from reliq.model.settings import MAX_BATCH
 from reliq_api.background import Background
 
 _BYTES_MOST = 1024 * 1024  #: of bodies in one call

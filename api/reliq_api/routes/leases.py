@@ -2,10 +2,10 @@
 
 from fastapi import Request, Response
 
+from reliq.contract.values import MAX_BATCH
 from reliq.errors import ReliqError
 from reliq.model.life import Report, checked_progress, checked_state
 from reliq.model.message import Message
-from reliq.model.settings import MAX_BATCH
 from reliq.protocol.outcomes import released
 from reliq_api import schemas
 from reliq_api.consume import leases

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from reliq.model import settings as core
+from reliq.contract import values
 from reliq.model.dead_letter import REASONS
 from reliq_api.schemas.base import DeathReason, MessageId, Period, QueueName, Request, Whole
 
@@ -12,7 +12,7 @@ from reliq_api.schemas.base import DeathReason, MessageId, Period, QueueName, Re
 class Filter(Request):
     """A selection of dead letters; all given conditions must hold."""
 
-    ids: list[MessageId] | None = Field(None, min_length=1, max_length=core.MAX_BATCH)
+    ids: list[MessageId] | None = Field(None, min_length=1, max_length=values.MAX_BATCH)
     reason: DeathReason | None = None
     error_class: str | None = Field(None, max_length=200, description="Of the last error, with or without its module.")
     older_than: Period | None = Field(None, description="Dead for longer.")

@@ -4,18 +4,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from reliq.model import settings as core
+from reliq.contract import values
 from reliq.model.life import MAX_TEXT_BYTES
 from reliq_api.schemas.base import Lease, MessageId, Request, Seconds, Whole
 
 
 class LeaseRequest(Request):
-    limit: Whole = Field(1, ge=1, le=core.MAX_BATCH, description="The largest number of messages.")
+    limit: Whole = Field(1, ge=1, le=values.MAX_BATCH, description="The largest number of messages.")
     wait: float = Field(0, ge=0, le=30, allow_inf_nan=False, description="Seconds to wait for the first one.")
     lease: float = Field(
-        core.LEASE,
-        ge=core.MIN_LEASE_SECONDS,
-        le=core.MAX_LEASE_SECONDS,
+        values.LEASE,
+        ge=values.MIN_LEASE_SECONDS,
+        le=values.MAX_LEASE_SECONDS,
         allow_inf_nan=False,
         description="Seconds in which the messages must be settled, or the lease extended.",
     )
@@ -50,12 +50,12 @@ class LeaseGiven(BaseModel):
 class RetryOf(Request):
     id: MessageId
     delay: Seconds | None = Field(None, description="Default: 5 s, 15 s, 45 s ... up to an hour.")
-    error: str = Field("", max_length=core.MAX_ERROR_CHARACTERS, description="Kept in the message's history.")
+    error: str = Field("", max_length=values.MAX_ERROR_CHARACTERS, description="Kept in the message's history.")
 
 
 class DeadOf(Request):
     id: MessageId
-    reason: str = Field("", max_length=core.MAX_ERROR_CHARACTERS, description="Kept as its last error.")
+    reason: str = Field("", max_length=values.MAX_ERROR_CHARACTERS, description="Kept as its last error.")
 
 
 class ReleaseOf(Request):
@@ -68,15 +68,15 @@ class SettleRequest(Request):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"ack": ["a1"], "retry": [{"id": "b2", "delay": 60}]}]})
 
-    ack: list[MessageId] = Field([], max_length=core.MAX_BATCH, description="Handled: gone for good.")
+    ack: list[MessageId] = Field([], max_length=values.MAX_BATCH, description="Handled: gone for good.")
     retry: list[RetryOf] = Field(
         [],
-        max_length=core.MAX_BATCH,
+        max_length=values.MAX_BATCH,
         description="Failed: tried again later; the eleventh failure ends in the dead letters.",
     )
-    dead: list[DeadOf] = Field([], max_length=core.MAX_BATCH, description="To the dead letters, as `rejected`.")
+    dead: list[DeadOf] = Field([], max_length=values.MAX_BATCH, description="To the dead letters, as `rejected`.")
     release: list[MessageId | ReleaseOf] = Field(
-        [], max_length=core.MAX_BATCH, description="Handed back untouched: taken next, nothing counted."
+        [], max_length=values.MAX_BATCH, description="Handed back untouched: taken next, nothing counted."
     )
 
 
@@ -93,9 +93,9 @@ class SettleResult(BaseModel):
 
 class ExtendRequest(Request):
     lease: float = Field(
-        core.LEASE,
-        ge=core.MIN_LEASE_SECONDS,
-        le=core.MAX_LEASE_SECONDS,
+        values.LEASE,
+        ge=values.MIN_LEASE_SECONDS,
+        le=values.MAX_LEASE_SECONDS,
         allow_inf_nan=False,
         description="Seconds from now.",
     )

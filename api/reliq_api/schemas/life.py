@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from reliq.model import settings as core
+from reliq.contract import values
 from reliq_api.schemas.base import QueueName, Request
 
 
@@ -75,7 +75,7 @@ class CancelRequest(Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"headers": {"tenant": "acme"}, "dry_run": True}]})
 
     key: str | None = Field(
-        None, min_length=1, max_length=core.MAX_KEY_BYTES, description="All with this ordering key or limit key."
+        None, min_length=1, max_length=values.MAX_KEY_BYTES, description="All with this ordering key or limit key."
     )
     headers: dict[str, str] | None = Field(None, min_length=1, description="All that have all of these headers.")
     dry_run: bool = Field(default=False, description="Only count them.")

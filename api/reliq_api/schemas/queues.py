@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from reliq.contract import values
 from reliq.contract.settings import PAUSED, SETTINGS
-from reliq.model import settings as core
 from reliq_api.schemas.base import QueueName, Request
 from reliq_api.schemas.declared import with_changes, with_values
 
@@ -69,7 +69,7 @@ class Paused(BaseModel):
 
 class BreakerRequest(Request):
     state: Literal["open", "closed"]
-    seconds: float = Field(3600.0, ge=0.1, le=core.MAX_DELAY_SECONDS, description="How long it is open.")
+    seconds: float = Field(3600.0, ge=0.1, le=values.MAX_DELAY_SECONDS, description="How long it is open.")
 
 
 class Breaker(BaseModel):

@@ -11,9 +11,9 @@ from fastapi.routing import APIRouter
 from reliq.aio.queue import Queue
 from reliq.contract import kinds
 from reliq.contract.options import BY_NAME, FORM, options_of
+from reliq.contract.values import check_id
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, RedisUnavailable
 from reliq.model.dead_letter import DeadLetter
-from reliq.model.element import check_id
 from reliq.model.found import Cancellation, Found, Place
 from reliq.protocol.edited import redrive_edited, why_not_editable
 from reliq.runtime.looking import unseen

@@ -15,8 +15,8 @@ from reliq.cli.trials.bench_app import HOLD, MARK, NOTES, NOTHING, QUEUE
 from reliq.cli.trials.own_queue import remove_queue
 from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
 from reliq.client.app import Reliq
+from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.model import settings
 from reliq_monitor import MonitorThread
 
 T = TypeVar("T")
@@ -36,10 +36,10 @@ class Plan:
     time_limit: float = 120.0
 
     def __post_init__(self) -> None:
-        settings.whole(self.messages, "messages", 2, 1_000_000)
-        settings.whole(self.samples, "samples", 1, 100_000)
-        settings.whole(self.kills, "kills", 0, 100)
-        settings.seconds(self.time_limit, "time", 1.0, 86_400.0)
+        values.whole(self.messages, "messages", 2, 1_000_000)
+        values.whole(self.samples, "samples", 1, 100_000)
+        values.whole(self.kills, "kills", 0, 100)
+        values.seconds(self.time_limit, "time", 1.0, 86_400.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def run(url: str | None, plan: Plan) -> Report:
         app = everything.enter_context(contextlib.closing(Reliq(url)))
         bench = _Bench(app, plan, folder)
         everything.callback(remove_queue, app, bench.queue.name)
-        monitor = MonitorThread(app.store, reconnect_grace=settings.LOOPBACK_GRACE)
+        monitor = MonitorThread(app.store, reconnect_grace=values.LOOPBACK_GRACE)
         monitor.start()
         everything.callback(monitor.stop)
         everything.callback(bench.stop_workers)

@@ -16,9 +16,9 @@ from reliq.cli.trials.chaos_report import Fault, Report, lost_and_runs
 from reliq.cli.trials.own_queue import remove_queue
 from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
 from reliq.client.app import Reliq
+from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import ReliqError
-from reliq.model import settings
 from reliq.model.keys import QueueKeys, belongs_to, owner_of
 from reliq.model.message import Message
 from reliq.ops.schema import Counter
@@ -41,12 +41,12 @@ class Plan:
     time_limit: float = 300.0
 
     def __post_init__(self) -> None:
-        settings.whole(self.messages, "messages", 1, 1_000_000)
-        settings.whole(self.workers, "workers", 1, 64)
-        settings.whole(self.kills, "kills", 0, 500)
-        settings.whole(self.pauses, "pauses", 0, 100)
-        settings.seconds(self.lease, "lease", settings.MIN_LEASE_SECONDS, 60.0)
-        settings.seconds(self.time_limit, "time", 1.0, 86_400.0)
+        values.whole(self.messages, "messages", 1, 1_000_000)
+        values.whole(self.workers, "workers", 1, 64)
+        values.whole(self.kills, "kills", 0, 500)
+        values.whole(self.pauses, "pauses", 0, 100)
+        values.seconds(self.lease, "lease", values.MIN_LEASE_SECONDS, 60.0)
+        values.seconds(self.time_limit, "time", 1.0, 86_400.0)
 
 
 def run(url: str | None, plan: Plan) -> Report:
@@ -58,7 +58,7 @@ def run(url: str | None, plan: Plan) -> Report:
         app = everything.enter_context(contextlib.closing(Reliq(server_url)))
         chaos = _Chaos(app, plan, folder)
         everything.callback(chaos.remove_queue)
-        monitor = MonitorThread(app.store, reconnect_grace=settings.LOOPBACK_GRACE)
+        monitor = MonitorThread(app.store, reconnect_grace=values.LOOPBACK_GRACE)
         monitor.start()
         everything.callback(monitor.stop)
         everything.callback(chaos.stop_workers)

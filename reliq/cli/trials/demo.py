@@ -18,8 +18,8 @@ from reliq.cli.trials import by_http, by_spark
 from reliq.cli.trials.app import QUEUE, RESULTS, count
 from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
 from reliq.client.app import Reliq
+from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
-from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops.schema import Counter
@@ -82,7 +82,7 @@ class _Demo:
         self._faults = Faults()
 
     def run(self, everything: contextlib.ExitStack) -> int:
-        monitor = MonitorThread(self._app.store, reconnect_grace=settings.LOOPBACK_GRACE)
+        monitor = MonitorThread(self._app.store, reconnect_grace=values.LOOPBACK_GRACE)
         monitor.start()
         everything.callback(monitor.stop)
         everything.callback(self._stop_workers)

@@ -6,9 +6,9 @@ from django.conf import settings
 from django.core.cache import caches
 from django.utils.module_loading import import_string
 
+from reliq.contract.values import Duration, seconds
 from reliq.contrib.django.compat import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from reliq.errors import InvalidSetting
-from reliq.model.settings import Duration, seconds
 
 _OF_ONE_PROCESS = {
     "django.core.cache.backends.locmem.LocMemCache", "django.core.cache.backends.dummy.DummyCache"

@@ -6,11 +6,11 @@ from collections import defaultdict
 from typing import Any
 
 from reliq import NewMessage, forks, ops
+from reliq.contract import values
 from reliq.contrib.guard import Guard
 from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.names import lasting_queue, passing_queue
 from reliq.contrib.kombu.options import Options
-from reliq.model import settings
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.protocol.application import body_limit, eviction_allowed
@@ -120,7 +120,7 @@ class Broker:
 
     def most_deliveries(self, queue: str) -> int:
         """Return how many deliveries a message of a queue may have, under reliq's name, before it is a dead letter."""
-        return self.store.call(ops.max_deliveries(QueueKeys(queue))) or settings.MAX_DELIVERIES
+        return self.store.call(ops.max_deliveries(QueueKeys(queue))) or values.MAX_DELIVERIES
 
     def purge(self, name: str) -> int:
         return self.store.run(self._queue(self.name_of(name)).purge())

@@ -16,8 +16,8 @@ from typing import Any
 
 from reliq import Message, ops
 from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.model import settings
 from reliq.model.keys import new_owner
 from reliq.protocol.outcomes import released
 from reliq.runtime.outage_log import OutageLog
@@ -195,7 +195,7 @@ class Reader(threading.Thread):
             except ReliqError as error:
                 if not self._stopping.is_set():
                     self._outage.failed(error)
-                    self._stopping.wait(settings.RECONNECT_PAUSE)
+                    self._stopping.wait(values.RECONNECT_PAUSE)
             except Exception:
                 log.exception("reading %s failed; it goes on", self._subscription.queue)
                 self._stopping.wait(1.0)
@@ -268,7 +268,7 @@ class Settler(threading.Thread):
                 self._outage.over()
             except ReliqError as error:
                 self._outage.failed(error)
-                self._stopping.wait(settings.RECONNECT_PAUSE)
+                self._stopping.wait(values.RECONNECT_PAUSE)
                 self._woken.set()
         self._connection.close()
 

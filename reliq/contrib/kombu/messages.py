@@ -12,8 +12,8 @@ from typing import Any
 from kombu.utils.json import dumps, loads
 
 from reliq import Message, NewMessage
+from reliq.contract.values import MAX_DELAY_SECONDS
 from reliq.contrib.kombu.options import Options
-from reliq.model.settings import MAX_DELAY_SECONDS
 
 _ENVELOPE = "kombu"  #: header: what kombu says of the message
 _IN_BODY = "kombu_bytes"  #: header: so many bytes before the body are the envelope, which is too large for a header

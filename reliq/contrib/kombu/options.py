@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote
 
+from reliq.contract import values
 from reliq.errors import InvalidSetting
-from reliq.model import settings
 from reliq.protocol.application import url_from_environment
 
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
@@ -29,11 +29,11 @@ class Options:
     `eta_in_worker`: leave tasks that are not due yet to Celery's worker, as other transports do.
     """
 
-    lease: float = settings.LEASE
+    lease: float = values.LEASE
     monitor: bool = True
-    reconnect_grace: settings.Duration | None = None
+    reconnect_grace: values.Duration | None = None
     guard: bool = False
-    max_body: settings.Size = settings.MAX_BODY_BYTES
+    max_body: values.Size = values.MAX_BODY_BYTES
     allow_eviction: bool | None = None
     priority_order: str = "descending"
     prioritised: bool = False
@@ -46,19 +46,17 @@ class Options:
         if given.get("priority_steps") or given.get("queue_order_strategy") == "priority":
             ours.setdefault("prioritised", True)
         if "lease" in ours:
-            ours["lease"] = settings.seconds(
-                ours["lease"], "lease", settings.MIN_LEASE_SECONDS, settings.MAX_LEASE_SECONDS
-            )
+            ours["lease"] = values.seconds(ours["lease"], "lease", values.MIN_LEASE_SECONDS, values.MAX_LEASE_SECONDS)
         if ours.get("priority_order", "descending") not in _ORDERS:
             raise InvalidSetting(f"priority_order is {ours['priority_order']!r}: it is one of {', '.join(_ORDERS)}")
         return cls(**ours)
 
     @property
-    def grace(self) -> settings.Duration:
+    def grace(self) -> values.Duration:
         """The reconnect grace of the monitor."""
         if self.reconnect_grace is not None:
             return self.reconnect_grace
-        return os.environ.get("RELIQ_RECONNECT_GRACE") or settings.RECONNECT_GRACE
+        return os.environ.get("RELIQ_RECONNECT_GRACE") or values.RECONNECT_GRACE
 
 
 def broker_url(client: Any) -> str:

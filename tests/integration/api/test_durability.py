@@ -2,8 +2,8 @@
 
 import pytest
 
+from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
-from reliq.model import settings
 from reliq.ops import command
 from tests.integration.api.serving import problem, serving
 
@@ -40,7 +40,7 @@ def test_memory_is_what_redis_has(call, service, name, app):
 
 
 def test_replicas_that_are_not_there_are_504_and_the_message_is(call, service, name, app, monkeypatch):
-    monkeypatch.setattr(settings, "DURABLE_WITHIN", 0.1)
+    monkeypatch.setattr(values, "DURABLE_WITHIN", 0.1)
     answer = call(service, name, **asking("replicas=1"))
     assert problem(answer) == (504, "outcome_unknown")
     assert answer.json()["detail"] == "enqueued, but durability replicas=1 was not reached within 0.1 s"

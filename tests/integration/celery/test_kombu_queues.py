@@ -12,6 +12,7 @@ import reliq.contrib.kombu
 from reliq import ops
 from reliq.contrib.kombu.names import lasting_queue, passing_queue, pattern, routing_key
 from reliq.contrib.kombu.options import broker_url
+from reliq.model.keys import check_name, instance_of
 from reliq.model.routing import Routes
 from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import eventually
@@ -42,8 +43,8 @@ def test_names_that_reliq_does_not_allow_get_a_legible_one() -> None:
     assert lasting_queue("celery@host.celery.pidbox") == "celery@host.celery.pidbox"
     assert lasting_queue("my:queue") != lasting_queue("my queue")
     for name in ("my:queue", "-x", "ü" * 300, "a@broadcast.c01234567890123456789", ""):
-        assert reliq.model.keys.check_name(lasting_queue(name))
-        assert reliq.model.keys.instance_of(passing_queue(name))
+        assert check_name(lasting_queue(name))
+        assert instance_of(passing_queue(name))
 
 
 def test_fanout_reaches_every_queue_also_one_without_a_consumer(

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from reliq.model import settings
+from reliq.contract import values
 from tests.support.workers import ROOT, Child, eventually
 
-LIMIT = settings.BODY_LIMIT
+LIMIT = values.BODY_LIMIT
 
 
 @pytest.fixture

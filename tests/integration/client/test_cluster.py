@@ -16,8 +16,8 @@ import redis
 import reliq
 from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable, Retry, aio, fixed, ops
 from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
-from reliq.model import settings
 from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import TOPICS, QueueKeys, new_owner
 from reliq.observability.snapshot import read_queues
@@ -409,7 +409,7 @@ def test_a_node_that_is_away_stops_only_its_own_queues(app, nodes, cluster_url):
 
 @pytest.mark.timeout(300)
 def test_a_node_that_hangs_stops_no_duty_for_the_queues_of_the_others(app, cluster_url, nodes, monkeypatch):
-    monkeypatch.setattr(settings, "SOCKET_MARGIN", 0.5)  # the monitor gives up the answers of the node sooner
+    monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)  # the monitor gives up the answers of the node sooner
     step = 16384 // 3 + 1
     others = [name for name in QUEUES if slot_of(QueueKeys(name).jobs) // step != 1]
     for name in QUEUES:

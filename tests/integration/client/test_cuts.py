@@ -3,8 +3,8 @@
 import pytest
 
 from reliq import Reliq, ops
+from reliq.contract.values import INLINE_BODY_BYTES
 from reliq.model.keys import QueueKeys
-from reliq.model.settings import INLINE_BODY_BYTES
 from reliq.transport import retry
 from tests.integration.client.cuts import rounds
 

@@ -9,9 +9,9 @@ import redis
 
 import reliq
 from reliq import aio, embedded
+from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import DurabilityUnavailable, InvalidSetting, OutcomeUnknown
-from reliq.model import settings
 from tests.support.proxy import Proxy
 from tests.support.sync_adapter import Blocking
 from tests.support.workers import eventually
@@ -60,7 +60,7 @@ def master(pair):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(settings, "DURABLE_WITHIN", 0.1)
+    monkeypatch.setattr(values, "DURABLE_WITHIN", 0.1)
 
 
 def test_a_send_with_replicas_is_on_the_replica_when_it_answers(pair, master, connect):

@@ -229,7 +229,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(queue, app, opti
 
 
 def test_more_replicas_than_there_are_is_unknown_and_may_be_repeated(queue, app, monkeypatch):
-    monkeypatch.setattr("reliq.model.settings.DURABLE_WITHIN", 0.1)
+    monkeypatch.setattr("reliq.contract.values.DURABLE_WITHIN", 0.1)
     with pytest.raises(OutcomeUnknown, match="replicas=1 was not reached") as error:
         queue.prepare("x", id="mine", durability="replicas=1")
     assert (error.value.ids, here(app)) == (("mine",), (1, 0, 0, 0))

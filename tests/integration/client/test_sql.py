@@ -16,6 +16,7 @@ import reliq
 from reliq.contrib import sql
 from reliq.embedded import free_port
 from reliq.errors import InvalidMessage, InvalidName, OutcomeUnknown, QueueFull
+from reliq.model.element import new_id
 from reliq.model.message import Message
 from tests.support.workers import ROOT, eventually, working
 
@@ -198,7 +199,7 @@ def test_a_full_queue_keeps_its_rows_and_holds_up_no_other(engine, app):
 
 def write_row(engine, queue="q", body=b"x", headers="{}", delay=0.0, id=None):
     """A row that something else than `enqueue` wrote, or an `enqueue` with other limits."""
-    row = {"id": id or reliq.model.element.new_id(), "queue": queue, "headers": headers, "delay": delay, "body": body}
+    row = {"id": id or new_id(), "queue": queue, "headers": headers, "delay": delay, "body": body}
     with engine.begin() as connection:
         connection.execute(sql.outbox.insert().values(row))
     return row["id"]

@@ -8,8 +8,8 @@ import redis
 
 import reliq
 from reliq import ops
+from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
-from reliq.model import settings
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
@@ -36,7 +36,7 @@ HOSTILE = [
     with_field(9, {"key": "k", "group": "x" * 16}),
     with_field(7, {"a": HUGE}), with_field(8, "text"), with_field(8, b"x" * LARGE),
     msgspec.msgpack.encode(HUGE), b"", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\x91" * 100_000, b"x" * LARGE,
-    element("most", deliveries=settings.MAX_COUNT, failures=settings.MAX_COUNT, redelivered=True),
+    element("most", deliveries=values.MAX_COUNT, failures=values.MAX_COUNT, redelivered=True),
 ]  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def test_lists_and_pages_show_them(app, server):
     while seen < len(HOSTILE):
         page = app.queue("orders").dead.list(limit=10, after=after)
         seen, after = seen + len(page.letters), page.next
-        assert all(letter.summary()["died_at"] <= settings.MAX_TIME_MS for letter in page.letters)
+        assert all(letter.summary()["died_at"] <= values.MAX_TIME_MS for letter in page.letters)
     app.queue("orders").stats()
     with serving(app.url) as client:
         for path in ("/", "/queues/orders", "/queues/orders/dead", "/v1/queues/orders", "/v1/queues/orders/dead"):

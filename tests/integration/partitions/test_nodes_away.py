@@ -14,8 +14,8 @@ import reliq
 from reliq import ops
 from reliq.cli.main import main
 from reliq.cli.trials.cluster import Cluster
+from reliq.contract import values
 from reliq.errors import DoneInPart, RedisUnavailable
-from reliq.model import settings
 from reliq.model.found import Cancellation, Place
 from reliq.model.keys import QUEUES, QueueKeys
 from reliq.model.partitions import bucket_of_key, read_layout
@@ -290,7 +290,7 @@ def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, vi
             waits.append(error)
         noted(self, node, error)
 
-    monkeypatch.setattr(settings, "SOCKET_MARGIN", 0.5)
+    monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)
     monkeypatch.setattr(server_module, "_SILENT", 60.0)
     monkeypatch.setattr(Server, "note_failure", note_failure)
     os.kill(victim.pid, signal.SIGSTOP)

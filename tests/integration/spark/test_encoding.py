@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from reliq.contract.values import is_id
 from reliq.errors import InvalidMessage, InvalidName
-from reliq.model.element import is_id
 from reliq.model.keys import instance_queue, new_owner
 from reliq.model.message import Message
 from reliq.model.partitions import UNPARTITIONED

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import reliq
+from reliq.contract.values import READ_AHEAD_BYTES, STREAM_BYTES
 from reliq.errors import OutcomeUnknown, RedisUnavailable
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.model.settings import READ_AHEAD_BYTES, STREAM_BYTES
 from reliq.ops import command
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.transport.store import Store

@@ -12,7 +12,7 @@ import redis
 
 import reliq
 from reliq import aio, ops
-from reliq.model import settings
+from reliq.contract import values
 from reliq.model.keys import QueueKeys
 from tests.support.handlers import settled, working_as
 from tests.support.workers import eventually, working
@@ -126,7 +126,7 @@ def test_a_result_is_awaited_with_asyncio(app, url):
 @pytest.fixture
 def hasty(face, url, monkeypatch):
     """An application whose sockets wait little longer than a command that blocks, and which repeats hardly anything."""
-    monkeypatch.setattr(settings, "SOCKET_MARGIN", 0.5)
+    monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)
     return face(url, send_timeout=0.2)
 
 
@@ -134,7 +134,7 @@ def hasty(face, url, monkeypatch):
 def test_a_wait_longer_than_the_timeout_of_a_socket_ends_without_a_result(hasty, app, partitions):
     app.queue("q").configure(partitions=partitions)
     with pytest.raises(reliq.NoResult, match="no_such_message"):
-        hasty.queue("q").result("no_such_message", wait=settings.BLOCK + settings.SOCKET_MARGIN + 0.5)
+        hasty.queue("q").result("no_such_message", wait=values.BLOCK + values.SOCKET_MARGIN + 0.5)
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -144,7 +144,7 @@ def test_a_result_that_comes_after_the_timeout_of_a_socket_is_answered(hasty, ap
     one = app.queue("q").send("x")
 
     def work_late():
-        until = time.monotonic() + settings.BLOCK + settings.SOCKET_MARGIN + 0.2
+        until = time.monotonic() + values.BLOCK + values.SOCKET_MARGIN + 0.2
         eventually(lambda: time.monotonic() > until and client.exists(KEYS.awaited) == (partitions == 1))
         with working(app):
             eventually(lambda: settled(app))

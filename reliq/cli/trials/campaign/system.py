@@ -13,9 +13,9 @@ from reliq.cli.trials.campaign.history import SUFFIX, History
 from reliq.cli.trials.campaign.servers import Server
 from reliq.cli.trials.campaign.tasks import MIX, QUEUE
 from reliq.client.app import Reliq
+from reliq.contract import values
 from reliq.embedded import free_port
 from reliq.errors import ReliqError
-from reliq.model import settings
 
 _LOOK = 0.05
 _TOLD = 1.0  #: seconds
@@ -35,7 +35,7 @@ class Setup:
     work: float = 0.002  #: seconds that a message takes
     mix: Mapping[str, int] = field(default_factory=lambda: MIX)
     durability: str | None = None
-    send_timeout: float = settings.SEND_TIMEOUT
+    send_timeout: float = values.SEND_TIMEOUT
     max_deliveries: int = 1000  #: consumers that may die with a message before it is dead
     supervisors: int = 0  #: `reliq worker --processes 2`
     services: int = 0  #: HTTP services; with one there is a producer that uses it
@@ -114,7 +114,7 @@ class System:
         return self.services[-1]
 
     def start_monitor(self) -> Actor:
-        grace = ("--reconnect-grace", str(settings.LOOPBACK_GRACE))
+        grace = ("--reconnect-grace", str(values.LOOPBACK_GRACE))
         self.monitors.append(Actor(service, self._told("monitor", arguments=("monitor", "--quiet", *grace))))
         return self.monitors[-1]
 

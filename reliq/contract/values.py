@@ -1,11 +1,11 @@
-"""Defaults, limits, and the functions that read durations and whole numbers."""
+"""Defaults, limits, and the functions that check single values: durations, numbers, ids."""
 
 import math
 import re
 from collections.abc import Mapping
 from datetime import timedelta
 
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidName, InvalidSetting
 
 DEFAULT_URL = "redis://localhost:6379/0"
 
@@ -51,6 +51,11 @@ _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*/\s*(s|m|h|d)", re.ASCII)
 
 _SIZE_UNITS = {"": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _SIZE = re.compile(r"([0-9]{1,15})\s*(kib|mib|gib|)", re.ASCII | re.IGNORECASE)
+
+_ID = re.compile(r"[\x21-\x7e]{1,128}")
+is_id = _ID.fullmatch
+
+PRIORITIES = ("high", "normal", "low")
 
 Duration = float | int | str | timedelta
 Size = int | str
@@ -167,4 +172,20 @@ def whole(value: object, what: str, smallest: int, largest: int) -> int:
     """Read a whole number in [smallest, largest]; raises InvalidSetting naming `what`."""
     if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
         raise InvalidSetting(f"{what} is {value!r}: it must be a whole number from {smallest} to {largest}")
+    return value
+
+
+def cut(text: str, largest: int = MAX_ERROR_CHARACTERS) -> str:
+    """Return the text in at most `largest` bytes of UTF-8, with its middle left out and lone surrogates replaced."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= largest:
+        return data.decode()
+    half = (largest - 5) // 2
+    return data[:half].decode("utf-8", "ignore") + " ... " + data[-half:].decode("utf-8", "ignore")
+
+
+def check_id(value: object) -> str:
+    """Return a valid id of a message; raises InvalidName."""
+    if not isinstance(value, str) or _ID.fullmatch(value) is None:
+        raise InvalidName(f"message id {cut(repr(value), 80)}: use 1 to 128 printable ASCII characters without spaces")
     return value
