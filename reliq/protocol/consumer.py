@@ -17,6 +17,7 @@ from reliq.model.message import Message
 from reliq.ops import Move, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
+from reliq.protocol.claimant import Claimant
 from reliq.protocol.held import HeldMessages, State
 from reliq.protocol.limits import Limits
 from reliq.protocol.lives import Lives
@@ -36,7 +37,7 @@ class ConsumerSteps:
         self._mark = forks.mark()
         self.keys = keys
         self.lease = lease
-        self.consumer = owner
+        self.claimant = Claimant(keys, owner, lease)
         self.keeps_marks = False  #: it says which redelivered message it tries
         self._held = HeldMessages()
         self.limits = Limits(keys)
@@ -53,6 +54,11 @@ class ConsumerSteps:
         self._settled_elsewhere: set[bytes] | None = None  #: settled by the watchdog while a read-back is under way
         self._handed: list[Message] = []  #: what the latest claim answered to its caller
         self.trusted_until = Moment.never()  #: until then the lease surely lasts, by both clocks
+
+    @property
+    def consumer(self) -> str:
+        """Its id in Redis; a new one after each lost lease."""
+        return self.claimant.id
 
     @property
     def is_parents(self) -> bool:
@@ -150,11 +156,7 @@ class ConsumerSteps:
         """Claim messages, within the limits of the queue if it has some."""
         with self._asking():
             sent_at = Moment.now()
-            if not self.limits.apply:
-                answer = yield ops.claim(self.keys, self.consumer, self.lease, limit, room)
-                self.limits.note_plain(answer)
-            if self.limits.apply:
-                answer = yield from self.limits.claim(self.consumer, self.lease, limit, room)
+            answer = yield from self.claimant.claim(self.limits, limit, room)
             self._note(answer, sent_at, claimed=True)
 
     def _settle(
@@ -191,7 +193,7 @@ class ConsumerSteps:
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int = 0, row: int = 0
     ) -> ops.Op[ops.Claimed]:
         """Return the op that settles; another thread may use it to settle, and reports that with `note_settled`."""
-        return self._held.settle_op(self.keys, self.consumer, self.lease, acks, moves, limit, row)
+        return self._held.settle_op(self.claimant, acks, moves, limit, row)
 
     def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
         """Wait at most `timeout` seconds for a message, then take up to `limit` in the same round trip."""
@@ -209,7 +211,7 @@ class ConsumerSteps:
             with contextlib.suppress(QueueFull):  # a full Redis refuses to wait, but not the claim
                 yield self.limits.pause(timeout)
             return (yield from self.claim(limit))
-        more = ops.claim(self.keys, self.consumer, self.lease, limit - 1, room, held=len(self.held))
+        more = self.claimant.claim_op(limit - 1, room, held=len(self.held))
         try:
             with self._asking():
                 sent_at = Moment.now()
@@ -235,7 +237,7 @@ class ConsumerSteps:
                 yield from self._read_back()
             yield from self.arrivals.bury(self._settle_moves)
             yield from self.settle((), [released(message) for message in reversed(list(self.held.values()))])
-            forgotten = yield ops.forget(self.keys, self.consumer, leaving=True)
+            forgotten = yield self.claimant.forget()
             if not forgotten:
                 self._doubt()  # its list is not empty: a call with a lost reply has filled it
         self._state = State.NEW
@@ -275,7 +277,7 @@ class ConsumerSteps:
         self.lives.clear()
         self.arrivals.clear()
         self._handed = []  # the list itself is the caller's
-        self.consumer = next_life(self.consumer)
+        self.claimant.id = next_life(self.consumer)
         self._state = State.ENDED
         self._paused = self._gone = False
 
@@ -284,17 +286,15 @@ class ConsumerSteps:
         if self.alive:
             return
         sent_at = Moment.now()
-        register = ops.register(self.keys, self.consumer, self.lease, self.keeps_marks)
+        register = self.claimant.register(marks=self.keeps_marks)
         try:
             yield [ops.announce(self.keys.queue), register]
         except RedisUnavailable:  # of a cluster: the node of the names may be away, and producers name the queue, too
             yield ops.at_most(register, 0)
         if not self._named and is_connected(self.consumer):
-            former, self.consumer = self.consumer, unconnected(self.consumer)
-            yield [
-                ops.register(self.keys, self.consumer, self.lease, self.keeps_marks),
-                ops.forget(self.keys, former, leaving=True),
-            ]
+            forget_former = self.claimant.forget()
+            self.claimant.id = unconnected(self.consumer)
+            yield [self.claimant.register(marks=self.keeps_marks), forget_former]
         before, self._state = self._state, State.REGISTERED
         self._verified_at = time.monotonic()
         self.renewed(sent_at)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reliq import ops
 from reliq.contract import values
-from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import NOWHERE, Move
+from reliq.protocol.claimant import Claimant
 
 LARGE = 2 * values.INLINE_BODY_BYTES  #: bytes of an element that counts towards `most_bytes`
 
@@ -113,14 +113,7 @@ class HeldMessages:
         return max(0, min(values.CLAIM_BYTES, self.most_bytes - staying))
 
     def settle_op(
-        self,
-        keys: QueueKeys,
-        consumer: str,
-        lease: float,
-        acks: Sequence[bytes],
-        moves: Sequence[Move],
-        limit: int,
-        row: int,
+        self, claimant: Claimant, acks: Sequence[bytes], moves: Sequence[Move], limit: int, row: int
     ) -> ops.Op[ops.Claimed]:
         """Return the op that settles messages and says where they should be; the first `row` acks are in a row.
 
@@ -129,8 +122,8 @@ class HeldMessages:
         if self.results_kept:  # the script stores those of a row as they are
             row = sum(1 for _ in itertools.takewhile(self.results.__contains__, acks[:row]))
         settled = [*acks, *(move.element for move in moves)]
-        return ops.settle(
-            keys, consumer, lease, acks, moves, limit, self.uncounted,
+        return claimant.settle_op(
+            acks, moves, limit, uncounted=self.uncounted,
             room=self.room(settled) if limit else 0, row=row, places=self.places(settled[row:]),
             results_kept=self.results_kept, results=self.results, batches=self.batches,
         )  # fmt: skip

@@ -4,7 +4,7 @@ import time
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
-from reliq.ops import LimitedClaim, Request, Sleep, Steps
+from reliq.ops import LimitedClaim, Request, Sleep
 
 #: Seconds after which a consumer asks again although it was told a later time: the limits may have changed.
 _ASK_AGAIN = {"rate": 5.0, "breaker": 1.0, "held": 1.0}
@@ -18,7 +18,7 @@ class Limits:
         self.probe: bytes | None = None  #: the element by which an open breaker is tried
         self._keys = keys
         self._met = False
-        self._others: tuple[str, ...] = ()
+        self.others: tuple[str, ...] = ()  #: the consumers of the queue, where `concurrency` is limited
         self._reason: ops.Reason = ""
         self._until = 0.0  #: by time.monotonic()
 
@@ -33,23 +33,17 @@ class Limits:
         self._met = self._met or refused
         return refused
 
-    def claim(self, consumer: str, lease: float, limit: int, room: int) -> Steps[LimitedClaim]:
-        """Claim what the limits allow, again if meanwhile there are other consumers than before."""
-        while True:
-            answer: LimitedClaim = yield ops.claim_limited(
-                self._keys, consumer, lease, limit, room, self.reports, self._others
-            )
-            if answer.status != "consumers":
-                self._note(answer)
-                return answer
-            self._others = answer.others
-
-    def _note(self, answer: LimitedClaim) -> None:
+    def note(self, answer: LimitedClaim) -> bool:
+        """Note the answer of a claim within limits; return False if it must be repeated: there are other consumers."""
+        if answer.status == "consumers":
+            self.others = answer.others
+            return False
         self._met = answer.status == "limited" or (self._met and answer.status == "paused")
         self._reason = answer.reason
         self._until = time.monotonic() + min(answer.wait, _ASK_AGAIN.get(answer.reason, answer.wait))
         if answer.reason == "probe":
             (self.probe,) = answer.elements
+        return True
 
     def pause(self, timeout: float) -> Request:
         """Return what to wait for, at most `timeout` seconds, before the next claim."""

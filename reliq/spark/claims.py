@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from reliq import ops
 from reliq.contract.values import MAX_BATCH
 from reliq.errors import OutcomeUnknown
-from reliq.model.element import BLANK, Undecodable
 from reliq.model.keys import QueueKeys
-from reliq.model.message import Message
 from reliq.ops import Move, Settled, Steps
+from reliq.protocol.arrivals import opened
+from reliq.protocol.claimant import Claimant
 from reliq.protocol.limits import Limits
-from reliq.protocol.outcomes import expired, passed_over, undecodable
 
 _ROOM = 2**40  #: bytes; no limit, because the tasks read the bodies later, a few megabytes at a time
 _PREFIX = "s"  # not one of those in reliq.model.keys: only the lease decides, as a stopped stream has no connection
@@ -32,58 +31,48 @@ class Claims:
 
     def claim(self, stream: str, batch: int, most: int) -> Steps[int]:
         """Claim up to `most` messages as this batch; return its size. Messages claimed before a crash are kept."""
-        consumer = consumer_of(stream, batch)
-        held = yield ops.held_count(self.keys, consumer)
+        claimant = self._claimant(consumer_of(stream, batch))
+        held = yield ops.held_count(self.keys, claimant.id)
         if not held and (yield ops.list_length(self.keys.messages)):
-            yield [ops.announce(self.keys.queue), ops.register(self.keys, consumer, self.lease)]
-            held = yield from self._fill(consumer, most)
+            yield [ops.announce(self.keys.queue), claimant.register()]
+            held = yield from self._fill(claimant, most)
             if not held:
-                yield ops.forget(self.keys, consumer, leaving=True)
+                yield claimant.forget()
         return int(held)
 
-    def _fill(self, consumer: str, most: int) -> Steps[int]:
-        held = 0
+    def _claimant(self, consumer: str) -> Claimant:
+        return Claimant(self.keys, consumer, self.lease)
+
+    def _fill(self, claimant: Claimant, most: int) -> Steps[int]:
+        held, limits = 0, Limits(self.keys)
         while held < most:
             wanted = min(MAX_BATCH, most - held)
             try:
-                answer = yield from self._take(consumer, wanted)
+                answer = yield from claimant.claim(limits, wanted, _ROOM)
             except OutcomeUnknown:  # the answer was lost: count what has arrived
-                held = yield ops.held_count(self.keys, consumer)
+                held = yield ops.held_count(self.keys, claimant.id)
                 continue
-            held += len(answer.elements) - (yield from self._bury(consumer, answer))
+            held += len(answer.elements) - (yield from self._bury(claimant, answer))
             if len(answer.elements) < wanted:
                 break
         return held
 
-    def _take(self, consumer: str, wanted: int) -> Steps[ops.Claimed]:
-        answer: ops.Claimed = yield ops.claim(self.keys, consumer, self.lease, wanted, _ROOM)
-        if answer.status == "limited":
-            answer = yield from Limits(self.keys).claim(consumer, self.lease, wanted, _ROOM)
-        return answer
-
-    def _bury(self, consumer: str, answer: ops.Claimed) -> Steps[int]:
+    def _bury(self, claimant: Claimant, answer: ops.Claimed) -> Steps[int]:
         """Bury undecodable and expired messages, as in any consumer; return how many."""
-        dying: list[Move] = []
-        for element in answer.elements:
-            try:
-                message = Message.decode(self.keys.queue, element)
-            except Undecodable:
-                dying.append(passed_over(element) if element == BLANK else undecodable(element))
-                continue
-            if 0 < message.expires_at <= answer.now:
-                dying.append(expired(message))
+        found = (opened(self.keys.queue, element, answer.now) for element in answer.elements)
+        dying = [one for one in found if isinstance(one, Move)]
         if dying:
-            yield ops.settle(self.keys, consumer, self.lease, (), dying)
+            yield from claimant.settle((), dying)
         return len(dying)
 
     def resume(self, stream: str, batches: Sequence[int]) -> Steps[list[int]]:
         """Renew the leases of batches that are to run; return how many messages each still has."""
         lengths = []
-        for consumer in (consumer_of(stream, batch) for batch in batches):
-            held = yield ops.held_count(self.keys, consumer)
+        for claimant in (self._claimant(consumer_of(stream, batch)) for batch in batches):
+            held = yield ops.held_count(self.keys, claimant.id)
             if held:
-                yield ops.register(self.keys, consumer, self.lease)
-                held = yield ops.held_count(self.keys, consumer)
+                yield claimant.register()
+                held = yield ops.held_count(self.keys, claimant.id)
             lengths.append(int(held))
         return lengths
 
@@ -95,13 +84,11 @@ class Claims:
             owner, _, batch = consumer.partition(".")
             if owner != _PREFIX + stream or not batch.isdecimal() or int(batch) > up_to:
                 continue
+            claimant = self._claimant(consumer)
             while elements := (yield ops.from_tail(self.keys.processing(consumer), 0, MAX_BATCH)):
-                oldest = elements[::-1]
-                answer = yield ops.settle(self.keys, consumer, self.lease, oldest, row=len(oldest))
-                if answer.status == "elsewhere":  # the monitor has taken them back meanwhile
-                    answer = yield ops.settle(self.keys, consumer, self.lease, oldest)
+                (answer,) = yield from claimant.settle(elements[::-1], in_row=True)
                 acked += answer.codes.count(Settled.DONE)
-            yield ops.forget(self.keys, consumer, leaving=True)
+            yield claimant.forget()
         return acked
 
     def page(self, stream: str, batch: int, first: int, after: int) -> ops.Op[list[bytes]]:

@@ -252,7 +252,7 @@ class Exchange:
             Move(element, Destination.TAIL, Counter.RELEASED, again=message.again())
             for element, message in self._decoded(self._store.call(ops.read_back(keys, consumer), connection))
         ]
-        self._store.call(ops.settle(keys, consumer, self.steps.lease, (), returned), connection)
+        self._store.run(self.steps.claimant.settle((), returned), connection)
 
     def _decoded(self, elements: list[bytes]) -> Iterator[tuple[bytes, Message]]:
         for element in elements:

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 OPS = ROOT / "reliq/ops"
 EXEMPT = {
@@ -56,3 +58,14 @@ def test_no_key_is_spelled_above_the_model():
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("reliq:{")
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("name", ["register", "claim", "claim_limited", "settle"])
+def test_what_a_consumer_asks_of_redis_is_asked_in_one_place(name):
+    found = [
+        f"{path.relative_to(ROOT)}"
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"ops.{name}"
+    ]
+    assert found == ["reliq/protocol/claimant.py"]

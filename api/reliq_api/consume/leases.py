@@ -17,6 +17,7 @@ from reliq.model.life import Life, Report
 from reliq.model.message import Message
 from reliq.model.policy import Policy, Retry
 from reliq.ops import Destination, Move, Settled, Steps
+from reliq.protocol.claimant import Claimant
 from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
 
 CODES = {Settled.DONE: "done", Settled.ALREADY: "already", Settled.LOST: "lost"}
@@ -108,11 +109,11 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     if not acks and not moves:
         return ["already" if (yield _known(keys, lease)) else "lost"] * len(outcomes)
     ids = [outcomes[place].id for place in places[0] + places[1]]
-    request: list[ops.Op[Any]] = [ops.settle(keys, lease, 0, acks, moves), ops.count_notes(keys, ids)]
+    beside: list[ops.Op[Any]] = [ops.count_notes(keys, ids)]
     if elements.empty:
-        request.append(_finish(keys, lease))
+        beside.append(_finish(keys, lease))
     answer: ops.Claimed
-    answer, notes, *_ = yield request
+    answer, notes, *_ = yield from Claimant(keys, lease, 0).settle(acks, moves, beside=beside)
     if notes:
         yield from _forget(keys, ids, len(acks), moves, answer.codes)
     codes = ["lost" if answer.status == "lost" else "already"] * len(outcomes)

@@ -1,0 +1,67 @@
+"""A consumer as Redis knows it: an id with a lease and a processing list. Every way to consume goes through here.
+
+No other module registers a consumer, claims or settles. `reliq.protocol.consumer` adds what a worker or a consumer by
+hand remembers between two calls; leases over HTTP and batches of Spark remember nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reliq import ops
+from reliq.model.keys import QueueKeys
+from reliq.ops import Claimed, Move, Op, Steps
+from reliq.protocol.limits import Limits
+from reliq.protocol.oversized import takeable
+
+
+@dataclass(slots=True)
+class Claimant:
+    """A consumer by its id in Redis, which changes when its lease is lost."""
+
+    keys: QueueKeys
+    id: str
+    lease: float  #: seconds; 0: settling does not renew it
+
+    def register(self, *, marks: bool = False) -> Op[int]:
+        """Return the op that makes it known to monitors, with a lease; `marks`: it says what it tries."""
+        return ops.register(self.keys, self.id, self.lease, marks)
+
+    def forget(self) -> Op[bool]:
+        """Return the op that unregisters it, unless it holds messages."""
+        return ops.forget(self.keys, self.id, leaving=True)
+
+    def claim(self, limits: Limits, limit: int, room: int) -> Steps[Claimed]:
+        """Claim up to `limit` messages of `room` bytes, within the limits of the queue if it has some."""
+        if not limits.apply:
+            answer: Claimed = yield self.claim_op(limit, room)
+            if not limits.note_plain(answer):
+                return answer
+        while True:  # again if meanwhile there are other consumers than before
+            limited: ops.LimitedClaim = yield ops.claim_limited(
+                self.keys, self.id, self.lease, limit, room, limits.reports, limits.others
+            )
+            if limits.note(limited):
+                return limited
+
+    def claim_op(self, limit: int, room: int, held: int | None = None) -> Op[Claimed]:
+        """Return the op that claims in a queue without limits; `held`: as for `ops.claim`."""
+        return ops.claim(self.keys, self.id, self.lease, limit, room, held)
+
+    def settle(
+        self, acks: Sequence[bytes], moves: Sequence[Move] = (), *, in_row: bool = False, beside: Sequence[Op[Any]] = ()
+    ) -> Steps[list[Any]]:
+        """Settle, with `beside` in the same round trip; the answers, that of the settlement first.
+
+        `in_row`: the acks should be the oldest messages of its list. A message that Redis would not take back with its
+        changes becomes a dead letter as it is.
+        """
+        moves = yield from takeable(moves)
+        answers: list[Any] = yield [self.settle_op(acks, moves, row=len(acks) if in_row else 0), *beside]
+        if answers[0].status == "elsewhere":  # the monitor has taken them back meanwhile
+            answers[0] = yield self.settle_op(acks, moves)
+        return answers
+
+    def settle_op(self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0, **known: Any) -> Op[Claimed]:
+        """Return the op that settles, and claims up to `limit`; `known`: what the caller knows, for `ops.settle`."""
+        return ops.settle(self.keys, self.id, self.lease, acks, moves, limit, **known)
