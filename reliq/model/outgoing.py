@@ -59,7 +59,6 @@ class NewMessage:
     debounce = 0.0  #: seconds
     at_most: float | None = None  #: seconds; None = without limit
     batch = ""  #: the batch that counts it
-    held = False  #: whether it waits in the home of its key because the former home still has messages of that
     in_cycle = False  #: whether its key is a member of a cycle
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     conflict = False  #: True if that earlier message has another body: this message was not enqueued

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import NamedTuple, overload
 
 from reliq import ops
 from reliq.contract import values
@@ -72,6 +72,17 @@ def encoded(message: NewMessage, now: int, bodies: list[StoredBody], routing_key
     return message.element(now, routing_key, reference)
 
 
+class Route(NamedTuple):
+    """By what a partition was chosen for the messages of a call."""
+
+    version: int = 0  #: of the layout by which they belong there; 0: the queue has one partition
+    free: bool = False  #: whether any other partition may take them
+    waiting: Collection[str] = ()  #: ids of messages that wait there: the former home of their key has others of it
+
+
+DIRECT = Route()
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """The messages of one call of a script, encoded once, whichever script takes them."""
@@ -85,7 +96,7 @@ class Call:
     batches: Mapping[str, int]  #: how many of the plain ones are of each batch
 
     @classmethod
-    def of(cls, messages: Sequence[NewMessage], now: int) -> "Call":
+    def of(cls, messages: Sequence[NewMessage], now: int, route: Route = DIRECT) -> "Call":
         """Encode the messages as sent at `now`."""
         if isinstance(messages, RawBatch):
             return cls(messages, messages.ids, messages.elements(now), (), [], messages.apart(), ops.NO_BATCHES)
@@ -97,7 +108,7 @@ class Call:
         entries = [
             ops.Entry(
                 one.id, encoded(one, now, bodies), one.debounce or one.delay, one.dedup_key, one.window, one.digest,
-                one.replace, one.held, one.at_most,
+                one.replace, one.id in route.waiting, one.at_most,
             )
             for one in placed
         ]  # fmt: skip

@@ -9,7 +9,7 @@ from reliq.errors import OutcomeUnknown, QueueFull, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, at_most
-from reliq.protocol.batch import Call, calls_of
+from reliq.protocol.batch import DIRECT, Call, Route, calls_of
 from reliq.protocol.durability import MEMORY, Durability, confirm, durability
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 
@@ -63,45 +63,43 @@ class Partition:
         messages: Sequence[NewMessage],
         wanted: Durability | None,
         retries: int | None,
-        version: int = 0,
-        free: bool = False,
+        route: Route = DIRECT,
     ) -> Steps[list[str]]:
         """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
 
-        `version`: of the layout by which they belong here. `free`: any other partition may take them.
         Raises Moved, AtLimit and OutcomeUnknown; `sent` has the ids of the calls before.
         """
         ids: list[str] = []
         for batch in calls_of(messages):
             try:
-                ids += yield from self._send(batch, wanted, retries, version, free)
+                ids += yield from self._send(batch, wanted, retries, route)
             except ReliqError as error:
                 error.sent = tuple(ids)
                 raise
         return ids
 
     def _send(
-        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, version: int, free: bool
+        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, route: Route
     ) -> Steps[list[str]]:
         """Send one batch with one call of a script."""
         now = self._pool.clock.now()
-        call = Call.of(batch, now)
+        call = Call.of(batch, now, route)
         ids, session = call.ids, self._pool.take()
         try:
             if self._limited or self.unknown or call.entries or call.batches:
-                ids = yield from self._enqueue(call, session, retries, version)
+                ids = yield from self._enqueue(call, session, retries, route.version)
             else:
                 push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
                 _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, retries))
                 if not pushed:
                     self._limited = True
-                    ids = yield from self._enqueue(call, session, retries, version)
+                    ids = yield from self._enqueue(call, session, retries, route.version)
             sure = wanted or self.durability
             if sure.waits:
                 yield from confirm(self.keys, sure, session.producer, session.sequence)
             return ids
         except AtLimit as full:
-            full.final = free and (yield from self._ends(session))
+            full.final = route.free and (yield from self._ends(session))
             raise
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), tuple(ids)) from None

@@ -14,6 +14,7 @@ from reliq.model.partitions import Layout, bucket_of, read_layout
 from reliq.ops import Steps, Together, at_most
 from reliq.ops.schema import Counter
 from reliq.protocol.acts import done_everywhere
+from reliq.protocol.batch import Route
 from reliq.protocol.claiming import Failing
 from reliq.protocol.durability import Durability
 from reliq.protocol.partition import ANNOUNCE_EVERY, AtLimit, Moved, Partition
@@ -177,7 +178,7 @@ class Partitions:
         layout, ids = (yield from self._current()), list[str]()
         if layout.count == 1 and not layout.moving:
             try:
-                return (yield from self.first.send(messages, wanted, retries, layout.version))
+                return (yield from self.first.send(messages, wanted, retries, Route(layout.version)))
             except Moved as moved:  # the queue has partitions since
                 ids += moved.sent
             layout = yield from self.read()

@@ -8,7 +8,7 @@ from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps, Together
-from reliq.protocol.batch import RawBatch
+from reliq.protocol.batch import RawBatch, Route
 from reliq.protocol.durability import Durability
 from reliq.protocol.partition import AtLimit, Moved
 
@@ -41,6 +41,9 @@ class Spread:
         self._retries = retries
         self._ids: dict[int, str] = {}  #: by the place of a message that was enqueued
         self._refused: dict[int, list[str]] = {}  #: by the place of a message: which partitions have refused it
+        self._waiting = frozenset[
+            str
+        ]()  #: ids of messages that wait in the partition they are offered next
         self._looked = False  #: whether the layout was read again for them
         self._unreachable: set[str] = set()  #: partitions that messages without a key have tried
         self._full: dict[str, int] = {}  #: by partition: how many messages without a key it had no room for
@@ -65,9 +68,9 @@ class Spread:
         )
 
     def _offered(self, offer: Offer) -> Steps[list[str]]:
-        version = self._partitions.layout.version
+        route = Route(self._partitions.layout.version, offer.free, self._waiting)
         partition, messages = self._partitions.named(offer.name), self._taken(offer.places)
-        return partition.send(messages, self._wanted, self._retries, version, offer.free)
+        return partition.send(messages, self._wanted, self._retries, route)
 
     def _note(self, offer: Offer, answer: Any) -> None:
         """Note what has become of the messages that a partition was offered."""
@@ -80,8 +83,7 @@ class Spread:
             for place in rest:
                 if isinstance(self._messages, RawBatch) or self._messages[place].id in answer.ids:
                     self._refused.setdefault(place, []).append(offer.name)
-                    if not isinstance(self._messages, RawBatch):
-                        self._messages[place].held = self._messages[place].id in answer.held
+            self._waiting = (self._waiting - answer.ids) | answer.held
             return
         if isinstance(answer, (RedisUnavailable, OutcomeUnknown)):
             self._partitions.note_away(offer.name)
@@ -141,8 +143,7 @@ class Spread:
             yield ops.Sleep(SETTLING)
         self._looked = True
         yield from self._partitions.read()
-        for place in self._refused if not isinstance(self._messages, RawBatch) else ():
-            self._messages[place].held = False
+        self._waiting = frozenset()
         self._refused.clear()
 
     def _spread(self, free: Sequence[int]) -> Steps[list[Offer]]:
