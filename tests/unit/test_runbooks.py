@@ -103,7 +103,7 @@ def test_the_table_of_duties_names_each_duty_of_the_monitor():
 
 
 def test_the_page_of_the_audit_names_all_its_terms():
-    from reliq.observability.snapshot import GONE
+    from reliq.contract.counters import GONE
 
     page = (ROOT / "docs" / "runbooks" / "audit-mismatch.md").read_text(encoding="utf-8")
     terms = {*GONE, "prepared", "ready", "processing", "delayed", "dead"}
