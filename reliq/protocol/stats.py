@@ -124,7 +124,7 @@ def _look(names: Sequence[str], layouts: dict[str, Layout] | None) -> Steps[list
     consumers: list[list[str]] = []
     if groups:
         consumers = yield [ops.members(keys.consumers) for keys in groups[0]]
-    for following, group in zip([*groups[1:], []], groups, strict=True):
+    for following, group in zip([*groups[1:], []], groups, strict=False):
         counts = [ops.stats(keys, known) for keys, known in zip(group, consumers, strict=True)]
         texts = [] if layouts is None else [ops.partitions(keys) for keys in group]
         replies = yield [*counts, *texts, *(ops.members(keys.consumers) for keys in following)]

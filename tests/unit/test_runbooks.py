@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reliq.cli.main import _parser
+from reliq.contract.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
@@ -23,8 +24,8 @@ def source(*folders: str) -> str:
 
 
 LIBRARY = source("reliq", "monitor/reliq_monitor", "api/reliq_api")
-EXPORTERS = source("reliq/observability", "reliq/worker", "monitor/reliq_monitor", "api/reliq_api")
-COMMANDS = source("reliq/cli", "api/reliq_api", "reliq/spark")
+EXPORTERS = source("reliq/contract", "reliq/observability", "reliq/worker", "monitor/reliq_monitor", "api/reliq_api")
+COMMANDS = source("reliq/cli", "api/reliq_api", "reliq/spark") + "".join(f'"--{one.flag}"' for one in OPTIONS)
 
 
 def quoted(page: Path) -> list[str]:
