@@ -51,8 +51,8 @@ from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
 from reliq.model.policy import Again, Dead, Retry
 from reliq.model.schedule import ScheduleOptions
+from reliq.model.stats import Stats
 from reliq.protocol.delayed import DelayedPage
-from reliq.protocol.queue import Stats
 from reliq.protocol.schedules import Schedule
 from reliq.protocol.topics import Binding, TopicStats
 

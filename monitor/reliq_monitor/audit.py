@@ -1,15 +1,15 @@
-"""The audit: every message ever enqueued is here or counted as gone, see `QueueSnapshot.missing`."""
+"""The audit: every message ever enqueued is here or counted as gone, see `Stats.missing`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reliq.observability.snapshot import GONE, QueueSnapshot, read_queues
+from reliq.contract.counters import GONE
+from reliq.model.stats import STATES, Stats
 from reliq.ops import Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.seen import every_queue
-
-_STATES = ("prepared", "ready", "processing", "delayed", "dead")
+from reliq.protocol.stats import read_queues
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ def balanced(books: Sequence[Book]) -> bool:
     return not any(book.missing for book in books)
 
 
-def _book(reading: QueueSnapshot) -> Book:
+def _book(reading: Stats) -> Book:
     return Book(
         queue=reading.queue,
         enqueued=reading.counters.get(Counter.ENQUEUED, 0),
         gone={name: reading.counters.get(name, 0) for name in GONE},
-        here={state: getattr(reading, state) for state in _STATES},
+        here={state: getattr(reading, state) for state in STATES},
         missing=reading.missing if reading.exact else None,
         unseen=reading.unseen,
     )

@@ -13,10 +13,11 @@ from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, Message
 from reliq.contract.values import Duration
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
+from reliq.model.stats import Stats
 from reliq.protocol.partition_progress import PartitionProgress, progress
 from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
 from reliq.protocol.progress import Progress, unwatched
-from reliq.protocol.queue import QueueSteps, Stats
+from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
 from reliq.transport.aiostore import AioStore
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from reliq.cli.options import command, confirmed, error_line, header, pair, queue_of, say, say_none, utc
 from reliq.cli.progress import Progress
-from reliq.model.dead_letter import REASONS, DeadLetter
+from reliq.contract.counters import REASONS
+from reliq.model.dead_letter import DeadLetter
 
 
 def add_to(commands: Any) -> None:

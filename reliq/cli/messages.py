@@ -28,8 +28,8 @@ from reliq.contract.options import BY_NAME, SEND, SEND_MANY
 from reliq.contract.settings import BY_NAME as BY_SETTING
 from reliq.contract.settings import PAUSED, SETTINGS, Setting
 from reliq.errors import RedisUnavailable, RedisUnsuitable
-from reliq.observability.snapshot import why_unreadable
-from reliq.protocol.queue import Stats
+from reliq.model.stats import Stats
+from reliq.protocol.stats import why_unreadable
 from reliq.runtime.looking import missing_now, unseen
 
 

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 from reliq.cli.progress import age, bar
 from reliq.errors import ReliqError
-from reliq.observability.snapshot import QueueSnapshot, read_readable
+from reliq.model.stats import Stats
 from reliq.ops.schema import Counter
 from reliq.protocol.running import Running, running
 from reliq.protocol.seen import every_queue, or_unseen
+from reliq.protocol.stats import read_readable
 from reliq.runtime.looking import looking
 from reliq.transport.store import Store
 
@@ -38,7 +39,7 @@ class Look:
 
     def __init__(
         self,
-        readings: Sequence[QueueSnapshot],
+        readings: Sequence[Stats],
         at: float,
         queues: int,
         unreadable: Collection[str] = (),
@@ -105,7 +106,7 @@ def frame(before: Look, now: Look, where: str, height: int, width: int = _WIDTH)
     return [line[:width] for line in lines] + bars
 
 
-def _name_width(rows: Sequence[QueueSnapshot], width: int) -> int:
+def _name_width(rows: Sequence[Stats], width: int) -> int:
     """Return the width of the column of names: that of the longest with its mark, as far as the terminal has room."""
     longest = max((len(one.queue) + len(_mark(one)) for one in rows), default=0) + 1
     return max(_SHORTEST_NAME, min(max(_NAME, longest), width - len(_HEAD)))
@@ -130,9 +131,7 @@ def _fitted(text: str, width: int, start: bool = True) -> str:
     return text[: width - 1] + "…" if start else "…" + text[1 - width :]
 
 
-def _summary(
-    rows: Sequence[QueueSnapshot], rates: dict[str, tuple[float, float]], queues: int, where: str, width: int
-) -> str:
+def _summary(rows: Sequence[Stats], rates: dict[str, tuple[float, float]], queues: int, where: str, width: int) -> str:
     came, went = (sum(pair[place] for pair in rates.values()) for place in (0, 1))
     missing = sum(abs(one.missing) for one in rows if one.exact)
     ready, dead = sum(one.ready for one in rows), sum(one.dead for one in rows)
@@ -144,11 +143,11 @@ def _summary(
     return f"{text}  {where}" if len(text) + len(where) + 2 <= width else text
 
 
-def _mark(one: QueueSnapshot) -> str:
+def _mark(one: Stats) -> str:
     return "!" if one.exact and one.missing else "‖" if one.paused else ""
 
 
-def _row(one: QueueSnapshot, came: float, went: float, width: int) -> str:
+def _row(one: Stats, came: float, went: float, width: int) -> str:
     mark = _mark(one)
     name = _fitted(one.queue, width - 1 - len(mark))
     oldest = age(one.oldest_ready_age) if one.ready else "-"
@@ -158,7 +157,7 @@ def _row(one: QueueSnapshot, came: float, went: float, width: int) -> str:
     )
 
 
-def _rates(before: QueueSnapshot | None, now: QueueSnapshot, elapsed: float) -> tuple[float, float]:
+def _rates(before: Stats | None, now: Stats, elapsed: float) -> tuple[float, float]:
     """Return the messages per second that came in and that were done."""
     earlier = before.counters if before is not None else {}
 

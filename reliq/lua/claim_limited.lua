@@ -74,7 +74,7 @@ local function rest(due)
 end
 
 -- Nil for a message that its key lets through; else the function that puts it elsewhere.
-local function admits(element)
+local function refusal_of(element)
   local group = group_of(element)
   if not group or is_latest(group) then return nil end -- a dedup key has no limits
   local laned, most, until_claim = is_laned(element), nil, nil
@@ -107,7 +107,7 @@ end
 local allowed, reason, wait = within_limits(limit, bucket, concurrency, in_use, state, now)
 if breaker and allowed > 0 then allowed, reason = 1, 'probe' end
 
-local taken = take(q, processing, allowed, room, policy, (by_key or known_buckets) and admits)
+local taken = take(q, processing, allowed, room, policy, (by_key or known_buckets) and refusal_of)
 if #taken > 0 and bucket then
   local full_at = spent(bucket, tonumber(state[4]), now, #taken)
   redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at))

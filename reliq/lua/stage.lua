@@ -12,15 +12,19 @@
 -- uses: now
 local job, jobs, parts, staged, bodies = unpack(KEYS)
 local before, chunks = tonumber(ARGV[5]), tonumber(ARGV[6])
+local appended, appended_again = before + chunks, before + 2 * chunks -- the length of the part after this call; a second one
 
 local stored = #ARGV > 7 and redis.pcall('HGET', bodies, '') or ''
 if type(stored) ~= 'string' then stored = '' end -- an error: a wrong type
 if stored ~= '' then redis.call('HDEL', bodies, '') end
 
+local function drop_chunks() redis.call('LTRIM', staged, 0, -1 - chunks) end -- those of this call, at the end
+
+-- Undo what the transaction has done. `stored` has the references of its bodies, all of one length, in a row.
 local function taken_back(answer)
-  redis.call('LTRIM', staged, 0, -1 - chunks)
-  local size = #(ARGV[8] or ' ')
-  for at = 1, #stored, size do redis.call('HDEL', bodies, string.sub(stored, at, at + size - 1)) end
+  drop_chunks()
+  local length = #(ARGV[8] or ' ')
+  for at = 1, #stored, length do redis.call('HDEL', bodies, string.sub(stored, at, at + length - 1)) end
   return answer
 end
 
@@ -31,11 +35,11 @@ end
 local state, run = unpack(redis.call('HMGET', job, 'state', 'run'))
 local length = redis.call('LLEN', staged)
 if state and (state ~= 'open' or run ~= ARGV[2]) then return taken_back('closed') end
-if state and chunks > 0 and length == before + 2 * chunks then
-  redis.call('LTRIM', staged, 0, -1 - chunks)
+if state and chunks > 0 and length == appended_again then
+  drop_chunks()
   return 'ok'
 end
-if length ~= before + chunks or (before > 0 and not state) then return taken_back('torn') end
+if length ~= appended or (before > 0 and not state) then return taken_back('torn') end
 local now = now_ms()
 redis.call('HSET', job, 'state', 'open', 'run', ARGV[2])
 redis.call('HSETNX', job, 'opened', now)

@@ -1,18 +1,18 @@
 -- stats: the state of a queue at one instant. A script, because a full Redis refuses even reads inside a MULTI.
 --
--- KEYS  1-13 places  14 delayed  15 dead  16 prepared  17 flow  18 ticks  19.. processing lists
+-- KEYS  1-13 places  14 delayed  15 dead  16 prepared  17 flow  18 ticks  19 consumers  20.. processing lists
 -- ARGV  none
 -- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
 --         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
 --         one, without most of its body, ms for which the first delayed message has been due, the limit that gives out nothing now
 --         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, schedules with a next tick, ms at which
---         the first of these ticks is due, counter, value ...}
+--         the first of these ticks is due, max_length (nil without one), the consumers that there are, counter, value ...}
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, glimpse, flow
 local BLANKS = 200 -- places of cancelled messages that are looked at
 local q, flow = places(1), KEYS[17]
 redis.call('HLEN', flow) -- a wrong type is refused
 local processing = 0
-for at = 19, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+for at = 20, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
 local now, overdue, next_ones, bytes = now_ms(), 0, {}, 0
@@ -41,7 +41,7 @@ if redis.call('ZCOUNT', KEYS[14], '-inf', string.format('%.0f', now)) > 0 then -
   overdue = overdue_since(redis.call('ZRANGE', KEYS[14], 0, 0, 'WITHSCORES'))
 end
 local limited_by, breaker = '', 'closed'
-local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'concurrency')
+local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'concurrency', 'max_length')
 if policy[1] then
   local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at')
   breaker = state[2] or breaker
@@ -70,5 +70,7 @@ return {
   breaker,
   scheduled,
   next_tick,
+  policy[5],
+  redis.call('SMEMBERS', KEYS[19]),
   unpack(redis.call('HGETALL', q.counters)),
 }

@@ -7,7 +7,6 @@ from reliq.model.element import BODY_REFERENCE, Failure
 from reliq.model.listed_message import Glimpse, ListedMessage
 
 _APART_START = b"\x9a\x02"  # of an element whose body is apart
-REASONS = ("max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided", "invalid")
 
 
 class DeadLetter(ListedMessage):

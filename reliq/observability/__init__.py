@@ -1,1 +1,1 @@
-"""Measurements and checks: histograms, Prometheus metrics, snapshots of queues, autoscaling, doctor."""
+"""Measurements and checks: histograms, Prometheus metrics, autoscaling, doctor."""

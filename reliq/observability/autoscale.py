@@ -5,7 +5,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from reliq.observability.snapshot import QueueSnapshot
+from reliq.model.stats import Stats
 from reliq.ops.schema import Counter
 
 WAIT_WANTED = 30.0  #: seconds a message may be ready; the target for working off the backlog
@@ -32,13 +32,13 @@ class _Sample:
 
 
 class Demand:
-    """The demand of one queue, computed from successive snapshots."""
+    """The demand of one queue, computed from successive statistics."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._samples: deque[_Sample] = deque()
 
-    def note(self, reading: QueueSnapshot, runs: int, run_seconds: float) -> int:
+    def note(self, reading: Stats, runs: int, run_seconds: float) -> int:
         """Return the workers needed now; `runs` and `run_seconds` are totals of the queue's handlers."""
         through = reading.counters.get(Counter.CLAIMED, 0) + reading.ready
         latest = _Sample(time.monotonic(), through, runs, run_seconds)

@@ -9,12 +9,12 @@ from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
-from reliq.observability.snapshot import QueueSnapshot, read_partitions
+from reliq.model.stats import STATES, Stats
 from reliq.protocol.seen import every_queue
+from reliq.protocol.stats import read_partitions
 from reliq.runtime.looking import looking
 from reliq.transport.store import Store
 
-_STATES = ("prepared", "ready", "processing", "delayed", "dead")
 _PATIENCE = 1.0  #: seconds for which a scrape tries to reach Redis
 
 
@@ -45,13 +45,13 @@ class PartitionCollector(Collector):
         with looking():
             readings = list(self._readings())
         for name, one in readings:
-            for state in _STATES:
+            for state in STATES:
                 messages.add_metric([one.queue, name, state], getattr(one, state))
             oldest.add_metric([one.queue, name], one.oldest_ready_age)
             consumers.add_metric([one.queue, name], one.consumers)
         yield from (messages, oldest, consumers)
 
-    def _readings(self) -> Iterator[tuple[str, QueueSnapshot]]:
+    def _readings(self) -> Iterator[tuple[str, Stats]]:
         try:
             queues = self._store.run(every_queue(), timeout=_PATIENCE)
         except ReliqError:

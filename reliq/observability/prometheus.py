@@ -18,84 +18,20 @@ from prometheus_client.registry import Collector
 from reliq import ops
 from reliq._version import __version__
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
-from reliq.model.dead_letter import REASONS
 from reliq.model.keys import instance_of, logical_name
+from reliq.model.stats import Stats
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
-from reliq.observability.snapshot import QueueSnapshot, read_readable
-from reliq.ops.schema import Counter
+from reliq.observability.queue_metrics import of_queues, unreadable
 from reliq.protocol.jobs import StagedJob, read_jobs
 from reliq.protocol.seen import every_queue, or_unseen
+from reliq.protocol.stats import read_readable
 from reliq.runtime.looking import Missing, looking
 from reliq.transport.store import Store
 
 MOST_QUEUES = 1000  #: queues that are exported; the number of all queues is exported as well
 _PATIENCE = 1.0  #: seconds for which a scrape tries to reach Redis
 
-#: By counter of a queue in Redis: the metric, without its _total, and its help text.
-_COUNTERS = {
-    Counter.ENQUEUED: (
-        "reliq_messages_enqueued", "Messages accepted, also delayed and prepared ones; a duplicate is not."
-    ),
-    Counter.DEDUPLICATED: ("reliq_messages_deduplicated", "Sends answered with the id of an earlier message."),
-    Counter.DEDUP_CONFLICTS: (
-        "reliq_dedup_conflicts", "Sends with the deduplication key of an earlier message with another body."),
-    Counter.REPLACED: ("reliq_messages_replaced", "Messages that a newer one with their deduplication key replaced."),
-    Counter.REJECTED: ("reliq_messages_rejected", "Messages refused because the queue had its max_length."),
-    Counter.CLAIMED: ("reliq_messages_claimed", "Messages taken by consumers; one that comes back is counted again."),
-    Counter.ACKED: ("reliq_messages_acked", "Messages handled: gone for good."),
-    Counter.RETRIED: ("reliq_messages_retried", "Failures that are tried again."),
-    Counter.REQUEUED: ("reliq_messages_requeued", "Messages put back because their handler returned Again."),
-    Counter.RELEASED: (
-        "reliq_messages_released", "Messages handed back untouched by consumers that could not start them."
-    ),
-    Counter.RECLAIMED: ("reliq_messages_reclaimed", "Messages taken back from holders that vanished."),
-    Counter.PROMOTED: ("reliq_messages_promoted", "Delayed messages that became ready."),
-    Counter.REDRIVEN: ("reliq_messages_redriven", "Dead letters put back into the queue."),
-    Counter.CANCELLED: ("reliq_messages_cancelled", "Delayed messages removed before they were due."),
-    Counter.ORDERED: ("reliq_messages_ordered", "Times a message was put behind another one of its key."),
-    Counter.PREPARED: ("reliq_messages_prepared", "Messages prepared, to be committed or rolled back."),
-    Counter.COMMITTED: ("reliq_messages_committed", "Prepared messages that entered the queue."),
-    Counter.WITHDRAWN: (
-        "reliq_messages_withdrawn", "Prepared messages that never entered: rolled back, or a duplicate then."),
-    Counter.SCHEDULED: ("reliq_schedule_fired", "Messages that schedules have sent."),
-    Counter.TICKS_MISSED: (
-        "reliq_schedule_ticks_missed", "Ticks of schedules for which no message was sent, by their catch-up policy."),
-    Counter.PURGED: ("reliq_messages_purged", "Ready and delayed messages removed by an operator."),
-    Counter.PURGED_DEAD: ("reliq_dead_letters_purged", "Dead letters removed by an operator."),
-    Counter.TRIMMED: ("reliq_dead_letters_trimmed", "Dead letters removed by the queue's retention policy."),
-    Counter.BREAKER_OPENED: ("reliq_breaker_opened", "Times the circuit breaker of the queue has opened."),
-    Counter.LEASE_LOST: ("reliq_lease_lost", "Consumers that lost their lease while they lived, and started afresh."),
-    Counter.RECLAIM_CONFLICTS: ("reliq_reclaim_conflicts", "Messages settled and reclaimed at once; compensated."),
-}  # fmt: skip
-_PRIORITIES = ("high", "normal", "low")
-_LIMITS = ("held", "breaker", "rate", "concurrency")
-_STATES = ("prepared", "ready", "processing", "delayed", "dead")
-_GAUGES: dict[str, tuple[str, Callable[[QueueSnapshot], float]]] = {
-    "reliq_queue_oldest_ready_age_seconds": (
-        "Since the next message was first sent, of the priority where that is longest; 0 when none is ready.",
-        lambda one: one.oldest_ready_age),
-    "reliq_queue_waiting_messages": (
-        "Of the ready messages, those that wait because another message of their key is not done.",
-        lambda one: one.waiting),
-    "reliq_queue_cycle_members": ("Members of the queue's cycle.", lambda one: one.members),
-    "reliq_queue_overdue_seconds": (
-        "Since the first delayed message was due; more than a second means that no monitor works.",
-        lambda one: one.overdue),
-    "reliq_queue_schedules": ("Schedules with a next tick.", lambda one: one.schedules),
-    "reliq_schedule_next_tick_timestamp_seconds": (
-        "When the first schedule of the queue is due; 0 without one.", lambda one: one.next_tick),
-    "reliq_schedule_overdue_seconds": (
-        "Since the first schedule of the queue was due; more than a second means that no monitor works.",
-        lambda one: one.tick_overdue),
-    "reliq_queue_consumers": ("Consumers that may hold messages.", lambda one: one.consumers),
-    "reliq_queue_paused": ("1 while the queue is paused.", lambda one: one.paused),
-    "reliq_queue_breaker_open": (
-        "1 while the circuit breaker is open, 0.5 while one message is tried.",
-        lambda one: {"open": 1.0, "half_open": 0.5}.get(one.breaker, 0.0)),
-    "reliq_queue_max_length": (
-        "Ready and delayed messages above which sends are refused; 0 = unlimited.", lambda one: one.max_length),
-}  # fmt: skip
 _INFO_GAUGES: dict[str, tuple[str, Callable[[Mapping[str, str]], float]]] = {
     "reliq_redis_memory_used_bytes": ("Memory Redis uses.", lambda info: float(info["used_memory"])),
     "reliq_redis_memory_limit_bytes": ("Its maxmemory; 0 = none.", lambda info: float(info["maxmemory"])),
@@ -206,12 +142,12 @@ class Exporter(Collector):
         if names is None:  # queues of broadcasts come and go with their processes: too many for a label
             self._known = self._store.run(every_queue(self._known), timeout=_PATIENCE)
             names = [name for name in self._known if instance_of(name) is None]
-        seen, unreadable = self._store.run(read_readable(names[:MOST_QUEUES]), timeout=_PATIENCE)
+        seen, refused = self._store.run(read_readable(names[:MOST_QUEUES]), timeout=_PATIENCE)
         readings = [one for one in seen if not one.unseen]  # counters of a part would look like a reset
         there = {one.queue for one in readings}
         yield _gauge("reliq_queues", "Queues there are; at most the first 1,000 by name are exported.", len(names))
-        yield _unreadable([*unreadable, *(name for name in names[:MOST_QUEUES] if name not in {*there, *unreadable})])
-        yield from _of_queues(readings)
+        yield unreadable([*refused, *(name for name in names[:MOST_QUEUES] if name not in {*there, *refused})])
+        yield from of_queues(readings)
         yield from self._desired(readings, series)
         yield _staged(self._jobs([one.queue for one in readings]))
         unrouted = or_unseen("the count of unroutable messages", ops.one(ops.unroutable()), -1)
@@ -236,7 +172,7 @@ class Exporter(Collector):
         except RedisUnsuitable:
             return []
 
-    def _desired(self, readings: Sequence[QueueSnapshot], series: Sequence[Any]) -> Iterator[Metric]:
+    def _desired(self, readings: Sequence[Stats], series: Sequence[Any]) -> Iterator[Metric]:
         if not self._demands:
             return
         ran = {labels[0]: (sum(counts), total) for family, labels, counts, total in series if family is PROCESS}
@@ -298,15 +234,6 @@ def _counter(name: str, help: str, value: float) -> Metric:
     return metric
 
 
-def _unreadable(queues: Iterable[str]) -> Metric:
-    metric = GaugeMetricFamily(
-        "reliq_queue_unreadable", "1 for a queue whose numbers could not be read: see `reliq stats`.", labels=["queue"]
-    )
-    for queue in queues:
-        metric.add_metric([queue], 1)
-    return metric
-
-
 def _nodes_away(nodes: Iterable[str]) -> Metric:
     metric = GaugeMetricFamily(
         "reliq_redis_node_away", "1 for a node of the Redis Cluster that did not answer this scrape.", labels=["node"]
@@ -328,50 +255,6 @@ def _staged(jobs: Iterable[StagedJob]) -> Metric:
     for labels, count in sorted(counts.items()):
         metric.add_metric(labels, count)
     return metric
-
-
-def _of_queues(readings: Sequence[QueueSnapshot]) -> Iterator[Metric]:
-    for counter, (name, text) in _COUNTERS.items():
-        counted = CounterMetricFamily(name, text, labels=["queue"])
-        for one in readings:
-            counted.add_metric([one.queue], one.counters.get(counter, 0))
-        yield counted
-    died = CounterMetricFamily(
-        "reliq_messages_dead_lettered", "Messages that died, by reason.", labels=["queue", "reason"]
-    )
-    states = GaugeMetricFamily("reliq_queue_messages", "Messages there are, by where.", labels=["queue", "state"])
-    ready = GaugeMetricFamily(
-        "reliq_queue_ready_messages",
-        "Of the ready messages, those that may start now, by priority.",
-        labels=["queue", "priority"],
-    )
-    limited = GaugeMetricFamily(
-        "reliq_queue_limited_messages",
-        "The ready messages while a limit gives out nothing, by limit; only of queues that are limited now.",
-        labels=["queue", "reason"],
-    )
-    missing = GaugeMetricFamily(
-        "reliq_audit_mismatch_messages",
-        "Messages enqueued that are nowhere, neither here nor counted as gone: above 0 lost, below 0 never enqueued.",
-        labels=["queue"],
-    )
-    for one in readings:
-        for reason in REASONS:
-            died.add_metric([one.queue, reason], one.counters.get(Counter.dead(reason), 0))
-        for state in _STATES:
-            states.add_metric([one.queue, state], getattr(one, state))
-        for priority in _PRIORITIES:
-            ready.add_metric([one.queue, priority], getattr(one, priority))
-        for reason in _LIMITS if one.limited_by else ():
-            limited.add_metric([one.queue, reason], one.ready if one.limited_by == reason else 0)
-        if one.exact:
-            missing.add_metric([one.queue], one.missing)
-    yield from (died, states, ready, limited, missing)
-    for name, (text, value_of) in _GAUGES.items():
-        gauge = GaugeMetricFamily(name, text, labels=["queue"])
-        for one in readings:
-            gauge.add_metric([one.queue], value_of(one))
-        yield gauge
 
 
 def _of_redis(info: Mapping[str, str]) -> Iterator[Metric]:

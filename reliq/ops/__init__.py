@@ -155,7 +155,7 @@ from reliq.ops.monitor import (
     set_mark,
     type_of,
 )
-from reliq.ops.operator import Counts, Revival, cancel, discard, purge, redrive, stats
+from reliq.ops.operator import Revival, cancel, discard, purge, redrive
 from reliq.ops.partitions import (
     Homes,
     Introduction,
@@ -186,7 +186,6 @@ from reliq.ops.policy import (
     read_retention,
     resume,
     retention,
-    room_and_partitions,
 )
 from reliq.ops.prepared import (
     Accepted,
@@ -304,6 +303,7 @@ from reliq.ops.staging import (
     staged_chunks,
     unstage,
 )
+from reliq.ops.stats import stats
 
 __all__ = [
     "NOWHERE",
@@ -318,7 +318,6 @@ __all__ = [
     "Browsed",
     "Cancelled",
     "Claimed",
-    "Counts",
     "Decided",
     "Decision",
     "Destination",
@@ -528,7 +527,6 @@ __all__ = [
     "retention",
     "roll",
     "roll_bodies",
-    "room_and_partitions",
     "scan_hash",
     "scan_lasting",
     "scan_processing",

@@ -117,10 +117,11 @@ def _read_hash(reply: Any) -> dict[str, str]:
 
 def members(key: str) -> Op[list[str]]:
     """Read a set of names. Those that are not UTF-8 are skipped: reliq did not write them."""
-    return Op(("SMEMBERS", key), _read_members)
+    return Op(("SMEMBERS", key), names_of)
 
 
-def _read_members(reply: Any) -> list[str]:
+def names_of(reply: Any) -> list[str]:
+    """Read names; those that are not UTF-8 are skipped."""
     return sorted(name for one in reply if "\ufffd" not in (name := one.decode("utf-8", "replace")))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reliq.model.keys import QueueKeys
-from reliq.ops.request import Op, optional_float, optional_int, optional_text
+from reliq.ops.request import Op, optional_float, optional_int
 from reliq.ops.schema import LIMITS, Config
 
 _DROP = "drop"
@@ -28,15 +28,6 @@ def pause(keys: QueueKeys) -> Op[int]:
 
 def resume(keys: QueueKeys) -> Op[int]:
     return Op(("HDEL", keys.config, Config.PAUSED))
-
-
-def room_and_partitions(keys: QueueKeys) -> Op[tuple[int | None, str | None]]:
-    """Read max_length, and the layout of the queue's partitions if this is the first of several."""
-    return Op(("HMGET", keys.config, Config.MAX_LENGTH, Config.PARTITIONS), _read_room)
-
-
-def _read_room(reply: list[bytes | None]) -> tuple[int | None, str | None]:
-    return optional_int(reply[0]), optional_text(reply[1])
 
 
 def max_deliveries(keys: QueueKeys) -> Op[int | None]:

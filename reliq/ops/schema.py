@@ -7,6 +7,7 @@ fields of the other hashes are ids, and name nothing: of messages (index), order
 
 from typing import Final
 
+from reliq.contract import counter_names
 from reliq.contract.settings import SETTINGS
 
 
@@ -60,45 +61,7 @@ class Flow:
     BREAKER_FAILED: Final = "breaker_failed"
 
 
-class Counter:
-    """`counters` of a queue: how often something happened since the queue exists."""
-
-    ENQUEUED: Final = "enqueued"
-    DEDUPLICATED: Final = "deduplicated"
-    DEDUP_CONFLICTS: Final = "dedup_conflicts"
-    REPLACED: Final = "replaced"
-    SENT_HOME: Final = "sent_home"  #: taken by a monitor to the partition that is the home of their key
-    REJECTED: Final = "rejected"
-    CONFIRMS: Final = "confirms"  #: sends that asked for durability
-    ORDERED: Final = "ordered"
-    CLAIMED: Final = "claimed"
-    ACKED: Final = "acked"
-    RETRIED: Final = "retried"
-    REQUEUED: Final = "requeued"
-    RELEASED: Final = "released"
-    PROMOTED: Final = "promoted"
-    CANCELLED: Final = "cancelled"
-    BLANKS: Final = "blanks"  #: cancelled while they were ready: their places stay in the list until they are passed
-    BLANKS_PASSED: Final = "blanks_passed"
-    PURGED: Final = "purged"
-    PREPARED: Final = "prepared"
-    COMMITTED: Final = "committed"
-    WITHDRAWN: Final = "withdrawn"
-    LEASE_LOST: Final = "lease_lost"
-    RECLAIMED: Final = "reclaimed"
-    RECLAIM_CONFLICTS: Final = "reclaim_conflicts"
-    DEAD_LETTERED: Final = "dead_lettered"
-    REDRIVEN: Final = "redriven"
-    PURGED_DEAD: Final = "purged_dead"
-    TRIMMED: Final = "trimmed"
-    BREAKER_OPENED: Final = "breaker_opened"
-    SCHEDULED: Final = "scheduled"  #: messages that schedules have sent
-    TICKS_MISSED: Final = "ticks_missed"  #: ticks of schedules for which nothing was sent
-
-    @staticmethod
-    def dead(reason: str) -> str:
-        """Return the counter of dead letters with this reason (reliq.model.dead_letter.REASONS)."""
-        return f"dead:{reason}"
+Counter = counter_names.Counter  #: `counters` of a queue
 
 
 class Topics:

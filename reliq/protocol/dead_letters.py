@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reliq import ops
+from reliq.contract.counters import REASONS
 from reliq.contract.values import Duration, check_id, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
-from reliq.model.dead_letter import REASONS, DeadLetter
+from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
 from reliq.model.keywords import DeadLetterFilters, check_names
 from reliq.ops import Revival, Steps

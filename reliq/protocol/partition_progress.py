@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
+from reliq.model.stats import Stats
 from reliq.ops import Steps, Together
 from reliq.protocol.partitions import Partitions
-from reliq.protocol.queue import Stats, stats_of
 from reliq.protocol.resizing import keys_elsewhere
+from reliq.protocol.stats import stats_of
 
 
 @dataclass(frozen=True, slots=True)

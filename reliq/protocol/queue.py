@@ -1,21 +1,16 @@
 """The steps of a queue: send, statistics, policy, pause, purge."""
 
-import contextlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
 from reliq import ops
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
 from reliq.errors import ReliqError
-from reliq.model.element import Undecodable
 from reliq.model.found import Cancellation, CancelledMany, Found, Place
 from reliq.model.keys import QueueKeys
-from reliq.model.message import Message
 from reliq.model.outgoing import Body, NewMessage, check_option_names
+from reliq.model.stats import Stats, whole
 from reliq.model.upgrades import stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Config as Field
@@ -31,30 +26,11 @@ from reliq.protocol.producer import ProducerPool
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.resizing import change, policy_of, settle, take_effect
 from reliq.protocol.search import Search
+from reliq.protocol.stats import stats_of
 from reliq.runtime import tracing
 
 _PURGE_STEP = 1000
 _PURGE, _CANCELLATION = "the purge", "the cancellation"
-_LOOKS = 3  #: reads of the statistics while the set of consumers changes
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """The statistics of a queue at one instant."""
-
-    queue: str
-    ready: int
-    processing: int
-    delayed: int
-    dead: int
-    waiting: int  #: of the ready messages, those behind another message of their key
-    oldest_ready_age: float  #: seconds since the oldest next message of any priority was sent; 0.0 without one
-    consumers: int
-    paused: bool
-    counters: dict[str, int] = field(default_factory=dict)  #: since the queue exists: enqueued, acked, retried, ...
-    prepared: int = 0  #: invisible until their producers decide
-    limited_by: str = ""  #: the limit by which nothing is given out now: held, breaker, rate, concurrency
-    breaker: str = "closed"  #: open or half_open while the circuit breaker keeps messages from the workers
 
 
 class QueueSteps:
@@ -116,7 +92,8 @@ class QueueSteps:
         return messages
 
     def stats(self) -> Steps[Stats]:
-        return summed((yield from self.partitions.each(stats_of)))
+        parts = yield from self.partitions.each(stats_of)
+        return whole(parts, len(self.partitions.layout.every(self.keys.queue)) - len(parts))
 
     def config(self) -> Steps[Config]:
         return read_config((yield ops.read_hash(self.keys.config)))
@@ -214,65 +191,6 @@ class QueueSteps:
         return CancelledMany(sum(one.cancelled for one in answers), sum(one.told for one in answers))
 
 
-def stats_of(keys: QueueKeys) -> Steps[Stats]:
-    """Read the statistics of one partition."""
-    consumers = yield ops.members(keys.consumers)
-    for _ in range(_LOOKS):
-        known = consumers
-        found, consumers = yield [ops.stats(keys, known), ops.members(keys.consumers)]
-        if set(consumers) <= set(known):  # else a new consumer may hold messages that were not counted
-            break
-    return from_counts(Stats, keys, found, len(consumers))
-
-
-S = TypeVar("S", bound=Stats)
-
-
-def from_counts(kind: type[S], keys: QueueKeys, counts: ops.Counts, consumers: int, **further: Any) -> S:
-    """Return the statistics of one partition from what a script has counted; `further`: fields of a subclass."""
-    return kind(
-        queue=keys.logical,
-        ready=counts.ready,
-        processing=counts.processing,
-        delayed=counts.delayed,
-        dead=counts.dead,
-        waiting=counts.waiting,
-        oldest_ready_age=age_of_oldest(keys.queue, counts.following, counts.now),
-        consumers=consumers,
-        paused=counts.paused,
-        counters=counts.counters,
-        prepared=counts.prepared,
-        limited_by=counts.limited_by,
-        breaker=counts.breaker,
-        **further,
-    )
-
-
-def summed(parts: Sequence[S], added: Sequence[str] = (), largest: Sequence[str] = ()) -> S:
-    """Return the statistics of a queue from those of its partitions, the first one first.
-
-    `added`, `largest`: further fields that are added up, or of which the largest value counts.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    counters: Counter[str] = Counter()
-    for one in parts:
-        counters.update(one.counters)
-    values: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in (*_SUMMED, *added)}
-    return replace(
-        parts[0],
-        **values,
-        **{name: max(getattr(one, name) for one in parts) for name in ("oldest_ready_age", *largest)},
-        paused=any(one.paused for one in parts),
-        counters=dict(counters),
-        limited_by=next((one.limited_by for one in parts if one.limited_by), ""),
-        breaker=next((one.breaker for one in parts if one.breaker != "closed"), "closed"),
-    )
-
-
-_SUMMED = ("ready", "processing", "delayed", "dead", "waiting", "consumers", "prepared")
-
-
 def _pause(keys: QueueKeys) -> Steps[bool]:
     yield [ops.announce(keys.queue), ops.pause(keys)]
     return True
@@ -295,12 +213,3 @@ def _purge(keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
             removed += max(0, step)
         removed += yield from PreparedSteps(keys, pool).purge()
     return removed
-
-
-def age_of_oldest(queue: str, elements: Iterable[bytes], now: int) -> float:
-    """Return the seconds since the oldest of these elements was sent; 0.0 without elements."""
-    ages = [0.0]
-    for element in elements:
-        with contextlib.suppress(Undecodable):
-            ages.append((now - Message.decode(queue, element).enqueued_at) / 1000)
-    return max(ages)

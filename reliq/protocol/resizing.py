@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from reliq import ops
+from reliq.contract.counters import COUNTERS
 from reliq.contract.settings import BY_NAME
 from reliq.errors import ChangeUnderWay, InvalidSetting, ReliqError
 from reliq.model.element import name_of, new_reference, with_reference
@@ -24,7 +25,7 @@ from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, par
 from reliq.model.message import Message
 from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
 from reliq.ops import Steps, Stray, Transaction, Watch
-from reliq.ops.schema import Config, Counter
+from reliq.ops.schema import Config
 from reliq.ops.topology import Slots, cluster_slots
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.partitions import checked
@@ -36,7 +37,7 @@ _STRAYS = 100  #: messages that a monitor takes home in one call
 _REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
 _POLICY = (*(name for name in BY_NAME if name != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
 #: Counters of places in the lists of a partition, which go with it.
-_OF_PLACES = frozenset((Counter.BLANKS, Counter.BLANKS_PASSED))
+_OF_PLACES = frozenset(one.name for one in COUNTERS if one.of_places)
 
 
 def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:

@@ -104,7 +104,7 @@ class Given:
     def _environment(self) -> Mapping[str, str]:
         return {**os.environ, **self._given_environment}
 
-    def write(self) -> WriteOptions:
+    def for_writing(self) -> WriteOptions:
         self._check(_WRITE)
         job = self._options.get("job")
         if job is not None:
@@ -140,7 +140,7 @@ class Given:
             trace=self._trace(),
         )
 
-    def read(self) -> ReadOptions:
+    def for_reading(self) -> ReadOptions:
         self._check(_READ)
         match self._options.get("state", "ready"):
             case "ready" | "delayed" | "dead" as state:
@@ -148,7 +148,7 @@ class Given:
             case other:
                 raise InvalidSetting(f"option state is {other!r}: it is ready, delayed or dead")
 
-    def stream(self) -> StreamOptions:
+    def for_streaming(self) -> StreamOptions:
         self._check(_STREAM)
         return StreamOptions(
             self._connection(),

@@ -55,13 +55,13 @@ class ReliqDataSource(DataSource):
 
         with in_worker():
             check_user_schema(schema)
-            return ReliqReader(self._given.read())
+            return ReliqReader(self._given.for_reading())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from reliq.spark.writer import ReliqWriter
 
         with in_worker():
-            return ReliqWriter(self._given.write(), schema, overwrite)
+            return ReliqWriter(self._given.for_writing(), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2, the read limit is unknown
@@ -70,10 +70,10 @@ class ReliqDataSource(DataSource):
         from reliq.spark.stream_reader import ReliqStreamReader
 
         check_user_schema(schema)
-        return ReliqStreamReader(self._given.stream())
+        return ReliqStreamReader(self._given.for_streaming())
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
         from reliq.spark.stream_writer import ReliqStreamWriter
 
         with in_worker():
-            return ReliqStreamWriter(self._given.write(), schema, overwrite)
+            return ReliqStreamWriter(self._given.for_writing(), schema, overwrite)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
+from reliq.model.stats import age_of_oldest
 from reliq.ops import Steps
-from reliq.protocol.queue import age_of_oldest
 from reliq.spark.claims import Claims, consumer_of
 
 _FRESH = 1.0  #: seconds for which the partitions that were read last are those of the queue

@@ -97,9 +97,9 @@ class Exchange:
     def begin(self, limit: int) -> None:
         """Send a settle-and-claim call; `complete` reads its reply. Several may be under way."""
         acks, moves = self._take_outcomes()
-        beside = self.reports.beside(acks, moves)
+        reports = self.reports.reports_on(acks, moves)
         with self._asking, self._kept(acks, moves):
-            steps = self.steps.settle(self.steps.in_order(acks), moves, limit, beside)
+            steps = self.steps.settle(self.steps.in_order(acks), moves, limit, reports)
             self._under_way.append(PendingExchange(acks, moves, self._store.start(steps, self._connection, timeout=0)))
 
     def complete(self) -> list[Message]:
@@ -224,12 +224,12 @@ class Exchange:
         waiting = [released(message) for message in reversed(drained(self.unstarted)) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
-        beside = self.reports.beside(acks, moves)  # first: it may change a move
-        if not (acks or moves or beside):
+        reports = self.reports.reports_on(acks, moves)  # first: it may change a move
+        if not (acks or moves or reports):
             return
         with self._kept(acks, moves):
             sent = self._store.run(takeable(moves), connection or self._connection, timeout=0)
-            request = [self.steps.settle_op(acks, sent), *beside]
+            request = [self.steps.settle_op(acks, sent), *reports]
             answer, *_ = self._store.call(request, connection or self._connection, timeout=0)
         self.steps.note_settled([*acks, *(move.element for move in moves)])
         if self.steps.lives:

@@ -33,7 +33,7 @@ class FlowReports:
         self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other partitions
         steps.limits.reports = rule is not None
 
-    def beside(self, acks: Sequence[bytes], moves: list[Move]) -> list[ops.Op[Any]]:
+    def reports_on(self, acks: Sequence[bytes], moves: list[Move]) -> list[ops.Op[Any]]:
         """Return the ops that go with these outcomes. The probe of a breaker goes back uncharged if it has failed."""
         reports: list[ops.Op[Any]] = []
         while self._holds:

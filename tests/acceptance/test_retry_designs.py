@@ -9,7 +9,7 @@ import time
 import pytest
 
 import reliq
-from reliq.model.dead_letter import REASONS
+from reliq.contract.counters import REASONS
 from tests.support.workers import eventually, process, working
 
 

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 
 from reliq import ops
+from reliq.contract.counters import GONE
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnsuitable
 from reliq.model.breaker import Breaker
@@ -28,7 +29,6 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.model.schedule import Definition, State
-from reliq.observability.snapshot import GONE
 from reliq.ops import Destination, Entry, Member, Move, Revival, Wanted
 from reliq.protocol.outcomes import failure_now, passed_over, released, retried
 from reliq.transport.store import Store

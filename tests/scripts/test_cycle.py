@@ -1,6 +1,7 @@
 """cycle_add, cycle_remove, and what the other scripts do with members and their rounds."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +13,9 @@ from reliq.model.message import Message
 from reliq.ops import Destination, Entry, Member, Move, Revival
 from tests.support.state import HOUR, KEYS, keyed
 
-A, B = group_of("ann"), group_of("bob")
+ANN, BOB = group_of("ann"), group_of("bob")
+BOTH = {"ann": "a", "bob": "b"}  #: members, each with its message
+NONE: dict[str, Any] = {}
 
 
 def member(name, who):
@@ -26,6 +29,20 @@ def add(world, *members):
 def places(world):
     ignored = {"counters", "consumers", "lease:w", "lease:v", "index", "config"}
     return {name: value for name, value in world.state().items() if name not in ignored}
+
+
+def queue(held_by_w="", members=NONE, holders=None, rounds=NONE, **lists):
+    """The keys of a queue. `members`: the message of each; `holders`: that which holds a key, the member's by default.
+
+    `rounds`: the round of each member that is ready or visited now.
+    """
+    hashes = {
+        "active": {group_of(who): name for who, name in (members if holders is None else holders).items()},
+        "cycle": {group_of(who): f"{name} {who}" for who, name in members.items()},
+        "rounds": {group_of(who): number for who, number in rounds.items()},
+        "processing:w": held_by_w,
+    }
+    return lists | {name: value for name, value in hashes.items() if value}
 
 
 def visited(world, limit=1, consumer="w"):
@@ -45,17 +62,17 @@ def again(world, name, who, delay=0.0, consumer="w"):
 def test_members_enter_once(world):
     assert add(world, member("a", "ann"), member("b", "bob")).rest == [1, 1]
     assert add(world, member("c", "ann")).rest == [0]
-    assert world.state() == {
-        "messages": "b a", "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"}, "rounds": {A: 1, B: 1},
-        "config": {"round": "1"}, "counters": {"enqueued": 2},
-    }  # fmt: skip
+    assert world.state() == queue(messages="b a", members=BOTH, rounds={"ann": 1, "bob": 1}) | {
+        "config": {"round": "1"},
+        "counters": {"enqueued": 2},
+    }
 
 
 def test_an_entry_that_arrives_late_brings_no_removed_member_back(world):
     late = ops.cycle_add(KEYS, [member("a", "ann"), member("b", "bob")], "producer", 7)
     assert world.run(late).rest == [1, 1]
     assert world.run(late).rest == [1, 1]
-    world.run(ops.cycle_remove(KEYS, [A]))
+    world.run(ops.cycle_remove(KEYS, [ANN]))
     before = world.state()
     assert world.run(late).rest == [0, 1]
     assert world.state() == before
@@ -73,10 +90,7 @@ def test_a_visited_member_waits_for_the_next_round(world):
     add(world, member("a", "ann"), member("b", "bob"))
     visited(world)
     again(world, "a", "ann")
-    assert places(world) == {
-        "messages": "b", "next_round": "a2", "rounds": {A: 2, B: 1},
-        "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"},
-    }  # fmt: skip
+    assert places(world) == queue(messages="b", next_round="a2", members=BOTH, rounds={"ann": 2, "bob": 1})
 
 
 def test_the_next_round_begins_when_everybody_is_back_from_this_one(world):
@@ -85,15 +99,9 @@ def test_the_next_round_begins_when_everybody_is_back_from_this_one(world):
     visited(world, consumer="v")
     again(world, "b", "bob", consumer="v")
     visited(world, consumer="v")  # finds nothing
-    assert places(world) == {
-        "processing:w": "a", "next_round": "b2", "rounds": {A: 1, B: 2},
-        "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"},
-    }  # fmt: skip
+    assert places(world) == queue(held_by_w="a", next_round="b2", members=BOTH, rounds={"ann": 1, "bob": 2})
     again(world, "a", "ann")
-    assert places(world) == {
-        "messages": "a2 b2", "rounds": {A: 2, B: 2},
-        "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"},
-    }  # fmt: skip
+    assert places(world) == queue(messages="a2 b2", members=BOTH, rounds={"ann": 2, "bob": 2})
     assert world.state()["config"] == {"round": "2"}
 
 
@@ -104,15 +112,15 @@ def test_who_holds_up_the_others_for_too_long_has_left_the_round(world):
     again(world, "b", "bob", consumer="v")
     world.given(config={"round_held": world.now - 5_001})
     visited(world, consumer="v")
-    assert (places(world)["processing:v"], places(world)["rounds"]) == ("b2", {B: 2})
+    assert (places(world)["processing:v"], places(world)["rounds"]) == ("b2", {BOB: 2})
     again(world, "a", "ann")
-    assert (places(world)["messages"], places(world)["rounds"]) == ("a2", {A: 2, B: 2})
+    assert (places(world)["messages"], places(world)["rounds"]) == ("a2", {ANN: 2, BOB: 2})
 
 
 def test_who_rests_or_is_removed_or_dies_holds_up_nobody(world):
     leave = {
         "rests": lambda: again(world, "a", "ann", delay=60.0),
-        "is removed": lambda: world.run(ops.cycle_remove(KEYS, [A])),
+        "is removed": lambda: world.run(ops.cycle_remove(KEYS, [ANN])),
         "is acked": lambda: world.run(ops.settle(KEYS, "w", 15.0, [keyed("a", "ann", cycle=True)])),
         "dies": lambda: world.run(ops.settle(KEYS, "w", 15.0, [], [
             Move(keyed("a", "ann", cycle=True), Destination.DEAD, "dead:x", "a", keyed("a2", "ann", cycle=True))
@@ -125,20 +133,17 @@ def test_who_rests_or_is_removed_or_dies_holds_up_nobody(world):
         visited(world, consumer="v")
         again(world, "b", "bob", consumer="v")
         how()
-        assert (places(world)["messages"], places(world)["rounds"]) == ("b2", {B: 2})
+        assert (places(world)["messages"], places(world)["rounds"]) == ("b2", {BOB: 2})
 
 
 def test_a_member_that_rests_is_delayed_and_in_no_round(world):
     add(world, member("a", "ann"), member("b", "bob"))
     visited(world)
     again(world, "a", "ann", delay=60.0)
-    assert places(world) == {
-        "delayed": "a2", "messages": "b", "rounds": {B: 1},
-        "active": {A: "a", B: "b"}, "cycle": {A: "a ann", B: "b bob"},
-    }  # fmt: skip
+    assert places(world) == queue(delayed="a2", messages="b", members=BOTH, rounds={"bob": 1})
     world.redis.zadd(KEYS.delayed, {keyed("a2", "ann", cycle=True): 1})
     world.run(ops.promote(KEYS, 10))
-    assert (places(world)["messages"], places(world)["rounds"]) == ("a2 b", {A: 1, B: 1})
+    assert (places(world)["messages"], places(world)["rounds"]) == ("a2 b", {ANN: 1, BOB: 1})
 
 
 def test_a_released_member_stays_in_its_round(world):
@@ -146,7 +151,7 @@ def test_a_released_member_stays_in_its_round(world):
     visited(world)
     released = Move(keyed("a", "ann", cycle=True), Destination.TAIL, "released", "a", keyed("a2", "ann", cycle=True))
     world.run(ops.settle(KEYS, "w", 15.0, [], [released]))
-    assert (places(world)["messages"], places(world)["rounds"]) == ("b a2", {A: 1, B: 1})
+    assert (places(world)["messages"], places(world)["rounds"]) == ("b a2", {ANN: 1, BOB: 1})
 
 
 def test_an_acked_member_leaves_the_cycle(world):
@@ -160,7 +165,7 @@ def test_a_member_removed_while_it_rests_is_gone_at_once(world):
     add(world, member("a", "ann"))
     visited(world)
     again(world, "a", "ann", delay=60.0)
-    assert world.run(ops.cycle_remove(KEYS, [A, B])) == [1, 0]
+    assert world.run(ops.cycle_remove(KEYS, [ANN, BOB])) == [1, 0]
     assert places(world) == {}
     assert world.state()["counters"]["cancelled"] == 1
 
@@ -168,7 +173,7 @@ def test_a_member_removed_while_it_rests_is_gone_at_once(world):
 def test_a_member_removed_while_it_is_visited_does_not_come_back(world):
     add(world, member("a", "ann"))
     visited(world)
-    world.run(ops.cycle_remove(KEYS, [A]))
+    world.run(ops.cycle_remove(KEYS, [ANN]))
     again(world, "a", "ann")
     assert places(world) == {}
     assert world.state()["counters"]["cancelled"] == 1
@@ -177,11 +182,11 @@ def test_a_member_removed_while_it_is_visited_does_not_come_back(world):
 def test_a_member_added_anew_during_a_visit_is_visited_again_when_that_ends(world):
     add(world, member("a", "ann"))
     visited(world)
-    world.run(ops.cycle_remove(KEYS, [A]))
+    world.run(ops.cycle_remove(KEYS, [ANN]))
     assert add(world, member("b", "ann")).rest == [1]
-    assert places(world) == {"processing:w": "a", "waiting": "b", "active": {A: "a"}, "cycle": {A: "b ann"}}
+    assert places(world) == queue(held_by_w="a", waiting="b", members={"ann": "b"}, holders={"ann": "a"})
     again(world, "a", "ann")
-    assert places(world) == {"messages": "b", "active": {A: "b"}, "cycle": {A: "b ann"}, "rounds": {A: 1}}
+    assert places(world) == queue(messages="b", members={"ann": "b"}, rounds={"ann": 1})
     assert world.state()["counters"]["cancelled"] == 1
 
 
@@ -190,10 +195,10 @@ def test_messages_with_the_key_of_a_member_take_turns_with_it(world):
     visited(world)
     world.run(ops.enqueue(KEYS, [], [Entry("b", keyed("b", "ann"), 0, None, 0.0)]))
     again(world, "a", "ann")
-    assert places(world) == {"messages": "b", "waiting": "a2", "active": {A: "b"}, "cycle": {A: "a ann"}}
+    assert places(world) == queue(messages="b", waiting="a2", members={"ann": "a"}, holders={"ann": "b"})
     visited(world)
     world.run(ops.settle(KEYS, "w", 15.0, [keyed("b", "ann")]))
-    assert places(world) == {"messages": "a2", "active": {A: "a"}, "cycle": {A: "a ann"}, "rounds": {A: 1}}
+    assert places(world) == queue(messages="a2", members={"ann": "a"}, rounds={"ann": 1})
 
 
 def test_messages_with_the_key_of_a_member_do_not_wait_while_it_rests(world):
@@ -201,16 +206,16 @@ def test_messages_with_the_key_of_a_member_do_not_wait_while_it_rests(world):
     visited(world)
     world.run(ops.enqueue(KEYS, [], [Entry("b", keyed("b", "ann"), 0, None, 0.0)]))
     again(world, "a", "ann", delay=60.0)
-    assert places(world) == {"messages": "b", "delayed": "a2", "active": {A: "b"}, "cycle": {A: "a ann"}}
-    assert world.run(ops.cycle_remove(KEYS, [A])) == [1]
-    assert places(world) == {"messages": "b", "active": {A: "b"}}
+    assert places(world) == queue(messages="b", delayed="a2", members={"ann": "a"}, holders={"ann": "b"})
+    assert world.run(ops.cycle_remove(KEYS, [ANN])) == [1]
+    assert places(world) == queue(messages="b", holders={"ann": "b"})
 
 
 def test_a_member_may_enter_while_messages_with_its_key_wait(world):
     for name in ("a", "b"):
         world.run(ops.enqueue(KEYS, [], [Entry(name, keyed(name, "ann"), 0, None, 0.0)]))
     assert add(world, member("c", "ann")).rest == [1]
-    assert places(world) == {"messages": "a", "waiting": "b c", "active": {A: "a"}, "cycle": {A: "c ann"}}
+    assert places(world) == queue(messages="a", waiting="b c", members={"ann": "c"}, holders={"ann": "a"})
 
 
 def test_a_member_that_dies_leaves_and_enters_again_when_it_is_redriven(world):
@@ -222,7 +227,7 @@ def test_a_member_that_dies_leaves_and_enters_again_when_it_is_redriven(world):
     )
     assert places(world) == {"dead": "a2"}
     assert world.run(ops.redrive(KEYS, [Revival(dead, "a", keyed("a3", "ann", cycle=True), "ann")])) == [1]
-    assert places(world) == {"messages": "a3", "active": {A: "a"}, "cycle": {A: "a ann"}, "rounds": {A: 1}}
+    assert places(world) == queue(messages="a3", members={"ann": "a"}, rounds={"ann": 1})
 
 
 def test_a_dead_member_that_was_added_anew_is_not_there_twice(world):
@@ -230,7 +235,7 @@ def test_a_dead_member_that_was_added_anew_is_not_there_twice(world):
     world.redis.zadd(KEYS.dead, {dead: world.now})
     add(world, member("b", "ann"))
     assert world.run(ops.redrive(KEYS, [Revival(dead, "a", keyed("a3", "ann", cycle=True), "ann")])) == [0]
-    assert places(world) == {"messages": "b", "active": {A: "b"}, "cycle": {A: "b ann"}, "rounds": {A: 1}}
+    assert places(world) == queue(messages="b", members={"ann": "b"}, rounds={"ann": 1})
     assert world.state()["counters"] == {"enqueued": 1, "purged_dead": 1}
 
 
@@ -244,10 +249,10 @@ def test_purge_empties_the_cycle(world):
 
 def test_purge_takes_a_member_whose_message_waits_out_of_the_cycle(world):
     add(world, member("a", "ann"))
-    world.run(ops.cycle_remove(KEYS, [A]))
+    world.run(ops.cycle_remove(KEYS, [ANN]))
     add(world, member("b", "ann"))
     assert world.run(ops.purge(KEYS, 1)) == 1
-    assert places(world) == {"messages": "a", "active": {A: "a"}}
+    assert places(world) == queue(messages="a", holders={"ann": "a"})
 
 
 def test_a_full_queue_takes_no_member(world):

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from reliq import ops
+from reliq.contract.counters import GONE
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
-from reliq.observability.snapshot import GONE
 from reliq.ops import Entry
 from reliq.protocol.prepared import PreparedSteps, ask_overdue
 from reliq.protocol.producer import ProducerPool

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from reliq.contract.counters import GONE
 from reliq.model.keys import QueueKeys
-from reliq.observability.snapshot import GONE
 from reliq.ops import schema
 from tests.simulation.stories import PROCESSING, Violation
 from tests.simulation.world import World, queues_of

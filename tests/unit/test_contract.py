@@ -1,4 +1,4 @@
-"""Each option of a message and each setting of a queue shows on every surface, or its entry says why not."""
+"""Each option of a message, setting of a queue and counter shows on every surface, or its entry says why not."""
 
 import argparse
 import inspect
@@ -8,14 +8,18 @@ import pytest
 
 import reliq
 from reliq.cli.main import _parser
-from reliq.contract import kinds, options
+from reliq.contract import counter_names, kinds, options
+from reliq.contract.counters import COUNTERS, Counter
 from reliq.contract.keywords import Config, ScheduledOptions
 from reliq.contract.options import OPTIONS, Option, options_of
 from reliq.contract.settings import SETTINGS
 from reliq.model.schedule import Definition
+from reliq.model.stats import Stats
+from reliq.observability.queue_metrics import of_queues
 from reliq_api import schemas
 from reliq_api.enqueue.entries import Entry
 from reliq_api.ui import messages as form
+from reliq_monitor import audit
 
 FLAGS = {"send": options.SEND, "publish": options.PUBLISH, "schedule add": options.SCHEDULE}
 MEMBERS = {schemas.NewMessage: options.SEND, schemas.ScheduleRequest: options.SCHEDULE}
@@ -121,3 +125,28 @@ def test_a_schema_of_http_has_each_setting(schema):
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.name)
 def test_the_default_of_a_setting_is_that_of_the_policy(setting):
     assert getattr(Config(), setting.name) == setting.default
+
+
+@pytest.mark.parametrize("counter", COUNTERS, ids=lambda one: one.name)
+def test_an_entry_says_what_it_counts_and_why_it_is_no_metric(counter: Counter):
+    assert counter.text[0].islower()
+    assert not counter.text.endswith(".")
+    assert bool(counter.metric) != bool(counter.left_out)
+    assert getattr(counter_names.Counter, counter.name.upper()) == counter.name
+
+
+def test_each_counter_that_is_a_metric_is_exported_with_its_text():
+    found = {one.name: one for one in of_queues([Stats("q", 0, 0, 0, 0, 0, 0.0, 0, paused=False)])}
+    counted = {name: one.documentation for name, one in found.items() if one.type == "counter"}
+    assert counted == {one.metric: one.help for one in COUNTERS if one.metric}
+
+
+@pytest.mark.parametrize("counter", [one for one in COUNTERS if one.enters], ids=lambda one: one.name)
+def test_the_audit_counts_what_entered_and_what_has_left(counter: Counter):
+    counted = Stats("q", 0, 0, 0, 0, 0, 0.0, 0, paused=False, counters={counter.name: 2})
+    assert counted.missing == 2 * counter.enters
+
+
+def test_the_audit_prints_each_counter_of_messages_that_have_left():
+    (book,) = [audit._book(Stats("q", 0, 0, 0, 0, 0, 0.0, 0, paused=False))]
+    assert set(book.gone) == {one.name for one in COUNTERS if one.enters < 0}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reliq.cli.main import _parser
+from reliq.contract.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
@@ -23,8 +24,8 @@ def source(*folders: str) -> str:
 
 
 LIBRARY = source("reliq", "monitor/reliq_monitor", "api/reliq_api")
-EXPORTERS = source("reliq/observability", "reliq/worker", "monitor/reliq_monitor", "api/reliq_api")
-COMMANDS = source("reliq/cli", "api/reliq_api", "reliq/spark")
+EXPORTERS = source("reliq/contract", "reliq/observability", "reliq/worker", "monitor/reliq_monitor", "api/reliq_api")
+COMMANDS = source("reliq/cli", "api/reliq_api", "reliq/spark") + "".join(f'"--{one.flag}"' for one in OPTIONS)
 
 
 def quoted(page: Path) -> list[str]:
@@ -103,7 +104,7 @@ def test_the_table_of_duties_names_each_duty_of_the_monitor():
 
 
 def test_the_page_of_the_audit_names_all_its_terms():
-    from reliq.observability.snapshot import GONE
+    from reliq.contract.counters import GONE
 
     page = (ROOT / "docs" / "runbooks" / "audit-mismatch.md").read_text(encoding="utf-8")
     terms = {*GONE, "prepared", "ready", "processing", "delayed", "dead"}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from reliq import ops
+from reliq.contract.counters import REASONS
 from reliq.contract.settings import BY_NAME
-from reliq.model.dead_letter import REASONS
 from reliq.ops import schema
 
 LUA = Path(schema.__file__).parents[1] / "lua"

@@ -7,8 +7,8 @@ from fastapi import Request
 
 from reliq import aio, ops
 from reliq.contract.keywords import Config
-from reliq.observability.snapshot import read_readable
 from reliq.protocol.seen import QUEUES, or_unseen
+from reliq.protocol.stats import read_readable
 from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem

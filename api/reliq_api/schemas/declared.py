@@ -1,6 +1,7 @@
 """Members of schemas for the options of messages and the settings of queues, from the tables of the contract."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, create_model
@@ -37,6 +38,15 @@ def with_values(base: type[Model], settings: Iterable[Setting]) -> type[Model]:
     return create_model(f"{base.__name__}WithValues", __base__=base, **members)
 
 
+def with_fields(base: type[Model], values: type[Any], **types: Any) -> type[Model]:
+    """Return a schema with the fields of a dataclass that says what they mean; `types`: those that HTTP narrows."""
+    members: dict[str, Any] = {
+        one.name: (types.get(one.name, one.type), Field(description=_as_sentence(one.metadata["text"])))
+        for one in fields(values)
+    }
+    return create_model(f"{base.__name__}With{values.__name__}", __base__=base, **members)
+
+
 def _optional(one: Option) -> tuple[Any, Any]:
     described = Field(False if isinstance(one.kind, kinds.Flag) else None, description=_sentence(one), **_bounds(one))
     kind = _type_of(one.kind)
@@ -45,7 +55,11 @@ def _optional(one: Option) -> tuple[Any, Any]:
 
 def _sentence(one: Option | Setting) -> str:
     default = f" Default: {one.default}." if isinstance(one, Option) and isinstance(one.default, str) else ""
-    return f"{one.text[0].upper()}{one.text[1:]}.{default}"
+    return _as_sentence(one.text) + default
+
+
+def _as_sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _type_of(kind: kinds.Kind) -> Any:

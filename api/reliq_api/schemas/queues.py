@@ -6,8 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from reliq.contract import values
 from reliq.contract.settings import PAUSED, SETTINGS
+from reliq.model.stats import Stats
 from reliq_api.schemas.base import QueueName, Request
-from reliq_api.schemas.declared import with_changes, with_values
+from reliq_api.schemas.declared import with_changes, with_fields, with_values
 
 
 class QueueConfig(with_values(BaseModel, (*SETTINGS, PAUSED))):  # type: ignore[misc]
@@ -20,22 +21,8 @@ class ConfigChanges(with_changes(Request, SETTINGS)):  # type: ignore[misc]
     model_config = ConfigDict(json_schema_extra={"examples": [{"max_length": 100_000}]})
 
 
-class QueueStats(BaseModel):
+class QueueStats(with_fields(BaseModel, Stats, queue=QueueName)):  # type: ignore[misc]
     model_config = ConfigDict(from_attributes=True)
-
-    queue: QueueName
-    ready: int
-    processing: int
-    delayed: int
-    dead: int
-    prepared: int = Field(description="Invisible until their producers decide.")
-    waiting: int = Field(description="Of the ready messages, those behind another message of their key.")
-    oldest_ready_age: float = Field(description="Seconds.")
-    consumers: int
-    paused: bool
-    limited_by: str = Field(description="Why nothing is given out now: held, breaker, rate, concurrency; else empty.")
-    breaker: str = Field(description="closed, open or half_open.")
-    counters: dict[str, int]
 
 
 class QueueDetails(QueueStats):

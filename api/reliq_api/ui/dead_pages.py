@@ -7,8 +7,9 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.aio.queue import Queue
+from reliq.contract.counters import REASONS
 from reliq.errors import InvalidName
-from reliq.model.dead_letter import REASONS, DeadLetter
+from reliq.model.dead_letter import DeadLetter
 from reliq_api.ui import reading
 from reliq_api.ui.access import Operated, Viewer, partitions_of, reliq_of
 from reliq_api.ui.guard import Page

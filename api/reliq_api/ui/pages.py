@@ -5,8 +5,9 @@ import time
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
+from reliq.contract.counters import BY_NAME as COUNTERS
 from reliq.contract.settings import SETTINGS
-from reliq.protocol.queue import Stats
+from reliq.model.stats import Stats
 from reliq.runtime.looking import note_missing
 from reliq_api.ui import policy, reading
 from reliq_api.ui.access import Operated, Seen, Viewer, partitions_of, reliq_of
@@ -82,6 +83,7 @@ async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m"
         "queue.html",
         queue=name,
         stats=await found.stats(),
+        counters=COUNTERS,
         config=await found.config(),
         spread=await store.run(reading.spread(partitions)),
         holders=await store.run(reading.holders(partitions)),

@@ -13,10 +13,10 @@ from itertools import chain
 from typing import Self
 
 from reliq.errors import ReliqError
-from reliq.observability.snapshot import read_readable
+from reliq.model.stats import Stats
 from reliq.ops.schema import Counter
-from reliq.protocol.queue import Stats
 from reliq.protocol.seen import every_queue
+from reliq.protocol.stats import read_readable
 from reliq.runtime.looking import Missing, looking
 from reliq.transport.aiostore import AioStore
 from reliq_api.http.problems import of_error

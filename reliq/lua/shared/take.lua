@@ -27,10 +27,10 @@ end
 
 -- Move up to `limit` messages from the tail of the ready lists to the head of `processing`, until they have `room` bytes:
 -- the last one may have more than what is left of it. `policy` has the fields paused, prioritised and round of config.
--- `admits(element)`, if given, looks at each message: for one that must not be taken now it returns a function that puts
--- it elsewhere, after it was taken out of `processing`. The places of cancelled messages are passed over. Both up to a
+-- `refusal_of(element)`, if given, looks at each message: for one that must not be taken now it returns a function that
+-- puts it elsewhere, after it was taken out of `processing`; for others nil. The places of cancelled messages are passed over. Both up to a
 -- bounded number.
-local function take(q, processing, limit, room, policy, admits)
+local function take(q, processing, limit, room, policy, refusal_of)
   local prioritised, cyclic = policy[2], policy[3]
   local taken, looks, blanks = {}, limit + LOOKS, 0
   local function move(list, most)
@@ -38,7 +38,7 @@ local function take(q, processing, limit, room, policy, admits)
     while moved < most and room > 0 and looks > 0 do
       local element = redis.call('RPOPLPUSH', list, processing)
       if not element then break end
-      local put_elsewhere = admits and element ~= BLANK and admits(element)
+      local put_elsewhere = refusal_of and element ~= BLANK and refusal_of(element)
       if element == BLANK then
         redis.call('LPOP', processing)
         looks, blanks = looks - 1, blanks + 1

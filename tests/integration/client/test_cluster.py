@@ -20,9 +20,9 @@ from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import TOPICS, QueueKeys, new_owner
-from reliq.observability.snapshot import read_queues
 from reliq.ops.topology import WATCHED, slot_of
 from reliq.protocol.seen import every_queue
+from reliq.protocol.stats import read_queues
 from reliq.transport.aiostore import AioStore
 from reliq.transport.errors import TryAgain
 from reliq.transport.server import addressed

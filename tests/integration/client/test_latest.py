@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from reliq import InvalidMessage, NewMessage, QueueFull
-from reliq.observability.snapshot import read_queues
+from reliq.protocol.stats import read_queues
 from reliq.transport.store import Store
 from tests.support.workers import eventually
 

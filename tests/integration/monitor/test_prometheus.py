@@ -21,7 +21,7 @@ import yaml
 
 import reliq
 from reliq.embedded import EmbeddedRedis, free_port
-from reliq.observability.snapshot import read_queues
+from reliq.protocol.stats import read_queues
 from reliq.transport.store import Store
 from tests.integration.monitor.conftest import ROOT, program
 from tests.support.workers import eventually

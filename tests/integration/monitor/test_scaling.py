@@ -2,8 +2,8 @@
 
 import pytest
 
+from reliq.model.stats import Stats
 from reliq.observability.autoscale import WAIT_WANTED, Demand, desired_workers
-from reliq.observability.snapshot import QueueSnapshot
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_workers_wanted(ready, age, arrivals, service, slots, wanted):
 
 
 def reading(ready, claimed, age=0.0):
-    return QueueSnapshot("orders", ready, 0, 0, 0, 0, age, 0, paused=False, counters={"claimed": claimed})
+    return Stats("orders", ready, 0, 0, 0, 0, age, 0, paused=False, counters={"claimed": claimed})
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from reliq.cli.top import Look, frame, short
-from reliq.observability.snapshot import QueueSnapshot
+from reliq.model.stats import Stats
 
 BUSY = {"enqueued": 250_000, "acked": 40_000, "dead_lettered": 7}
 
@@ -29,7 +29,7 @@ def reading(queue="orders", ready=0, counters=None, **others):
         **others,
     }
     here = ready + values["processing"] + values["delayed"] + values["dead"]
-    return QueueSnapshot(queue, ready, counters={"enqueued": here} if counters is None else counters, **values)
+    return Stats(queue, ready, counters={"enqueued": here} if counters is None else counters, **values)
 
 
 def lines(*readings, before=(), elapsed=2.0, height=24, where="redis://localhost:6379/0"):

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reliq.model.keys import QueueKeys
 from reliq.observability.prometheus import Exporter
-from reliq.observability.snapshot import read_readable
+from reliq.protocol.stats import read_readable
 from reliq.transport.store import Store
 from tests.support.workers import process
 

@@ -8,7 +8,7 @@ import pytest
 
 import reliq
 from reliq.model.keys import QueueKeys
-from reliq.protocol.queue import stats_of
+from reliq.protocol.stats import stats_of
 from tests.integration.api.serving import serving
 from tests.integration.ui.test_messages import fields_of
 from tests.integration.ui.test_pages import text_of

@@ -11,7 +11,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.protocol.claiming import Failing, ready_counts
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.queue import stats_of
+from reliq.protocol.stats import stats_of
 from tests.integration.api.serving import serving
 from tests.support.workers import eventually, working
 

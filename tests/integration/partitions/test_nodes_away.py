@@ -21,7 +21,7 @@ from reliq.model.keys import QUEUES, QueueKeys
 from reliq.model.partitions import bucket_of_key, read_layout
 from reliq.observability.prometheus import Exporter
 from reliq.ops.topology import slot_of
-from reliq.protocol.queue import stats_of
+from reliq.protocol.stats import stats_of
 from reliq.transport import server as server_module
 from reliq.transport.errors import ConnectionLost
 from reliq.transport.server import Server

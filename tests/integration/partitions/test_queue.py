@@ -9,7 +9,7 @@ from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.model.keys import QueueKeys, partition_queue
 from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.ops import Together
-from reliq.protocol.queue import stats_of
+from reliq.protocol.stats import stats_of
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 #: Keys with their homes in three of them.

@@ -12,7 +12,7 @@ from reliq.errors import ChangeUnderWay
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of, layout_text, read_layout
 from reliq.protocol import resizing
-from reliq.protocol.queue import stats_of
+from reliq.protocol.stats import stats_of
 from reliq_monitor.monitor import Monitor
 from tests.support.workers import eventually, working
 

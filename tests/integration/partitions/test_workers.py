@@ -13,7 +13,7 @@ from reliq.client.heartbeat import Heartbeat
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.partitions import Layout, bucket_of_key, homes_of
 from reliq.ops import members
-from reliq.protocol.queue import stats_of
+from reliq.protocol.stats import stats_of
 from reliq.worker import Options, Worker
 from reliq.worker.sharing import Sharing, assigned
 from tests.support.workers import eventually, working

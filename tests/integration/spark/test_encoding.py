@@ -173,7 +173,7 @@ def test_a_row_cannot_name_the_queue_of_a_broadcast():
     with pytest.raises(InvalidName, match="belongs to a broadcast"):
         Targets(column="queue").of(name)
     with pytest.raises(InvalidName, match="belongs to a broadcast"):
-        Given({"queue": name}, None).write()
+        Given({"queue": name}, None).for_writing()
 
 
 def test_rows_for_several_queues_are_taken_together_up_to_a_size():

@@ -13,8 +13,8 @@ from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import BUCKETS, Layout, bucket_of, bucket_of_key, read_layout
 from reliq.ops.chunks import chunks_of
-from reliq.protocol.queue import stats_of
 from reliq.protocol.staging import Job, PartWriter, commit, roll_forward
+from reliq.protocol.stats import stats_of
 from reliq.spark.spread import Buckets, Spread, homes_in
 from reliq_monitor import Monitor
 

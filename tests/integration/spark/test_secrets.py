@@ -60,14 +60,14 @@ def test_a_connection_by_reference_is_read_on_the_driver(tmp_path, monkeypatch):
         ("env:SHOP_REDIS", "redis://:pw@h/2"),
         ("conf:spark.reliq.secret.url", "redis://:pw@h/3"),
     ]:
-        options = Given({"connection": reference, "queue": "q"}, "redis://default", conf).read()
+        options = Given({"connection": reference, "queue": "q"}, "redis://default", conf).for_reading()
         assert options.connection.url == url
         assert "pw" not in repr(options)
 
 
 def test_without_a_server_nothing_is_sent_to_one_that_happens_to_be_local():
     with pytest.raises(InvalidSetting, match=r"no Redis server is named.*register\(spark\)"):
-        Given({"queue": "q"}, None).write()
+        Given({"queue": "q"}, None).for_writing()
 
 
 def test_the_variables_of_the_process_that_registers_count_before_older_ones(monkeypatch):
@@ -75,7 +75,7 @@ def test_the_variables_of_the_process_that_registers_count_before_older_ones(mon
         monkeypatch.setenv(name, value)
     now = {"RELIQ_URL": "redis://new", "RELIQ_MAX_BODY": "2KiB", "RELIQ_ALLOW_EVICTION": "1"}
     for options in ({}, {"connection": "env:RELIQ_URL"}):
-        found = Given({"queue": "q", **options}, None, {}, now).write()
+        found = Given({"queue": "q", **options}, None, {}, now).for_writing()
         assert (found.connection.url, found.connection.allow_eviction) == ("redis://new", True)
         assert found.rules.max_body == 2048
 
@@ -105,7 +105,7 @@ def test_a_variable_that_is_set_after_the_session_began_is_seen(session, url, or
 )
 def test_a_connection_that_is_none_is_refused_without_a_secret(options, problem):
     with pytest.raises(InvalidSetting, match=problem) as caught:
-        Given({"queue": "q", **options}, None).read()
+        Given({"queue": "q", **options}, None).for_reading()
     assert "hunter2" not in str(caught.value)
 
 

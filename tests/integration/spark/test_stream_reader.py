@@ -18,7 +18,7 @@ def driver(url):
 
     @contextmanager
     def start():
-        reader = ReliqStreamReader(Given({"queue": "orders"}, url).stream())
+        reader = ReliqStreamReader(Given({"queue": "orders"}, url).for_streaming())
         yield reader
         reader.stop()
 

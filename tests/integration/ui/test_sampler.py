@@ -3,7 +3,7 @@ import pickle
 
 from reliq import aio
 from reliq.embedded import EmbeddedRedis
-from reliq.protocol.queue import Stats
+from reliq.model.stats import Stats
 from reliq_api.ui.sampler import COARSE_EVERY, FINE, History, Ring, Sampler
 from tests.support.workers import eventually
 

@@ -1,6 +1,7 @@
 """The public Python names: signatures and docstrings, as griffe reads them from the source."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -176,9 +177,11 @@ def _fields(one: griffe.Class) -> str:
 
 
 def _remark(one: griffe.Attribute) -> str:
-    """Return the text after `#:` on the line of an attribute, or its docstring."""
+    """Return the text after `#:` on the line of an attribute, its docstring, or what its field is told to be."""
     if one.docstring:
         return " ".join(one.docstring.value.split())
+    if told := re.search(r"_told\('(.+?)'[,)]", str(one.value)):
+        return told[1]
     lines = one.lines_collection[one.filepath]  # type: ignore[index]
     return lines[(one.lineno or 1) - 1].partition("#: ")[2].strip()
 

@@ -1,0 +1,120 @@
+"""The statistics of a queue: one kind of value for programs, HTTP, the command line, metrics and the audit.
+
+A field says what it means and how the values of the partitions of a queue are put together; the HTTP schema and the
+reference are made from this.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from reliq.contract.counters import balance
+from reliq.model.element import Undecodable
+from reliq.model.message import Message
+
+#: Where the messages of a queue are.
+STATES = ("prepared", "ready", "processing", "delayed", "dead")
+
+
+def _first(values: Sequence[Any]) -> Any:
+    return values[0]
+
+
+def _added(values: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in values:
+        total.update(one)
+    return dict(total)
+
+
+def _first_except(usual: str) -> Callable[[Iterable[str]], str]:
+    return lambda values: next((one for one in values if one != usual), usual)
+
+
+def _told(text: str, whole: Callable[[Any], Any] = sum) -> dict[str, Any]:
+    """Return what is said about a field; `whole` makes the value of a queue from those of its partitions."""
+    return {"text": text, "whole": whole}
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The statistics of a queue at one instant."""
+
+    queue: str = field(metadata=_told("its name", _first))
+    ready: int = field(metadata=_told("messages that may start, and those that wait for their key"))
+    processing: int = field(metadata=_told("messages that consumers hold"))
+    delayed: int = field(metadata=_told("messages that are not due"))
+    dead: int = field(metadata=_told("dead letters"))
+    waiting: int = field(metadata=_told("of the ready messages, those behind another message of their key"))
+    oldest_ready_age: float = field(
+        metadata=_told("seconds since the oldest next message of any priority was sent; 0.0 without one", max)
+    )
+    consumers: int = field(metadata=_told("consumers that may hold messages"))
+    paused: bool = field(metadata=_told("whether messages are kept from the workers", any))
+    counters: dict[str, int] = field(
+        default_factory=dict, metadata=_told("since the queue exists: enqueued, acked, retried, ...", _added)
+    )
+    prepared: int = field(default=0, metadata=_told("invisible until their producers decide"))
+    limited_by: str = field(
+        default="",
+        metadata=_told("the limit that gives out nothing now: held, breaker, rate, concurrency", _first_except("")),
+    )
+    breaker: str = field(
+        default="closed",
+        metadata=_told("open or half_open while the breaker keeps messages from the workers", _first_except("closed")),
+    )
+    overdue: float = field(
+        default=0.0, metadata=_told("seconds since the first delayed message was due; 0.0 if none is due", max)
+    )
+    max_length: int = field(default=0, metadata=_told("the limit of the policy; 0 = unlimited"))
+    high: int = field(default=0, metadata=_told("ready messages with high priority"))
+    low: int = field(default=0, metadata=_told("ready messages with low priority"))
+    members: int = field(default=0, metadata=_told("members of the cycle"))
+    schedules: int = field(default=0, metadata=_told("schedules with a next tick"))
+    next_tick: float = field(
+        default=0.0,
+        metadata=_told("seconds since the epoch at which the first of these is due; 0.0 without one", max),
+    )
+    tick_overdue: float = field(default=0.0, metadata=_told("seconds since it was due; 0.0 if none is due", max))
+    exact: bool = field(
+        default=True, metadata=_told("whether the messages of all consumers were counted at the same instant", all)
+    )
+    unseen: int = field(default=0, metadata=_told("partitions that did not answer an operator, and are not counted"))
+
+    @property
+    def normal(self) -> int:
+        """Ready messages of normal priority that may start."""
+        return self.ready - self.waiting - self.high - self.low
+
+    @property
+    def missing(self) -> int:
+        """Enqueued messages that are nowhere: not prepared, ready, processing, delayed, dead or counted as gone.
+
+        0 is what reliq promises. Below 0: messages that were never enqueued, such as a second copy or one pushed
+        without the enqueue script.
+        """
+        here: int = sum(getattr(self, state) for state in STATES)
+        return balance(self.counters) - here
+
+
+def whole(parts: Sequence[Stats], unseen: int = 0) -> Stats:
+    """Return the statistics of a queue from those of its partitions, the first one first.
+
+    `unseen`: partitions that did not answer.
+    """
+    if len(parts) == 1 and not unseen:
+        return parts[0]
+    values = {one.name: one.metadata["whole"]([getattr(part, one.name) for part in parts]) for one in fields(Stats)}
+    found = Stats(**values)
+    return replace(found, exact=False, unseen=unseen) if unseen else found
+
+
+def age_of_oldest(queue: str, elements: Iterable[bytes], now: int) -> float:
+    """Return the seconds since the oldest of these elements was sent; 0.0 without elements."""
+    ages = [0.0]
+    for element in elements:
+        with contextlib.suppress(Undecodable):
+            ages.append((now - Message.decode(queue, element).enqueued_at) / 1000)
+    return max(ages)

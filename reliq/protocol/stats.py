@@ -1,0 +1,136 @@
+"""The one reader of statistics: of a queue, of its partitions, and of many queues, 100 in a round trip."""
+
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys, logical_name
+from reliq.model.partitions import Layout, read_layout
+from reliq.model.stats import Stats, whole
+from reliq.ops import Steps
+from reliq.runtime.looking import is_away, missing_now, unseen
+
+GROUP = 100  #: queues per round trip
+_LOOKS = 3  #: reads of a queue while its set of consumers changes
+_MOST_UNREADABLE = 20  #: queues; if there are more, the fault is that of the server
+
+
+def stats_of(keys: QueueKeys) -> Steps[Stats]:
+    """Read the statistics of one partition."""
+    (found,) = yield from _read([keys.queue])
+    return found
+
+
+def read_queues(names: Sequence[str]) -> Steps[list[Stats]]:
+    """Read the statistics of each of these queues, each at its own instant; of one with partitions, that of all.
+
+    For an operator who looks, queues and partitions that do not answer are left out, unless all of them are.
+    """
+    readings, unreadable = yield from _readings(names)
+    for error in unreadable.values():
+        raise error
+    return readings
+
+
+def read_partitions(queue: str, layout: Layout) -> Steps[dict[str, Stats]]:
+    """Read the statistics of each partition of a queue that can be read, by the queue that it is in Redis."""
+    return (yield from _readable(layout.every(queue), None, {}, "partition"))
+
+
+def read_readable(names: Sequence[str]) -> Steps[tuple[list[Stats], dict[str, str]]]:
+    """Read those queues that can be read; return them, and of each other queue why it cannot be read.
+
+    A key of another application, or a value that reliq did not write, must not hide the other queues. Queues that do
+    not answer are treated as by `read_queues`.
+    """
+    readings, unreadable = yield from _readings(names)
+    return readings, {name: why_unreadable(error) for name, error in unreadable.items()}
+
+
+def why_unreadable(error: Exception) -> str:
+    """Explain in a sentence why a queue cannot be read, without the values that are in it."""
+    if isinstance(error, ReliqError):
+        return str(error)
+    return f"one of its keys holds a value that reliq did not write ({type(error).__name__})"
+
+
+def _readings(names: Sequence[str]) -> Steps[tuple[list[Stats], dict[str, Exception]]]:
+    """Read those queues that can be read; return them, and the errors of the others."""
+    layouts: dict[str, Layout] = {}
+    unreadable: dict[str, Exception] = {}
+    found = yield from _readable(names, layouts, unreadable, "queue")
+    parts = [part for name, layout in layouts.items() if name in found for part in layout.every(name)[1:]]
+    if not parts:
+        return list(found.values()), unreadable
+    without: dict[str, Exception] = {}
+    others = yield from _readable(parts, None, without, "partition")
+    unreadable |= {logical_name(name): error for name, error in without.items()}
+    readings = []
+    for name, first in found.items():
+        every = layouts[name].every(name)[1:] if name in layouts else []
+        if name not in unreadable:
+            there = [others[part] for part in every if part in others]
+            readings.append(whole([first, *there], len(every) - len(there)))
+    return readings, unreadable
+
+
+def _readable(
+    names: Sequence[str], layouts: dict[str, Layout] | None, unreadable: dict[str, Exception], what: str
+) -> Steps[dict[str, Stats]]:
+    """Read those of these queues, or partitions, that can be read, by halves if some cannot; note the others."""
+    found: dict[str, Stats] = {}
+    away: Exception | None = None
+    groups = [names]
+    while groups:
+        some = groups.pop()
+        try:
+            found |= zip(some, (yield from _read(some, layouts)), strict=True)
+        except Exception as error:
+            missing = is_away(error)
+            if missing and (missing_now() is None or not getattr(error, "node", "")):
+                raise
+            if len(some) > 1:
+                groups += [some[len(some) // 2 :], some[: len(some) // 2]]
+            elif missing and isinstance(error, ReliqError):
+                unseen(f"{what} {some[0]}", error)
+                away = error
+            elif len(unreadable) == _MOST_UNREADABLE:
+                raise
+            else:
+                unreadable[some[0]] = error
+    if away is not None and not found and what == "queue":
+        raise away
+    return {name: found[name] for name in names if name in found}
+
+
+def _read(names: Sequence[str], layouts: dict[str, Layout] | None = None) -> Steps[list[Stats]]:
+    """Read the statistics of each of these, again while consumers came in between; note the layouts of several."""
+    readings = yield from _look(names, layouts)
+    for _ in range(_LOOKS - 1):
+        unsure = [place for place, reading in enumerate(readings) if not reading.exact]
+        if not unsure:
+            break
+        again = yield from _look([names[place] for place in unsure], layouts)
+        for place, reading in zip(unsure, again, strict=True):
+            readings[place] = reading
+    return readings
+
+
+def _look(names: Sequence[str], layouts: dict[str, Layout] | None) -> Steps[list[Stats]]:
+    """Read each of these once, and in the same round trip the consumers of the next group."""
+    every = [QueueKeys(name) for name in names]
+    groups = [every[start : start + GROUP] for start in range(0, len(every), GROUP)]
+    readings: list[Stats] = []
+    consumers: list[list[str]] = []
+    if groups:
+        consumers = yield [ops.members(keys.consumers) for keys in groups[0]]
+    for following, group in zip([*groups[1:], []], groups, strict=False):
+        counts = [ops.stats(keys, known) for keys, known in zip(group, consumers, strict=True)]
+        texts = [] if layouts is None else [ops.partitions(keys) for keys in group]
+        replies = yield [*counts, *texts, *(ops.members(keys.consumers) for keys in following)]
+        readings += replies[: len(counts)]
+        if layouts is not None:
+            found = zip(group, map(read_layout, replies[len(counts) : 2 * len(counts)]), strict=True)
+            layouts |= {keys.queue: layout for keys, layout in found if layout.several}
+        consumers = replies[len(counts) + len(texts) :]
+    return readings
