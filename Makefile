@@ -95,7 +95,7 @@ faults: $(READY) ## The fault campaign in full, and its page (hours; as root als
 	PYTHONPATH=.:api:monitor $(BIN)/python tools/reliability.py
 
 faults-mutants: $(READY) ## Mistakes put into copies of reliq, each of which the campaign must find (10 minutes)
-	$(BIN)/pytest tests/acceptance/test_mutants.py
+	$(BIN)/pytest tests/campaign/test_mutants.py
 
 # pip's own lines say which package, and how far. Without a network, what was installed before has to do.
 $(DEMO): pyproject.toml

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.acceptance.mutants import MUTANTS
+from tests.campaign.mutants import MUTANTS
 
 QUICK = {"a message is pushed twice", "the newest message of a key comes first"}
 
