@@ -30,6 +30,7 @@ def options(scenario, tmp_path):
         pytest.skip(str(error))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("scenario", list(rows()))
 def test_every_promise_of_the_row_is_kept(scenario, options):
     row = ("--scenario", scenario.name, "--seed", "7", "--json", *options)
