@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import redis
 
 import reliq
-from reliq.cli.trials.cluster import Cluster
 from reliq.embedded import EmbeddedRedis
+from tests.support.cluster import Cluster
 
 _BODY = b"x" * 200
 _KEYS = 10_000

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 
 import reliq
-from reliq.cli.trials.fleet import Fleet, wait
+from tests.support.fleet import Fleet, wait
 
 
 class Producer(threading.Thread):

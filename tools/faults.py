@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reliq.cli.trials.campaign.scenarios import SCENARIOS, Scenario
-from tools.versions import BEFORE_PARTITIONS, sources
+from tests.campaign.scenarios import SCENARIOS, Scenario
+from tools.versions import BEFORE_PARTITIONS, ROOT, sources
 
-RESULTS = Path(__file__).parents[1] / "docs/operations/reliability.json"
+RESULTS = ROOT / "docs/operations/reliability.json"
 _POINTS = 100  #: of the distribution of recovery times
 
 
@@ -39,7 +39,7 @@ def commit() -> str:
 def campaign(scenario: Scenario, seed: int, volume: int, duration: float) -> dict[str, Any] | None:
     """Run one row; return what the file keeps of it, None if it could not be run. The histories of a failure stay."""
     command = [
-        sys.executable, "-m", "reliq", "chaos", "--scenario", scenario.name, "--full", "--json",
+        sys.executable, "-m", "tests.campaign", "--scenario", scenario.name, "--full", "--json",
         "--seed", str(seed), "--volume", str(volume), "--duration", str(duration),
     ]  # fmt: skip
     histories = Path(tempfile.mkdtemp(prefix=f"reliq-{scenario.name}-"))
@@ -47,7 +47,7 @@ def campaign(scenario: Scenario, seed: int, volume: int, duration: float) -> dic
     with tempfile.TemporaryDirectory() as folder:
         if scenario.needs_older:
             command += ["--older", str(sources(BEFORE_PARTITIONS, Path(folder)))]
-        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(command, check=False, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         print(f"{scenario.name}: the histories are in {histories}", flush=True)
     else:

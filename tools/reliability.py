@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reliq.cli.trials.campaign.scenarios import SCENARIOS, named
+from tests.campaign.scenarios import SCENARIOS, named
 
 PAGE = Path(__file__).parents[1] / "docs/operations/reliability.md"
 RESULTS, PICTURE = PAGE.with_suffix(".json"), PAGE.with_suffix(".svg")
@@ -29,9 +29,9 @@ dead without a reason or alive with one, and no counter that differs from the hi
 
 <!-- not run: it takes hours -->
 ```sh
-make faults                                # all rows; an interrupted run goes on where it was
-reliq chaos --scenario sigkill --full      # one of them; `list` shows all
-make faults-mutants                        # mutants of reliq, each of which the checker must find
+make faults                # all rows; an interrupted run goes on where it was
+make faults-mutants        # mutants of reliq, each of which the checker must find
+python -m tests.campaign --scenario sigkill --full      # one row; `list` shows all
 ```
 
 Every load has plain, keyed, delayed, cancelled, deduplicated, failing, rejected and large messages. It ran on two

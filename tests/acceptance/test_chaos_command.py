@@ -121,6 +121,13 @@ def test_what_makes_no_sense_is_refused(wrong, capsys):
     assert wrong.split()[0].lstrip("-") in capsys.readouterr().err
 
 
+def test_who_asks_for_a_scenario_is_told_where_the_campaign_is(capsys):
+    with pytest.raises(SystemExit) as refused:
+        main.main(["chaos", "--seed", "7", "--scenario", "sigkill"])
+    assert refused.value.code == 2
+    assert "run `python -m tests.campaign --scenario list` in a checkout" in capsys.readouterr().err
+
+
 def test_lost_is_what_no_run_ended_of_and_is_nowhere(tmp_path):
     history = tmp_path / "history"
     history.write_text("start a\nend a\nstart b\nstart b\nend b\nstart c\nstart d\n")

@@ -1,8 +1,11 @@
 """What is built is complete, and the same whenever and wherever it is built."""
 
 import hashlib
+import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tarfile
 import zipfile
 from email.parser import BytesParser
@@ -45,6 +48,28 @@ def test_the_wheel_has_every_file_of_the_packages_and_nothing_else(wheel):
 )  # fmt: skip
 def test_the_wheel_has_what_is_no_python(wheel, needed):
     assert needed in names(wheel)
+
+
+def test_the_wheel_has_no_campaign(wheel):
+    """The fault campaign, its checker and its servers belong to the tests."""
+    assert not [name for name in names(wheel) if any(word in name for word in ("campaign", "checker", "proxy"))]
+
+
+def test_demo_bench_and_chaos_need_nothing_but_the_wheel(wheel, tmp_path):
+    """`-S`: without the folders of the source, which an editable installation puts into the path of Python."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    trials = sorted(name for name in names(wheel) if name.startswith("reliq/cli/trials/"))
+    modules = [name.removesuffix(".py").replace("/", ".") for name in trials if name != "reliq/cli/trials/__init__.py"]
+    assert {"reliq.cli.trials.demo", "reliq.cli.trials.benchmark", "reliq.cli.trials.chaos"} <= set(modules)
+    code = "import importlib, sys; print(*(importlib.import_module(name).__file__ for name in sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code, *modules], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), sysconfig.get_path("purelib")))},
+    )  # fmt: skip
+    assert done.stdout.split() == [str(tmp_path / name) for name in trials if not name.endswith("/__init__.py")], (
+        done.stderr
+    )
 
 
 def test_the_metadata_says_what_it_is(wheel):

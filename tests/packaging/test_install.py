@@ -103,6 +103,8 @@ def test_the_installed_wheel_serves_without_source_folder_compiler_and_system_pa
             major, minor = version.split(".")
             wanted = f"shipped {{'order': 1}} {major} {minor}\n"
             assert next(line for line in printed if line.startswith("shipped")) == wanted
+            chaos = ("chaos", "--messages", "100", "--workers", "2", "--kills", "1", "--pauses", "0")
+            assert "Nothing was lost." in run(venv / "bin" / "reliq", *chaos, environment=environment, folder=work)
         finally:
             dev.terminate()
             dev.wait(60)

@@ -1,8 +1,92 @@
-"""Proxies between client and Redis, for faults that a healthy network does not show."""
+"""A proxy between client and Redis, for faults that a healthy network does not show."""
 
-from reliq.cli.trials.proxy import Proxy
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from typing import Self
 
-__all__ = ["Proxy", "ignores_watch"]
+
+class Proxy:
+    """Forwards to a port of this machine. `request` may change what goes to the server; `reply` what comes back.
+
+    A hook that answers None cuts the connection there, both ways.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        request: Callable[[bytes], bytes | None] = lambda data: data,
+        reply: Callable[[bytes], bytes | None] = lambda data: data,
+    ) -> None:
+        self.request = request
+        self.reply = reply
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if not self._admits(client):
+                client.close()
+                continue
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:  # the server is away, and so is what stands before it
+                client.close()
+                continue
+            for one in (client, server):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._pairs.append((client, server))
+            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+
+    def _admits(self, client: socket.socket) -> bool:
+        return True
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        replies = threading.Thread(target=self._pump, args=(server, client, "reply"), daemon=True)
+        replies.start()
+        self._pump(client, server, "request")
+        replies.join()
+        with contextlib.suppress(ValueError):  # `close` has it
+            self._pairs.remove((client, server))
+        client.close()
+        server.close()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, hook: str) -> None:
+        try:
+            while data := source.recv(1 << 20):
+                changed = getattr(self, hook)(data)
+                if changed is None:
+                    break
+                sink.sendall(changed)
+        except OSError:
+            pass
+        for one in (source, sink):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.close()
+        for pair in self._pairs[:]:
+            for one in pair:
+                one.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def ignores_watch(data: bytes) -> bytes:

@@ -64,10 +64,12 @@ class Child(subprocess.Popen[AnyStr]):
 
 
 @contextlib.contextmanager
-def process(*arguments: str, folder: Path | None = None, **environment: str) -> Iterator[Child[bytes]]:
-    """A `reliq` command as a process of its own; killed at the end if it still runs."""
+def process(
+    *arguments: str, folder: Path | None = None, program: str = "reliq", **environment: str
+) -> Iterator[Child[bytes]]:
+    """A `reliq` command, or another program, as a process of its own; killed at the end if it still runs."""
     paths = [str(ROOT), str(ROOT / "monitor"), str(ROOT / "api")]
-    command = [sys.executable, "-m", "reliq", *arguments]
+    command = [sys.executable, "-m", program, *arguments]
     child: Child[bytes] = Child(
         command,
         cwd=folder,

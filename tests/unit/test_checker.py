@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reliq.cli.trials.checker.reading import Evidence
-from reliq.cli.trials.checker.verdict import judge
+from tests.campaign.checker.reading import Evidence
+from tests.campaign.checker.verdict import judge
+from tests.support.workers import ROOT
 
 SENT = [
     (1.0, "send", "invoke", {"messages": [{"name": "p:1", "key": "k"}, {"name": "p:2", "key": "k", "delay": 1.0}]}),
@@ -133,11 +134,18 @@ def test_what_redis_may_have_forgotten_is_counted_apart(tmp_path):
     assert verdict["lost in a window"] == 1
 
 
+def test_it_imports_none_of_the_code_that_it_judges():
+    code = "import sys, tests.campaign.checker.verdict; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    ours = {name for name in done.stdout.split() if name.startswith(("tests", "reliq"))}
+    assert {name for name in ours if not name.startswith("tests.campaign.checker")} == {"tests", "tests.campaign"}
+
+
 @pytest.mark.parametrize(("counters", "status"), [(COUNTERS, 0), ({**COUNTERS, "acked": 4}, 1)])
 def test_it_is_a_program_that_prints_its_verdict(tmp_path, counters, status):
     expected = judged(tmp_path, counters=counters)
-    command = [sys.executable, "-m", "reliq.cli.trials.checker", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.campaign.checker", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, json.loads(done.stdout)) == (status, expected)
 
 

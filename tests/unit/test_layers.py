@@ -9,7 +9,6 @@ ROOT = Path(__file__).resolve().parents[2]
 OPS = ROOT / "reliq/ops"
 EXEMPT = {
     ROOT / "monitor/reliq_monitor/reclaim.py",  # its transaction is the script that it cannot be
-    ROOT / "reliq/cli/trials/campaign/servers.py",  # reads all that Redis has, as a program that knows nothing of reliq
 }
 RAW = {"command", "Op"}
 

@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
 #: What the parts of reliq tell each other, and what its trials do: no setting of a user.
 INTERNAL = {"RELIQ_WORKER_CHILD", "RELIQ_DEMO_RESULTS", "RELIQ_BENCH_NOTES", "RELIQ_BENCH_QUEUE"}
-INTERNAL |= {"RELIQ_CAMPAIGN_FOLDER", "RELIQ_CAMPAIGN_PROCESS", "RELIQ_CAMPAIGN_PID", "RELIQ_CAMPAIGN_WORK"}
 INTERNAL |= {"RELIQ_CHAOS_HISTORY", "RELIQ_CHAOS_QUEUE", "RELIQ_CHAOS_WORK"}
 
 

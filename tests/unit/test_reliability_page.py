@@ -3,7 +3,7 @@
 import json
 import xml.etree.ElementTree as ET
 
-from reliq.cli.trials.campaign.scenarios import SCENARIOS
+from tests.campaign.scenarios import SCENARIOS
 from tools import reliability
 
 

@@ -8,12 +8,12 @@ import pytest
 
 import reliq
 from reliq import ops
-from reliq.cli.trials.cluster import Cluster
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of, read_layout
 from reliq.protocol.stats import stats_of
 from reliq_monitor import MonitorThread
+from tests.support.cluster import Cluster
 from tests.support.workers import eventually, working
 
 COUNT = 12

@@ -9,8 +9,6 @@ import redis
 
 import reliq
 from reliq import ops
-from reliq.cli.trials.cluster import Cluster
-from reliq.cli.trials.fleet import wait
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys
@@ -19,6 +17,8 @@ from reliq.ops.topology import slot_of
 from reliq.protocol import claiming
 from reliq.protocol.stats import stats_of
 from reliq_monitor import Monitor
+from tests.support.cluster import Cluster
+from tests.support.fleet import wait
 from tests.support.workers import eventually
 
 COUNT = 12

@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 import reliq
 from reliq import ops
 from reliq.cli.main import main
-from reliq.cli.trials.cluster import Cluster
 from reliq.contract import values
 from reliq.errors import DoneInPart, RedisUnavailable
 from reliq.model.found import Cancellation, Place
@@ -27,6 +26,7 @@ from reliq.transport.errors import ConnectionLost
 from reliq.transport.server import Server
 from reliq.transport.store import Store
 from tests.integration.api.serving import serving
+from tests.support.cluster import Cluster
 from tests.support.workers import eventually
 
 COUNT = 6  #: partitions, two on each node

@@ -38,7 +38,7 @@ def _command(name: str, parser: argparse.ArgumentParser, help: str) -> str:
     rows = [
         f"| {_names(action)} | {_text(action, parser)} |"
         for action in parser._actions
-        if action.dest not in ("help", "url")
+        if action.dest not in ("help", "url") and action.help != argparse.SUPPRESS
     ]
     table = "\n".join(["", "| argument | |", "|---|---|", *rows, ""]) if rows else ""
     return f"\n## `{name}`\n\n{help[:1].upper()}{help[1:]}.\n{table}"

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reliq.cli.trials.campaign.actors import Actor
-from reliq.cli.trials.campaign.faulty_proxy import FaultyProxy
-from reliq.cli.trials.campaign.servers import ClusterServer, ProxiedServer, SentinelServer
-from reliq.cli.trials.campaign.system import System
-from reliq.cli.trials.campaign.tasks import QUEUE
-from reliq.cli.trials.cluster import Cluster
 from reliq.errors import ReliqError
+from tests.campaign.actors import Actor
+from tests.campaign.faulty_proxy import FaultyProxy
+from tests.campaign.servers import ClusterServer, ProxiedServer, SentinelServer
+from tests.campaign.system import System
+from tests.campaign.tasks import QUEUE
+from tests.support.cluster import Cluster
 
 _DOWN = 0.1  #: seconds that a killed Redis stays away, at most
 _EVERYSEC = 2.0  #: seconds of answered writes that a Redis with `appendfsync everysec` may lose (`reliq doctor`)

@@ -5,13 +5,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reliq.cli.trials.checker.reading import Evidence
-from reliq.cli.trials.checker.verdict import judge
+from tests.campaign.checker.reading import Evidence
+from tests.campaign.checker.verdict import judge
 
 
 def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or not (Path(arguments[0]) / "run.json").exists():
-        print("usage: python -m reliq.cli.trials.checker FOLDER, with the files of a campaign", file=sys.stderr)
+        print("usage: python -m tests.campaign.checker FOLDER, with the files of a campaign", file=sys.stderr)
         return 2
     verdict = judge(Evidence(Path(arguments[0])))
     print(json.dumps(verdict))

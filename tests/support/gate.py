@@ -3,7 +3,7 @@
 import contextlib
 import socket
 
-from reliq.cli.trials.proxy import Proxy
+from tests.support.proxy import Proxy
 
 PEERS = "127.0.0.2"  #: from here servers and sentinels connect (`bind-source-addr`)
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from reliq.cli.trials.campaign.faulty_proxy import FaultyProxy
-from reliq.cli.trials.campaign.tasks import QUEUE
-from reliq.cli.trials.cluster import Cluster
-from reliq.cli.trials.fleet import Fleet
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import ReliqError
 from reliq.observability.doctor import examine
 from reliq.ops import command
 from reliq.transport.store import Store
+from tests.campaign.faulty_proxy import FaultyProxy
+from tests.campaign.tasks import QUEUE
+from tests.support.cluster import Cluster
+from tests.support.fleet import Fleet
 
 _READ = {
     b"list": ("LRANGE", (0, -1)), b"zset": ("ZRANGE", (0, -1)), b"set": ("SMEMBERS", ()), b"hash": ("HGETALL", ()),

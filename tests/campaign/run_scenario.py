@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import reliq
-from reliq.cli.trials.campaign import faults, run, scenarios
 from reliq.errors import ReliqError
+from tests.campaign import faults, run, scenarios
 
 
 def main(name, volume, seed, folder, setup):

@@ -5,11 +5,11 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from reliq.cli.trials.campaign.history import History
-from reliq.cli.trials.campaign.tasks import QUEUE, Outgoing, Source
 from reliq.client.app import Reliq
 from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.model.outgoing import NewMessage
+from tests.campaign.history import History
+from tests.campaign.tasks import QUEUE, Outgoing, Source
 
 _PAUSE_AFTER_FAILURE = 0.05
 

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import redis
 
-from reliq.cli.trials.gate import PEERS, Gate
 from reliq.embedded import EmbeddedRedis, find_server, free_port
 from reliq.errors import ReliqError
+from tests.support.gate import PEERS, Gate
 
 _SERVICE = "mymaster"
 _DOWN_AFTER = 1.0  #: seconds of silence after which a sentinel takes the master for dead

@@ -47,11 +47,10 @@ class Mutant:
         """Run the scenario with this mutant; return the outcome."""
         tree, histories = self.made(folder / "tree"), folder / "histories"
         histories.mkdir()
-        paths = os.pathsep.join(str(tree / one) for one in ("", "monitor", "api"))
-        runner = Path(__file__).with_name("run_scenario.py")
+        paths = os.pathsep.join(map(str, (tree, tree / "monitor", tree / "api", ROOT)))
         arguments = [self.scenario, str(self.volume), str(seed), str(histories), json.dumps(self.setup)]
         done = subprocess.run(
-            [sys.executable, str(runner), *arguments],
+            [sys.executable, "-m", "tests.campaign.run_scenario", *arguments],
             cwd=tree,  # Python looks there first for what a fork server and the checker import
             env={**os.environ, "PYTHONPATH": paths},
             capture_output=True,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from reliq.cli.trials.campaign.run import Outcome
-from reliq.cli.trials.campaign.scenarios import Scenario
+from tests.campaign.run import Outcome
+from tests.campaign.scenarios import Scenario
 
 
 def table(scenarios: Sequence[Scenario]) -> str:

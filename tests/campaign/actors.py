@@ -16,13 +16,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from reliq.cli.trials.campaign import tasks
-from reliq.cli.trials.campaign.clock import Clock
-from reliq.cli.trials.campaign.names import FOLDER, OWN_PID, PROCESS, WORK
-from reliq.cli.trials.campaign.other_version import OtherVersion
+from tests.campaign import tasks
+from tests.campaign.clock import Clock
+from tests.campaign.names import FOLDER, OWN_PID, PROCESS, WORK
+from tests.campaign.other_version import OtherVersion
 
-APP = "reliq.cli.trials.campaign.app:app"
-_PRELOADED = ["reliq.cli.main", "reliq.worker", "reliq_monitor", "reliq.cli.trials.campaign.producer"]
+APP = "tests.campaign.app:app"
+_PRELOADED = ["reliq.cli.main", "reliq.worker", "reliq_monitor", "tests.campaign.producer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ def service(told: Told) -> None:
 
 def producer(told: Told) -> None:
     """Send until all is sent, or until SIGTERM."""
-    from reliq.cli.trials.campaign.history import History
-    from reliq.cli.trials.campaign.producer import DirectSender, Producer, Sender
-    from reliq.cli.trials.campaign.producer_http import HttpSender
+    from tests.campaign.history import History
+    from tests.campaign.producer import DirectSender, Producer, Sender
+    from tests.campaign.producer_http import HttpSender
 
     send = told.send
     source = tasks.Source(told.name, send["seed"], send["mix"])

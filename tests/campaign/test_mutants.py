@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.acceptance.mutants import MUTANTS
+from tests.campaign.mutants import MUTANTS
 
 QUICK = {"a message is pushed twice", "the newest message of a key comes first"}
 
@@ -14,6 +14,7 @@ def test_there_are_enough_and_each_has_its_place():
         assert mutant.new in mutant.changed()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "mutant",
     [pytest.param(one, id=one.name, marks=[] if one.name in QUICK else [pytest.mark.slow]) for one in MUTANTS],

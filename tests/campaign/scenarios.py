@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from reliq.cli.trials.campaign import faults
-from reliq.cli.trials.campaign.servers import (
+from tests.campaign import faults
+from tests.campaign.servers import (
     ClusterServer,
     GatedSentinelServer,
     ProxiedServer,
     SentinelServer,
     Server,
 )
-from reliq.cli.trials.campaign.system import Setup, System
-from reliq.cli.trials.campaign.tasks import MIX
+from tests.campaign.system import Setup, System
+from tests.campaign.tasks import MIX
 
 Inflict = Callable[[System], int]
 

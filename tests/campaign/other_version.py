@@ -14,29 +14,24 @@ from reliq.errors import InvalidSetting
 from reliq.runtime.guard import Guard
 
 if TYPE_CHECKING:
-    from reliq.cli.trials.campaign.actors import Told
+    from tests.campaign.actors import Told
 
-_CAMPAIGN = Path("reliq/cli/trials/campaign")
+_PACKAGES = ("reliq", "reliq_monitor", "reliq_api")
 _PATHS = (".", "monitor", "api")  #: where the packages are, in a folder of pip or in a source tree
+_ROOT = Path(__file__).parents[2]  #: comes last, so that only the campaign itself is imported from here
 
 
 def prepared(given: Path, folder: Path) -> Path:
-    """Copy another version of reliq, and put the files of this campaign into the copy; return its folder.
-
-    Raises InvalidSetting if there is no reliq in the given folder.
-    """
-    if not (given / "reliq" / "__init__.py").is_file():
-        raise InvalidSetting(
-            f"--older {given} has no package reliq: name a folder that `pip install --no-deps --target` has filled, "
-            "or a source tree"
-        )
+    """Copy the packages of another version of reliq; return the folder of the copy. Raises InvalidSetting."""
     copy = folder / "older"
-    for name in ("reliq", "reliq_monitor", "reliq_api", "monitor", "api"):
-        if (given / name).is_dir():
-            shutil.copytree(given / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.rmtree(copy / _CAMPAIGN, ignore_errors=True)
-    shutil.copytree(Path(__file__).parent, copy / _CAMPAIGN, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / _CAMPAIGN.parent / "__init__.py").touch()
+    for package in _PACKAGES:
+        found = next((path for path in _PATHS if (given / path / package / "__init__.py").is_file()), None)
+        if found is None:
+            raise InvalidSetting(
+                f"--older {given} has no package {package}: name a folder that `pip install --no-deps --target` has "
+                "filled, or a source tree"
+            )
+        shutil.copytree(given / found / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
 
 
@@ -44,7 +39,7 @@ class OtherVersion:
     """A process that runs the code in a folder; to be used as a `multiprocessing.Process` is."""
 
     def __init__(self, target: "Callable[[Told], None]", told: "Told") -> None:
-        paths = os.pathsep.join(str(told.code / path) for path in _PATHS) if told.code else ""
+        paths = os.pathsep.join(map(str, (told.code, _ROOT)))
         with (told.folder / "processes.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=log, stderr=log,
@@ -77,9 +72,9 @@ class OtherVersion:
 
 def main() -> None:
     """Be the process that is told what to do on standard input."""
-    from reliq.cli.trials.campaign.actors import run
+    from tests.campaign.actors import run
 
-    target, told = pickle.load(sys.stdin.buffer)  # noqa: S301  from the campaign
+    target, told = pickle.load(sys.stdin.buffer)
     run(target, told)
 
 

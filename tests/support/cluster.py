@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import redis
 
-from reliq.cli.trials.fleet import wait
 from reliq.embedded import EmbeddedRedis, free_port
 from reliq.errors import ReliqError
 from reliq.ops.topology import slot_of
+from tests.support.fleet import wait
 
 _SLOTS = 16384
 _FLAGS, _MASTER, _FIRST_SLOTS = 2, 3, 8  #: fields of CLUSTER NODES

@@ -7,8 +7,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 
-from reliq.cli.trials.campaign.tasks import QUEUE, Outgoing
 from reliq.errors import OutcomeUnknown, RedisUnavailable
+from tests.campaign.tasks import QUEUE, Outgoing
 
 _GIVE_UP = 30.0  #: seconds
 _PAUSE = 0.1

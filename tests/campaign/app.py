@@ -11,11 +11,11 @@ import msgspec
 
 import reliq
 from reliq import ops
-from reliq.cli.trials.campaign.history import History
-from reliq.cli.trials.campaign.names import FOLDER, OWN_PID, PROCESS, WORK
-from reliq.cli.trials.campaign.tasks import FAIL_DELAY, QUEUE, Task
 from reliq.model.element import BLANK, Undecodable
 from reliq.model.message import Message
+from tests.campaign.history import History
+from tests.campaign.names import FOLDER, OWN_PID, PROCESS, WORK
+from tests.campaign.tasks import FAIL_DELAY, QUEUE, Task
 
 app = reliq.Reliq()
 _seconds = float(os.environ.get(WORK, "0.001"))

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from reliq.cli.progress import Progress
-from reliq.cli.trials.campaign import faults
-from reliq.cli.trials.campaign.other_version import prepared
-from reliq.cli.trials.campaign.scenarios import Inflict, Scenario
-from reliq.cli.trials.campaign.system import System
 from reliq.cli.trials.processes import terminated_as_interrupted
 from reliq.errors import ReliqError
+from tests.campaign import faults
+from tests.campaign.other_version import prepared
+from tests.campaign.scenarios import Inflict, Scenario
+from tests.campaign.system import System
 
 _HEALED = 90.0  #: seconds after the last fault until which everything must be handled
 
@@ -117,7 +117,7 @@ def _messages(system: System, inflict: Inflict | None, volume: int, until: float
 
 def check(folder: Path) -> dict[str, Any]:
     """Run the checker, a program of its own, on the files of a run."""
-    command = [sys.executable, "-m", "reliq.cli.trials.checker", str(folder)]
+    command = [sys.executable, "-m", "tests.campaign.checker", str(folder)]
     checked = subprocess.run(command, check=False, capture_output=True, text=True)
     if checked.returncode not in (0, 1) or not checked.stdout:
         raise ReliqError(f"the checker failed on {folder}: {checked.stderr.strip()[-2000:]}")

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from reliq.cli.trials.campaign.actors import APP, Actor, Told, producer, service
-from reliq.cli.trials.campaign.history import SUFFIX, History
-from reliq.cli.trials.campaign.servers import Server
-from reliq.cli.trials.campaign.tasks import MIX, QUEUE
 from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.embedded import free_port
 from reliq.errors import ReliqError
+from tests.campaign.actors import APP, Actor, Told, producer, service
+from tests.campaign.history import SUFFIX, History
+from tests.campaign.servers import Server
+from tests.campaign.tasks import MIX, QUEUE
 
 _LOOK = 0.05
 _TOLD = 1.0  #: seconds

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 
-from reliq.cli.trials.checker.reading import Claim, Evidence, Fault, Run, Settle, Story
+from tests.campaign.checker.reading import Claim, Evidence, Fault, Run, Settle, Story
 
 CLOCKS = 0.005  #: seconds by which the clocks of two measurements may differ
 

@@ -5,8 +5,8 @@ from collections import Counter
 from itertools import islice, pairwise
 from typing import Any
 
-from reliq.cli.trials.checker.reading import Evidence
-from reliq.cli.trials.checker.rules import RULES, accepted, duplicates, late_starts, missing
+from tests.campaign.checker.reading import Evidence
+from tests.campaign.checker.rules import RULES, accepted, duplicates, late_starts, missing
 
 _EXAMPLES = 5
 _KILLS = ("sigkill", "died")

@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 from reliq import ops
-from reliq.cli.trials.proxy import Proxy
 from reliq.ops.request import script_named
+from tests.support.proxy import Proxy
 
 _SCRIPT = re.compile(rb"\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})")
 _COMMAND = re.compile(rb"^\*\d+\r\n\$\d+\r\n(\w+)\r\n")
