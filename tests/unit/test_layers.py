@@ -1,6 +1,7 @@
 """Only reliq.ops spells Redis commands: the layers above use named ops."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,16 @@ EXEMPT = {
 RAW = {"command", "Op"}
 
 
+@functools.cache
 def sources():
-    for folder in ("reliq", "monitor/reliq_monitor", "api/reliq_api"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if OPS not in path.parents and path not in EXEMPT:
-                yield path, ast.parse(path.read_text(encoding="utf-8"))
+    """The files above the ops, each with its syntax tree."""
+    folders = ("reliq", "monitor/reliq_monitor", "api/reliq_api")
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [
+        (path, ast.parse(path.read_text(encoding="utf-8")))
+        for path in paths
+        if OPS not in path.parents and path not in EXEMPT
+    ]
 
 
 def raw_commands(tree):
