@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any
 
 from reliq import forks, ops
-from reliq.errors import InvalidSetting, QueueFull, RedisUnavailable, ReliqError
+from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.life import Report
@@ -47,6 +47,7 @@ class ConsumerSteps:
         self._state = State.NEW
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
         self._paused = False  #: what the latest claim said
+        self._announced = False  #: its queue is in the set of all queues
         self._named = True  #: its connections carry its name; else only the lease tells that it lives
         self._under_way = 0  #: calls without an answer so far
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
@@ -285,10 +286,8 @@ class ConsumerSteps:
             return
         sent_at = Moment.now()
         register = ops.register(self.keys, self.consumer, self.lease, self.keeps_marks)
-        try:
-            yield [ops.announce(self.keys.queue), register]
-        except RedisUnavailable:  # of a cluster: the node of the names may be away, and producers name the queue, too
-            yield ops.at_most(register, 0)
+        announced, _ = yield [ops.announce(self.keys.queue), register]
+        self._announced = announced is not None
         if not self._named and is_connected(self.consumer):
             former, self.consumer = self.consumer, unconnected(self.consumer)
             yield [
@@ -345,8 +344,9 @@ class ConsumerSteps:
     def _verify(self) -> Steps[None]:
         """Check, once per lease or when uncertain, whether the processing list holds more than `held`."""
         if self._state is State.REGISTERED:
-            length = yield ops.held_count(self.keys, self.consumer)
-            self._verified_at = time.monotonic()
+            missing = [] if self._announced else [ops.announce(self.keys.queue)]
+            length, *announced = yield [ops.held_count(self.keys, self.consumer), *missing]
+            self._announced, self._verified_at = announced != [None], time.monotonic()
             if length <= len(self.held) + len(self.arrivals.dying):
                 return
         yield from self._read_back()
