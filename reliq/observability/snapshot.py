@@ -69,7 +69,7 @@ def read_queues(names: Sequence[str]) -> Steps[list[QueueSnapshot]]:
     readings, unreadable = yield from _readings(names)
     for error in unreadable.values():
         raise error
-    return readings
+    return list(readings.values())
 
 
 def read_partitions(queue: str, layout: Layout) -> Steps[dict[str, QueueSnapshot]]:
@@ -102,27 +102,46 @@ def read_readable(names: Sequence[str]) -> Steps[tuple[list[QueueSnapshot], dict
     not answer are treated as by `read_queues`.
     """
     readings, unreadable = yield from _readings(names)
-    return readings, {name: why_unreadable(error) for name, error in unreadable.items()}
+    return list(readings.values()), {name: why_unreadable(error) for name, error in unreadable.items()}
 
 
-def _readings(names: Sequence[str]) -> Steps[tuple[list[QueueSnapshot], dict[str, Exception]]]:
-    """Read those queues that can be read; return them, and the errors of the others."""
+def _readings(
+    names: Sequence[str], looks: int = _LOOKS
+) -> Steps[tuple[dict[str, QueueSnapshot], dict[str, Exception]]]:
+    """Read those queues that can be read; return them, and the errors of the others, by their names.
+
+    Those whose partitions have changed meanwhile are read again: the counters of a forgotten one have moved.
+    """
     layouts: dict[str, Layout] = {}
     unreadable: dict[str, Exception] = {}
     found = yield from _readable(names, layouts, unreadable, "queue")
     parts = [part for name, layout in layouts.items() if name in found for part in layout.every(name)[1:]]
     if not parts:
-        return list(found.values()), unreadable
+        return found, unreadable
     without: dict[str, Exception] = {}
     others = yield from _readable(parts, {}, without, "partition")
     unreadable |= {logical_name(name): error for name, error in without.items()}
-    readings = []
+    readings: dict[str, QueueSnapshot] = {}
     for name, first in found.items():
         every = layouts[name].every(name)[1:] if name in layouts else []
         if name not in unreadable:
             there = [others[part] for part in every if part in others]
-            readings.append(_whole([first, *there], len(every) - len(there)) if every else first)
+            readings[name] = _whole([first, *there], len(every) - len(there)) if every else first
+    moved = (yield from _changed({name: layouts[name] for name in readings if name in layouts})) if looks > 1 else []
+    if moved:
+        again, wrong = yield from _readings(moved, looks - 1)
+        return {name: again.get(name, one) for name, one in readings.items() if name not in wrong}, unreadable | wrong
     return readings, unreadable
+
+
+def _changed(layouts: dict[str, Layout]) -> Steps[list[str]]:
+    """Return the queues that do not have these partitions any more."""
+    try:
+        texts = (yield [ops.partitions(QueueKeys(name)) for name in layouts]) if layouts else []
+    except ReliqError:  # its partitions have just answered
+        return []
+    now = zip(layouts.items(), texts, strict=True)
+    return [name for (name, layout), text in now if read_layout(text).version != layout.version]
 
 
 def _readable(
@@ -173,7 +192,7 @@ def _look(names: Sequence[str], layouts: dict[str, Layout]) -> Steps[list[QueueS
         ahead = [ops.members(keys.consumers) for keys in groups[place]] if place < len(groups) else []
         replies = yield [*reads, *ahead]
         for at, (keys, known) in enumerate(zip(group, consumers, strict=True)):
-            before, counts, after, (max_length, partitions) = replies[at * _READS : (at + 1) * _READS]
+            (max_length, partitions), before, counts, after = replies[at * _READS : (at + 1) * _READS]
             readings.append(_reading(keys, known, before, counts, after, max_length))
             if (layout := read_layout(partitions)).several:
                 layouts[keys.queue] = layout
@@ -184,11 +203,12 @@ def _look(names: Sequence[str], layouts: dict[str, Layout]) -> Steps[list[QueueS
 def _reads(keys: QueueKeys, consumers: Sequence[str]) -> list[Op[Any]]:
     # Not a MULTI, in which a full Redis refuses even reads. The numbers that must agree come from one script; the
     # consumers read before and after it show whether it has counted all lists.
+    # The layout comes first: one that is still the same afterwards is that of all numbers.
     return [
+        ops.room_and_partitions(keys),
         ops.members(keys.consumers),
         ops.stats(keys, consumers),
         ops.members(keys.consumers),
-        ops.room_and_partitions(keys),
     ]
 
 

@@ -116,7 +116,7 @@ class QueueSteps:
         return messages
 
     def stats(self) -> Steps[Stats]:
-        return summed((yield from self.partitions.each(stats_of)))
+        return summed((yield from self.partitions.counted(stats_of)))
 
     def config(self) -> Steps[Config]:
         return read_config((yield ops.read_hash(self.keys.config)))
