@@ -119,11 +119,17 @@ def list_keys(options: argparse.Namespace) -> int:
         return 0
     if not keys:
         print("there are no API keys: `reliq keys create` makes one", file=sys.stderr)
-    for identity, key in sorted(keys.items()):
-        until = _utc(key.expires_at) if key.expires_at else "for ever"
-        rate = f"  {key.rate:g}/s" if key.rate else ""
-        print(f"{identity}  {key.name:20}  {','.join(key.scopes)}  {','.join(key.queues)}  until {until}{rate}")
+    rows = [_columns(identity, key) for identity, key in sorted(keys.items())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(one.ljust(width) for one, width in zip(row, widths, strict=True)).rstrip())
     return 0
+
+
+def _columns(identity: str, key: keyring.ApiKey) -> list[str]:
+    until = "until " + (_utc(key.expires_at) if key.expires_at else "for ever")
+    rate = f"{key.rate:g}/s" if key.rate else ""
+    return [identity, key.name, ",".join(key.scopes), ",".join(key.queues), until, rate]
 
 
 def _described(key: keyring.ApiKey) -> dict[str, Any]:

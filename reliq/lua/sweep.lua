@@ -8,7 +8,7 @@
 -- Returns {1 if the end was reached, else 0, where to go on, then for each match: id, how many entries of the list are taken
 --         before it (-1 = unknown), glimpse's number, glimpse}
 -- A removed ready message leaves a blank in its place: to take it out would move all that are in front of it. The next
--- consumer passes over it. Nothing is removed from a processing list: the caller only looks there.
+-- consumer passes over it, or the removal of the last message behind it. Nothing is removed from a processing list: the caller only looks there.
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, glimpse
 local q, delayed, index, key = places(1), unpack(KEYS, 14, 16)
 local from, most, most_bytes, removals = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -88,6 +88,23 @@ else
   ended, following = through_places('LRANGE', redis.call('LLEN', key))
 end
 
+local MOST_PASSED = 20000 -- places of removed messages that one call takes off the end of a list
+
+-- Take the places at the end of the list away: without a consumer they would stay. Idle consumers wait on `messages`, which
+-- is not empty while another list has messages.
+local function pass_end()
+  if key == q.messages and redis.call('EXISTS', q.high, q.low, q.next_round) > 0 then return end
+  local passed, blanks = 0, STEP
+  while blanks == STEP and passed < MOST_PASSED do
+    local last = redis.call('LRANGE', key, -STEP, -1)
+    blanks = 0
+    while last[#last - blanks] == BLANK do blanks = blanks + 1 end
+    if blanks > 0 then redis.call('RPOP', key, blanks) end
+    passed = passed + blanks
+  end
+  if passed > 0 then redis.call('HINCRBY', q.counters, 'blanks_passed', passed) end
+end
+
 if removals > 0 and #found > 0 then
   for _, one in ipairs(found) do -- all of them first: what leaves may make others ready, which moves the places
     if key == q.waiting then
@@ -115,6 +132,7 @@ if removals > 0 and #found > 0 then
     following = following - #found
   elseif key ~= q.waiting then
     redis.call('HINCRBY', q.counters, 'blanks', #found)
+    pass_end()
   end
 end
 forget_read(bytes)

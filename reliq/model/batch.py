@@ -27,6 +27,10 @@ class Counts:
     def handled(self) -> int:
         return self.sent - self.open - self.dead - self.cancelled
 
+    def all_cancelled(self) -> "Counts":
+        """Return the counts after the cancellation of all messages that have not ended."""
+        return Counts(0, self.sent, self.dead, self.cancelled + self.open)
+
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(
             self.open + other.open, self.sent + other.sent, self.dead + other.dead, self.cancelled + other.cancelled

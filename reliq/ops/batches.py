@@ -1,11 +1,13 @@
 """Ops of batches: their records, and the counts that the queues of their messages keep."""
 
 from collections.abc import Mapping
+from dataclasses import astuple
+from typing import Any
 
 from reliq.model.batch import Counts
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
 from reliq.ops.request import Argument, Op, read_fields, scripted
-from reliq.ops.schema import Batch
+from reliq.ops.schema import Batch, Config
 
 _QUEUE = "queue "  #: how the fields of a record that name its queues begin
 
@@ -60,6 +62,34 @@ def queues_in(fields: Mapping[str, bytes]) -> list[QueueKeys]:
 def batch_counts(keys: QueueKeys, batch: str) -> Op[Counts]:
     """Read a queue's counts of a batch."""
     return Op(("HGET", keys.followed, f" {batch}"), _read_counts)
+
+
+def batches_in(keys: QueueKeys) -> Op[bool]:
+    """Read whether a queue has counts of batches."""
+    return Op(("HEXISTS", keys.config, Config.BATCHED), bool)
+
+
+def scan_counts(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, dict[str, Counts]]]:
+    """Read one page of a queue's counts: where the next one begins, 0 at the end, and the counts by batch."""
+    return Op(("HSCAN", keys.followed, cursor, "MATCH", " *", "COUNT", step), _read_page)
+
+
+def _read_page(reply: list[Any]) -> tuple[int, dict[str, Counts]]:
+    cursor, flat = reply
+    return int(cursor), {name.decode()[1:]: _read_counts(one) for name, one in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def store_counts(keys: QueueKeys, counts: Mapping[str, Counts]) -> list[Op[int]]:
+    """Store the counts of a queue that has just been dropped."""
+    if not counts:
+        return []
+    flat = [part for batch, one in counts.items() for part in (f" {batch}", " ".join(map(str, astuple(one))))]
+    return [Op(("HSET", keys.followed, *flat)), Op(("HSET", keys.config, Config.BATCHED, len(counts)))]
+
+
+def batch_place(batch: str, queue: str) -> Op[int]:
+    """Note, in a record that is watched, a queue that has counts of the batch."""
+    return Op(("HSET", batch_record(batch), _QUEUE + queue, 1))
 
 
 def _read_counts(reply: bytes | None) -> Counts:

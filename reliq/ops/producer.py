@@ -267,5 +267,8 @@ def unroutable() -> Op[int]:
 
 
 def announce(queue: str) -> Op[int]:
-    """Add the queue to the set of all queues, which monitors and dashboards read."""
+    """Add the queue to the set of all queues, which monitors and dashboards read.
+
+    In a list with ops for other nodes it fails none of them: its answer is None while the node of that set is away.
+    """
     return scripted("announce", (QUEUES,), (queue,))

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any
 
 from reliq import forks, ops
-from reliq.errors import InvalidSetting, QueueFull, RedisUnavailable, ReliqError
+from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.life import Report
@@ -48,6 +48,7 @@ class ConsumerSteps:
         self._state = State.NEW
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
         self._paused = False  #: what the latest claim said
+        self._announced = False  #: its queue is in the set of all queues
         self._named = True  #: its connections carry its name; else only the lease tells that it lives
         self._under_way = 0  #: calls without an answer so far
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
@@ -286,11 +287,8 @@ class ConsumerSteps:
         if self.alive:
             return
         sent_at = Moment.now()
-        register = self.claimant.register(marks=self.keeps_marks)
-        try:
-            yield [ops.announce(self.keys.queue), register]
-        except RedisUnavailable:  # of a cluster: the node of the names may be away, and producers name the queue, too
-            yield ops.at_most(register, 0)
+        announced, _ = yield [ops.announce(self.keys.queue), self.claimant.register(marks=self.keeps_marks)]
+        self._announced = announced is not None
         if not self._named and is_connected(self.consumer):
             forget_former = self.claimant.forget()
             self.claimant.id = unconnected(self.consumer)
@@ -345,8 +343,9 @@ class ConsumerSteps:
     def _verify(self) -> Steps[None]:
         """Check, once per lease or when uncertain, whether the processing list holds more than `held`."""
         if self._state is State.REGISTERED:
-            length = yield ops.held_count(self.keys, self.consumer)
-            self._verified_at = time.monotonic()
+            missing = [] if self._announced else [ops.announce(self.keys.queue)]
+            length, *announced = yield [ops.held_count(self.keys, self.consumer), *missing]
+            self._announced, self._verified_at = announced != [None], time.monotonic()
             if length <= len(self.held) + len(self.arrivals.dying):
                 return
         yield from self._read_back()

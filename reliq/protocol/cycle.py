@@ -9,6 +9,7 @@ from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage, check_key
 from reliq.ops import Entered, Member, Steps
+from reliq.protocol.announcing import announced
 from reliq.protocol.producer import ProducerPool
 
 
@@ -24,7 +25,7 @@ class CycleSteps:
         """Add members; return how many of them were new."""
         new = 0
         entrants = [self._entrant(member) for member in dict.fromkeys(_checked(members))]
-        yield ops.announce(self._keys.queue)
+        yield from announced(self._keys.queue)
         for start in range(0, len(entrants), values.MAX_BATCH):
             answer = yield from self._add(entrants[start : start + values.MAX_BATCH])
             if answer.status == "full":

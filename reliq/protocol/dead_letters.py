@@ -17,6 +17,7 @@ from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted, done_everywhere
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page
+from reliq.protocol.oversized import revivable
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress, unwatched
 from reliq.runtime.moment import earlier
@@ -185,7 +186,7 @@ class DeadLetterSteps:
             for batch in (letters[place : place + at_once] for place in range(0, len(letters), at_once)):
                 result.matched += len(batch)
                 if not options.dry_run:
-                    revivals = [self._revival(letter, options.keep_failures) for letter in batch]
+                    revivals = yield from revivable([self._revival(one, options.keep_failures) for one in batch])
                     result.redriven += sum((yield ops.redrive(self.keys, revivals)))
                     result.stopped = yield from relapses.verdict(batch)
                     if rate is not None:

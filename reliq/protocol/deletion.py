@@ -1,7 +1,7 @@
 """Deletion of a queue, with everything that belongs to it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 
 from reliq import ops
@@ -11,6 +11,7 @@ from reliq.model.partitions import read_layout
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.ops.schema import Topics
 from reliq.protocol.acts import done_everywhere
+from reliq.protocol.batch_counts import counts_in, note_place
 from reliq.protocol.partition import ANNOUNCE_EVERY
 from reliq.protocol.partitions import checked
 
@@ -103,18 +104,29 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
     for _ in range(_TRIES):
         consumers = yield ops.members(keys.consumers)
         elsewhere = yield from _elsewhere(keys.queue)
+        noted = yield from note_place(keys)
         there = yield from _look(keys, consumers, elsewhere)
         if not force:
             _check_unused(keys.logical, there, (yield from _silent_for(keys)))
         yield from _forget_lasting(keys)
         drop, unlist = ops.drop_queue(keys, consumers)
-        if (yield Transaction((drop,))) is not None:
+        if (yield from _dropped(keys, drop, noted)):
             yield from _forget(elsewhere)
             yield unlist
             if (yield ops.exists(keys.producers)):  # a message came in between: its queue must stay known
                 yield ops.announce(keys.queue)
             return there
     raise _changing(keys.logical)
+
+
+def _dropped(keys: QueueKeys, drop: ops.Op[int], noted: Mapping[str, bool]) -> Steps[bool]:
+    """Delete what is watched; return False if it has changed. The counts of batches stay until these have ended."""
+    counts = yield from counts_in(keys)
+    if not counts.keys() <= noted.keys():
+        yield Transaction(())
+        return False
+    kept = {batch: one.all_cancelled() for batch, one in counts.items() if noted[batch]}
+    return (yield Transaction((drop, *ops.store_counts(keys, kept)))) is not None
 
 
 def _check_unused(queue: str, there: Deleted, silent: float) -> None:
@@ -159,7 +171,7 @@ def _look(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps
     """Count what the queue has, and watch it."""
     watched = (
         keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed, keys.dead, keys.prepared,
-        keys.jobs, keys.consumers, *map(keys.processing, consumers),
+        keys.jobs, keys.followed, keys.consumers, *map(keys.processing, consumers),
     )  # fmt: skip
     yield Watch(watched)
     return (yield from _count(keys, consumers, elsewhere))

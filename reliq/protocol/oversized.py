@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reliq import ops
 from reliq.errors import ReliqError
-from reliq.ops import Destination, Move, Steps
+from reliq.ops import Destination, Move, Revival, Steps
 from reliq.ops.schema import Counter
 
 ALWAYS_TAKEN = 1024 * 1024  #: bytes: the smallest proto-max-bulk-len that a server can have
@@ -27,6 +27,14 @@ def takeable(moves: Sequence[Move]) -> Steps[Sequence[Move]]:
         return moves
     most = yield from largest_argument()
     return [one if len(one.again) <= most else _unchanged(one) for one in moves]
+
+
+def revivable(revivals: Sequence[Revival]) -> Steps[Sequence[Revival]]:
+    """Return the revivals; a dead letter that Redis would refuse with its changes comes back as it is."""
+    if all(len(one.again) <= ALWAYS_TAKEN for one in revivals):
+        return revivals
+    most = yield from largest_argument()
+    return [one if len(one.again) <= most else replace(one, again=one.element) for one in revivals]
 
 
 def _unchanged(move: Move) -> Move:

@@ -51,12 +51,13 @@ class Partition:
         """Return the ops before the first message: announce the queue's name, and read what a producer must know."""
         return [ops.announce(self.keys.queue), ops.introduction(self.keys)]
 
-    def introduced(self, known: ops.Introduction) -> None:
-        """Note the answer to the last of these ops."""
+    def introduced(self, announced: int | None, known: ops.Introduction) -> None:
+        """Note the answers to these ops; the next send announces the queue again if this one could not."""
         self.durability = durability(known.durability) if known.durability else MEMORY
         self.layout = known.partitions
         self._limited = False  # the next send finds out
-        self._announced_at = time.monotonic()
+        if announced is not None:
+            self._announced_at = time.monotonic()
 
     def send(
         self,
@@ -125,7 +126,7 @@ class Partition:
         introduction = self.introduction() if self.unknown else []
         known, answer = yield from stored([self.keys], call.bodies, session, at_most(request, retries), introduction)
         if introduction:
-            self.introduced(known[-1])
+            self.introduced(*known)
         self._pool.clock.note(answer.now, session.called_at)
         if answer.status == "moved":
             raise Moved(self.keys.queue, call.at(answer.moved), call.at(answer.held))

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _FRESH = 2.0  #: seconds for which an operator's call trusts the layout that was read last
 _AWAY = 5.0  #: seconds for which messages without a key avoid a partition that could not be reached
+_LOOKS = 3  #: reads of counters, while the partitions change
 _PART = 1000  #: messages that a call sends to one partition at a time
 _UNLIMITED = 2**53  #: messages
 
@@ -113,6 +114,19 @@ class Partitions:
             return [(yield from steps(self.first.keys))]
         answers = yield Together([steps(one.keys) for one in partitions])
         return self.seen(dict(zip((one.keys.queue for one in partitions), answers, strict=True)))
+
+    def counted(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
+        """Do the same with steps that read counters; again if those of a forgotten partition have moved meanwhile."""
+        answers: list[T] = []
+        for _ in range(_LOOKS):
+            yield from self.every()
+            layout = self.layout
+            answers = yield from self.each(steps)
+            if layout.several:
+                yield from self.every(fresh=0.0)
+            if self.layout.version == layout.version:
+                break
+        return answers
 
     def seen(self, answers: Mapping[str, Any]) -> list[Any]:
         """Return what the partitions have answered, given by their queues; raises and leaves out as `each`."""

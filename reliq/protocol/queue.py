@@ -92,7 +92,7 @@ class QueueSteps:
         return messages
 
     def stats(self) -> Steps[Stats]:
-        parts = yield from self.partitions.each(stats_of)
+        parts = yield from self.partitions.counted(stats_of)
         return whole(parts, len(self.partitions.layout.every(self.keys.queue)) - len(parts))
 
     def config(self) -> Steps[Config]:

@@ -9,9 +9,9 @@ redriven dead letter, waits there in line until a monitor takes it to its home (
 repeated, by any monitor.
 """
 
+import itertools
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ from reliq.ops import Steps, Stray, Transaction, Watch
 from reliq.ops.schema import Config
 from reliq.ops.topology import Slots, cluster_slots
 from reliq.protocol.acts import done_everywhere
+from reliq.protocol.batch_counts import note_place
 from reliq.protocol.partitions import checked
 from reliq.protocol.policy import SHARED, read_whole, share
 from reliq.protocol.producer import ProducerPool
@@ -45,19 +46,18 @@ def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
     keys = QueueKeys(queue)
     slots = (yield cluster_slots(("", 0))) if sharded else None
     for _ in range(_TRIES):
-        (text,) = yield Watch((keys.config,), (ops.partitions(keys),))
-        layout = read_layout(text)
+        layout = read_layout((yield ops.partitions(keys)))
         if layout.count == count:
-            yield Transaction(())
             return layout
         if layout.moving:
-            yield Transaction(())
             raise ChangeUnderWay(
                 f"partitions is {count}: the change of queue {queue!r} from {layout.before} to {layout.count} is still "
                 f"under way; wait until `reliq partitions {queue}` shows its end"
             )
-        changed = layout.resized(count, _new_names(queue, layout, count, slots))
-        if (yield Transaction((ops.store_partitions(keys, layout_text(changed)),))) is not None:
+        names = _new_names(queue, layout, count, slots)
+        changed = layout.resized(count, names)
+        yield from _drop_counters([QueueKeys(partition_queue(queue, name)) for name in names])
+        if (yield from _replace(queue, layout, changed)):
             return changed
     raise InvalidSetting(f"partitions is {count}: the policy of queue {queue!r} changes all the time; try again")
 
@@ -86,7 +86,7 @@ def _placed(queue: str, number: int, there: list[str], slots: Slots) -> str:
 
 def _letters() -> Iterator[str]:
     for length in range(5):
-        yield from map("".join, product(string.ascii_lowercase, repeat=length))
+        yield from map("".join, itertools.product(string.ascii_lowercase, repeat=length))
 
 
 def policy_of(values: Mapping[str, str]) -> dict[str, str]:
@@ -313,7 +313,8 @@ def settle(queue: str, layout: Layout) -> Steps[bool]:
 def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     """Forget the last retired partition if it is empty and no staged job may add to it; return whether it was.
 
-    It stays while it keeps results or histories. Its counters are added to those of the first partition.
+    It stays while it keeps results or histories. Its counters are added to those of the first partition; a
+    reader of both checks whether the layout has changed meanwhile. Its counts of batches stay until these have ended.
     """
     if layout.moving or not layout.retired:
         return False
@@ -326,12 +327,24 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
         return False
     if any((yield [ops.exists(one) for one in (keys.results, keys.earlier_results, keys.history)])):
         return False
+    yield from note_place(keys)
     first = QueueKeys(queue)
     added = [ops.count(first, name, value) for name, value in counts.counters.items() if name not in _OF_PLACES]
     if not (yield from _replace(queue, layout, layout.without_last(), added)):
         return False
-    yield ops.delete(keys.counters)
+    yield from _drop_counters([keys])
     return True
+
+
+def _drop_counters(forgotten: Sequence[QueueKeys]) -> Steps[None]:
+    """Delete the counters of forgotten partitions: the first one has them. Those that take messages again keep theirs.
+
+    A monitor that was killed has left them; a partition of the same name would count them again.
+    """
+    are_there = (yield [ops.exists(keys.counters) for keys in forgotten]) if forgotten else []
+    for keys in itertools.compress(forgotten, are_there):
+        (config,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
+        yield Transaction((ops.delete(keys.counters),) if config.get(Config.RETIRED) == "1" else ())
 
 
 def given_up(names: Iterable[str]) -> Steps[list[str]]:

@@ -141,12 +141,19 @@ class ScheduleSteps:
 
         A schedule with the same definition keeps its next tick, even if that is overdue.
         """
-        changed = 0
+        changed = set[str]()
         for start in range(0, len(definitions), _PAGE):
-            changed += yield from self._put(definitions[start : start + _PAGE])
-        return changed
+            page = definitions[start : start + _PAGE]
+            for _ in range(_TRIES):
+                changed |= {*(yield from self._put(page))}
+                if not (page := (yield from _gone(page))):
+                    break
+            else:
+                raise OutcomeUnknown(f"schedule {page[0].name!r} is removed each time it is added; try again")
+        return len(changed)
 
-    def _put(self, definitions: Sequence[Definition]) -> Steps[int]:
+    def _put(self, definitions: Sequence[Definition]) -> Steps[Sequence[str]]:
+        """Do that once; return the names of those that were added or changed."""
         by_name = {one.name: one for one in definitions}
         before = yield ops.queues_of_schedules(list(by_name))
         for name, queue in zip(by_name, before, strict=True):
@@ -154,7 +161,7 @@ class ScheduleSteps:
                 yield ops.schedule_remove(QueueKeys(queue), [name])
         queues = {one.name: one.queue for one in definitions}
         yield ops.index_schedules(queues)
-        changed = 0
+        changed: list[str] = []
         for keys, names in _by_queue(queues):
             yield ops.announce(keys.queue)
             changed += yield from self._change(keys, names, lambda name, old, now: _defined(by_name[name], old, now))
@@ -247,9 +254,9 @@ class ScheduleSteps:
             raise no_schedule(name)
         return QueueKeys(queue)
 
-    def _change(self, keys: QueueKeys, names: Sequence[str], changed: "Change") -> Steps[int]:
-        """Replace states that are still what was read; read the others again. Return how many were replaced."""
-        written = 0
+    def _change(self, keys: QueueKeys, names: Sequence[str], changed: "Change") -> Steps[Sequence[str]]:
+        """Replace states that are still what was read; read the others again. Return those that were replaced."""
+        written: list[str] = []
         for _ in range(_TRIES):
             now = yield ops.server_time()
             stored = yield from read_stored(keys, names)
@@ -257,7 +264,7 @@ class ScheduleSteps:
             if not wanted:
                 return written
             answers = yield ops.schedule_put(keys, wanted)
-            written += sum(answers)
+            written += [one.name for one, done in zip(wanted, answers, strict=True) if done]
             names = [one.name for one, done in zip(wanted, answers, strict=True) if not done]
             if not names:
                 return written
@@ -292,6 +299,15 @@ def _resumed(name: str, old: Stored | None, now: int) -> Written | None:
         return None
     state = State.at(old.definition, old.definition.next_tick(now), old.state)
     return Written(name, old.raw_state, msgspec.structs.replace(state, paused=False))
+
+
+def _gone(definitions: Sequence[Definition]) -> Steps[Sequence[Definition]]:
+    """Return those that are not there any more: removed, or lost by a restart of Redis from an older state."""
+    owners = yield ops.queues_of_schedules([one.name for one in definitions])
+    there: dict[str, Stored] = {}
+    for keys, names in _by_queue({one.name: of for one, of in zip(definitions, owners, strict=True) if of is not None}):
+        there |= yield from read_stored(keys, names)
+    return [one for one in definitions if one.name not in there]
 
 
 def no_schedule(name: str) -> InvalidName:

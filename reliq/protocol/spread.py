@@ -41,9 +41,7 @@ class Spread:
         self._retries = retries
         self._ids: dict[int, str] = {}  #: by the place of a message that was enqueued
         self._refused: dict[int, list[str]] = {}  #: by the place of a message: which partitions have refused it
-        self._waiting = frozenset[
-            str
-        ]()  #: ids of messages that wait in the partition they are offered next
+        self._waiting = frozenset[str]()  #: ids of messages that wait in the partition they are offered next
         self._looked = False  #: whether the layout was read again for them
         self._unreachable: set[str] = set()  #: partitions that messages without a key have tried
         self._full: dict[str, int] = {}  #: by partition: how many messages without a key it had no room for

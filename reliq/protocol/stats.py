@@ -29,7 +29,7 @@ def read_queues(names: Sequence[str]) -> Steps[list[Stats]]:
     readings, unreadable = yield from _readings(names)
     for error in unreadable.values():
         raise error
-    return readings
+    return list(readings.values())
 
 
 def read_partitions(queue: str, layout: Layout) -> Steps[dict[str, Stats]]:
@@ -44,7 +44,7 @@ def read_readable(names: Sequence[str]) -> Steps[tuple[list[Stats], dict[str, st
     not answer are treated as by `read_queues`.
     """
     readings, unreadable = yield from _readings(names)
-    return readings, {name: why_unreadable(error) for name, error in unreadable.items()}
+    return list(readings.values()), {name: why_unreadable(error) for name, error in unreadable.items()}
 
 
 def why_unreadable(error: Exception) -> str:
@@ -54,24 +54,41 @@ def why_unreadable(error: Exception) -> str:
     return f"one of its keys holds a value that reliq did not write ({type(error).__name__})"
 
 
-def _readings(names: Sequence[str]) -> Steps[tuple[list[Stats], dict[str, Exception]]]:
-    """Read those queues that can be read; return them, and the errors of the others."""
+def _readings(names: Sequence[str], looks: int = _LOOKS) -> Steps[tuple[dict[str, Stats], dict[str, Exception]]]:
+    """Read those queues that can be read; return them, and the errors of the others, by their names.
+
+    Those whose partitions have changed meanwhile are read again: the counters of a forgotten one have moved.
+    """
     layouts: dict[str, Layout] = {}
     unreadable: dict[str, Exception] = {}
     found = yield from _readable(names, layouts, unreadable, "queue")
     parts = [part for name, layout in layouts.items() if name in found for part in layout.every(name)[1:]]
     if not parts:
-        return list(found.values()), unreadable
+        return found, unreadable
     without: dict[str, Exception] = {}
     others = yield from _readable(parts, None, without, "partition")
     unreadable |= {logical_name(name): error for name, error in without.items()}
-    readings = []
+    readings: dict[str, Stats] = {}
     for name, first in found.items():
         every = layouts[name].every(name)[1:] if name in layouts else []
         if name not in unreadable:
             there = [others[part] for part in every if part in others]
-            readings.append(whole([first, *there], len(every) - len(there)))
+            readings[name] = whole([first, *there], len(every) - len(there))
+    moved = (yield from _changed({name: layouts[name] for name in readings if name in layouts})) if looks > 1 else []
+    if moved:
+        again, wrong = yield from _readings(moved, looks - 1)
+        return {name: again.get(name, one) for name, one in readings.items() if name not in wrong}, unreadable | wrong
     return readings, unreadable
+
+
+def _changed(layouts: dict[str, Layout]) -> Steps[list[str]]:
+    """Return the queues that do not have these partitions any more."""
+    try:
+        texts = (yield [ops.partitions(QueueKeys(name)) for name in layouts]) if layouts else []
+    except ReliqError:  # its partitions have just answered
+        return []
+    now = zip(layouts.items(), texts, strict=True)
+    return [name for (name, layout), text in now if read_layout(text).version != layout.version]
 
 
 def _readable(
@@ -127,10 +144,11 @@ def _look(names: Sequence[str], layouts: dict[str, Layout] | None) -> Steps[list
     for following, group in zip([*groups[1:], []], groups, strict=False):
         counts = [ops.stats(keys, known) for keys, known in zip(group, consumers, strict=True)]
         texts = [] if layouts is None else [ops.partitions(keys) for keys in group]
-        replies = yield [*counts, *texts, *(ops.members(keys.consumers) for keys in following)]
-        readings += replies[: len(counts)]
+        # The layouts first: one that is still the same afterwards is that of all numbers.
+        replies = yield [*texts, *counts, *(ops.members(keys.consumers) for keys in following)]
         if layouts is not None:
-            found = zip(group, map(read_layout, replies[len(counts) : 2 * len(counts)]), strict=True)
+            found = zip(group, map(read_layout, replies[: len(texts)]), strict=True)
             layouts |= {keys.queue: layout for keys, layout in found if layout.several}
-        consumers = replies[len(counts) + len(texts) :]
+        readings += replies[len(texts) : len(texts) + len(counts)]
+        consumers = replies[len(texts) + len(counts) :]
     return readings

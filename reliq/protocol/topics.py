@@ -174,15 +174,15 @@ class TopicSteps:
         introductions = [ops.introduction(queue.keys) for queue in strangers]
         publish = [ops.at_most(_publication(group, message, element, session, known), retries) for group in groups]
         if bodies:
-            _, told = (yield from ops.together(announcements, introductions)) if strangers else ([], [])
+            announced, told = (yield from ops.together(announcements, introductions)) if strangers else ([], [])
             answers = []
             for group, one in zip(groups, publish, strict=True):
                 _, answer = yield from stored(group, bodies, session, one)
                 answers.append(answer)
         else:
-            _, told, answers = yield from ops.together(announcements, introductions, publish)
-        for queue, one in zip(strangers, told, strict=True):
-            queue.introduced(one)
+            announced, told, answers = yield from ops.together(announcements, introductions, publish)
+        for queue, name, known_now in zip(strangers, announced, told, strict=True):
+            queue.introduced(name, known_now)
         self._pool.clock.note(answers[0].now, session.called_at)
         yield from _refuse_full(groups, answers, message.id)
         sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))

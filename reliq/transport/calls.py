@@ -105,6 +105,11 @@ def _changes(op: Op[Any]) -> bool:
     return op.command[0] not in _READS if op.script is None else op.script.name not in _READING_SCRIPTS
 
 
+def only_announces(request: Request) -> bool:
+    """Whether a request only announces queues: what is sent with it need not wait for the node of their names."""
+    return all(op.script is not None and op.script.name == "announce" for op in _ops(request))
+
+
 def repeatable(request: Request) -> bool:
     """Whether a request may be sent again after a lost reply."""
     if isinstance(request, Transaction):

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.ops import Request
 from reliq.ops.topology import ANY, Node, Part, Slots, cluster_slots
-from reliq.transport.calls import carried_out_in_part, only_reads, repeatable
+from reliq.transport.calls import carried_out_in_part, only_announces, only_reads, repeatable
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.server import Server
 from reliq.transport.server_check import no_cluster
@@ -42,7 +42,9 @@ def answers_to(parts: Sequence[Part], server: Server, connected: Container[Node]
     changed = False
     for part in parts:
         try:
-            if part.node is ANY:
+            if len(parts) > 1 and only_announces(part.request):
+                answers.append((yield from _announced(part, server)))
+            elif part.node is ANY:
                 answers.append((yield from _any_node(part.request, server, connected)))
             else:
                 answers.append((yield part.node, part.request))
@@ -55,6 +57,18 @@ def answers_to(parts: Sequence[Part], server: Server, connected: Container[Node]
             raise
         changed = changed or not only_reads(part.request)
     return answers
+
+
+def _announced(part: Part, server: Server) -> NodeSteps[list[Any]]:
+    """Announce queues, and answer None for each while the node of their names is away: the other parts are not."""
+    if part.node is None or not server.is_away(part.node):
+        try:
+            answers: list[Any] = yield part.node, part.request
+        except (ConnectionLost, TryAgain):
+            server.learn(None)  # the next call looks for another node that serves the slot
+        else:
+            return answers
+    return [None] * len(part.places)
 
 
 def _in_order(server: Server, connected: Container[Node]) -> list[Node]:

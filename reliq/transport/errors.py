@@ -15,6 +15,9 @@ from reliq.errors import (
 T = TypeVar("T")
 
 
+TIMED_OUT = "timed out"  #: the cause of a connection that failed because no answer came in time
+
+
 class ConnectionLost(Exception):
     """The connection failed. `sent`: the command may have reached the server.
 
@@ -153,7 +156,7 @@ def cause_of(error: Exception) -> str:
     if "max number of clients" in str(error):
         return "it has reached its maxclients"
     if isinstance(error, errors.TimeoutError):
-        return "timed out"
+        return TIMED_OUT
     closed = isinstance(error, (errors.ConnectionError, EOFError))
     return "the server closed the connection" if closed else type(error).__name__
 
@@ -170,5 +173,5 @@ def _system_cause(error: OSError) -> str:
     if number := re.search(r"\[Errno (\d+)\]", str(error)):  # asyncio: one text for all addresses of a host
         text = os.strerror(int(number[1]))
     elif isinstance(error, (TimeoutError, ConnectionError)):
-        text = "timed out" if isinstance(error, TimeoutError) else "the server closed the connection"
+        text = TIMED_OUT if isinstance(error, TimeoutError) else "the server closed the connection"
     return text[:1].lower() + text[1:]

@@ -8,7 +8,7 @@ from typing import Any
 from reliq.ops import Steps
 from reliq.ops.topology import ANY, WATCHED, Node, Slots
 from reliq.runtime.looking import PATIENCE, missing_now
-from reliq.transport.errors import ConnectionLost, TryAgain
+from reliq.transport.errors import TIMED_OUT, ConnectionLost, TryAgain
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.server_check import check_server
 from reliq.transport.target import Target
@@ -97,7 +97,7 @@ class Server:
         if isinstance(error, (ConnectionLost, TryAgain)) and not error.node:
             error.node = f"{node[0]}:{node[1]}"
         if isinstance(error, ConnectionLost) and not error.given_up:
-            silent = "Timeout" in error.cause
+            silent = error.cause == TIMED_OUT
             if silent or not error.sent:
                 self._away[node] = time.monotonic() + (_SILENT if silent else _REFUSED), error.cause
 

@@ -62,7 +62,25 @@ def test_a_cancelled_message_passes_its_key_on_although_that_moves_the_places_of
     world.redis.zadd(KEYS.waiting, {group_of("k").encode() + b"%016d" % 1 + keyed("c", "k"): 0})
     swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_key("k"), removals=9))
     assert found(swept) == [("a", 2), ("b", 0)]
-    assert world.redis.lrange(KEYS.messages, 0, -1) == [keyed("c", "k"), BLANK, element("x"), BLANK]
+    assert world.redis.lrange(KEYS.messages, 0, -1) == [keyed("c", "k"), BLANK, element("x")]
+
+
+def test_the_places_at_the_end_of_the_list_go_with_the_last_message_behind_them(world, monkeypatch):
+    world.redis.rpush(KEYS.messages, element("b"), *[BLANK] * 120, element("a"), *[BLANK] * 7)
+    world.redis.hset(KEYS.counters, "blanks", 127)
+    world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
+    assert world.state() == {
+        "counters": {"blanks": 128, "blanks_passed": 128, "cancelled": 1},
+        "messages": "b",
+    }
+
+
+def test_the_places_stay_that_keep_messages_from_being_empty_before_another_list_is(world):
+    world.given(messages="a")
+    world.redis.rpush(KEYS.high, element("b"))
+    world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
+    assert world.redis.lrange(KEYS.messages, 0, -1) == [BLANK]
+    assert world.redis.lrange(KEYS.high, 0, -1) == [element("b")]
 
 
 def test_a_waiting_message_is_removed_from_its_line(world):

@@ -13,6 +13,7 @@ from reliq.contrib.kombu.names import lasting_queue, passing_queue
 from reliq.contrib.kombu.options import Options
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
+from reliq.protocol.announcing import announced
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
@@ -63,7 +64,7 @@ class Broker:
             self._passing[queue] |= set()
             self.keep(queue)
         else:
-            self.store.call(ops.announce(queue))
+            self.store.run(announced(queue))
             if arguments.max_length is not None:
                 self._limit(self._queue(queue), arguments.max_length)
 

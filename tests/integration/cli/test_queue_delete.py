@@ -152,8 +152,7 @@ def test_a_message_with_the_id_of_one_that_was_deleted_is_handled(app, orders, c
     for times in (1, 2):
         orders.send("x", id="same")
         with working(app):
-            eventually(lambda: orders.stats().counters.get("acked") == 1)
-        assert len(ran) == times
+            eventually(lambda: len(ran) == times)  # noqa: B023
         assert delete(app, "--force") == 0
         assert keys_of(client, "orders") == []
     assert ran == ["same", "same"]

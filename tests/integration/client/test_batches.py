@@ -9,6 +9,7 @@ from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
 from reliq.protocol import staging
 from reliq.protocol.batches import BatchSteps, end, of_job
+from reliq.protocol.deletion import delete
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
 
@@ -164,6 +165,52 @@ def test_an_inner_batch_that_an_earlier_version_has_ended_makes_no_count_negativ
         client.hset(batch_record(outer.id), "children_dead", 2)
     assert monitor.end_batches() == 1
     assert reports(app) == [("outer", handled(0, dead=2))]
+
+
+def delete_orders(url):
+    with closing(Store(url)) as store:
+        return store.run(delete("orders", force=True))
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_messages_of_a_deleted_queue_were_cancelled(url, app, monitor, client, partitions):
+    orders = app.queue("orders")
+    orders.configure(partitions=partitions)
+    with app.batch(on_dead=("reports", "end")) as batch:
+        batch.send_many("orders", range(20))
+        batch.send("orders", "later", delay=60)
+        batch.send("mails", "x")
+    with orders.consumer() as consumer:
+        first, *others, _, _ = consumer.claim(limit=8)
+        consumer.dead(first, "no")
+        consumer.ack(*others)
+        delete_orders(url)
+        assert monitor.end_batches() == 0
+        progress = batch.progress()
+        assert (progress.sent, progress.handled, progress.dead, progress.cancelled) == (22, 5, 1, 15)
+    take(app.queue("mails"))
+    assert monitor.end_batches() == 1
+    assert reports(app) == [("end", handled(6, dead=1, cancelled=15))]
+    assert [key for key in client.keys("*") if b"{orders" in key] == []
+
+
+def test_a_queue_that_was_deleted_takes_further_messages_of_the_batch(url, app, monitor):
+    with app.batch(on_done=("reports", "end")) as batch:
+        batch.send_many("orders", range(3))
+        delete_orders(url)
+        batch.send_many("orders", range(2))
+    assert monitor.end_batches() == 0
+    take(app.queue("orders"))
+    assert monitor.end_batches() == 1
+    assert reports(app) == [("end", handled(2, cancelled=3))]
+
+
+def test_a_deletion_keeps_no_counts_of_a_batch_that_has_no_record(url, app, client):
+    with app.batch() as batch:
+        batch.send("orders", 1)
+    client.delete(batch_record(batch.id))
+    delete_orders(url)
+    assert [key for key in client.keys("*") if b"{orders}" in key] == []
 
 
 def test_a_block_that_raises_sends_nothing_at_the_end(app, monitor):

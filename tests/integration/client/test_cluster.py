@@ -384,7 +384,7 @@ def test_a_wrong_url_says_what_to_write(nodes, url):
 def test_a_node_that_is_away_stops_only_its_own_queues(app, nodes, cluster_url):
     for name in QUEUES:
         app.queue(name).send(1)
-    # Not the node of the set of all queues: while that is away, a producer can send to no queue that is new to it.
+    # Not the node of the set of all queues: partitions/test_names_away.py takes that one away.
     victim = nodes[0] if slot_of(QUEUES_KEY) > 16384 // 3 + 1 else nodes[2]
     impatient = reliq.Reliq(cluster_url, send_timeout=0.2)
     with redis.Redis(port=victim.port) as client:

@@ -9,6 +9,7 @@ from reliq import InvalidMessage, InvalidName, InvalidSetting, QueueFull, ops
 from reliq.model.keys import SCHEDULES, QueueKeys
 from reliq.model.recurrence import milliseconds_of
 from reliq.model.schedule import State
+from reliq.protocol.schedules import ScheduleSteps
 from reliq.transport.store import Store
 from reliq_monitor import Monitor
 
@@ -52,6 +53,21 @@ def test_a_schedule_is_added_listed_and_removed(app):
     assert app.schedules.remove("report") is True
     assert app.schedules.remove("report") is False
     assert [one.name for one in app.schedules.list()] == ["poll"]
+
+
+@pytest.mark.parametrize("step", ["_change", "_put"])
+def test_a_schedule_that_redis_has_lost_while_it_was_added_is_added_again(app, client, monkeypatch, step):
+    done = getattr(ScheduleSteps, step)
+
+    def restored(*arguments):
+        monkeypatch.setattr(ScheduleSteps, step, done)
+        answer = yield from done(*arguments)
+        client.flushall()  # as a restart from an older state
+        return answer
+
+    monkeypatch.setattr(ScheduleSteps, step, restored)
+    assert app.schedules.add("s", "1m", "q", "body").body == b"body"
+    assert [one.name for one in app.schedules.list()] == ["s"]
 
 
 def test_a_tick_is_a_message_with_the_tick_as_its_id(app, monitor, client):

@@ -156,6 +156,8 @@ def test_an_element_as_large_as_redis_takes_becomes_a_dead_letter_of_a_worker(na
         assert tight.hget(KEYS.counters, "dead:decode") == b"1"
         (letter,) = app.queue("orders").dead.list()
         assert letter.size > SMALLEST - 100
+        assert app.queue("orders").dead.redrive().redriven == 1
+        assert tight.lrange(KEYS.messages, 0, -1) == [raw]
 
 
 @pytest.mark.parametrize("raw", AS_LARGE_AS_REDIS_TAKES, ids=["unreadable", "readable"])

@@ -12,6 +12,7 @@ from reliq.errors import ChangeUnderWay
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of, layout_text, read_layout
 from reliq.protocol import resizing
+from reliq.protocol import stats as snapshot
 from reliq.protocol.stats import stats_of
 from reliq_monitor.monitor import Monitor
 from tests.support.workers import eventually, working
@@ -311,6 +312,88 @@ def test_the_counters_of_a_partition_that_is_forgotten_stay_those_of_the_queue(a
     assert before["acked"] == 100
     orders.configure(partitions=3)
     assert orders.stats().counters == before
+
+
+def worked_off(app: reliq.Reliq, partitions: int) -> dict[str, int]:
+    """Handle messages in all partitions, close all but the first one, and return the counters."""
+    orders = app.queue("orders")
+    orders.configure(partitions=partitions)
+    orders.send_many([reliq.NewMessage("body", key=f"k{number}") for number in range(100)])
+    with orders.consumer() as consumer:
+        while messages := consumer.claim(limit=50):
+            consumer.ack(*messages)
+    before = orders.stats().counters
+    orders.configure(partitions=1)
+    return before
+
+
+def forget_all(app: reliq.Reliq, monitor: Monitor) -> None:
+    while layout_of(app).retired:
+        monitor.tend_partitions()
+
+
+def test_counters_that_a_killed_monitor_has_left_are_not_counted_twice(app, monitor):
+    before = worked_off(app, 3)
+    with pytest.MonkeyPatch.context() as killed:
+        killed.setattr(resizing, "_drop_counters", lambda forgotten: iter(()))
+        forget_all(app, monitor)
+    app.queue("orders").configure(partitions=3)
+    assert app.queue("orders").stats().counters == before
+
+
+def test_a_partition_that_is_open_again_keeps_its_counters(app, monitor):
+    before = worked_off(app, 3)
+    forget_all(app, monitor)
+    app.queue("orders").configure(partitions=3)
+    app.queue("orders").send_many(["body"] * 6)
+    app.store.run(resizing._drop_counters([QueueKeys(name) for name in NAMES[1:3]]))  # by a monitor that was paused
+    assert app.queue("orders").stats().counters["enqueued"] == before["enqueued"] + 6
+
+
+def test_counters_are_complete_while_partitions_are_forgotten(app, monitor, monkeypatch):
+    before = worked_off(app, 3)
+
+    def forgotten_meanwhile(keys: QueueKeys):
+        answer = yield from stats_of(keys)
+        if keys.queue == "orders":
+            forget_all(app, monitor)
+        return answer
+
+    monkeypatch.setattr("reliq.protocol.queue.stats_of", forgotten_meanwhile)
+    assert app.queue("orders").stats().counters == before
+    assert layout_of(app).every("orders") == ["orders"]
+
+
+def test_a_snapshot_is_complete_while_partitions_are_forgotten(app, monitor, monkeypatch):
+    before = worked_off(app, 3)
+    readable = snapshot._readable
+
+    def forgotten_meanwhile(names, layouts, unreadable, what):
+        if what == "partition":
+            forget_all(app, monitor)
+        return (yield from readable(names, layouts, unreadable, what))
+
+    monkeypatch.setattr(snapshot, "_readable", forgotten_meanwhile)
+    (orders,) = app.store.run(snapshot.read_queues(["orders"]))
+    assert orders.counters == before
+    assert layout_of(app).every("orders") == ["orders"]
+
+
+def test_a_batch_counts_what_was_handled_in_partitions_that_are_forgotten(app, monitor, client):
+    orders = app.queue("orders")
+    orders.configure(partitions=3)
+    with app.batch(on_done=("reports", "end")) as batch:
+        batch.send_many("orders", ["body"] * 9)
+        with orders.consumer() as consumer:
+            consumer.ack(*consumer.claim(limit=9))
+        orders.configure(partitions=1)
+        forget_all(app, monitor)
+        assert batch.progress().handled == 9
+    assert monitor.end_batches() == 1
+    with app.queue("reports").consumer() as consumer:
+        (end,) = consumer.claim()
+        assert end.headers["batch-handled"] == "9"
+    assert [name for name in NAMES if client.exists(QueueKeys(name).followed)] == []
 
 
 @pytest.mark.parametrize("kept", ["result", "history"])
