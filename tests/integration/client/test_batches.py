@@ -10,7 +10,7 @@ from reliq.model.keys import BATCHES, QueueKeys, batch_record
 from reliq.protocol import staging
 from reliq.protocol.batches import BatchSteps, end, of_job
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from reliq.model.keys import SCHEDULES, QueueKeys
 from reliq.model.recurrence import milliseconds_of
 from reliq.model.schedule import State
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 KEYS = QueueKeys("q")
 

@@ -10,7 +10,7 @@ from reliq.model.keys import QueueKeys
 from reliq.observability.snapshot import GROUP, read_queues
 from reliq.protocol.seen import every_queue
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 
