@@ -29,11 +29,13 @@ check: $(READY) ## Lint, types, layers, that the synchronous API is the asyncio 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_contract.py --check
+	$(BIN)/python tools/generate_duties.py --check
 	$(BIN)/python tools/generate_sync.py --check
 	@$(SITE) build --quiet
 
 fix: $(READY) ## Format, mend what can be mended, and write the synchronous API and its list anew
 	$(BIN)/python tools/generate_contract.py
+	$(BIN)/python tools/generate_duties.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python tools/generate_sync.py

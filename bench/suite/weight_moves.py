@@ -11,7 +11,9 @@ from bench.suite.weighing import KIB, Weight, named, persistent_redis, weighed
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
-from reliq_monitor.monitor import Monitor
+from reliq_monitor import Monitor
+from reliq_monitor.promote import Promotion
+from reliq_monitor.returns import Returns
 
 _SIZE = 64 * KIB
 _BOUND = 1.1  #: bodies that a move may append where it changes the message
@@ -37,15 +39,19 @@ class Moves:
             held = self._claimed(consumer)
             self._weigh("retry", lambda _: _each(held, lambda one: consumer.retry(one, delay=_DUE)))
             time.sleep(2 * _DUE)
-            self._weigh("promote", lambda count: self._until(count, lambda: self._monitor.promote()[0]))
+            self._weigh("promote", lambda count: self._until(count, lambda: self._monitor.perform(Promotion)[0]))
             held = self._claimed(consumer)
             self._weigh("dead", lambda _: _each(held, lambda one: consumer.dead(one, "bench")))
         self._weigh("redrive", lambda _: self._queue.dead.redrive())
         vanished = self._queue.consumer()
         self._claimed(vanished)
         self._app.store.call(ops.end(self._keys, vanished.id))
-        self._weigh("reclaim", lambda count: self._until(count, lambda: self._monitor.scan().reclaimed))
+        self._weigh("reclaim", lambda count: self._until(count, self._returned))
         self._app.close()
+
+    def _returned(self) -> int:
+        self._monitor.look()
+        return self._monitor.perform(Returns).reclaimed
 
     def _claimed(self, consumer: reliq.Consumer) -> list[reliq.Message]:
         held: list[reliq.Message] = []

@@ -20,15 +20,6 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  #: seconds; the last one repeats
 _SHARE = 5.0  #: a pause is at least this many times as long as the attempt: an unreachable node costs timeouts
 _FORGOTTEN = 60.0  #: seconds after which a failure that is not retried is forgotten: its queue or job is gone
 
-_MOVING = (
-    "reclaim",
-    "promote",
-    "staged",
-    "prepared",
-    "schedules",
-    "partitions",
-)  #: duties that move messages; their counters start at 0 for Prometheus
-
 Failing = tuple[str, str, str]  #: the duty, the queue (or node), and its part: a step, a job, a consumer
 
 
@@ -55,17 +46,24 @@ class _Failure:
 class Attempts:
     """The failures and pauses of one monitor's duties."""
 
-    def __init__(self, node_of: Callable[[JobKeys], str], sharded: bool, one_of_many: bool = False) -> None:
+    def __init__(
+        self,
+        node_of: Callable[[JobKeys], str],
+        sharded: bool,
+        one_of_many: bool = False,
+        duties: Iterable[str] = (),
+    ) -> None:
         """`node_of` returns the node of a queue in a cluster; empty: unknown, or a single server.
 
         `sharded`: the queues lie on many servers. `one_of_many`: they lie on one of them, and steps that are given as
-        `elsewhere` may go to another one, which says nothing about this one if it fails.
+        `elsewhere` may go to another one, which says nothing about this one if it fails. `duties`: those with counters
+        that start at 0, for Prometheus.
         """
         self._node_of = node_of
         self._sharded = sharded
         self._one_of_many = one_of_many
         self._failing: dict[Failing, _Failure] = {}
-        self.failures: Counter[str] = Counter(dict.fromkeys(_MOVING, 0))  #: by duty, since the start
+        self.failures: Counter[str] = Counter(dict.fromkeys(duties, 0))  #: by duty, since the start
 
     @property
     def any_failing(self) -> bool:

@@ -9,29 +9,29 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.ops.schema import Batch as Field
 from reliq.protocol.batches import MOST, end, waits
-from reliq_monitor.attempts import Attempts
-from reliq_monitor.queue_scan import pages
-
-DUTY = "batches"
+from reliq_monitor.duty import Duty
+from reliq_monitor.queue_scan import Survey, pages
 
 
-class Batches:
+class Batches(Duty[int]):
     """The batches that have not ended. A turn looks at `MOST` of them, beginning behind those of the turn before."""
 
-    def __init__(self, attempts: Attempts, away: Callable[[QueueKeys], bool] = lambda _: False) -> None:
-        """`away`: whether the node of a queue is away."""
-        self._attempts = attempts
-        self._away = away
+    name = "batches"
+    effect = "the messages of `on_done` and `on_dead` of batches that have ended are not sent"
+    of_queues = False
+    common = "@batches"
+
+    def __init__(self) -> None:
         self._first = 0  #: so many of the oldest ones were looked at since the beginning was
 
-    def turn(self) -> Steps[int]:
+    def turn(self, survey: Survey) -> Steps[int]:
         """End the batches whose messages have ended; return how many."""
-        attempts, ended = self._attempts, 0
-        batches = yield from attempts.of_all(DUTY, ops.one(ops.batch_ids(MOST, self._first)), [])
+        name, attempts, ended = self.name, survey.attempts, 0
+        batches = yield from attempts.of_all(name, ops.one(ops.batch_ids(MOST, self._first)), [])
         for page in pages(batches):
-            few = yield from attempts.of_all(DUTY, _without_open(page, self._away), (), "counts", elsewhere=True)
+            few = yield from attempts.of_all(name, _without_open(page, survey.away), (), "counts", elsewhere=True)
             for batch in few:
-                ended += yield from attempts.of_all(DUTY, end(batch), otherwise=False, item=batch, elsewhere=True)
+                ended += yield from attempts.of_all(name, end(batch), otherwise=False, item=batch, elsewhere=True)
         self._first = self._first + MOST - ended if len(batches) == MOST else 0
         return ended
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 from reliq import ops
 from reliq.errors import ReliqError
-from reliq.model.keys import SEVERAL, QueueKeys, monitors_until
+from reliq.model.keys import QueueKeys, monitors_until
 from reliq.ops.topology import Node, Slots
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
+from reliq_monitor.duties import COMMON
 from reliq_monitor.node_monitor import NodeMonitor
-from reliq_monitor.place import BATCHES, Place
+from reliq_monitor.place import Place
 from reliq_monitor.server_watch import Sightings
 
 log = logging.getLogger("reliq.monitor")
@@ -145,7 +146,7 @@ class ClusterMonitor:
             yield Place(
                 _tag_on(node, slots), node, self._names_on(node), self._every_name, (), self._away, self._sightings
             )
-        for work in (BATCHES, SEVERAL.place):
+        for work in COMMON:
             yield Place(work, None, lambda: (), self._every_name, (work,), self._away)
 
     def _names_on(self, node: Node) -> Callable[[], Sequence[str]]:

@@ -15,6 +15,7 @@ from reliq_monitor.shares import leads, share_of
 
 log = logging.getLogger("reliq.monitor")
 
+DUTY = "members"
 BEAT_EVERY = 0.4  #: seconds
 GONE_AFTER = 1.2  #: seconds without a beat; the next beat of the others shows it: a hand-over takes 1.6 s at most
 MOST_LEADING = 8  #: the others are spares: each that leads costs Redis some commands, however few its queues are

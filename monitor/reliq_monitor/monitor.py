@@ -4,19 +4,20 @@ import threading
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from typing import TypeVar
 
 from reliq.contract import values
 from reliq.observability.histograms import Measurements
 from reliq.transport.store import Store
 from reliq_monitor.cluster_monitor import ClusterMonitor
+from reliq_monitor.duty import Duty
 from reliq_monitor.node_monitor import NodeMonitor
-from reliq_monitor.returns import Scan
+
+T = TypeVar("T")
 
 
 class Monitor:
-    """Performs the monitor's duties: all of them in `run`, for a share of the queues, or single ones by their methods,
-    for all queues.
-    """
+    """Performs all duties in `run`, for a share of the queues, or single ones by `perform`, for all queues."""
 
     def __init__(
         self,
@@ -35,40 +36,13 @@ class Monitor:
 
     # --- one duty at a time ---
 
-    def scan(self) -> Scan:
-        """Check every consumer of every queue once, and take back the messages of vanished ones."""
-        return self._whole.scan()
+    def look(self) -> None:
+        """Look at all queues, at the server and at the consumers once."""
+        self._whole.look()
 
-    def promote(self) -> tuple[int, float | None]:
-        """Promote due messages; return how many, and the seconds until the next is due (None: after the next look)."""
-        return self._whole.promote()
-
-    def finish_staged(self) -> int:
-        """Finish staged jobs with a dead leader; return how many messages became visible."""
-        return self._whole.finish_staged()
-
-    def ask_undecided(self) -> tuple[int, int]:
-        """Put questions about overdue prepared messages; return how many, and how many messages died undecided."""
-        return self._whole.ask_undecided()
-
-    def end_batches(self) -> int:
-        """Send what follows the batches with messages that have all ended; return how many batches that were."""
-        return self._whole.end_batches()
-
-    def tend_partitions(self) -> int:
-        """Bring changes of numbers of partitions on; return how many messages went on by that."""
-        return self._whole.tend_partitions()
-
-    def send_ticks(self) -> int:
-        """Send the due ticks of schedules, and prepare the next ones; return how many messages were sent."""
-        return self._whole.send_ticks()
-
-    def tidy(self) -> bool:
-        """Trim dead letters as the queues' policies say, and forget producers that fell silent.
-
-        Return whether more is left to trim than one turn allows.
-        """
-        return self._whole.tidy()
+    def perform(self, duty: type[Duty[T]]) -> T:
+        """Perform one duty once, on what the latest look found; return what its turn returns."""
+        return self._whole.perform(duty)
 
     # --- what the metrics show ---
 

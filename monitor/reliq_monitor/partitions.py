@@ -1,7 +1,6 @@
 """Partitions: bring changes of their number to their end, and take messages to the home of their key."""
 
 import logging
-from collections.abc import Iterable
 
 from reliq import ops
 from reliq.model.keys import QueueKeys, is_partition, logical_name
@@ -9,31 +8,32 @@ from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.resizing import forget_retired, send_strays, settle, share_again, take_in
+from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 
 log = logging.getLogger("reliq.monitor")
 
-DUTY = "partitions"
 
-
-class Partitions:
+class Partitions(Duty[int]):
     """The queues with partitions, as one monitor knows them."""
+
+    name = "partitions"
+    effect = (
+        "a change of the number of a queue's [partitions](../how-to/partitions.md) does not end, and messages wait "
+        "that are to be taken to the new home of their key"
+    )
 
     def __init__(self) -> None:
         self._pool = ProducerPool()
-        self._queues: set[str] = set()
         self._effective: dict[str, int] = {}  #: by queue: the version of the layout that all its partitions know
-
-    def found_in(self, names: Iterable[str]) -> None:
-        """Note the names of all queues, with those of partitions."""
-        self._queues = {logical_name(name) for name in names if is_partition(name)}
 
     def turn(self, survey: Survey) -> Steps[int]:
         """Do what is to be done for these queues now; return how many messages were taken to their home."""
         sent = 0
-        for keys in survey.queues if self._queues else ():
-            if keys.queue in self._queues:
-                sent += yield from survey.attempts.of_queue(DUTY, keys, self._tend(survey, keys), 0)
+        partitioned = {logical_name(name) for name in survey.every_name if is_partition(name)}
+        for keys in survey.queues if partitioned else ():
+            if keys.queue in partitioned:
+                sent += yield from survey.attempts.of_queue(self.name, keys, self._tend(survey, keys), 0)
         return sent
 
     def _tend(self, survey: Survey, first: QueueKeys) -> Steps[int]:
@@ -45,7 +45,7 @@ class Partitions:
         for name in layout.every(queue):
             keys = QueueKeys(name)
             steps = self._send_strays(layout, first, keys)
-            sent += yield from survey.attempts.of_queue(DUTY, keys, steps, 0, "strays")
+            sent += yield from survey.attempts.of_queue(self.name, keys, steps, 0, "strays")
         if layout.moving:
             if (yield from settle(queue, layout)):
                 text = "queue=%s has %d partitions, %d before: all keys are in their home"

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reliq.model.keys import SEVERAL, QueueKeys
+from reliq.model.keys import QueueKeys
 from reliq.ops.topology import Node
+from reliq_monitor.duties import COMMON
 from reliq_monitor.server_watch import Sightings
-
-BATCHES = "@batches"  #: the batches, as a piece of work that belongs to no queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +17,7 @@ class Place:
     node: Node | None = None  #: the master of a cluster whose queues these are
     names: Callable[[], Sequence[str]] | None = None  #: returns the queues; None: all that Redis knows
     every_name: Callable[[], Sequence[str]] | None = None  #: returns all queues of the cluster
-    common: tuple[str, ...] = (BATCHES, SEVERAL.place)  #: work that belongs to no queue
+    common: tuple[str, ...] = COMMON  #: work that belongs to no queue
     away: Callable[[QueueKeys], bool] = lambda _: False  #: whether the node of a queue is away
     sightings: Sightings | None = None
 

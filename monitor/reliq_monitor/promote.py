@@ -5,11 +5,40 @@ from collections.abc import Sequence
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
+from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey, flags
 
-DUTY = "promote"
 BATCH = 100  #: messages per script call
 CALLS = 4  #: script calls per round trip, for a queue with many due messages
+
+_EVERY = 0.04  #: seconds; a message known to be due before the next look is promoted when it is due
+_PER_QUEUE = 0.0002  #: seconds added for each queue, so that a thousand of them do not keep a core busy
+_LOOKS_A_TICK = 8  #: the most looks in that time, however many messages are about to be due
+
+
+class Promotion(Duty[tuple[int, float | None]]):
+    """Promotes due messages."""
+
+    name = "promote"
+    effect = "delayed messages and retries do not become ready"
+    interval = _EVERY
+
+    def __init__(self) -> None:
+        self._pause = _EVERY
+
+    def turn(self, survey: Survey) -> Steps[tuple[int, float | None]]:
+        """Promote; return how many messages, and the seconds until the next is due (None: after the next turn)."""
+        tick = _EVERY + _PER_QUEUE * len(survey.every_name)
+        promoted, next_due = yield from promote_due(survey, tick)
+        if promoted and next_due == 0.0:
+            self._pause = 0.0
+        else:
+            self._pause = tick if next_due is None else min(tick, max(next_due, tick / _LOOKS_A_TICK))
+        return promoted, next_due
+
+    @property
+    def pause(self) -> float:
+        return self._pause
 
 
 def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]:
@@ -37,11 +66,11 @@ def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]
             for start in range(0, len(answers), CALLS)
         ]
 
-    delayed = yield from survey.having(DUTY, lambda keys: keys.delayed, survey.queues)
-    looked = yield from attempts.together(DUTY, delayed, look)
-    moved = yield from attempts.together(DUTY, [keys for keys, due in looked if due], move, "move")
+    delayed = yield from survey.having(Promotion.name, lambda keys: keys.delayed, survey.queues)
+    looked = yield from attempts.together(Promotion.name, delayed, look)
+    moved = yield from attempts.together(Promotion.name, [keys for keys, due in looked if due], move, "move")
     busy = [keys for keys, (count, _) in moved if count == BATCH]
-    moved += yield from attempts.together(DUTY, busy, move_more, "move more")
+    moved += yield from attempts.together(Promotion.name, busy, move_more, "move more")
     waits += [soonest for _, (_, soonest) in moved]
     later = [soonest for soonest in waits if soonest >= 0]
     return sum(count for _, (count, _) in moved), min(later) / 1000 if later else None

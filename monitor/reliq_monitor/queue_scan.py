@@ -1,14 +1,16 @@
 """Queue scan: find the queues that need work. Most need none, so one call asks about many of them."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from reliq import ops
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
+from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
 from reliq_monitor.attempts import Attempts
+from reliq_monitor.liveness import Leases, Vanished
 
 TOGETHER = 100  #: queues per call and per round trip; on a cluster one per call, as they lie on different nodes
 
@@ -17,18 +19,54 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """A consumer that has vanished, with its messages."""
+
+    keys: QueueKeys
+    vanished: Vanished
+    seen_at: int  #: ms of the server's clock, when it was found to be gone
+    looked_at: float  #: the same moment, by time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
-    """The queues known to a monitor, and the failures of its duties."""
+    """What a monitor leads, and what its latest look found there."""
 
     attempts: Attempts
     queues: Sequence[QueueKeys] = ()
+    common: Container[str] = ()  #: work that belongs to no queue
+    every_name: Sequence[str] = ()  #: all queues, also those that other monitors lead, or that lie on other nodes
     at_once: int = TOGETHER  #: queues that one call may ask about
-    several: bool = True  #: whether the jobs of several queues are looked after, too
+    away: Callable[[QueueKeys], bool] = lambda _: False  #: whether the node of a queue is away
+    measurements: Measurements | None = None
+    looked_at: float = 0.0  #: by time.monotonic()
+    found: Mapping[str, Sequence[QueueKeys]] = field(default_factory=dict)  #: by key sought: the queues that have it
+    consumers: Sequence[tuple[QueueKeys, int, Leases]] = ()  #: by queue, with the server's time
+    gone: Sequence[Gone] = ()
 
     @property
     def homes(self) -> list[JobKeys]:
         """The places of staged jobs."""
-        return [SEVERAL, *self.queues] if self.several else list(self.queues)
+        return [SEVERAL, *self.queues] if SEVERAL.place in self.common else list(self.queues)
+
+    @property
+    def others(self) -> "Survey | None":
+        """The queues that other monitors lead; None if a node with some of them is away."""
+        led = {keys.queue for keys in self.queues}
+        others = [QueueKeys(name) for name in self.every_name if name not in led]
+        return None if any(map(self.away, others)) else replace(self, queues=others)
+
+    def shared_out(self, queues: Sequence[QueueKeys], common: Container[str]) -> "Survey":
+        """Return the survey of another share, with what was found of it."""
+        led = {keys.queue for keys in queues}
+        return replace(
+            self,
+            queues=queues,
+            common=common,
+            found={key: [keys for keys in some if keys.queue in led] for key, some in self.found.items()},
+            consumers=[one for one in self.consumers if one[0].queue in led],
+            gone=[one for one in self.gone if one.keys.queue in led],
+        )
 
     def having(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[Home]]:
         """Return those of `homes` for which this key exists."""
@@ -61,15 +99,13 @@ class Survey:
         self.attempts.nothing_to_do(duty, (home for home, there in found if not there))
         return [home for home, there in found if there]
 
-    def having_each(
-        self, duty: str, keys: Sequence[Callable[[Home], str]], homes: Sequence[Home]
-    ) -> Steps[list[list[Home]]]:
-        """Return for each kind of key those of `homes` for which it exists, by as many calls as for one kind."""
+    def having_each(self, duty: str, keys: Sequence[str]) -> Steps[dict[str, list[QueueKeys]]]:
+        """Return for each of these keys the queues that have it, by as many calls as for one key."""
 
-        def names_of(group: Sequence[Home]) -> list[str]:
-            return [key(one) for key in keys for one in group]
+        def names_of(group: Sequence[QueueKeys]) -> list[str]:
+            return [getattr(one, key) for key in keys for one in group]
 
-        def ask(some: Sequence[Home]) -> Steps[list[list[bool]]]:
+        def ask(some: Sequence[QueueKeys]) -> Steps[list[list[bool]]]:
             groups = self.groups(some)
             answers = yield [ops.existing(names_of(group)) for group in groups]
             found: list[list[bool]] = []
@@ -80,9 +116,9 @@ class Survey:
                 ]
             return found
 
-        found = (yield from self.attempts.together(duty, homes, ask, "exists")) if homes else []
+        found = (yield from self.attempts.together(duty, self.queues, ask, "exists")) if self.queues else []
         self.attempts.nothing_to_do(duty, (home for home, there in found if not any(there)))
-        return [[home for home, there in found if there[kind]] for kind in range(len(keys))]
+        return {key: [home for home, there in found if there[kind]] for kind, key in enumerate(keys)}
 
     def groups(self, homes: Sequence[T]) -> list[Sequence[T]]:
         """Group `homes` by what one call may ask about."""

@@ -3,35 +3,49 @@
 from collections.abc import Callable, Sequence
 
 from reliq import ops
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterSteps
 from reliq.runtime.moment import earlier
+from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Home, Survey, pages
 
 PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; far longer than a producer repeats a call
 STREAM_REMEMBERED = 90 * 86_400.0  #: seconds after its last epoch
 TRIMMED_AT_ONCE = 1000  #: dead letters per turn: other duties must not wait longer
 _PAGE = 500
+_EVERY = 10.0  #: seconds
 
 
-def trim_dead_letters(survey: Survey) -> Steps[tuple[int, bool]]:
-    """Remove dead letters beyond each queue's dead_max_age and dead_max_count; off unless configured.
+class DeadLetterTrimming(Duty[int]):
+    """Removes dead letters beyond each queue's dead_max_age and dead_max_count; off unless configured."""
 
-    Return how many, and whether there may be more: at most TRIMMED_AT_ONCE are removed at once.
-    """
-    duty, removed, more = "dead letters", 0, False
-    for page in pages((yield from survey.having(duty, lambda keys: keys.config, survey.queues))):
-        for keys, policy in (yield from survey.attempts.together(duty, page, _policies)):
-            if policy == [None, None]:
-                continue
-            if removed >= TRIMMED_AT_ONCE:
-                return removed, True
-            trimmed, unfinished = yield from survey.attempts.of_queue(
-                duty, keys, _trim(keys, policy, TRIMMED_AT_ONCE - removed), (0, False)
-            )
-            removed, more = removed + trimmed, more or unfinished
-    return removed, more
+    name = "dead letters"
+    effect = "dead letters beyond a queue's `dead_max_age` and `dead_max_count` are not removed"
+    interval = _EVERY
+
+    def __init__(self) -> None:
+        self.unfinished = False  #: whether there may be more to remove now
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Remove TRIMMED_AT_ONCE at most; return how many."""
+        removed, self.unfinished = 0, False
+        for page in pages((yield from survey.having(self.name, lambda keys: keys.config, survey.queues))):
+            for keys, policy in (yield from survey.attempts.together(self.name, page, _policies)):
+                if policy == [None, None]:
+                    continue
+                if removed >= TRIMMED_AT_ONCE:
+                    self.unfinished = True
+                    return removed
+                trimmed, unfinished = yield from survey.attempts.of_queue(
+                    self.name, keys, _trim(keys, policy, TRIMMED_AT_ONCE - removed), (0, False)
+                )
+                removed, self.unfinished = removed + trimmed, self.unfinished or unfinished
+        return removed
+
+    @property
+    def pause(self) -> float:
+        return 0.0 if self.unfinished else super().pause
 
 
 def _policies(queues: Sequence[QueueKeys]) -> Steps[list[list[bytes | None]]]:
@@ -45,16 +59,37 @@ def _trim(keys: QueueKeys, policy: Sequence[bytes | None], at_most: int) -> Step
     return removed, removed >= at_most
 
 
-def forget_producers(survey: Survey) -> Steps[int]:
-    """Remove the sequences of producers that have been silent for longer than calls are repeated."""
-    return (
-        yield from _forget_silent(survey, "producers", survey.queues, lambda keys: keys.producers, PRODUCER_REMEMBERED)
-    )
+class SilentProducers(Duty[int]):
+    """Removes the sequences of producers that have been silent for longer than calls are repeated."""
+
+    name = "producers"
+    effect = "what is remembered of silent producers is not removed"
+    interval = _EVERY
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Remove them; return how many."""
+        return (yield from _forget_silent(survey, self.name, survey.queues, _producers_of, PRODUCER_REMEMBERED))
 
 
-def forget_streams(survey: Survey) -> Steps[int]:
-    """Remove the epochs of streams that have been silent for longer than stopped streams are kept."""
-    return (yield from _forget_silent(survey, "streams", survey.homes, lambda home: home.epochs, STREAM_REMEMBERED))
+class SilentStreams(Duty[int]):
+    """Removes the epochs of streams that have been silent for longer than stopped streams are kept."""
+
+    name = "streams"
+    effect = "what is remembered of stopped streams is not removed"
+    interval = _EVERY
+    common = SEVERAL.place
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Remove them; return how many."""
+        return (yield from _forget_silent(survey, self.name, survey.homes, _epochs_of, STREAM_REMEMBERED))
+
+
+def _producers_of(keys: QueueKeys) -> str:
+    return keys.producers
+
+
+def _epochs_of(home: JobKeys) -> str:
+    return home.epochs
 
 
 def _forget_silent(

@@ -1,24 +1,23 @@
-"""Returns: the vanished consumers of a monitor's queues, and their messages on the way back, in short turns."""
+"""Returns: the messages of vanished consumers on the way back to their queues, in short turns."""
 
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, process_of
-from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
-from reliq_monitor.attempts import Attempts
-from reliq_monitor.liveness import Leases, Liveness, Vanished
-from reliq_monitor.queue_scan import Survey, pages
+from reliq_monitor.duty import Duty
+from reliq_monitor.queue_scan import Gone, Survey, pages
 from reliq_monitor.reclaim import Holders, Reclaimed, holders_by_process, note_company, take_back
 
 log = logging.getLogger("reliq.monitor")
 
+_COMPANY = "company"  #: the part that notes what else a dead process held
+_A_TURN = 0.05  #: seconds for taking messages back before the other duties have their turn
 _A_CONSUMER = 0.02  #: seconds for one consumer before the next one has its turn
 
 
@@ -38,77 +37,39 @@ class Scan:
         self.conflicts += result.conflicts
 
 
-@dataclass(frozen=True, slots=True)
-class _Gone:
-    """A vanished consumer with messages to take back."""
+class Returns(Duty[Scan]):
+    """Remembers the vanished consumers of the latest look until their messages are taken back."""
 
-    keys: QueueKeys
-    vanished: Vanished
-    seen_at: int  #: ms of the server's clock, when it was found to be gone
-    looked_at: float  #: the same moment, by time.monotonic()
+    name = "reclaim"
+    effect = "messages of dead workers are not returned"
+    lesser = (_COMPANY,)
 
-
-class Returns:
-    """Remembers the vanished consumers of the latest scan until their messages are taken back."""
-
-    def __init__(self, attempts: Attempts, measurements: Measurements | None, liveness: Liveness) -> None:
-        self._attempts = attempts
-        self._measurements = measurements
-        self._liveness = liveness
-        self._gone: dict[tuple[str, str], _Gone] = {}  #: by queue and consumer, in the order of their turns
+    def __init__(self) -> None:
+        self._gone: dict[tuple[str, str], Gone] = {}  #: by queue and consumer, in the order of their turns
         self._holders: dict[str, Holders] = {}  #: by process: its consumers in all queues
         self._company: dict[str, Holders | None] = {}  #: those in queues of other monitors; None: cannot be read
-        self._looked = Scan()
+        self._noted = 0.0  #: the time of the latest look that was noted
 
     @property
-    def waiting(self) -> bool:
-        """Whether there are messages to take back."""
-        return bool(self._gone)
+    def pause(self) -> float:
+        return 0.0 if self._gone else math.inf
 
     def keep(self, queues: Container[str]) -> None:
         """Leave the consumers of all other queues to the monitors that lead them."""
         self._gone = {one: gone for one, gone in self._gone.items() if one[0] in queues}
 
-    def note(self, looked: Sequence[tuple[QueueKeys, int, Leases]], queues: Sequence[QueueKeys]) -> None:
-        """Find those that vanished among the consumers of a scan: their queue, the server's time, their leases."""
-        self._looked, gone = Scan(), dict[tuple[str, str], _Gone]()
-        for keys, now, leases in looked:
-            self._looked.consumers += len(leases)
-            for vanished in self._liveness.look(keys.queue, leases, now):
-                gone[keys.queue, vanished.consumer] = _Gone(keys, vanished, now, time.monotonic())
-        self._looked.vanished = len(gone)
-        # Consumers already in line stay in front.
-        self._gone = {one: gone[one] for one in (*(old for old in self._gone if old in gone), *gone)}
-        self._holders = holders_by_process([(keys, leases) for keys, _, leases in looked], gone)
-        self._company = {process: some for process, some in self._company.items() if process in self._holders}
-        for duty in ("reclaim", "company"):
-            self._attempts.nothing_to_do(duty, queues, but={consumer for _, consumer in gone})
-
-    def find_company(self, others: Callable[[], Survey | None]) -> Steps[None]:
-        """Find the consumers that the vanished processes have in the queues of other monitors.
-
-        `others` returns these queues; None: some of them cannot be read now.
-        """
-        processes = self._holders.keys() - self._company.keys()
-        if not processes:
-            return
-        survey = others()
-        found = None
-        if survey is not None:
-            found = yield from self._attempts.of_all("company", _consumers_in(survey, processes), None, elsewhere=True)
-        for process in processes:
-            self._company[process] = None if found is None else found.get(process, ())
-
-    def take_back(self, run: Callable[[Steps[Any]], Any], seconds: float) -> Scan:
-        """Take back the messages of vanished consumers in turns, for about `seconds`; the rest waits."""
-        report, until = self._looked, time.monotonic() + seconds
-        self._looked = Scan()
+    def turn(self, survey: Survey) -> Steps[Scan]:
+        """Take back messages of vanished consumers for a short time; the rest waits."""
+        report = Scan()
+        if survey.looked_at != self._noted:
+            report = self._note(survey)
+            yield from self._find_company(survey)
+        until = time.monotonic() + _A_TURN
         while self._gone and time.monotonic() < until:
             one = next(iter(self._gone))
             gone = self._gone.pop(one)
-            run(self._note_company(gone))
-            slice_until = min(until, time.monotonic() + (_A_CONSUMER if seconds < math.inf else math.inf))
-            result: Reclaimed = run(self._take_back(gone, slice_until))
+            yield from self._note_company(survey, gone)
+            result = yield from self._take_back(survey, gone, min(until, time.monotonic() + _A_CONSUMER))
             report.add(result)
             if result.unfinished:
                 self._gone[one] = gone
@@ -119,22 +80,45 @@ class Returns:
             )  # fmt: skip
         return report
 
-    def _note_company(self, gone: _Gone) -> Steps[None]:
+    def _note(self, survey: Survey) -> Scan:
+        """Note those that have vanished."""
+        self._noted = survey.looked_at
+        gone = {(one.keys.queue, one.vanished.consumer): one for one in survey.gone}
+        # Consumers already in line stay in front.
+        self._gone = {one: gone[one] for one in (*(old for old in self._gone if old in gone), *gone)}
+        self._holders = holders_by_process([(keys, leases) for keys, _, leases in survey.consumers], gone)
+        self._company = {process: some for process, some in self._company.items() if process in self._holders}
+        for duty in (self.name, _COMPANY):
+            survey.attempts.nothing_to_do(duty, survey.queues, but={consumer for _, consumer in gone})
+        return Scan(sum(len(leases) for _, _, leases in survey.consumers), len(gone))
+
+    def _find_company(self, survey: Survey) -> Steps[None]:
+        """Find the consumers that the vanished processes have in the queues of other monitors."""
+        processes = self._holders.keys() - self._company.keys()
+        if not processes:
+            return
+        others, found = survey.others, None
+        if others is not None:
+            found = yield from survey.attempts.of_all(_COMPANY, _consumers_in(others, processes), None, elsewhere=True)
+        for process in processes:
+            self._company[process] = None if found is None else found.get(process, ())
+
+    def _note_company(self, survey: Survey, gone: Gone) -> Steps[None]:
         """Note the other messages of a process, once, before any of them is taken back."""
         consumer = gone.vanished.consumer
         process = process_of(consumer)
         here, elsewhere = self._holders.pop(process, ()), self._company.get(process, ())
         if here and (elsewhere is None or len(here) + len(elsewhere) > 1):
             steps = _note([*here, *(elsewhere or ())], elsewhere is not None, (gone.keys, consumer))
-            yield from self._attempts.of_queue("company", gone.keys, steps, None, consumer, elsewhere=True)
+            yield from survey.attempts.of_queue(_COMPANY, gone.keys, steps, None, consumer, elsewhere=True)
 
-    def _take_back(self, gone: _Gone, until: float) -> Steps[Reclaimed]:
+    def _take_back(self, survey: Survey, gone: Gone, until: float) -> Steps[Reclaimed]:
         keys, vanished = gone.keys, gone.vanished
         steps = take_back(keys, vanished.consumer, vanished.known_dead, until)
-        result = yield from self._attempts.of_queue("reclaim", keys, steps, Reclaimed(), vanished.consumer)
-        if self._measurements is not None:
+        result = yield from survey.attempts.of_queue(self.name, keys, steps, Reclaimed(), vanished.consumer)
+        if survey.measurements is not None:
             gone_for = (gone.seen_at - vanished.since) / 1000 + time.monotonic() - gone.looked_at
-            self._measurements.recovered(keys.queue, gone_for, result.returned + result.died)
+            survey.measurements.recovered(keys.queue, gone_for, result.returned + result.died)
         return result
 
 
@@ -155,8 +139,8 @@ def _consumers_in(survey: Survey, processes: Collection[str]) -> Steps[dict[str,
         return answers
 
     found: dict[str, list[tuple[QueueKeys, str]]] = {}
-    for page in pages((yield from survey.having("company", lambda keys: keys.consumers, survey.queues))):
-        for keys, consumers in (yield from survey.attempts.together("company", page, ask)):
+    for page in pages((yield from survey.having(_COMPANY, lambda keys: keys.consumers, survey.queues))):
+        for keys, consumers in (yield from survey.attempts.together(_COMPANY, page, ask)):
             for consumer in consumers:
                 if (process := process_of(consumer)) in processes:
                     found.setdefault(process, []).append((keys, consumer))

@@ -18,14 +18,12 @@ import msgspec
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.model.schedule import Run, State, Ticks, ticks_now
-from reliq.observability.histograms import Measurements
 from reliq.ops import Fire, Firing, Steps, Stored, StoredBody
 from reliq.protocol.batch import encoded
 from reliq.protocol.schedules import read_one
-from reliq_monitor.attempts import Attempts
+from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 
-DUTY = "schedules"
 AHEAD = 3.0  #: seconds before its time at which a tick is prepared
 _LOOK_EVERY = 0.1  #: seconds; a schedule that was changed since it was prepared is sent so much later at most
 _NAMES = 20_000  #: schedules of a queue whose names are read at once
@@ -76,26 +74,30 @@ def prepared(keys: QueueKeys, stored: Stored, now: int) -> Prepared | None:
     return Prepared(keys, stored, fire)
 
 
-class Schedules:
-    """The monitor's duty for the schedules of all queues."""
+class Schedules(Duty[int]):
+    """The schedules of all queues."""
 
-    def __init__(self, attempts: Attempts, measurements: Measurements | None = None) -> None:
-        self._attempts = attempts
-        self._measurements = measurements
+    name = "schedules"
+    effect = "ticks of schedules are not sent; they are caught up by their policy"
+    seeks = "ticks"
+
+    def __init__(self) -> None:
         self.forget()
         self._ahead = -math.inf  #: ms that the server's clock is ahead of time.monotonic()
 
     def forget(self) -> None:
         """Forget what was prepared."""
-        self._queues: list[QueueKeys] = []
+        self._queues: Sequence[QueueKeys] = []
         self._unread: deque[Named] = deque()  #: schedules whose next tick is to be prepared
         self._prepared: dict[tuple[int, str], list[Prepared]] = {}  #: by due, in ms, and queue
         self._order: list[tuple[int, str]] = []  #: a heap of the keys of `_prepared`
         self._looked_until: dict[str, int] = {}  #: by queue: ms; schedules that are due earlier were found
         self._next_look = 0.0  #: by time.monotonic()
 
-    def found_in(self, queues: list[QueueKeys]) -> None:
-        """Set the queues that have schedules."""
+    def _found_in(self, queues: Sequence[QueueKeys]) -> None:
+        """Note the queues that have schedules, and forget what was prepared for others."""
+        if queues is self._queues:
+            return
         self._queues = queues
         names = {keys.queue for keys in queues}
         for queue in self._looked_until.keys() - names:
@@ -121,16 +123,18 @@ class Schedules:
 
     def turn(self, survey: Survey) -> Steps[int]:
         """Send what is due, and prepare what will be soon; return the number of messages."""
+        self._found_in(survey.found.get(self.seeks, ()))
         if not self._queues:
             return 0
         sent = 0
         while due := self._take_due():
-            sent += yield from self._send(due)
+            sent += yield from self._send(survey, due)
         if time.monotonic() >= self._next_look:
             overdue = yield from self._look(survey)
-            sent += yield from self._send((yield from self._read(overdue)))
-        for one in (yield from self._read([self._unread.popleft() for _ in range(min(_PAGE, len(self._unread)))])):
-            self._keep(one)
+            sent += yield from self._send(survey, (yield from self._read(survey, overdue)))
+        unread = [self._unread.popleft() for _ in range(min(_PAGE, len(self._unread)))]
+        for one in (yield from self._read(survey, unread)):
+            self._await(one)
         return sent
 
     # --- find and prepare ---
@@ -150,7 +154,7 @@ class Schedules:
 
         self._next_look = time.monotonic() + _LOOK_EVERY
         overdue: list[Named] = []
-        for keys, seen in (yield from self._attempts.together(DUTY, self._queues, ask)):
+        for keys, seen in (yield from survey.attempts.together(self.name, self._queues, ask)):
             until = self._now() + AHEAD * 1000 if len(seen.soon) < _NAMES else seen.soon[-1][1] - 1
             self._looked_until[keys.queue] = max(int(until), self._looked_until.get(keys.queue, 0))
             self._unread.extend((keys, name) for name, _ in seen.soon)
@@ -159,7 +163,7 @@ class Schedules:
             self._next_look = 0.0
         return overdue[:_OVERDUE]
 
-    def _read(self, names: Sequence[Named]) -> Steps[list[Prepared]]:
+    def _read(self, survey: Survey, names: Sequence[Named]) -> Steps[list[Prepared]]:
         """Read schedules and prepare their ticks."""
         by_queue = _by_queue(names)
 
@@ -168,14 +172,14 @@ class Schedules:
             return list(zip(answers[::2], answers[1::2], strict=True))
 
         ready: list[Prepared] = []
-        for keys, found in (yield from self._attempts.together(DUTY, list(by_queue), ask, "read")):
+        for keys, found in (yield from survey.attempts.together(self.name, list(by_queue), ask, "read")):
             for name, definition, state in zip(by_queue[keys], *found, strict=True):
                 try:
                     stored = read_one(name, definition, state)
                     one = None if stored is None else prepared(keys, stored, int(self._now()))
                 except Exception as error:  # noqa: BLE001  what is stored may be anything; it must not stop the others
                     steps = self._put_off(keys, name, error)
-                    yield from self._attempts.of_queue(DUTY, keys, steps, None, name)
+                    yield from survey.attempts.of_queue(self.name, keys, steps, None, name)
                 else:
                     ready += [] if one is None else [one]
         return ready
@@ -187,7 +191,7 @@ class Schedules:
 
     # --- send ---
 
-    def _keep(self, one: Prepared) -> None:
+    def _await(self, one: Prepared) -> None:
         at = one.fire.due, one.keys.queue
         if at not in self._prepared:
             self._prepared[at] = []
@@ -203,7 +207,7 @@ class Schedules:
             due += some if now - at[0] <= _STALE else []
         return due
 
-    def _send(self, due: Sequence[Prepared]) -> Steps[int]:
+    def _send(self, survey: Survey, due: Sequence[Prepared]) -> Steps[int]:
         by_queue = _by_queue((one.keys, one) for one in due)
         calls = {keys: list(_calls(some)) for keys, some in by_queue.items()}
 
@@ -218,17 +222,17 @@ class Schedules:
                     now, codes = next(answers)
                     self._note_time(now, early=Firing.EARLY in codes)
                     done[-1] += zip(call, codes, strict=True)
-                    self._measure(keys, now, done[-1][-len(call) :])
+                    _measure(survey, keys, now, done[-1][-len(call) :])
             return done
 
         sent = 0
-        for keys, outcomes in (yield from self._attempts.together(DUTY, list(calls), ask, "send")):
+        for keys, outcomes in (yield from survey.attempts.together(self.name, list(calls), ask, "send")):
             for one, code in outcomes:
                 if code is Firing.SENT:
                     sent += len(one.fire.messages)
                     self._follow_up(keys, one)
                 elif code is Firing.EARLY:
-                    self._keep(one)
+                    self._await(one)
         return sent
 
     def _follow_up(self, keys: QueueKeys, one: Prepared) -> None:
@@ -237,12 +241,7 @@ class Schedules:
         if state.wakes is not None and state.wakes <= self._looked_until.get(keys.queue, 0):
             after = prepared(keys, Stored(one.stored.definition, state, msgspec.json.encode(state)), int(self._now()))
             if after is not None:
-                self._keep(after)
-
-    def _measure(self, keys: QueueKeys, now: int, outcomes: Iterable[tuple[Prepared, Firing]]) -> None:
-        if self._measurements is not None:
-            sent = [one.fire.run for one, code in outcomes if code is Firing.SENT and one.fire.messages]
-            self._measurements.late(keys.queue, [(now - run.due) / 1000 for run in sent])
+                self._await(after)
 
     # --- the server's clock ---
 
@@ -261,6 +260,12 @@ def _by_queue(pairs: Iterable[tuple[QueueKeys, T]]) -> dict[QueueKeys, list[T]]:
     for keys, one in pairs:
         found[keys].append(one)
     return found
+
+
+def _measure(survey: Survey, keys: QueueKeys, now: int, outcomes: Iterable[tuple[Prepared, Firing]]) -> None:
+    if survey.measurements is not None:
+        sent = [one.fire.run for one, code in outcomes if code is Firing.SENT and one.fire.messages]
+        survey.measurements.late(keys.queue, [(now - run.due) / 1000 for run in sent])
 
 
 def _calls(due: Sequence[Prepared]) -> Iterator[list[Prepared]]:

@@ -1,26 +1,38 @@
 """Staged jobs with a dead leader: committed ones are rolled forward, others are removed after their time limit."""
 
+import logging
 from collections.abc import Sequence
 
 from reliq import ops
-from reliq.model.keys import JobKeys
+from reliq.model.keys import SEVERAL, JobKeys
 from reliq.ops import Steps
 from reliq.protocol.staging import due_jobs, finish_due
+from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey, pages
 
-DUTY = "staged"
+log = logging.getLogger("reliq.monitor")
+
 ROLLS = 100  #: chunks (reliq.ops.chunks) per job and turn: the monitor's other duties must not wait long
 
 
-def finish_staged(survey: Survey) -> Steps[int]:
-    """Finish the due jobs, of single queues and of several; return how many messages became visible."""
-    attempts, moved = survey.attempts, 0
-    for page in pages((yield from survey.having(DUTY, lambda home: home.jobs, survey.homes))):
-        for home, names in (yield from attempts.together(DUTY, page, _due)):
-            for name in names:  # one by one: an unreadable manifest must not hold up the others
-                steps = finish_due(home, [name], ROLLS)  # its parts may lie elsewhere
-                moved += yield from attempts.of_queue(DUTY, home, steps, 0, repr(name), elsewhere=True)
-    return moved
+class StagedJobs(Duty[int]):
+    """Finishes the jobs of single queues and of several."""
+
+    name = "staged"
+    effect = "committed Spark jobs whose driver died are not finished"
+    common = SEVERAL.place
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Finish the due jobs; return how many messages became visible."""
+        attempts, moved = survey.attempts, 0
+        for page in pages((yield from survey.having(self.name, lambda home: home.jobs, survey.homes))):
+            for home, jobs in (yield from attempts.together(self.name, page, _due)):
+                for job in jobs:  # one by one: an unreadable manifest must not hold up the others
+                    steps = finish_due(home, [job], ROLLS)  # its parts may lie elsewhere
+                    moved += yield from attempts.of_queue(self.name, home, steps, 0, repr(job), elsewhere=True)
+        if moved:
+            log.info("made visible=%d messages of committed jobs", moved)
+        return moved
 
 
 def _due(homes: Sequence[JobKeys]) -> Steps[list[list[bytes]]]:

@@ -96,10 +96,13 @@ class Bench:
 
     def _promote(self) -> int:
         from reliq_monitor import Monitor
+        from reliq_monitor.promote import Promotion
+        from reliq_monitor.schedules import Schedules
 
         monitor = Monitor(self.app.store)
-        came = monitor.send_ticks()
-        while promoted := monitor.promote()[0]:
+        monitor.look()
+        came = monitor.perform(Schedules)
+        while promoted := monitor.perform(Promotion)[0]:
             came += promoted
         return came
 

@@ -230,7 +230,7 @@ def test_failures_deliveries_and_expiry_are_counted_apart(app, queue):
     queue.send("vanish", id="vanish")
     held = queue.consumer(lease=1)
     held.claim()
-    from reliq_monitor import Monitor
+    from tests.support.turns import Monitor
 
     eventually(lambda: Monitor(app.store).scan().died)
 

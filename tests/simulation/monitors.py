@@ -1,6 +1,7 @@
 """Monitors: the duties of reliq_monitor in turn, without a leader, so that several act at once."""
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 from reliq import ops
@@ -11,7 +12,7 @@ from reliq_monitor.attempts import Attempts
 from reliq_monitor.batches import Batches
 from reliq_monitor.liveness import Liveness, read_leases
 from reliq_monitor.partitions import Partitions
-from reliq_monitor.prepared_timeouts import ask_undecided
+from reliq_monitor.prepared_timeouts import PreparedTimeouts
 from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import Survey
 from reliq_monitor.reclaim import holders_by_process, note_company, take_back
@@ -26,20 +27,18 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
     def steps(task: Task) -> Generator[Any, Any, None]:
         liveness = Liveness()
         attempts = Attempts(lambda home: "", sharded=False)
-        schedules, partitions, batches = Schedules(attempts), Partitions(), Batches(attempts)
+        schedules, with_each_look = Schedules(), (PreparedTimeouts(), Batches(), Partitions())
         next_scan = 0.0
         survey = Survey(attempts)
         while True:
             try:
                 if kernel.seconds >= next_scan:
                     names = yield ops.queue_names()
-                    survey = Survey(attempts, [QueueKeys(name) for name in names])
+                    survey = Survey(attempts, [QueueKeys(name) for name in names], every_name=names)
                     next_scan = kernel.seconds + interval
-                    yield from kernel.run_of_steps(task, _scan(task, liveness, survey, schedules))
-                    yield from kernel.run_of_steps(task, ask_undecided(survey))
-                    yield from kernel.run_of_steps(task, batches.turn())
-                    partitions.found_in(names)
-                    yield from kernel.run_of_steps(task, partitions.turn(survey))
+                    survey = yield from kernel.run_of_steps(task, _scan(task, liveness, survey))
+                    for duty in with_each_look:
+                        yield from kernel.run_of_steps(task, duty.turn(survey))
                 yield from kernel.run_of_steps(task, schedules.turn(survey))
                 _, due = yield from kernel.run_of_steps(task, promote_due(survey, interval / 2))
             except ReliqError:
@@ -53,15 +52,13 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
     return kernel.start(process, "scan", steps)
 
 
-def _scan(task: Task, liveness: Liveness, survey: Survey, schedules: Schedules) -> Steps[None]:
-    """Find vanished consumers and take back what they held."""
+def _scan(task: Task, liveness: Liveness, survey: Survey) -> Steps[Survey]:
+    """Find vanished consumers and take back what they held; return what was found."""
     clients = yield ops.client_list()
     liveness.connections(clients, task.connected_at, task.connects > 1)
-    kinds = (lambda keys: keys.consumers, lambda keys: keys.ticks)
-    watched, scheduled = yield from survey.having_each("scan", kinds, survey.queues)
-    schedules.found_in(scheduled)
+    found = yield from survey.having_each("scan", ("consumers", Schedules.seeks))
     looked, gone = [], {}
-    for keys, (now, leases) in (yield from survey.attempts.together("scan", watched, read_leases)):
+    for keys, (now, leases) in (yield from survey.attempts.together("scan", found["consumers"], read_leases)):
         looked.append((keys, leases))
         for vanished in liveness.look(keys.queue, leases, now):
             gone[keys.queue, vanished.consumer] = (keys, vanished)
@@ -71,3 +68,4 @@ def _scan(task: Task, liveness: Liveness, survey: Survey, schedules: Schedules) 
     for keys, vanished in gone.values():
         steps = take_back(keys, vanished.consumer, vanished.known_dead)
         yield from survey.attempts.of_queue("reclaim", keys, steps, None, vanished.consumer)
+    return replace(survey, found=found)

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from reliq.cli.main import _parser
 from reliq.contract.options import OPTIONS
+from reliq_monitor.duties import DUTIES
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
@@ -99,9 +102,14 @@ def test_the_table_of_duties_names_each_duty_of_the_monitor():
     table = {duty for row in rows for duty in _SPAN.findall(row)}
     duties = source("monitor/reliq_monitor")
     assert {duty for duty in table if f'"{duty}"' not in duties} == set()
-    constants = re.findall(r"^DUTY = \"(.+)\"$", duties, re.MULTILINE)
-    calls = re.findall(r"(?:of_all|of_queue|together|having)\(\s*\"([a-z ]+)\"", duties)
-    assert {*constants, *calls} <= table
+    constants = re.findall(r"^(?:DUTY|_COMPANY) = \"(.+?)\"", duties, re.MULTILINE)
+    calls = re.findall(r"(?:of_all|of_queue|together|having|having_each)\(\s*\"([a-z ]+)\"", duties)
+    assert {*constants, *calls, *(duty.name for duty in DUTIES)} <= table
+
+
+def test_the_table_of_duties_is_that_of_the_list():
+    program = [sys.executable, str(ROOT / "tools" / "generate_duties.py"), "--check"]
+    assert subprocess.run(program, check=False).returncode == 0
 
 
 def test_the_page_of_the_audit_names_all_its_terms():

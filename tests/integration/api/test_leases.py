@@ -8,8 +8,8 @@ from reliq import ops
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops import command
 from reliq_api.consume.leases import Outcome, settle
-from reliq_monitor import Monitor
 from tests.integration.api.serving import own_process, problem, serving
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from reliq.model.found import Cancellation
-from reliq_monitor import Monitor
 from tests.integration.api.serving import problem
 from tests.integration.api.test_leases import expire, leased
+from tests.support.turns import Monitor
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.ops import announce, command
-from reliq_monitor import Monitor
 from tests.integration.api.serving import own_process, problem, serving, sever, terminated
 from tests.support.proxy import Proxy
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 

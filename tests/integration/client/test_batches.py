@@ -11,7 +11,7 @@ from reliq.protocol import staging
 from reliq.protocol.batches import BatchSteps, end, of_job
 from reliq.protocol.deletion import delete
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops.request import script_named
 from reliq.transport.aiostore import AioStore
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
 from reliq_monitor.reclaim import reclaim
 from tests.support.proxy import Proxy
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 KEYS = QueueKeys("q")

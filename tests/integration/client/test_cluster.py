@@ -27,8 +27,9 @@ from reliq.transport.aiostore import AioStore
 from reliq.transport.errors import TryAgain
 from reliq.transport.server import addressed
 from reliq.transport.store import Store
-from reliq_monitor import Monitor, MonitorThread
+from reliq_monitor import MonitorThread
 from reliq_monitor.audit import audit, balanced
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
 QUEUES = [f"q{number}" for number in range(12)]  # on all three nodes

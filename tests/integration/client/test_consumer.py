@@ -10,8 +10,8 @@ from reliq import InvalidSetting, LeaseLost
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
 from tests.support.proxy import Proxy
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 KEYS = QueueKeys("q")

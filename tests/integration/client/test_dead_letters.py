@@ -9,7 +9,7 @@ from reliq import InvalidSetting
 from reliq.model.keys import QueueKeys
 from reliq.ops import command
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 KEYS = QueueKeys("q")
 

@@ -16,10 +16,10 @@ from reliq.cli import main
 from reliq.errors import InvalidHandler, InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed
 from reliq.model.keys import QueueKeys
 from reliq.observability.prometheus import Exporter
-from reliq_monitor import Monitor
 from reliq_monitor.audit import audit, balanced
 from tests.support.proxy import Proxy
 from tests.support.sync_adapter import Blocking
+from tests.support.turns import Monitor
 from tests.support.workers import ROOT, Child, eventually, process, working
 
 KEYS = QueueKeys("q")

@@ -17,7 +17,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import command
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 from tests.support.workers import ROOT, eventually
 
 

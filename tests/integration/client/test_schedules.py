@@ -11,7 +11,7 @@ from reliq.model.recurrence import milliseconds_of
 from reliq.model.schedule import State
 from reliq.protocol.schedules import ScheduleSteps
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 KEYS = QueueKeys("q")
 

@@ -12,7 +12,8 @@ import reliq
 from reliq import ops
 from reliq.model.keys import QueueKeys, monitors_until, new_owner
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 BAD, GOOD = QueueKeys("bad"), QueueKeys("good")
@@ -38,7 +39,8 @@ def server(url):
 @pytest.fixture
 def running(url, monkeypatch):
     """Start a monitor as its own process would run it; stopped at the end."""
-    monkeypatch.setattr("reliq_monitor.node_monitor._RETENTION_EVERY", 0.2)
+    for duty in (DeadLetterTrimming, SilentProducers, SilentStreams):
+        monkeypatch.setattr(duty, "interval", 0.2)
     stopping, threads = threading.Event(), []
 
     def start():

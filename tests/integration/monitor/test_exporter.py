@@ -12,7 +12,7 @@ import reliq
 from reliq.observability.histograms import Measurements
 from reliq.observability.prometheus import MOST_QUEUES, Exporter
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 DESIGN = (

@@ -12,9 +12,9 @@ from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
 from tests.integration.api.serving import serving
 from tests.support.state import element
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
 KEYS = QueueKeys("orders")

@@ -27,7 +27,7 @@ def monitoring(url, **options):
 
 def connections_count(monitor):
     """Wait until an absence from the list of connections counts."""
-    eventually(lambda: 0 < monitor._whole._connection.connected_at < time.monotonic() - SETTLED)
+    eventually(lambda: 0 < monitor._whole._calls.at_node.connected_at < time.monotonic() - SETTLED)
 
 
 def cut(proxy):

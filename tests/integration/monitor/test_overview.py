@@ -11,7 +11,7 @@ from reliq.model.keys import QueueKeys
 from reliq.protocol.seen import every_queue
 from reliq.protocol.stats import GROUP, read_queues, stats_of
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 

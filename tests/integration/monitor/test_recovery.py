@@ -11,8 +11,8 @@ from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.observability.histograms import RECOVERY, Measurements
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
 from reliq_monitor.liveness import SETTLED, Liveness
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 NAMED = b"id=1 addr=x name=reliq:cabc db=0\n"
@@ -48,7 +48,7 @@ def test_a_vanished_connection_counts_from_when_it_was_last_seen(app, url):
     monitor = Monitor(Store(url), measurements=measurements, reconnect_grace=0)
     monitor.scan()
     eventually(
-        lambda: monitor._whole._connection.connected_at + SETTLED < time.monotonic(),
+        lambda: monitor._whole._calls.at_node.connected_at + SETTLED < time.monotonic(),
         what="its looks at connections count",
     )
     abandoned(app, url, lease=600.0)

@@ -10,8 +10,9 @@ import pytest
 from reliq.model.keys import QueueKeys
 from reliq.observability.histograms import LATENESS, Measurements
 from reliq.transport.store import Store
-from reliq_monitor import Monitor, MonitorThread
+from reliq_monitor import MonitorThread
 from tests.integration.client.test_schedules import make_due
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 KEYS = QueueKeys("q")

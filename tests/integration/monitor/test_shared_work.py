@@ -11,9 +11,10 @@ import redis
 from reliq import ops
 from reliq.model.keys import QueueKeys, monitors_until, new_owner
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from reliq_monitor.duties import COMMON
 from reliq_monitor.membership import GONE_AFTER
 from tests.support.monitors import Monitors
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 QUEUES = [f"queue-{number}" for number in range(60)]
@@ -76,7 +77,7 @@ def abandon(app, keys, body="held"):
 
 def all_led(monitors):
     """Whether each queue is led by exactly one of these monitors, and each of them leads some."""
-    led = Counter(keys.queue for one in monitors for keys in one._whole._survey.queues)
+    led = Counter(keys.queue for one in monitors for keys in one._whole._lookout.survey.queues)
     return led == Counter(QUEUES) and all(one.led_queues > 8 for one in monitors)
 
 
@@ -84,8 +85,8 @@ def test_three_monitors_lead_a_share_each_and_one_that_stops_leaves_it_to_the_ot
     monitors = [threads.start() for _ in range(3)]
     eventually(lambda: all_led(monitors), what="every queue has one leader")
     eventually(lambda: [one.members for one in monitors] == [3, 3, 3])
-    eventually(lambda: sum(one._whole._leads_batches for one in monitors) == 1)
-    eventually(lambda: sum(one._whole._survey.several for one in monitors) == 1)
+    for work in COMMON:
+        eventually(lambda: sum(work in one._whole._lookout.survey.common for one in monitors) == 1)  # noqa: B023
 
     threads.stop(monitors[0])
     assert client.zscore(monitors_until("0"), monitors[0]._whole._membership.id) is None, "they need not miss it first"
@@ -169,9 +170,9 @@ def test_no_neighbour_of_a_poison_message_is_charged_by_a_monitor_that_leads_ano
         app.store.call(ops.command("DEL", keys.lease(consumer)))
     for keys in queues[:2]:
         monitor = Monitor(Store(app.url))
-        monitor._whole._names = QUEUES
+        monitor._whole._lookout.names = QUEUES
         monitor._whole._membership.share = lambda queues, led=keys.queue: [led]  # type: ignore[method-assign, misc]
-        monitor._whole._share_out()
+        monitor._whole._lookout.share_out()
         assert monitor.led_queues == 0
         assert monitor.scan().reclaimed == 1
     for keys in queues[:2]:
@@ -184,9 +185,9 @@ def test_no_neighbour_of_a_poison_message_is_charged_by_a_monitor_that_leads_ano
 def test_a_message_that_was_alone_in_its_process_is_charged_whoever_leads(app, client, queues):
     abandon(app, queues[0])
     monitor = Monitor(Store(app.url))
-    monitor._whole._names = QUEUES
+    monitor._whole._lookout.names = QUEUES
     monitor._whole._membership.share = lambda queues: [QUEUES[0]]  # type: ignore[method-assign]
-    monitor._whole._share_out()
+    monitor._whole._lookout.share_out()
     assert monitor.scan().reclaimed == 1
     (message,) = app.queue(QUEUES[0]).consumer().claim()
     assert message.deliveries == 1

@@ -14,13 +14,14 @@ from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops.topology import slot_of
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from reliq_monitor.duties import COMMON
 from tests.integration.client.test_cluster import (  # fixtures
     app,  # noqa: F401
     cluster_url,  # noqa: F401
     complete,
     nodes,  # noqa: F401
 )
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 QUEUES = [f"q{number}" for number in range(30)]
@@ -63,7 +64,7 @@ def hanging(nodes, place):  # noqa: F811
 
 
 def led(monitors):
-    return [{keys.queue for part in one._parts for keys in part._survey.queues} for one in monitors]
+    return [{keys.queue for part in one._parts for keys in part._lookout.survey.queues} for one in monitors]
 
 
 def all_led(monitors):
@@ -71,13 +72,17 @@ def all_led(monitors):
     return mine | yours == set(QUEUES) and not mine & yours and min(len(mine), len(yours)) >= 9
 
 
+def leaders_of(work, monitors):
+    return sum(work in part._lookout.survey.common for one in monitors for part in one._parts)
+
+
 def test_they_share_the_queues_of_each_node(app, monitors):  # noqa: F811
     eventually(lambda: all_led(monitors), what="every queue has one leader")
     by_node = [{name for name in QUEUES if node_of(name) == place} for place in range(3)]
     # By chance, which is in their names, a monitor may have none of the ten queues of a node.
     eventually(lambda: sum(all(theirs & mine for mine in led(monitors)) for theirs in by_node) >= 2)
-    eventually(lambda: sum(part._leads_batches for one in monitors for part in one._parts) == 1)
-    eventually(lambda: sum(part._survey.several for one in monitors for part in one._parts) == 1)
+    for work in COMMON:
+        eventually(lambda: leaders_of(work, monitors) == 1)  # noqa: B023
     with app.batch(on_done=("reports", "done")) as batch:
         for name in QUEUES:
             batch.send(name, "x", delay=0.1)

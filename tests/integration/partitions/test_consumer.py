@@ -16,9 +16,9 @@ from reliq.model.partitions import read_layout
 from reliq.ops.topology import slot_of
 from reliq.protocol import claiming
 from reliq.protocol.stats import stats_of
-from reliq_monitor import Monitor
 from tests.support.cluster import Cluster
 from tests.support.fleet import wait
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 COUNT = 12

@@ -14,7 +14,7 @@ from reliq.model.partitions import bucket_of_key, homes_of, layout_text, read_la
 from reliq.protocol import resizing
 from reliq.protocol import stats as snapshot
 from reliq.protocol.stats import stats_of
-from reliq_monitor.monitor import Monitor
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 8))]

@@ -14,8 +14,8 @@ import pytest
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
 from tests.integration.spark import driver
+from tests.support.turns import Monitor
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 

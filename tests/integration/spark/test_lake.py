@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
 from tests.integration.spark.test_killed_drivers import kill, kill_when, start
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 SEED = 21

@@ -5,7 +5,7 @@ from pyspark.errors import PySparkException
 
 from reliq import ops
 from reliq.model.keys import BATCHES
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 
 def write(df, queue="orders", **options):

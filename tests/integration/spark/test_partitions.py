@@ -16,7 +16,7 @@ from reliq.ops.chunks import chunks_of
 from reliq.protocol.staging import Job, PartWriter, commit, roll_forward
 from reliq.protocol.stats import stats_of
 from reliq.spark.spread import Buckets, Spread, homes_in
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 

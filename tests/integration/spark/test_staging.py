@@ -12,7 +12,7 @@ from reliq.ops import Steps
 from reliq.ops.chunks import Chunk, bodies_chunk, chunks_of, framed
 from reliq.protocol.staging import Job, Part, PartWriter, abort, commit, open_job, roll_forward, roll_parts
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 KEYS = QueueKeys("orders")
 

@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from reliq.spark.options import Given
 from reliq.spark.stream_reader import ReliqStreamReader
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 LIMIT = ReadMaxRows(100)
 

@@ -12,7 +12,7 @@ from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 
 KEYS = QueueKeys("orders")
 

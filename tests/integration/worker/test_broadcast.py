@@ -9,7 +9,7 @@ import reliq
 import reliq_monitor.broadcast_cleanup
 from reliq import InvalidHandler, InvalidName, InvalidSetting
 from reliq.model.keys import QueueKeys, instance_of, instance_queue, new_owner
-from reliq_monitor import Monitor
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, process, working
 
 

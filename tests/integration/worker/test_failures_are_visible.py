@@ -10,8 +10,8 @@ import pytest
 import reliq
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
 from tests.support.handlers import bind, working_as
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, process, working
 
 

@@ -20,9 +20,9 @@ from reliq.worker.inline import InlineLoop
 from reliq.worker.loop import Shared
 from reliq.worker.prefetch import MOST
 from reliq.worker.runner import Runner
-from reliq_monitor import Monitor
 from tests.support.handlers import settled
 from tests.support.proxy import Proxy
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
 KIB = 1024

@@ -8,7 +8,8 @@ import redis
 from reliq import ops
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.transport.store import Store
-from reliq_monitor import Monitor
+from reliq_monitor.schedules import Schedules
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 QUEUES = 1_000
@@ -58,17 +59,16 @@ def test_a_thousand_idle_queues_are_asked_about_a_hundred_a_call(monitor, server
 
 
 def test_schedules_of_one_queue_ask_nothing_about_the_others(app, monitor, server):
-    whole = monitor._whole
     app.schedules.add("s", "1h", "queue-7")
     monitor.scan()
     server.config_resetstat()
     monitor.scan()
     calls = asked(server)
     assert calls["evalsha"] <= QUEUES / 100 + 2  # as without schedules: consumers and ticks are one question
-    whole._run(whole._schedules.turn(whole._survey))
+    monitor.perform(Schedules)
     server.config_resetstat()
-    whole._schedules._next_look = 0.0
-    whole._run(whole._schedules.turn(whole._survey))
+    monitor._whole._rota.the(Schedules)._next_look = 0.0
+    monitor.perform(Schedules)
     assert asked(server)["evalsha"] == 1
 
 

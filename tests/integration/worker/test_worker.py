@@ -16,9 +16,9 @@ from reliq.model.outgoing import NewMessage
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 from reliq.worker.prefetch import MOST
-from reliq_monitor import Monitor
 from tests.support.handlers import bind, settled, working_as
 from tests.support.proxy import Proxy
+from tests.support.turns import Monitor
 from tests.support.workers import aged, eventually, working
 
 KEYS = QueueKeys("q")

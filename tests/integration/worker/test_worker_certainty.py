@@ -22,8 +22,8 @@ from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
 from reliq.worker.runner import Runner
 from reliq.worker.watchdog import Watchdog
-from reliq_monitor import Monitor
 from tests.support.proxy import Proxy
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
 KEYS = QueueKeys("q")

@@ -1,0 +1,31 @@
+"""Duties: all of them, in the order of their turns. To add one, write a class (`duty.Duty`), and enter it here."""
+
+from typing import Any
+
+from reliq_monitor.batches import Batches
+from reliq_monitor.broadcast_cleanup import BroadcastCleanup
+from reliq_monitor.duty import Duty
+from reliq_monitor.partitions import Partitions
+from reliq_monitor.prepared_timeouts import PreparedTimeouts
+from reliq_monitor.promote import Promotion
+from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
+from reliq_monitor.returns import Returns
+from reliq_monitor.schedules import Schedules
+from reliq_monitor.staged import StagedJobs
+
+DUTIES: tuple[type[Duty[Any]], ...] = (
+    BroadcastCleanup,
+    StagedJobs,
+    PreparedTimeouts,
+    Batches,
+    Partitions,
+    Schedules,
+    Returns,
+    DeadLetterTrimming,
+    SilentProducers,
+    SilentStreams,
+    Promotion,
+)
+
+#: Work that belongs to no queue: of each piece one monitor leads.
+COMMON: tuple[str, ...] = tuple(dict.fromkeys(duty.common for duty in DUTIES if duty.common))

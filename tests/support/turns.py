@@ -1,0 +1,60 @@
+"""A monitor whose duties tests perform one at a time, by names of their own."""
+
+import reliq_monitor
+from reliq_monitor.batches import Batches
+from reliq_monitor.broadcast_cleanup import BroadcastCleanup
+from reliq_monitor.partitions import Partitions
+from reliq_monitor.prepared_timeouts import PreparedTimeouts
+from reliq_monitor.promote import Promotion
+from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
+from reliq_monitor.returns import Returns, Scan
+from reliq_monitor.schedules import Schedules
+from reliq_monitor.staged import StagedJobs
+
+
+class Monitor(reliq_monitor.Monitor):
+    """Performs each duty to its end, for all queues."""
+
+    def scan(self) -> Scan:
+        """Look at every consumer once, and take back all messages of vanished ones."""
+        self.look()
+        report = self.perform(Returns)
+        while self._whole._rota.the(Returns).pause == 0.0:
+            more = self.perform(Returns)
+            report.reclaimed += more.reclaimed
+            report.died += more.died
+            report.conflicts += more.conflicts
+        self.perform(BroadcastCleanup)
+        return report
+
+    def promote(self) -> tuple[int, float | None]:
+        """Promote due messages; return how many, and the seconds until the next is due."""
+        return self.perform(Promotion)
+
+    def finish_staged(self) -> int:
+        """Finish staged jobs with a dead leader; return how many messages became visible."""
+        return self.perform(StagedJobs)
+
+    def ask_undecided(self) -> tuple[int, int]:
+        """Put questions about overdue prepared messages; return how many, and how many messages died undecided."""
+        return self.perform(PreparedTimeouts)
+
+    def end_batches(self) -> int:
+        """Send what follows the batches with messages that have all ended; return how many batches that were."""
+        return self.perform(Batches)
+
+    def tend_partitions(self) -> int:
+        """Bring changes of numbers of partitions on; return how many messages went on by that."""
+        return self.perform(Partitions)
+
+    def send_ticks(self) -> int:
+        """Send the due ticks of schedules, and prepare the next ones; return how many messages were sent."""
+        self.look()
+        return self.perform(Schedules)
+
+    def tidy(self) -> bool:
+        """Trim dead letters and forget silent producers; return whether more is left to trim."""
+        self.perform(DeadLetterTrimming)
+        self.perform(SilentProducers)
+        self.perform(SilentStreams)
+        return self._whole._rota.the(DeadLetterTrimming).pause == 0.0
