@@ -23,19 +23,21 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
 
-check: $(READY) ## Lint, types, layers, that the synchronous API is the asyncio one, and the documentation site
+check: $(READY) ## Lint, types, layers, that what is generated is up to date, and the documentation site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_contract.py --check
 	$(BIN)/python tools/generate_duties.py --check
+	$(BIN)/python tools/generate_scripts.py --check
 	$(BIN)/python tools/generate_sync.py --check
 	@$(SITE) build --quiet
 
-fix: $(READY) ## Format, mend what can be mended, and write the synchronous API and its list anew
+fix: $(READY) ## Format, mend what can be mended, and write anew what is generated
 	$(BIN)/python tools/generate_contract.py
 	$(BIN)/python tools/generate_duties.py
+	$(BIN)/python tools/generate_scripts.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python tools/generate_sync.py

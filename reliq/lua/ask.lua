@@ -1,11 +1,15 @@
 -- ask: queue the check-back question of an overdue prepared message for the workers, or make the message a dead letter.
 --
--- KEYS  1 prepared  2 questions  3 record  4 dead  5 index  6 counters
--- ARGV  1 id  2 the dead letter's element ('' = ask)  3 ms the decision is remembered
+-- KEYS  prepared, questions, record, dead, index, counters
+-- ARGV  id, letter, remembered
+--       letter: the dead letter's element; '' = ask
+--       remembered: ms for which the decision is
 -- Returns 'asked' | 'dead' | 'no': it is already decided, or another call has asked
 -- uses: now, element, index, prepared_record
-local prepared, questions, record, dead, index, counters = unpack(KEYS)
-local id, letter, remembered = unpack(ARGV)
+-- names of the keys and arguments (tools/generate_scripts.py)
+local prepared, questions, record, dead, index, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local id, letter, remembered = ARGV[1], ARGV[2], ARGV[3]
+-- end of the names
 local now = now_ms()
 local due, every = redis.call('ZSCORE', prepared, id), redis.call('HGET', record, 'every')
 redis.call('ZCARD', questions) -- wrong types are refused here, before the first write

@@ -1,17 +1,24 @@
 -- batch_end: delete the record of a batch that has ended; its parent waits for one batch less.
 --
--- KEYS  1 record  2 open batches  3 record of the parent, if it has one
--- ARGV  1 batch  2.. how many messages of the batch, and of those in it, were handled, have died, were cancelled
+-- KEYS  batch, open, parent?
+--       batch: its record
+--       open: the open batches
+--       parent: the record of the parent, if it has one
+-- ARGV  id, handled, dead, cancelled
+--       handled, dead, cancelled: how many messages of the batch, and of the batches in it, ended in that way
 -- Returns 1, or 0 if it was deleted before
+-- names of the keys and arguments (tools/generate_scripts.py)
 local batch, open, parent = KEYS[1], KEYS[2], KEYS[3]
+local id, handled, dead, cancelled = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- end of the names
 redis.call('HLEN', batch) -- wrong types are refused here, before the first write
 if parent then redis.call('HLEN', parent) end
-redis.call('ZREM', open, ARGV[1])
+redis.call('ZREM', open, id)
 if redis.call('DEL', batch) == 0 then return 0 end
 if parent and redis.call('EXISTS', parent) == 1 then
   redis.call('HINCRBY', parent, 'children', -1)
-  for place, count in ipairs({'children_handled', 'children_dead', 'children_cancelled'}) do
-    redis.call('HINCRBY', parent, count, ARGV[1 + place])
-  end
+  redis.call('HINCRBY', parent, 'children_handled', handled)
+  redis.call('HINCRBY', parent, 'children_dead', dead)
+  redis.call('HINCRBY', parent, 'children_cancelled', cancelled)
 end
 return 1

@@ -1,13 +1,20 @@
 -- bind: add or remove bindings of queues to patterns. A new version number tells the producers to read them again.
 --
--- KEYS  1 topics
--- ARGV  1 'bind' | 'unbind' | 'alternate'  2.. bindings, each "queue pattern", or the queue that is the alternate
+-- KEYS  topics
+-- ARGV  verb, bindings...
+--       verb: 'bind' | 'unbind' | 'alternate'
+--       bindings: each "queue pattern", or the queue that is the alternate
 -- Returns the number of bindings that changed
-local topics, changed = KEYS[1], 0
-for at = 2, #ARGV do
-  if ARGV[1] == 'bind' then
+-- names of the keys and arguments (tools/generate_scripts.py)
+local topics = KEYS[1]
+local verb = ARGV[1]
+local BINDINGS = 2
+-- end of the names
+local changed = 0
+for at = BINDINGS, #ARGV do
+  if verb == 'bind' then
     changed = changed + redis.call('HSETNX', topics, ARGV[at], 1)
-  elseif ARGV[1] == 'unbind' then
+  elseif verb == 'unbind' then
     changed = changed + redis.call('HDEL', topics, ARGV[at])
   else
     redis.call('HSET', topics, 'alternate', ARGV[at])

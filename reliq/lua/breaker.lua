@@ -1,16 +1,22 @@
 -- breaker: count how runs ended, and open or close the queue's circuit breaker.
 --
--- KEYS  1 config  2 flow  3 counters
--- ARGV  1 runs that passed  2 runs that failed  3 how the probe ended: 'passed' | 'failed' | 'untried' = its handler
---       did not run, so the next message is tried | '' = no probe among them
---       4 threshold: the share of failed runs at which it opens  5 fewest runs  6 ms over which they are counted
---       7 ms for which it is open
+-- KEYS  config, flow, counters
+-- ARGV  passed: number, failed: number, probe, threshold: number, fewest: number, window: number, open_for: number
+--       passed, failed: runs that did
+--       probe: how the probe ended: 'passed' | 'failed' | 'untried' = its handler did not run, so the next message is
+--       tried | '' = no probe among them
+--       threshold: the share of failed runs at which it opens
+--       fewest: runs, below which it does not open
+--       window: ms over which they are counted
+--       open_for: ms
 -- Returns {the state before, the state now}: 'closed' | 'open' | 'half_open'
 -- While it is not closed only a probe moves it: other runs began before it opened.
 -- uses: now, flow
-local config, flow, counters = unpack(KEYS)
-local passed, failed, probe = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local threshold, fewest, window, open_for = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+-- names of the keys and arguments (tools/generate_scripts.py)
+local config, flow, counters = KEYS[1], KEYS[2], KEYS[3]
+local passed, failed, probe, threshold = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local fewest, window, open_for = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+-- end of the names
 local now = now_ms()
 redis.call('HLEN', config)
 redis.call('HLEN', counters)

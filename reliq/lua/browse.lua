@@ -1,22 +1,32 @@
 -- browse: read messages of a sorted set by their scores, without the parts of their bodies that are not shown.
 --
--- KEYS  1 dead, or delayed
--- ARGV  1 up or down: the order of the scores  2 lowest and 3 highest score  4 messages to skip  5 messages to read at most
---       6 bytes of each body, or -1 = all of it  7 bytes of elements after which no more is read: Redis reads each whole
+-- KEYS  zset
+--       zset: dead or delayed
+-- ARGV  order, low, high, skip: number, limit: number, shown: number, most_bytes: number
+--       order: of the scores, up or down
+--       low, high: the lowest and the highest score
+--       skip: messages to skip
+--       limit: messages to read at most
+--       shown: bytes of each body; -1 = all of it
+--       most_bytes: of elements, after which no more is read: Redis reads each whole
 -- Returns {1 if there are more, else 0, score, glimpse's number, glimpse, score ...}
 -- uses: glimpse
-local key, low, high, skip, shown = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[6])
-local left = redis.call('ZCOUNT', key, low, high) - skip
-local rising = ARGV[1] == 'up'
-local from = rising and redis.call('ZCOUNT', key, low, '+inf') or redis.call('ZCOUNT', key, '-inf', high)
-local first = redis.call('ZCARD', key) - from + skip
+-- names of the keys and arguments (tools/generate_scripts.py)
+local zset = KEYS[1]
+local order, low, high, skip, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local shown, most_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
+-- end of the names
+local left = redis.call('ZCOUNT', zset, low, high) - skip
+local rising = order == 'up'
+local from = rising and redis.call('ZCOUNT', zset, low, '+inf') or redis.call('ZCOUNT', zset, '-inf', high)
+local first = redis.call('ZCARD', zset) - from + skip
 
 local function at(place)
-  if rising then return redis.call('ZRANGE', key, place, place, 'WITHSCORES') end
-  return redis.call('ZRANGE', key, place, place, 'REV', 'WITHSCORES')
+  if rising then return redis.call('ZRANGE', zset, place, place, 'WITHSCORES') end
+  return redis.call('ZRANGE', zset, place, place, 'REV', 'WITHSCORES')
 end
 
-local most, most_bytes = math.min(left, tonumber(ARGV[5])), tonumber(ARGV[7])
+local most = math.min(left, limit)
 local answer, bytes, count = {0}, 0, 0
 
 local function add(one)

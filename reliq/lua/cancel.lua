@@ -1,11 +1,16 @@
 -- cancel: remove a delayed message that has not been promoted.
 --
--- KEYS  1-13 places  14 delayed  15 index
--- ARGV  1 id
+-- KEYS  places, delayed, index
+-- ARGV  id
 -- Returns 1, or 0 if the message is not delayed
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place
-local q, delayed, index = places(1), KEYS[14], KEYS[15]
-local element = index_take(delayed, index, ARGV[1])
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, index = KEYS[14], KEYS[15]
+local id = ARGV[1]
+local PLACES = 1
+-- end of the names
+local q = places(PLACES)
+local element = index_take(delayed, index, id)
 if not element then return 0 end
 leave_queue(q, element)
 have_left(q, {element}, 'cancelled')

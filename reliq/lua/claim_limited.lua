@@ -1,9 +1,11 @@
 -- claim_limited: claim as `claim` does, and only what the limits of the queue allow at this moment.
 --
--- KEYS  1-13 places  14 processing  15 lease  16 consumers  17 flow  18 freed  19 delayed  20 index  21 buckets  22.. processing lists
---       of the consumers in ARGV
--- ARGV  1 lease ms  2 n  3 room, as for claim  4 consumer  5 '1' = it tells `breaker` how its messages end
---       6.. all consumers of the queue, as far as the caller knows; read only where `concurrency` is limited
+-- KEYS  places, processing, lease, consumers, flow, freed, delayed, index, buckets, lists...
+--       lists: the processing lists of `others`
+-- ARGV  lease_ms, limit: number, room: number, consumer, reports: flag, others...
+--       limit, room: as for claim
+--       reports: it tells `breaker` how its messages end
+--       others: all consumers of the queue, as far as the caller knows; read only where `concurrency` is limited
 -- Returns {'ok' | 'limited' | 'paused' | 'lost', now, reason, wait ms, element ...}: 'ok' = the queue has no limits any
 --         more. reason: '' | 'rate' | 'concurrency' | 'breaker' | 'held', and why fewer than n were taken, or 'probe': the
 --         one message by which an open breaker is tried. wait: when to ask again; 0 = when there are messages or,
@@ -11,8 +13,14 @@
 --         {'consumers', now, consumer ...}: the caller did not know all of them; nothing was done
 -- A message whose key has no token is delayed until it has one, and keeps its slot: others of its key wait in their line.
 -- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, flow
-local q, processing, lease, consumers, flow, freed, delayed, index, buckets = places(1), unpack(KEYS, 14, 21)
-local lease_ms, limit, room, consumer, reports = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
+-- names of the keys and arguments (tools/generate_scripts.py)
+local processing, lease, consumers, flow, freed, delayed = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
+local index, buckets = KEYS[20], KEYS[21]
+local lease_ms, limit, room, consumer = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local reports = ARGV[5] == '1'
+local PLACES, LISTS, OTHERS = 1, 22, 6
+-- end of the names
+local q = places(PLACES)
 local now = exact_now_ms()
 local now_whole = math.floor(now)
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
@@ -30,9 +38,9 @@ local concurrency = tonumber(policy[6])
 local in_use = 0
 if concurrency then
   local known = {}
-  for at = 6, #ARGV do
-    known[ARGV[at]] = true
-    in_use = in_use + redis.call('LLEN', KEYS[at + 16])
+  for place = 0, #ARGV - OTHERS do
+    known[ARGV[OTHERS + place]] = true
+    in_use = in_use + redis.call('LLEN', KEYS[LISTS + place])
   end
   local answer, all_known = {'consumers', now_whole}, true
   for place, member in ipairs(redis.call('SMEMBERS', consumers)) do

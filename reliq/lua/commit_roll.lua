@@ -1,14 +1,19 @@
 -- commit_roll: move the first chunk of a committed part into the queue. Safe to repeat and to run concurrently.
 -- For chunks that a script must place, and when memory is full; other chunks use a MULTI (ops.roll), in half the time.
 --
--- KEYS  1 staged  2-14 places  15 delayed  16 dead  17 index  18.. dedup keys of the chunk's messages, in their order
+-- KEYS  staged, places, delayed, dead, index, dedup_keys...
+--       dedup_keys: of the chunk's messages, in their order
+-- ARGV  none
 -- Returns {n moved, n chunks left}; or {-1, n chunks left}: the dedup keys are not those of the first chunk, nothing moved
 -- A chunk is a RESP array of elements; a RESP map of place to element; or, marked by '=', an array of references and bodies.
 -- A place is the delay in ms; after it, for a message with a dedup key: window in ms, SHA-256 of the key, digest of the
 -- body; or it is 'dead': an invalid row. Removes before it adds. Uses LTRIM because LPOP would copy the chunk into its reply.
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place
-local staged, delayed, dead, index = KEYS[1], unpack(KEYS, 15, 17)
-local q = places(2)
+-- names of the keys and arguments (tools/generate_scripts.py)
+local staged, delayed, dead, index = KEYS[1], KEYS[15], KEYS[16], KEYS[17]
+local PLACES, DEDUP_KEYS = 2, 18
+-- end of the names
+local q = places(PLACES)
 local chunk = redis.call('LINDEX', staged, 0)
 if not chunk then return {0, 0} end
 
@@ -20,7 +25,7 @@ local function next_string()
 end
 
 -- Read the whole chunk: undecodable chunks and wrong types are refused here, before the first write.
-local strings, entries, duplicates, first_ids, dedup, conflicts = {}, {}, {}, {}, 17, 0
+local strings, entries, duplicates, first_ids, dedup, conflicts = {}, {}, {}, {}, DEDUP_KEYS - 1, 0
 for _ = 1, count do
   local place = kind == '%' and next_string() or '0'
   local element = next_string()

@@ -1,11 +1,15 @@
 -- cycle_remove: remove members from the cycle. A delayed message of a member is removed at once, a ready one when a
 -- consumer claims it, one in processing when it is settled.
 --
--- KEYS  1-13 places  14 delayed  15 index
--- ARGV  groups
+-- KEYS  places, delayed, index
+-- ARGV  groups...
 -- Returns 1 or 0 per member: whether it was in the cycle
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place
-local q, delayed, index = places(1), KEYS[14], KEYS[15]
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, index = KEYS[14], KEYS[15]
+local PLACES = 1
+-- end of the names
+local q = places(PLACES)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 local answer, cancelled = {}, 0

@@ -1,20 +1,29 @@
 -- decide: commit, roll back or purge a prepared message. The first decision stands.
 --
--- KEYS  1-13 places  14 delayed  15 index  16 producers  17 prepared  18 questions  19 record  20 dedup key, if it has one
--- ARGV  1 producer ('' = none)  2 sequence  3 id  4 decision: committed | rolled_back | purged  5 ms it is remembered
+-- KEYS  places, delayed, index, producers, prepared, questions, record, dedup?
+--       dedup: the dedup key of the message, if it has one
+-- ARGV  producer, sequence: number, id, decision, remembered
+--       producer: '' = none
+--       decision: committed | rolled_back | purged
+--       remembered: ms for which it is
 -- Returns {decision, id}: the decision that stands, which may be an earlier one, 'undecided' (the message is a dead letter)
 --         or 'unknown'; and the id of the message, for a duplicate that of the first message. {'key', name}: the message
 --         has this dedup key, and the call must be repeated with it in KEYS
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, producers, prepared_record
-local q, delayed, index, producers, prepared, questions, record, dedup = places(1), unpack(KEYS, 14, 20)
-local id, decision, remembered = unpack(ARGV, 3, 5)
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, index, producers, prepared, questions = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local record, dedup = KEYS[19], KEYS[20]
+local producer, sequence, id, decision, remembered = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local PLACES = 1
+-- end of the names
+local q = places(PLACES)
 local now = now_ms()
 local state, first, element, delay, key, window, digest = unpack(
   redis.call('HMGET', record, 'state', 'first', 'element', 'delay', 'dedup', 'window', 'digest'))
 if not state then return {'unknown', id} end
 if state ~= 'prepared' then
-  redis.call('HDEL', producers, ARGV[1]) -- a removal first: works when memory is full
-  remember(producers, ARGV[1], tonumber(ARGV[2]), now)
+  redis.call('HDEL', producers, producer) -- a removal first: works when memory is full
+  remember(producers, producer, sequence, now)
   return {state, first or id}
 end
 
@@ -30,7 +39,7 @@ redis.call('HLEN', producers)
 redis.call('ZCARD', prepared)
 redis.call('ZCARD', questions)
 record_decision(prepared, questions, record, id, decision, remembered)
-remember(producers, ARGV[1], tonumber(ARGV[2]), now)
+remember(producers, producer, sequence, now)
 redis.call('HINCRBY', q.counters, decision == 'rolled_back' and 'withdrawn' or decision, 1)
 if decision ~= 'committed' then
   delete_bodies(q.bodies, {element})

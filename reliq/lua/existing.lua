@@ -1,6 +1,8 @@
 -- existing: find the keys that exist.
 --
--- KEYS  any; on a cluster, of one queue
+-- KEYS  names...
+--       names: any; on a cluster, of one queue
+-- ARGV  none
 -- Returns the positions of existing keys, from 1
 if redis.call('EXISTS', unpack(KEYS)) == 0 then return {} end -- the usual case, much cheaper than one by one
 local found = {}

@@ -1,13 +1,20 @@
 -- fates: where the messages with some ids are, as far as a bounded read shows it.
 --
--- KEYS  1-13 places  14 delayed  15 dead  16 index  17.. processing lists
--- ARGV  1 most messages to read of each list, the newest ones  2.. ids
+-- KEYS  places, delayed, dead, index, lists...
+--       lists: processing lists
+-- ARGV  most: number, ids...
+--       most: messages to read of each list, the newest ones
 -- Returns for each id 'dead', 'delayed', 'processing', 'ready'; 'gone' = it is not in the queue; 'unknown' = a list is longer than
 --         what was read of it
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
-local q, delayed, dead, index, most = places(1), KEYS[14], KEYS[15], KEYS[16], tonumber(ARGV[1])
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, dead, index = KEYS[14], KEYS[15], KEYS[16]
+local most = tonumber(ARGV[1])
+local PLACES, LISTS, IDS = 1, 17, 2
+-- end of the names
+local q = places(PLACES)
 local wanted, complete = {}, true
-for at = 2, #ARGV do wanted[ARGV[at]] = false end
+for at = IDS, #ARGV do wanted[ARGV[at]] = false end
 
 local function note(element, fate)
   local id = id_of(element)
@@ -19,13 +26,13 @@ local function read(list, fate)
   if redis.call('LLEN', list) > most then complete = false end
 end
 
-for at = 17, #KEYS do read(KEYS[at], 'processing') end
+for at = LISTS, #KEYS do read(KEYS[at], 'processing') end
 for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do read(list, 'ready') end
 for _, member in ipairs(redis.call('ZRANGE', q.waiting, 0, most - 1)) do note(element_in_line(member), 'ready') end
 if redis.call('ZCARD', q.waiting) > most then complete = false end
 
 local answer = {}
-for at = 2, #ARGV do
+for at = IDS, #ARGV do
   local id = ARGV[at]
   local score = not wanted[id] and redis.call('HGET', index, id) -- a hint: what it says is verified
   for fate, zset in pairs(score and {delayed = delayed, dead = dead} or {}) do

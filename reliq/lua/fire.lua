@@ -1,17 +1,26 @@
 -- fire: send the messages of due schedules, and set their next ticks.
 --
--- KEYS  1-13 places  14 delayed  15 ticks  16 schedule_states  17 runs
--- ARGV  for each schedule: name, its state as the caller has read it, its next state, ms at which that is due ('' = never),
---       ms at which this one is due, its run (JSON), ticks missed, n messages, and for each of them: element, body ('' = it is
---       in the element)
+-- KEYS  places, delayed, ticks, states, runs
+--       states: of schedules
+-- ARGV  schedules... [name, expected, state, next_due, due, run, missed, count, messages... [element, body]]
+--       expected: its state as the caller has read it
+--       state: its next one; next_due: ms at which that is due, '' = never
+--       due: ms at which this one is
+--       run: JSON
+--       missed: ticks; count: n messages
+--       body: '' = it is in the element
 -- Returns {now, for each schedule: 1 = sent, 0 = its state is another one: another monitor has sent it, or it was changed,
 --         -1 = it is not due yet, -2 = the queue is full: it is tried again after a second}
 -- Refuses what would exceed the limits of the queue, as `enqueue` does.
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, room
-local EXPECTED, STATE, NEXT_DUE, DUE, RUN, MISSED, COUNT, MESSAGES = 1, 2, 3, 4, 5, 6, 7, 8 -- behind the name
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, ticks, states, runs = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
+local PLACES, SCHEDULES, NAME, EXPECTED, STATE, NEXT_DUE, DUE, RUN, MISSED, COUNT = 1, 1, 0, 1, 2, 3, 4, 5, 6, 7
+local MESSAGES, MESSAGES_STEP, ELEMENT, BODY = 8, 2, 0, 1
+-- end of the names
 local SENT, CHANGED, EARLY, FULL = 1, 0, -1, -2
 local FULL_PAUSE = 1000 -- ms
-local q, delayed, ticks, states, runs = places(1), unpack(KEYS, 14, 17)
+local q = places(PLACES)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('ZCARD', ticks)
 redis.call('HLEN', states)
@@ -19,11 +28,11 @@ redis.call('HLEN', runs)
 local now = now_ms()
 
 -- Plain tables and counters in place of a table for each schedule: thousands of them may be due at one instant.
-local argv, names, starts, counts, at = ARGV, {}, {}, {}, 1
+local argv, names, starts, counts, at = ARGV, {}, {}, {}, SCHEDULES
 while at <= #argv do
   local place = #names + 1
-  names[place], starts[place], counts[place] = argv[at], at, tonumber(argv[at + COUNT])
-  at = at + MESSAGES + 2 * counts[place]
+  names[place], starts[place], counts[place] = argv[at + NAME], at, tonumber(argv[at + COUNT])
+  at = at + MESSAGES + MESSAGES_STEP * counts[place]
 end
 
 -- Decide about all of them before the first write.
@@ -43,7 +52,9 @@ end
 local function size_in(unit, place)
   if unit == 'messages' then return counts[place] end
   local first, bytes = starts[place] + MESSAGES, 0
-  for at = first, first + 2 * (counts[place] - 1), 2 do bytes = bytes + size_of(argv[at]) end
+  for at = first, first + MESSAGES_STEP * counts[place] - 1, MESSAGES_STEP do
+    bytes = bytes + size_of(argv[at + ELEMENT])
+  end
   return bytes
 end
 
@@ -78,8 +89,9 @@ for place, start in ipairs(starts) do
     new_states[sent + 1], new_states[sent + 2] = name, argv[start + STATE]
     new_runs[sent + 1], new_runs[sent + 2] = name, at_now .. argv[start + RUN]
     sent = sent + 2
-    for at = start + MESSAGES, start + MESSAGES + 2 * (counts[place] - 1), 2 do
-      local element, body = argv[at], argv[at + 1]
+    local first = start + MESSAGES
+    for at = first, first + MESSAGES_STEP * counts[place] - 1, MESSAGES_STEP do
+      local element, body = argv[at + ELEMENT], argv[at + BODY]
       if body ~= '' then redis.call('HSET', q.bodies, body_of(element), body) end
       if q.follows then have_entered(q, {element}) end
       if end_of(element) and (group_of(element) or priority_of(element)) then

@@ -1,8 +1,13 @@
 -- heartbeat: renew a lease if it still exists.
 --
--- KEYS  1 lease: only this one, so that Redis refuses no heartbeat while it moves a cluster slot
--- ARGV  1 lease ms
+-- KEYS  lease
+--       lease: only this one, so that Redis refuses no heartbeat while it moves a cluster slot
+-- ARGV  lease_ms
 -- Returns 1, or 0 if the lease does not exist: the monitor has taken the consumer's messages back
 -- uses: now, renew
-redis.call('STRLEN', KEYS[1]) -- a wrong type is refused here, before the first write
-return renew(KEYS[1], now_ms() + ARGV[1]) and 1 or 0
+-- names of the keys and arguments (tools/generate_scripts.py)
+local lease = KEYS[1]
+local lease_ms = ARGV[1]
+-- end of the names
+redis.call('STRLEN', lease) -- a wrong type is refused here, before the first write
+return renew(lease, now_ms() + lease_ms) and 1 or 0

@@ -1,15 +1,23 @@
 -- prepare: store a message that stays invisible until its producer decides.
 --
--- KEYS  1-13 places  14 delayed  15 producers  16 prepared  17 record
--- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms  6 ms until the first check-back question, and between two
---       questions  7 most questions  8 dedup key ('' = none)  9 window ms  10 digest of the body
+-- KEYS  places, delayed, producers, prepared, record
+-- ARGV  producer, sequence: number, id, element, delay, every, most, dedup, window, digest
+--       delay, window: ms
+--       every: ms until the first check-back question, and between two
+--       most: questions
+--       dedup: its dedup key, '' = none
+--       digest: of the body
 -- Returns {'ok', now}, also for a call that was carried out before; {'id_in_use', now}: a message with this id is prepared
 --         or was decided lately; {'full', now, length, max_length, unit}; {'moved', now}: the partition takes none
 -- Prepared messages count against the queue's limits here, because a commit is never refused.
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, room, producers
-local q, delayed, producers, prepared, record = places(1), unpack(KEYS, 14, 17)
-local producer, sequence, id, element, delay, every, most, dedup, window, digest = unpack(ARGV)
-sequence = tonumber(sequence)
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, producers, prepared, record = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
+local producer, sequence, id, element, delay, every = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local most, dedup, window, digest = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local PLACES = 1
+-- end of the names
+local q = places(PLACES)
 local now = now_ms()
 if carried_out(producers, producer, sequence) then
   take_back_late(q.bodies)

@@ -1,13 +1,19 @@
 -- promote: make due delayed messages ready, in the order of their due times.
 --
--- KEYS  1-13 places  14 delayed  15 index
--- ARGV  1 most messages to promote
+-- KEYS  places, delayed, index
+-- ARGV  limit
+--       limit: messages to promote at most
 -- Returns {n promoted, ms until the next is due or -1}
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
-local q, delayed, index = places(1), KEYS[14], KEYS[15]
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, index = KEYS[14], KEYS[15]
+local limit = ARGV[1]
+local PLACES = 1
+-- end of the names
+local q = places(PLACES)
 local now = now_ms()
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
-local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. string.format('%.0f', now + 1), 'LIMIT', 0, ARGV[1])
+local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. string.format('%.0f', now + 1), 'LIMIT', 0, limit)
 if #due > 0 then
   local ids, plain = {}, {}
   for at, element in ipairs(due) do ids[at] = id_of(element) end

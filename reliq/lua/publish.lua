@@ -1,19 +1,24 @@
 -- publish: add a copy of one message to several queues, to all of them or to none.
 --
--- KEYS  1 producers of the first queue  then for each queue: 13 places, delayed, index
--- ARGV  1 producer  2 sequence  3 id  4 element  5 delay ms  6.. for each partition: its position, the version of the layout
---       that the producer knows, and 1 if it waits there for its key, which its former home still has
+-- KEYS  producers, queues... [places, delayed, index]
+--       producers: of the first queue
+-- ARGV  producer, sequence: number, id, element, delay: number, partitions...
+--       delay: ms
+--       partitions: for each its position, the version of the layout that the producer knows, and 1 if the message waits
+--       there for its key, which its former home still has
 -- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, position of the full queue, unit}: nothing was
 --         enqueued; or {'moved', now, {position ...}, {position ...}}: nothing was, because these queues are
 --         not the partition of its key; the second ones still have others of the key
 -- Refuses when one queue is full, unless the config of that queue has `overflow drop`: it is skipped and counts a rejection.
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, room, producers
-local QUEUE = 15 -- keys each
-local producers, id, element, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local producer, sequence = ARGV[1], tonumber(ARGV[2])
+-- names of the keys and arguments (tools/generate_scripts.py)
+local producers = KEYS[1]
+local producer, sequence, id, element, delay = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
+local QUEUES, QUEUES_STEP, PLACES, DELAYED, INDEX, PARTITIONS = 2, 15, 0, 13, 14, 6
+-- end of the names
 local now = now_ms()
 local function each_bodies(delete)
-  for at = 2, #KEYS, QUEUE do delete(named_places(at).bodies, {element}) end
+  for at = QUEUES, #KEYS, QUEUES_STEP do delete(named_places(at + PLACES).bodies, {element}) end
 end
 if carried_out(producers, producer, sequence) then
   each_bodies(take_back_late)
@@ -23,15 +28,15 @@ end
 local takers, passed, moved, has_others, held = {}, {}, {}, {}, {}
 local group = group_of(element)
 local versions = {}
-for at = 6, #ARGV do
+for at = PARTITIONS, #ARGV do
   local place, version, waits = string.match(ARGV[at], '^(%d+) (%d+) (%d)$')
   versions[tonumber(place)], held[tonumber(place)] = tonumber(version), waits == '1'
 end
-for at = 2, #KEYS, QUEUE do
-  local q, delayed, index = places(at), KEYS[at + 13], KEYS[at + 14]
+for at = QUEUES, #KEYS, QUEUES_STEP do
+  local q, delayed, index = places(at + PLACES), KEYS[at + DELAYED], KEYS[at + INDEX]
   redis.call('HLEN', index) -- wrong types are refused here, before the first write
   check_batches(q, {element})
-  local place = (at - 2) / QUEUE
+  local place = (at - QUEUES) / QUEUES_STEP
   if group and (is_away(q, group, element) or is_behind(q, versions[place] or 0)) or not group and is_closed(q.config, redis.call('HGET', q.config, 'retired')) then
     moved[#moved + 1] = place
     if group and has_key(q, group) then has_others[#has_others + 1] = place end

@@ -1,13 +1,19 @@
 -- purge: delete ready and delayed messages, a bounded number per call.
 --
--- KEYS  1-13 places  14 delayed  15 index
--- ARGV  1 most messages to delete
+-- KEYS  places, delayed, index
+-- ARGV  limit: number
+--       limit: messages to delete at most
 -- Returns the number deleted; -1 = only places of cancelled messages were found; 0 = the queue is empty
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
-local q, delayed, index = places(1), KEYS[14], KEYS[15]
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, index = KEYS[14], KEYS[15]
+local limit = tonumber(ARGV[1])
+local PLACES = 1
+-- end of the names
+local q = places(PLACES)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
-local left, removed = tonumber(ARGV[1]), 0
+local left, removed = limit, 0
 
 local waiting = redis.call('ZPOPMIN', q.waiting, left) -- first, so that no waiting message becomes ready
 left, removed = left - #waiting / 2, removed + #waiting / 2

@@ -1,15 +1,22 @@
 -- redrive: move dead letters back into the queue, each only if it still exists.
 --
--- KEYS  1-13 places  14 dead  15 index
--- ARGV  for each letter: element, id, member of the cycle ('' = none), new element
+-- KEYS  places, dead, index
+-- ARGV  letters... [element, id, member, again]
+--       member: of the cycle; '' = none
+--       again: the new element
 -- Returns one number per letter: 1 = redriven, 0 = it did not exist, its member is in the cycle with another message, or a
 --         newer message of its dedup key is there and replaces it
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
-local q, dead, index = places(1), KEYS[14], KEYS[15]
+-- names of the keys and arguments (tools/generate_scripts.py)
+local dead, index = KEYS[14], KEYS[15]
+local PLACES, LETTERS, LETTERS_STEP, ELEMENT, ID, MEMBER, AGAIN = 1, 1, 4, 0, 1, 2, 3
+-- end of the names
+local q = places(PLACES)
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0
-for at = 1, #ARGV, 4 do
-  local element, id, member, again = unpack(ARGV, at, at + 3)
+for at = LETTERS, #ARGV, LETTERS_STEP do
+  local element, id = ARGV[at + ELEMENT], ARGV[at + ID]
+  local member, again = ARGV[at + MEMBER], ARGV[at + AGAIN]
   local moved = 0
   if redis.call('ZREM', dead, element) == 1 then
     redis.call('HDEL', index, id)

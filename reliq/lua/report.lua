@@ -1,12 +1,19 @@
 -- report: store what a handler reports about its message, if its consumer still holds it.
 --
--- KEYS  1 lease  2 report  3 processing
--- ARGV  1 tag of the push of the message  2 ms for which the report is kept  3 name of the element, as for settle
---       4 place where it should be, as for settle: if it is elsewhere, it is searched  5.. fields and values
+-- KEYS  lease, report, processing
+-- ARGV  tag, kept, name, place, fields...
+--       tag: of the push of the message
+--       kept: ms for which the report is
+--       name: of the element, as for settle
+--       place: where it should be, as for settle: if it is elsewhere, it is searched
+--       fields: each with its value
 -- Returns 1, or 0 if the lease is lost or the message is settled: nothing was stored
 -- uses: now
-local lease, report, processing = unpack(KEYS)
-local tag, kept, name, place = unpack(ARGV, 1, 4)
+-- names of the keys and arguments (tools/generate_scripts.py)
+local lease, report, processing = KEYS[1], KEYS[2], KEYS[3]
+local tag, kept, name, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local FIELDS = 5
+-- end of the names
 redis.call('STRLEN', lease) -- wrong types are refused here, before the first write
 redis.call('HLEN', report)
 redis.call('LLEN', processing)
@@ -24,6 +31,6 @@ local function is_held()
 end
 
 if redis.call('EXISTS', lease) == 0 or not is_held() then return 0 end
-redis.call('HSET', report, 'tag', tag, 'at', now_ms(), unpack(ARGV, 5))
+redis.call('HSET', report, 'tag', tag, 'at', now_ms(), unpack(ARGV, FIELDS))
 redis.call('PEXPIRE', report, kept)
 return 1

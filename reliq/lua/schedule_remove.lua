@@ -1,11 +1,15 @@
 -- schedule_remove: delete schedules of a queue.
 --
--- KEYS  1 schedules  2 schedule_states  3 ticks  4 runs
--- ARGV  their names
+-- KEYS  schedules, states, ticks, runs
+--       states: of schedules
+-- ARGV  names...
 -- Returns how many there were
-local schedules, states, ticks, runs = unpack(KEYS)
+-- names of the keys and arguments (tools/generate_scripts.py)
+local schedules, states, ticks, runs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local NAMES = 1
+-- end of the names
 for _, key in ipairs({schedules, states, runs}) do redis.call('HLEN', key) end -- wrong types are refused here
-redis.call('ZREM', ticks, unpack(ARGV)) -- the first write: fails if the key is not a zset
-redis.call('HDEL', states, unpack(ARGV))
-redis.call('HDEL', runs, unpack(ARGV))
-return redis.call('HDEL', schedules, unpack(ARGV))
+redis.call('ZREM', ticks, unpack(ARGV, NAMES)) -- the first write: fails if the key is not a zset
+redis.call('HDEL', states, unpack(ARGV, NAMES))
+redis.call('HDEL', runs, unpack(ARGV, NAMES))
+return redis.call('HDEL', schedules, unpack(ARGV, NAMES))

@@ -1,10 +1,14 @@
 -- send_home: remove messages that a monitor has enqueued in the home of their key, another partition of the queue.
 --
--- KEYS  1-13 places
--- ARGV  members of `waiting`
+-- KEYS  places
+-- ARGV  members...
+--       members: of `waiting`
 -- Returns how many were still here
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
-local q = places(1)
+-- names of the keys and arguments (tools/generate_scripts.py)
+local PLACES = 1
+-- end of the names
+local q = places(PLACES)
 local gone = {}
 for _, member in ipairs(ARGV) do
   if redis.call('ZREM', q.waiting, member) == 1 then gone[#gone + 1] = element_in_line(member) end

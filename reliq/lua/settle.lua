@@ -1,37 +1,48 @@
 -- settle: remove messages from processing or move them on, and claim the next messages in the same step.
 --
--- KEYS  1-13 places  14 processing  15 lease  16 delayed  17 dead  18 index  19.. marks, in the order of the messages done;
---       then, with results: results, earlier results, awaited, answers
--- ARGV  1 lease ms (0 = do not renew the lease)  2 n to claim  3 room, as for claim
---       4 n acks in a row, from the oldest message of the list on  5 name of the first of them  6 name of the last
---       7 n of them that BLMOVE moved here: they are not yet counted as claimed
---       8 n other acks  9 positions, among all messages that follow, of those that BLMOVE moved here
---       10 ms for which results are kept, 0 = there are none
---       11 batches of the acks in a row, each with its number of them, with blanks between; '?': the caller does not know
---       them, and the script reads them from the messages
---       12.. for each other ack: name, size, place; then for each message that is not acked: name, size, place,
---       destination, counter, id, new element (of one that is done: its result), delay ms, ms that its mark lasts;
---       then, with results, for each ack, those in a row first: id, result
---       The name of a message is its first bytes up to the nonce, so that a body is never sent again; size is that of the
---       whole element; place is where it should be, counted from 0 at the tail: if it is elsewhere, it is searched.
---       destinations: head | tail (of the ready messages), delayed, dead, gone (deleted), done (deleted, and its mark is
---       set, also if the consumer no longer holds the message: it was handled and must not run again),
---       round | rest (for a member of a cycle: head | delayed, after other messages that wait for its key; deleted if the
---       member was removed)
+-- KEYS  places, processing, lease, delayed, dead, index, marks..., outcomes?
+--       marks: in the order of the messages done
+--       outcomes: with results
+-- ARGV  lease_ms, limit: number, room: number, row: number, first_name, last_name, row_uncounted: number, ack_count: number,
+--       uncounted, results_ms: number, row_batches, acks... [name, size, place],
+--       moves... [name, size, place, destination, counter, id, again, delay, mark_ms], results... [result_id, result]
+--       lease_ms: 0 = do not renew the lease
+--       limit: n to claim; room: as for claim
+--       row: n acks in a row, from the oldest message of the list on
+--       first_name, last_name: of the first and the last of them
+--       row_uncounted: n of them that BLMOVE moved here: they are not yet counted as claimed
+--       ack_count: n other acks
+--       uncounted: positions, among all messages that follow, of those that BLMOVE moved here
+--       results_ms: ms for which results are kept, 0 = there are none
+--       row_batches: batches of the acks in a row, each with its number of them, with blanks between; '?': the caller does
+--       not know them, and the script reads them from the messages
+--       acks: the other ones
+--       moves: the messages that are not acked; again: the new element, of one that is done: its result;
+--       mark_ms: ms that its mark lasts
+--       results: for each ack, those in a row first
+--       name: its first bytes up to the nonce, so that a body is never sent again; size: of
+--       the whole element; place: where it should be, counted from 0 at the tail: if it is elsewhere, it is searched.
+--       destination: head | tail (of the ready messages), delayed, dead, gone (deleted), done (deleted, and its mark
+--       is set, also if the consumer no longer holds the message: it was handled and must not run again),
+--       round | rest (for a member of a cycle: head | delayed, after other messages that wait for its key; deleted if
+--       the member was removed)
 -- Returns {'ok' | 'paused' | 'limited' | 'lost', now, codes, element ...}: codes has one letter per message, in the order of ARGV:
 --         d = done, a = already settled (the lease is valid, the message not there), l = lost (no lease); then the
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
 -- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, results
-local q, processing, lease, delayed, dead, index = named_places(1), unpack(KEYS, 14, 18)
-local lease_ms, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local row, first_name, last_name, row_uncounted = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7])
+-- names of the keys and arguments (tools/generate_scripts.py)
+local processing, lease, delayed, dead, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local lease_ms, limit, room, row = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local first_name, last_name, row_uncounted, ack_count = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local uncounted, results_ms, row_batches = ARGV[9], tonumber(ARGV[10]), ARGV[11]
-local ACKS, ACK_FIELDS, MOVE_FIELDS = 12, 3, 9
-local acks = tonumber(ARGV[8])
-local MOVES = ACKS + ACK_FIELDS * acks
-local RESULTS = #ARGV + 1 - (results_ms > 0 and 2 * (row + acks) or 0)
+local PLACES, MARKS, ACKS, ACKS_STEP, NAME, SIZE, PLACE, MOVES_STEP, DESTINATION = 1, 19, 12, 3, 0, 1, 2, 9, 3
+local COUNTER, ID, AGAIN, DELAY, MARK_MS, RESULTS_STEP, RESULT_ID, RESULT = 4, 5, 6, 7, 8, 2, 0, 1
+-- end of the names
+local q = named_places(PLACES)
+local MOVES = ACKS + ACKS_STEP * ack_count
+local RESULTS = #ARGV + 1 - (results_ms > 0 and RESULTS_STEP * (row + ack_count) or 0)
 local now = now_ms()
 
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
@@ -44,7 +55,7 @@ if MOVES < RESULTS then
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', dead)
   redis.call('HLEN', index)
-  for at = 19, #KEYS - (results_ms > 0 and 4 or 0) do redis.call('STRLEN', KEYS[at]) end
+  for at = MARKS, #KEYS - (results_ms > 0 and OUTCOMES_SIZE or 0) do redis.call('STRLEN', KEYS[at]) end
 end
 
 local function is_named(element, name)
@@ -73,12 +84,12 @@ end
 
 local found = {} -- before the first removal, which shifts the places of others
 local function find(at)
-  local name, size, place = unpack(ARGV, at, at + 2)
+  local name, size, place = ARGV[at + NAME], ARGV[at + SIZE], ARGV[at + PLACE]
   local element = redis.call('LINDEX', processing, -1 - place)
   found[at] = is_named(element, name) and #element == tonumber(size) and element or search(name, size)
 end
-for at = ACKS, MOVES - 1, ACK_FIELDS do find(at) end
-for at = MOVES, RESULTS - 1, MOVE_FIELDS do find(at) end
+for at = ACKS, MOVES - 1, ACKS_STEP do find(at) end
+for at = MOVES, RESULTS - 1, MOVES_STEP do find(at) end
 
 local alive = lease_ms == '0' and redis.call('EXISTS', lease) == 1 or renew(lease, now + lease_ms)
 local codes, acked = {}, row
@@ -92,7 +103,7 @@ end
 
 if row > 0 then
   local known = row_batches ~= '?'
-  local looks = q.keyed or q.apart or q.track or q.history or (q.batched and not known)
+  local looks = q.keyed or q.apart or q.track or q.history_for or (q.batched and not known)
   local leaving = looks and redis.call('LRANGE', processing, -row, -1) or {}
   redis.call('LTRIM', processing, 0, -1 - row)
   if q.apart then delete_bodies(q.bodies, leaving) end
@@ -113,14 +124,14 @@ local function removed(at)
 end
 
 local others = {}
-for at = ACKS, MOVES - 1, ACK_FIELDS do
+for at = ACKS, MOVES - 1, ACKS_STEP do
   local element = removed(at)
   if element then
     acked = acked + 1
     others[#others + 1] = element
     if results_ms > 0 then
-      local of = RESULTS + 2 * (row + (at - ACKS) / ACK_FIELDS)
-      add_result(ARGV[of], ARGV[of + 1])
+      local of = RESULTS + RESULTS_STEP * (row + (at - ACKS) / ACKS_STEP)
+      add_result(ARGV[of + RESULT_ID], ARGV[of + RESULT])
     end
     if q.keyed then release_key(q, element) end
   end
@@ -129,9 +140,10 @@ if q.apart then delete_bodies(q.bodies, others) end
 have_left(q, others, 'acked')
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
 
-local mark = 18
-for at = MOVES, RESULTS - 1, MOVE_FIELDS do
-  local destination, counter, id, again, delay, mark_ms = unpack(ARGV, at + 3, at + 8)
+local mark = MARKS - 1
+for at = MOVES, RESULTS - 1, MOVES_STEP do
+  local destination, counter, id = ARGV[at + DESTINATION], ARGV[at + COUNTER], ARGV[at + ID]
+  local again, delay, mark_ms = ARGV[at + AGAIN], ARGV[at + DELAY], ARGV[at + MARK_MS]
   local element = removed(at)
   if destination == 'done' then
     mark = mark + 1
@@ -173,7 +185,7 @@ end
 
 if results_ms > 0 and row + #results > 0 then
   begin_results(results_ms, now)
-  store_results(ARGV, RESULTS, RESULTS + 2 * row - 1)
+  store_results(ARGV, RESULTS, RESULTS + RESULTS_STEP * row - 1)
   store_results(results, 1, #results)
 end
 codes = table.concat(codes)

@@ -1,19 +1,25 @@
 -- stage_enlist: record a part in another cluster slot before it is staged, so that the end of the job includes it.
 -- Begins the job if it is new.
 --
--- KEYS  1 job  2 jobs  3 parts
--- ARGV  1 the job's name  2 run  3 time limit ms, renewed  4 part  5 n messages that will be staged
+-- KEYS  job, jobs, parts
+-- ARGV  name, run, limit_ms, part, messages
+--       name: the job's
+--       limit_ms: time limit, renewed
+--       messages: n that will be staged
 -- Returns 'ok'; 'closed': the job is decided, or belongs to another run
 -- uses: now
-local job, jobs, parts = unpack(KEYS)
-local state, run = unpack(redis.call('HMGET', job, 'state', 'run'))
+-- names of the keys and arguments (tools/generate_scripts.py)
+local job, jobs, parts = KEYS[1], KEYS[2], KEYS[3]
+local name, run, limit_ms, part, messages = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- end of the names
+local state, current = unpack(redis.call('HMGET', job, 'state', 'run'))
 redis.call('ZCARD', jobs) -- wrong types are refused here, before the first write
 redis.call('SCARD', parts)
-if state and (state ~= 'open' or run ~= ARGV[2]) then return 'closed' end
+if state and (state ~= 'open' or current ~= run) then return 'closed' end
 local now = now_ms()
-redis.call('HSET', job, 'state', 'open', 'run', ARGV[2])
+redis.call('HSET', job, 'state', 'open', 'run', run)
 redis.call('HSETNX', job, 'opened', now)
-redis.call('HINCRBY', job, 'staged', ARGV[5])
-redis.call('ZADD', jobs, now + ARGV[3], ARGV[1])
-redis.call('SADD', parts, ARGV[4])
+redis.call('HINCRBY', job, 'staged', messages)
+redis.call('ZADD', jobs, now + limit_ms, name)
+redis.call('SADD', parts, part)
 return 'ok'

@@ -1,6 +1,7 @@
 -- stats: the state of a queue at one instant. A script, because a full Redis refuses even reads inside a MULTI.
 --
--- KEYS  1-13 places  14 delayed  15 dead  16 prepared  17 flow  18 ticks  19 consumers  20.. processing lists
+-- KEYS  places, delayed, dead, prepared, flow, ticks, consumers, lists...
+--       lists: processing lists
 -- ARGV  none
 -- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
 --         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
@@ -8,11 +9,15 @@
 --         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, schedules with a next tick, ms at which
 --         the first of these ticks is due, max_length (nil without one), the consumers that there are, counter, value ...}
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, glimpse, flow
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, dead, prepared, flow, ticks, consumers = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
+local PLACES, LISTS = 1, 20
+-- end of the names
 local BLANKS = 200 -- places of cancelled messages that are looked at
-local q, flow = places(1), KEYS[17]
+local q = places(PLACES)
 redis.call('HLEN', flow) -- a wrong type is refused
 local processing = 0
-for at = 20, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
+for at = LISTS, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)
 local now, overdue, next_ones, bytes = now_ms(), 0, {}, 0
@@ -37,8 +42,8 @@ local function overdue_since(first)
 end
 
 for _, list in ipairs({q.high, q.messages, q.low}) do add_next(next_of(list)) end
-if redis.call('ZCOUNT', KEYS[14], '-inf', string.format('%.0f', now)) > 0 then -- else it need not be read: it may be large
-  overdue = overdue_since(redis.call('ZRANGE', KEYS[14], 0, 0, 'WITHSCORES'))
+if redis.call('ZCOUNT', delayed, '-inf', string.format('%.0f', now)) > 0 then -- else it need not be read: it may be large
+  overdue = overdue_since(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES'))
 end
 local limited_by, breaker = '', 'closed'
 local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'concurrency', 'max_length')
@@ -49,17 +54,17 @@ if policy[1] then
   local _, reason = within_limits(1, bucket, tonumber(policy[4]), processing, state, exact_now_ms())
   limited_by = reason
 end
-local scheduled, next_tick = redis.call('ZCARD', KEYS[18]), '0'
-if scheduled > 0 then next_tick = redis.call('ZRANGE', KEYS[18], 0, 0, 'WITHSCORES')[2] end
+local scheduled, next_tick = redis.call('ZCARD', ticks), '0'
+if scheduled > 0 then next_tick = redis.call('ZRANGE', ticks, 0, 0, 'WITHSCORES')[2] end
 forget_read(bytes)
 return {
   now,
   math.max(0, redis.call('LLEN', q.messages) + high + low + redis.call('LLEN', q.next_round) - blank_places(q)) + waiting,
   waiting,
-  redis.call('ZCARD', KEYS[14]),
-  redis.call('ZCARD', KEYS[15]),
+  redis.call('ZCARD', delayed),
+  redis.call('ZCARD', dead),
   processing,
-  redis.call('ZCARD', KEYS[16]),
+  redis.call('ZCARD', prepared),
   redis.call('HEXISTS', q.config, 'paused'),
   high,
   low,
@@ -71,6 +76,6 @@ return {
   scheduled,
   next_tick,
   policy[5],
-  redis.call('SMEMBERS', KEYS[19]),
+  redis.call('SMEMBERS', consumers),
   unpack(redis.call('HGETALL', q.counters)),
 }

@@ -1,14 +1,18 @@
 -- strays: read messages that wait in this partition although no other one of their key is here: those that are to be taken to
 -- the home of their key, and those that wait until a former home has none of their key any more; read only.
 --
--- KEYS  1 waiting  2 active
--- ARGV  1 the group after which to go on ('' = from the first)  2 the most messages to return
+-- KEYS  waiting, active
+-- ARGV  group, most: number
+--       group: after which to go on; '' = from the first
+--       most: messages to return
 -- Returns {the group after which to go on ('' = the end), member of `waiting` ...}: of lines that are to be taken to another
 --         partition all, in their order, of the others the first of each
 -- uses: element, lanes
-local LOOKS = 200 -- lines looked at in one call
+-- names of the keys and arguments (tools/generate_scripts.py)
 local waiting, active = KEYS[1], KEYS[2]
 local group, most = ARGV[1], tonumber(ARGV[2])
+-- end of the names
+local LOOKS = 200 -- lines looked at in one call
 local found = {''}
 for _ = 1, LOOKS do
   local first = redis.call('ZRANGEBYLEX', waiting, group == '' and '-' or '(' .. group .. '\255', '+', 'LIMIT', 0, 1)[1]

@@ -1,32 +1,40 @@
 -- sweep: look through a part of one place of a queue for messages that match, and remove them if that is asked for.
 --
--- KEYS  1-13 places  14 delayed  15 index  16 the list or sorted set that is looked through
--- ARGV  1 where to begin: for a list and for `delayed`, how many entries from the newest on are behind; for `waiting`, its
---       last member that is behind, '' = none  2 most entries to look at  3 most bytes to read  4 most messages to remove
---       5 what must match: id | group | headers  6 the id, how the group begins, or n headers; for headers then name, value, and
---       both as MessagePack, for each
+-- KEYS  places, delayed, index, key
+--       key: the list or sorted set that is looked through
+-- ARGV  start, most: number, most_bytes: number, removals: number, kind, wanted, headers... [name, value, pair]
+--       start: for a list and for `delayed`, how many entries from the newest on are behind; for `waiting`, its last
+--       member that is behind, '' = none
+--       most: entries to look at; most_bytes: bytes to read; removals: messages to remove at most
+--       kind: what must match: id | group | headers
+--       wanted: the id, how the group begins, or n headers
+--       headers: only for these; pair: both as MessagePack
 -- Returns {1 if the end was reached, else 0, where to go on, then for each match: id, how many entries of the list are taken
 --         before it (-1 = unknown), glimpse's number, glimpse}
 -- A removed ready message leaves a blank in its place: to take it out would move all that are in front of it. The next
 -- consumer passes over it, or the removal of the last message behind it. Nothing is removed from a processing list: the caller only looks there.
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, glimpse
-local q, delayed, index, key = places(1), unpack(KEYS, 14, 16)
-local from, most, most_bytes, removals = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+-- names of the keys and arguments (tools/generate_scripts.py)
+local delayed, index, key = KEYS[14], KEYS[15], KEYS[16]
+local start, most, most_bytes, removals = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local kind, wanted = ARGV[5], ARGV[6]
+local PLACES, HEADERS, HEADERS_STEP, NAME, VALUE, PAIR = 1, 7, 3, 0, 1, 2
+-- end of the names
+local q = places(PLACES)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 
 local decodes = rawget(_G, 'cmsgpack') -- fakeredis (reliq.testing) has none: there the bytes decide alone
 
 local function has_headers(element)
-  for at = 9, #ARGV, 3 do
-    if not string.find(element, ARGV[at], 1, true) then return false end
+  for at = HEADERS, #ARGV, HEADERS_STEP do
+    if not string.find(element, ARGV[at + PAIR], 1, true) then return false end
   end
   if not decodes then return true end
   local readable, _, _, _, _, _, _, _, _, headers = pcall(cmsgpack.unpack_limit, element, 8, 1)
   if not readable or type(headers) ~= 'table' then return false end
-  for at = 7, #ARGV, 3 do
-    if headers[ARGV[at]] ~= ARGV[at + 1] then return false end
+  for at = HEADERS, #ARGV, HEADERS_STEP do
+    if headers[ARGV[at + NAME]] ~= ARGV[at + VALUE] then return false end
   end
   return true
 end
@@ -54,7 +62,7 @@ local STEP = 50 -- entries read at once: a few large ones are enough
 
 -- Look at a list or at `delayed`, by position; returns whether the end was reached, and how many are behind.
 local function through_places(read, behind_all)
-  local at = tonumber(from)
+  local at = tonumber(start)
   while true do
     local some = redis.call(read, key, at, at + STEP - 1)
     for _, element in ipairs(some) do
@@ -67,7 +75,7 @@ end
 
 -- Look at the lines of keys; returns whether the end was reached, and the last member.
 local function through_lines()
-  local last, first, behind = from, '-', '+'
+  local last, first, behind = start, '-', '+'
   if kind == 'group' then first, behind = '[' .. wanted, '(' .. wanted .. '\255' end
   while true do
     local some = redis.call('ZRANGEBYLEX', key, last == '' and first or '(' .. last, behind, 'LIMIT', 0, STEP)

@@ -1,11 +1,14 @@
 -- switch_breaker: open or close the queue's circuit breaker by hand.
 --
--- KEYS  1 config  2 flow  3 counters
--- ARGV  1 ms for which it is open; 0 = close it
+-- KEYS  config, flow, counters
+-- ARGV  open_for: number
+--       open_for: ms; 0 = close it
 -- Returns the state before: 'closed' | 'open' | 'half_open'
 -- uses: now, flow
-local config, flow, counters = unpack(KEYS)
+-- names of the keys and arguments (tools/generate_scripts.py)
+local config, flow, counters = KEYS[1], KEYS[2], KEYS[3]
 local open_for = tonumber(ARGV[1])
+-- end of the names
 redis.call('HLEN', config)
 redis.call('HLEN', counters)
 redis.call('HLEN', flow) -- wrong types are refused here, before the first write

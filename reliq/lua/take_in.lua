@@ -1,10 +1,15 @@
 -- take_in: tell a partition of which keys it is the home, unless it knows a later layout of its queue.
 --
--- KEYS  1 config
--- ARGV  1 homes (see shared/homes)  2 1: it takes no new messages any more, else 0
+-- KEYS  config
+-- ARGV  homes, retired
+--       homes: see shared/homes
+--       retired: 1: it takes no new messages any more, else 0
 -- Returns 0, or the version of the later one, which it keeps
 -- uses: element, lanes, partition, homes
-local config, homes, retired = KEYS[1], ARGV[1], ARGV[2]
+-- names of the keys and arguments (tools/generate_scripts.py)
+local config = KEYS[1]
+local homes, retired = ARGV[1], ARGV[2]
+-- end of the names
 local known, layout = unpack(redis.call('HMGET', config, 'homes', 'partitions'))
 local version = math.max(known and version_of(known) or 0, layout and cjson.decode(layout).version or 0)
 if version > version_of(homes) then return version end

@@ -1,15 +1,19 @@
 -- tell: note that a message was cancelled while a consumer holds it. The consumer learns it with its next heartbeat.
 --
--- KEYS  1 told  2 processing
--- ARGV  1 id  2 ms for which the note is kept
+-- KEYS  told, processing
+-- ARGV  id, kept
+--       kept: ms for which the note is
 -- Returns 1, or 0 if the consumer does not hold the message
 -- uses: now, element
-local told, processing, id = KEYS[1], KEYS[2], ARGV[1]
+-- names of the keys and arguments (tools/generate_scripts.py)
+local told, processing = KEYS[1], KEYS[2]
+local id, kept = ARGV[1], ARGV[2]
+-- end of the names
 redis.call('HLEN', told) -- a wrong type is refused here, before the first write
 for _, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do
   if id_of(element) == id then
     redis.call('HSET', told, id, now_ms())
-    redis.call('PEXPIRE', told, ARGV[2])
+    redis.call('PEXPIRE', told, kept)
     return 1
   end
 end

@@ -1,11 +1,18 @@
 -- ticks: find the schedules that are due, and those that will be soon.
 --
--- KEYS  ticks, of each queue; on a cluster, of one queue
--- ARGV  1 ms to look ahead  2 most schedules of a queue that are due  3 most of the others  4.. for each queue: ms up to
---       which the caller has looked ahead before
+-- KEYS  ticks...
+--       ticks: of each queue; on a cluster, of one queue
+-- ARGV  ahead, most_due, most_soon, seen...
+--       ahead: ms to look ahead
+--       most_due: schedules of a queue that are due; most_soon: of the others
+--       seen: for each queue, ms up to which the caller has looked ahead before
 -- Returns {now, for each queue: {{name, due, ... of those that are due}, {name, due, ... of those after that, in order}}}
 -- uses: now
-local now, ahead = now_ms(), ARGV[1]
+-- names of the keys and arguments (tools/generate_scripts.py)
+local ahead, most_due, most_soon = ARGV[1], ARGV[2], ARGV[3]
+local SEEN = 4
+-- end of the names
+local now = now_ms()
 
 local function between(ticks, first, last, most)
   return redis.call('ZRANGEBYSCORE', ticks, first, last, 'WITHSCORES', 'LIMIT', 0, most)
@@ -13,10 +20,10 @@ end
 
 local answer, latest = {now}, string.format('%.0f', now + ahead)
 for place, ticks in ipairs(KEYS) do
-  local seen = math.max(now, tonumber(ARGV[3 + place]))
+  local seen = math.max(now, tonumber(ARGV[SEEN + place - 1]))
   answer[#answer + 1] = {
-    between(ticks, '-inf', string.format('%.0f', now), ARGV[2]),
-    between(ticks, string.format('(%.0f', seen), latest, ARGV[3]),
+    between(ticks, '-inf', string.format('%.0f', now), most_due),
+    between(ticks, string.format('(%.0f', seen), latest, most_soon),
   }
 end
 return answer

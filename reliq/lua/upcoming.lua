@@ -1,10 +1,17 @@
 -- upcoming: read the messages that a list's tail holds, next one first, without the parts of their bodies that are not shown.
 --
--- KEYS  1 messages
--- ARGV  1 messages to skip  2 messages to read at most  3 bytes of each body  4 bytes of elements after which no more is read
+-- KEYS  messages
+-- ARGV  skip: number, limit: number, shown: number, most_bytes: number
+--       skip: messages to skip
+--       limit: messages to read at most
+--       shown: bytes of each body
+--       most_bytes: of elements, after which no more is read
 -- Returns {glimpse's number, glimpse, ...}
 -- uses: glimpse
+-- names of the keys and arguments (tools/generate_scripts.py)
+local messages = KEYS[1]
 local skip, limit, shown, most_bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+-- end of the names
 local answer, bytes = {}, 0
 
 local function add(element)
@@ -17,7 +24,7 @@ local function add(element)
 end
 
 for at = skip, skip + limit - 1 do
-  if bytes >= most_bytes or not add(redis.call('LINDEX', KEYS[1], -1 - at)) then break end
+  if bytes >= most_bytes or not add(redis.call('LINDEX', messages, -1 - at)) then break end
 end
 forget_read(bytes)
 return answer

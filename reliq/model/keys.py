@@ -104,8 +104,8 @@ class QueueKeys(JobKeys):
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
         "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "logical", "low",
-        "messages", "next_round", "places", "prepared", "producers", "questions", "queue", "results", "rounds", "runs",
-        "schedule_states", "schedules", "servers", "ticks", "told", "trying", "waiting",
+        "messages", "next_round", "outcomes", "places", "prepared", "producers", "questions", "queue", "results",
+        "rounds", "runs", "schedule_states", "schedules", "servers", "ticks", "told", "trying", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -151,11 +151,14 @@ class QueueKeys(JobKeys):
         self.runs = prefix + "runs"  #: hash: name -> ms of its latest run, and what was sent, JSON
         self.followed = prefix + "followed"  #: hash: id -> where it entered the queue; " batch" -> its counts
         self.history = prefix + "history"  #: stream: the transitions of messages
-        #: What scripts call `places`: the keys of ready messages, and those that decide which one is next.
+        #: What scripts call `places`: the keys of ready messages, and those that decide which one is next. This is the
+        #: order in their KEYS; tools/generate_scripts.py writes the same names into the scripts.
         self.places = (
             self.messages, self.high, self.low, self.waiting, self.active, self.cycle, self.next_round, self.rounds,
             self.counters, self.config, self.bodies, self.followed, self.history,
         )  # fmt: skip
+        #: What scripts call `outcomes`: what handlers have returned, and who waits for it.
+        self.outcomes = (self.results, self.earlier_results, self.awaited, self.answers)
 
     @property
     def everything(self) -> tuple[str, ...]:

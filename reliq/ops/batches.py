@@ -6,6 +6,7 @@ from typing import Any
 
 from reliq.model.batch import Counts
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
+from reliq.ops import signatures
 from reliq.ops.request import Argument, Op, read_fields, scripted
 from reliq.ops.schema import Batch, Config
 
@@ -14,14 +15,20 @@ _QUEUE = "queue "  #: how the fields of a record that name its queues begin
 
 def batch_open(batch: str, fields: Mapping[str, bytes | str], parent: str) -> Op[bool]:
     """Create a batch; the reply is False if the parent is not open any more."""
-    names = [batch_record(batch), BATCHES, *([batch_record(parent)] if parent else [])]
     flat: list[Argument] = [part for pair in fields.items() for part in pair]
-    return scripted("batch_open", names, (batch, Batch.PARENT, parent, *flat), bool)
+    call = signatures.batch_open(
+        batch=batch_record(batch),
+        open=BATCHES,
+        parent=batch_record(parent) if parent else None,
+        id=batch,
+        fields=(Batch.PARENT, parent, *flat),
+    )
+    return scripted(call, bool)
 
 
 def batch_change(batch: str, field: str, value: Argument) -> Op[bool]:
     """Set a field of an open batch; the reply is False if it is not open any more."""
-    return scripted("batch_change", (batch_record(batch),), (field, value), bool)
+    return scripted(signatures.batch_change(batch=batch_record(batch), fields=(field, value)), bool)
 
 
 def batch_enlist(batch: str, queue: str) -> Op[bool]:
@@ -36,12 +43,20 @@ def batch_close(batch: str, state: str) -> Op[bool]:
 
 def batch_end(batch: str, parent: str, counts: Counts) -> Op[bool]:
     """Delete a batch that has ended; its parent waits for one batch less, and counts its messages as its own."""
-    names = [batch_record(batch), BATCHES, *([batch_record(parent)] if parent else [])]
-    return scripted("batch_end", names, (batch, counts.handled, counts.dead, counts.cancelled), bool)
+    call = signatures.batch_end(
+        batch=batch_record(batch),
+        open=BATCHES,
+        parent=batch_record(parent) if parent else None,
+        id=batch,
+        handled=counts.handled,
+        dead=counts.dead,
+        cancelled=counts.cancelled,
+    )
+    return scripted(call, bool)
 
 
 def batch_forget(keys: QueueKeys, batch: str) -> Op[bool]:
-    return scripted("batch_forget", (keys.config, keys.followed), (batch,), bool)
+    return scripted(signatures.batch_forget(config=keys.config, followed=keys.followed, batch=batch), bool)
 
 
 def batch_ids(limit: int, first: int = 0) -> Op[list[str]]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse
+from reliq.ops import signatures
 from reliq.ops.request import Argument, Op, scripted
 
 Scored = list[tuple[bytes, bytes]]  #: elements, each with its score as formatted by Redis
@@ -42,8 +43,17 @@ def browse(
     `shown`: the bytes of each body to read; None: all of it. The reply may have fewer than `limit`: it ends with the
     message at which 1 MiB of elements is read.
     """
-    arguments = (order, low, high, skip, limit, _WHOLE if shown is None else shown, STEP_BYTES)
-    return scripted("browse", (zset,), arguments, _read_browsed)
+    call = signatures.browse(
+        zset=zset,
+        order=order,
+        low=low,
+        high=high,
+        skip=skip,
+        limit=limit,
+        shown=_WHOLE if shown is None else shown,
+        most_bytes=STEP_BYTES,
+    )
+    return scripted(call, _read_browsed)
 
 
 def _read_browsed(reply: list[Any]) -> Browsed:
@@ -54,8 +64,9 @@ def _read_browsed(reply: list[Any]) -> Browsed:
 
 def find(keys: QueueKeys, zset: str, identity: str, skip: int, shown: int | None) -> Op[Glimpse | int | None]:
     """Read the message with this id; None if there is none; a number: search again, with this `skip`."""
-    arguments = (identity, skip, _WHOLE if shown is None else shown, STEP_BYTES)
-    return scripted("find", (zset, keys.index), arguments, _read_found)
+    size = _WHOLE if shown is None else shown
+    call = signatures.find(zset=zset, index=keys.index, id=identity, skip=skip, shown=size, most_bytes=STEP_BYTES)
+    return scripted(call, _read_found)
 
 
 def _read_found(reply: Any) -> Glimpse | int | None:
@@ -67,7 +78,8 @@ def _read_found(reply: Any) -> Glimpse | int | None:
 
 def upcoming(messages: str, skip: int, limit: int, shown: int) -> Op[list[Glimpse]]:
     """Read the ready messages that are taken next, after the first `skip`; may be fewer than `limit`, as in browse."""
-    return scripted("upcoming", (messages,), (skip, limit, shown, STEP_BYTES), _read_upcoming)
+    call = signatures.upcoming(messages=messages, skip=skip, limit=limit, shown=shown, most_bytes=STEP_BYTES)
+    return scripted(call, _read_upcoming)
 
 
 def _read_upcoming(reply: list[Any]) -> list[Glimpse]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from reliq.contract import values
 from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
+from reliq.ops import signatures
 from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 
 Cancelled = tuple[tuple[str, int], ...]  #: ids of cancelled messages, each with the ms at which that was
@@ -85,13 +86,21 @@ class Move:
 
 def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False) -> Op[int]:
     """Register a consumer. `marks`: it announces each redelivered message that it tries, with `mark_tried`."""
-    names = (keys.consumers, keys.lease(consumer), keys.trying)
-    return scripted("register", names, (consumer, milliseconds(lease), int(marks)))
+    return scripted(
+        signatures.register(
+            consumers=keys.consumers,
+            lease=keys.lease(consumer),
+            trying=keys.trying,
+            consumer=consumer,
+            lease_ms=milliseconds(lease),
+            marks=marks,
+        )
+    )
 
 
 def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
     """Announce that this consumer starts a redelivered message."""
-    return scripted("mark_tried", (keys.trying,), (consumer, tag))
+    return scripted(signatures.mark_tried(trying=keys.trying, consumer=consumer, tag=tag))
 
 
 def claim(
@@ -108,9 +117,18 @@ def claim(
 
     Not repeatable: after a lost reply only a read-back finds the claimed messages.
     """
-    names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers)
-    arguments: tuple[Argument, ...] = (milliseconds(lease), limit, room, consumer)
-    op = scripted("claim", names, arguments if held is None else (*arguments, held), _read_claimed)
+    call = signatures.claim(
+        places=keys.places,
+        processing=keys.processing(consumer),
+        lease=keys.lease(consumer),
+        consumers=keys.consumers,
+        lease_ms=milliseconds(lease),
+        limit=limit,
+        room=room,
+        consumer=consumer,
+        held=held,
+    )
+    op = scripted(call, _read_claimed)
     return Op(op.command, op.read, op.script, repeatable=False)
 
 
@@ -146,33 +164,61 @@ def settle(
     the message, and its result. `batches`: of all messages that are in one, by element; None: the script looks at them.
     """
     in_row, others = acks[:row], acks[row:]
-    names = (
-        *keys.places, keys.processing(consumer), keys.lease(consumer), keys.delayed, keys.dead, keys.index,
-        *(move.mark.key for move in moves if move.mark),
-        *(_result_keys(keys) if results_kept else ()),
-    )  # fmt: skip
-    arguments: list[Argument] = [
-        milliseconds(lease), limit, room,
-        row, name_of(in_row[0]) if row else b"", name_of(in_row[-1]) if row else b"", 0,
-        len(others), "", milliseconds(results_kept), _by_batch(in_row, batches),
-    ]  # fmt: skip
-    if uncounted:
-        every = (*others, *(move.element for move in moves))
-        arguments[6] = sum(element in uncounted for element in in_row)
-        arguments[8] = " ".join(str(position) for position, element in enumerate(every, 1) if element in uncounted)
-    for element in others:
-        arguments += (name_of(element), len(element), places.get(element, 0))
-    for move in moves:
-        arguments += (
-            move.name, len(move.element), places.get(move.element, 0),
-            move.destination, move.counter, move.id, move.again, milliseconds(move.delay),
-            milliseconds(move.mark.seconds) if move.mark else 0,
-        )  # fmt: skip
-    if results_kept:
-        for element in acks:
-            arguments += results.get(element, ("", b""))  # none: the lease was lost meanwhile
-    op = scripted("settle", names, arguments, _read_settled)
+    call = signatures.settle(
+        places=keys.places,
+        processing=keys.processing(consumer),
+        lease=keys.lease(consumer),
+        delayed=keys.delayed,
+        dead=keys.dead,
+        index=keys.index,
+        marks=[move.mark.key for move in moves if move.mark],
+        outcomes=keys.outcomes if results_kept else (),
+        lease_ms=milliseconds(lease),
+        limit=limit,
+        room=room,
+        row=row,
+        first_name=name_of(in_row[0]) if row else b"",
+        last_name=name_of(in_row[-1]) if row else b"",
+        row_uncounted=sum(element in uncounted for element in in_row) if uncounted else 0,
+        ack_count=len(others),
+        uncounted=_positions(others, moves, uncounted) if uncounted else "",
+        results_ms=milliseconds(results_kept),
+        row_batches=_by_batch(in_row, batches),
+        acks=_acks(others, places),
+        moves=[part for move in moves for part in _move(move, places)],
+        results=[part for element in acks for part in _result(element, results)] if results_kept else (),
+    )
+    op = scripted(call, _read_settled)
     return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
+
+
+def _positions(others: Sequence[bytes], moves: Sequence[Move], uncounted: Collection[bytes]) -> str:
+    every = (*others, *(move.element for move in moves))
+    return " ".join(str(position) for position, element in enumerate(every, 1) if element in uncounted)
+
+
+def _acks(others: Sequence[bytes], places: Mapping[bytes, int]) -> list[Argument]:
+    ack = signatures.settle_ack
+    return [part for one in others for part in ack(name=name_of(one), size=len(one), place=places.get(one, 0))]
+
+
+def _move(move: Move, places: Mapping[bytes, int]) -> tuple[Argument, ...]:
+    return signatures.settle_move(
+        name=move.name,
+        size=len(move.element),
+        place=places.get(move.element, 0),
+        destination=move.destination,
+        counter=move.counter,
+        id=move.id,
+        again=move.again,
+        delay=milliseconds(move.delay),
+        mark_ms=milliseconds(move.mark.seconds) if move.mark else 0,
+    )
+
+
+def _result(element: bytes, results: Mapping[bytes, tuple[str, bytes]]) -> tuple[Argument, ...]:
+    identity, result = results.get(element, ("", b""))  # none: the lease was lost meanwhile
+    return signatures.settle_result(result_id=identity, result=result)
 
 
 def _by_batch(elements: Sequence[bytes], batches: Mapping[bytes, str] | None) -> str:
@@ -182,10 +228,6 @@ def _by_batch(elements: Sequence[bytes], batches: Mapping[bytes, str] | None) ->
         return ""
     counts = Counter(batches[one] for one in elements if one in batches)
     return " ".join(f"{batch} {count}" for batch, count in counts.items())
-
-
-def _result_keys(keys: QueueKeys) -> tuple[str, ...]:
-    return keys.results, keys.earlier_results, keys.awaited, keys.answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +240,8 @@ class Returned:
 
 def result(keys: QueueKeys, identity: str, wait: float = 0.0) -> Op[Returned]:
     """Read the result of a message; `wait`: note that the caller waits so many seconds for it."""
-    return scripted("result", _result_keys(keys), (identity, milliseconds(wait)), lambda reply: Returned(*reply))
+    call = signatures.result(outcomes=keys.outcomes, id=identity, wait=milliseconds(wait))
+    return scripted(call, lambda reply: Returned(*reply))
 
 
 def last_answer(keys: QueueKeys) -> Op[bytes]:
@@ -235,7 +278,7 @@ def _read_settled(reply: list[Any]) -> Claimed:
 
 
 def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[bool]:
-    return scripted("heartbeat", (keys.lease(consumer),), (milliseconds(lease),), bool)
+    return scripted(signatures.heartbeat(lease=keys.lease(consumer), lease_ms=milliseconds(lease)), bool)
 
 
 def told(keys: QueueKeys) -> Op[Cancelled]:
@@ -269,7 +312,7 @@ def stored_bodies(keys: QueueKeys, references: Sequence[bytes]) -> Op[list[bytes
 
 def newest(keys: QueueKeys, consumer: str, groups: Sequence[str]) -> Op[list[bytes]]:
     """Replace claimed messages of these groups by newer ones that wait; the reply has the element of each group."""
-    return scripted("newest", (*keys.places, keys.processing(consumer)), groups)
+    return scripted(signatures.newest(places=keys.places, processing=keys.processing(consumer), groups=groups))
 
 
 def held_count(keys: QueueKeys, consumer: str) -> Op[int]:
@@ -301,11 +344,25 @@ def cycle_entries(keys: QueueKeys, groups: Sequence[str]) -> Op[list[bytes | Non
 
 
 def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:
-    names = (keys.consumers, keys.processing(consumer), keys.lease(consumer), keys.trying)
-    return scripted("forget", names, (consumer, int(leaving)), bool)
+    call = signatures.forget(
+        consumers=keys.consumers,
+        processing=keys.processing(consumer),
+        lease=keys.lease(consumer),
+        trying=keys.trying,
+        consumer=consumer,
+        leaving=leaving,
+    )
+    return scripted(call, bool)
 
 
 def finish(keys: QueueKeys, lease: str, remembered: float) -> Op[bool]:
     """End an HTTP lease without messages, and remember for `remembered` seconds that it was settled."""
-    names = (keys.consumers, keys.processing(lease), keys.lease(lease), keys.settled(lease))
-    return scripted("finish", names, (lease, milliseconds(remembered)), bool)
+    call = signatures.finish(
+        consumers=keys.consumers,
+        processing=keys.processing(lease),
+        lease=keys.lease(lease),
+        settled=keys.settled(lease),
+        consumer=lease,
+        remembered=milliseconds(remembered),
+    )
+    return scripted(call, bool)

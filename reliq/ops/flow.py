@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from reliq.model.breaker import Breaker
 from reliq.model.keys import QueueKeys
+from reliq.ops import signatures
 from reliq.ops.consumer import Claimed
-from reliq.ops.request import Argument, Op, milliseconds, scripted
+from reliq.ops.request import Op, milliseconds, scripted
 
 #: Why a claim got fewer messages than it asked for; PROBE: it got the one message by which an open breaker is tried.
 Reason = Literal["", "rate", "concurrency", "breaker", "held", "probe"]
@@ -33,13 +34,25 @@ def claim_limited(
     `reports`: the caller tells `breaker` how its messages end. `others`: all consumers of the queue, as far as the
     caller knows. Not repeatable, as claim.
     """
-    names = (
-        *keys.places, keys.processing(consumer), keys.lease(consumer), keys.consumers, keys.flow, keys.freed,
-        keys.delayed, keys.index, keys.buckets,
-        *map(keys.processing, others),
-    )  # fmt: skip
-    arguments: tuple[Argument, ...] = (milliseconds(lease), limit, room, consumer, int(reports), *others)
-    op = scripted("claim_limited", names, arguments, _read_claim)
+    call = signatures.claim_limited(
+        places=keys.places,
+        processing=keys.processing(consumer),
+        lease=keys.lease(consumer),
+        consumers=keys.consumers,
+        flow=keys.flow,
+        freed=keys.freed,
+        delayed=keys.delayed,
+        index=keys.index,
+        buckets=keys.buckets,
+        lists=map(keys.processing, others),
+        lease_ms=milliseconds(lease),
+        limit=limit,
+        room=room,
+        consumer=consumer,
+        reports=reports,
+        others=others,
+    )
+    op = scripted(call, _read_claim)
     return Op(op.command, op.read, op.script, repeatable=False)
 
 
@@ -74,33 +87,35 @@ def breaker(keys: QueueKeys, rule: Breaker, passed: int, failed: int, probe: str
 
     `probe`: "passed", "failed" or "untried" if the probe is one of them, else "". A repeated call counts them twice.
     """
-    arguments: tuple[Argument, ...] = (
-        passed, failed, probe,
-        rule.threshold, rule.minimum, milliseconds(rule.window_seconds), milliseconds(rule.open_seconds),
-    )  # fmt: skip
-    return scripted(
-        "breaker",
-        (keys.config, keys.flow, keys.counters),
-        arguments,
-        lambda reply: (reply[0].decode(), reply[1].decode()),
+    call = signatures.breaker(
+        config=keys.config,
+        flow=keys.flow,
+        counters=keys.counters,
+        passed=passed,
+        failed=failed,
+        probe=probe,
+        threshold=rule.threshold,
+        fewest=rule.minimum,
+        window=milliseconds(rule.window_seconds),
+        open_for=milliseconds(rule.open_seconds),
     )
+    return scripted(call, lambda reply: (reply[0].decode(), reply[1].decode()))
 
 
 def switch_breaker(keys: QueueKeys, open_for: float) -> Op[str]:
     """Open the breaker for so many seconds, or close it with 0; the reply is the state before."""
-    return scripted(
-        "switch_breaker",
-        (keys.config, keys.flow, keys.counters),
-        (milliseconds(open_for),),
-        lambda reply: reply.decode(),
+    call = signatures.switch_breaker(
+        config=keys.config, flow=keys.flow, counters=keys.counters, open_for=milliseconds(open_for)
     )
+    return scripted(call, lambda reply: reply.decode())
 
 
 def hold(keys: QueueKeys, seconds: float) -> Op[int]:
     """Give out no message of the queue for so many seconds; the reply is the ms at which that ends."""
-    return scripted("hold", (keys.config, keys.flow), (milliseconds(seconds),))
+    return scripted(signatures.hold(config=keys.config, flow=keys.flow, held_ms=milliseconds(seconds)))
 
 
 def hold_key(keys: QueueKeys, group: str, seconds: float) -> Op[int]:
     """Give out no message of one key for so many seconds; the reply is the ms at which that ends."""
-    return scripted("hold_key", (keys.config, keys.buckets), (group, milliseconds(seconds)))
+    call = signatures.hold_key(config=keys.config, buckets=keys.buckets, group=group, held_ms=milliseconds(seconds))
+    return scripted(call)

@@ -11,7 +11,7 @@ from reliq.model.found import Event, Progress
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.listed_message import Glimpse
-from reliq.ops import schema
+from reliq.ops import schema, signatures
 from reliq.ops.request import Argument, Op, milliseconds, optional_int, optional_text, read_fields, scripted
 
 SWEEP = 250  #: entries that one call looks at: under 1 ms for Redis
@@ -25,24 +25,27 @@ _TOLD = 86_400.0  #: seconds for which the note of a cancelled message is kept
 class Wanted:
     """The messages to look for: one id, those of a key, or those with all of these headers."""
 
-    arguments: tuple[Argument, ...]
+    kind: str
+    text: Argument
+    headers: tuple[Argument, ...] = ()
 
     @classmethod
     def with_id(cls, identity: str) -> "Wanted":
-        return cls(("id", identity))
+        return cls("id", identity)
 
     @classmethod
     def with_key(cls, key: str) -> "Wanted":
         """Return those with this ordering key or limit key."""
-        return cls(("group", group_of(key)[:-1]))
+        return cls("group", group_of(key)[:-1])
 
     @classmethod
     def with_headers(cls, headers: Mapping[str, str]) -> "Wanted":
-        arguments: list[Argument] = ["headers", len(headers)]
+        parts: list[Argument] = []
         for name, value in headers.items():
             # The pair as producers in Python write it; the script decodes the headers of an element that has it.
-            arguments += (name, value, msgspec.msgpack.encode(name) + msgspec.msgpack.encode(value))
-        return cls(tuple(arguments))
+            pair = msgspec.msgpack.encode(name) + msgspec.msgpack.encode(value)
+            parts += signatures.sweep_header(name=name, value=value, pair=pair)
+        return cls("headers", len(headers), tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,20 @@ class Swept:
 
 def sweep(keys: QueueKeys, place: str, start: bytes | int, wanted: Wanted, removals: int = 0) -> Op[Swept]:
     """Look through a part of a list or sorted set of the queue, and remove up to `removals` matching messages."""
-    names = (*keys.places, keys.delayed, keys.index, place)
-    return scripted("sweep", names, (start, SWEEP, SWEEP_BYTES, removals, *wanted.arguments), _read_swept)
+    call = signatures.sweep(
+        places=keys.places,
+        delayed=keys.delayed,
+        index=keys.index,
+        key=place,
+        start=start,
+        most=SWEEP,
+        most_bytes=SWEEP_BYTES,
+        removals=removals,
+        kind=wanted.kind,
+        wanted=wanted.text,
+        headers=wanted.headers,
+    )
+    return scripted(call, _read_swept)
 
 
 def _read_swept(reply: list[Any]) -> Swept:
@@ -87,8 +102,17 @@ def report(
         fields += (schema.Report.FRACTION, report.fraction, schema.Report.TEXT, report.text)
     if report.state is not None:
         fields += (schema.Report.STATE, report.state)
-    names = (keys.lease(consumer), keys.report(identity), keys.processing(consumer))
-    return scripted("report", names, (tag, milliseconds(_KEPT), name_of(element), place, *fields), bool)
+    call = signatures.report(
+        lease=keys.lease(consumer),
+        report=keys.report(identity),
+        processing=keys.processing(consumer),
+        tag=tag,
+        kept=milliseconds(_KEPT),
+        name=name_of(element),
+        place=place,
+        fields=fields,
+    )
+    return scripted(call, bool)
 
 
 def reported(keys: QueueKeys, identity: str) -> Op[Progress | None]:
@@ -156,7 +180,8 @@ def tracks(keys: QueueKeys) -> Op[bool]:
 
 def forget_tracked(keys: QueueKeys, cursor: int = 0) -> Op[int]:
     """Delete a part of the index of a queue that tracks its messages no more; the reply: where to go on, 0 = end."""
-    return scripted("forget_tracked", (keys.config, keys.followed), (cursor, SWEEP))
+    call = signatures.forget_tracked(config=keys.config, followed=keys.followed, cursor=cursor, limit=SWEEP)
+    return scripted(call)
 
 
 def count_tracked(keys: QueueKeys) -> list[Op[Any]]:
@@ -170,7 +195,8 @@ def delete(key: str) -> Op[int]:
 
 def biography(keys: QueueKeys, identity: str, start: bytes) -> Op[tuple[bytes, list[Event]]]:
     """Read the transitions of a message from a part of the history; the reply begins with where the next part does."""
-    return scripted("biography", (keys.history,), (identity, start, SWEEP), _read_biography)
+    call = signatures.biography(history=keys.history, id=identity, start=start, most=SWEEP)
+    return scripted(call, _read_biography)
 
 
 def _read_biography(reply: list[bytes]) -> tuple[bytes, list[Event]]:
@@ -180,4 +206,6 @@ def _read_biography(reply: list[bytes]) -> tuple[bytes, list[Event]]:
 
 def tell(keys: QueueKeys, consumer: str, identity: str) -> Op[bool]:
     """Note that a message was cancelled, if this consumer holds it."""
-    return scripted("tell", (keys.told, keys.processing(consumer)), (identity, milliseconds(_TOLD)), bool)
+    processing = keys.processing(consumer)
+    call = signatures.tell(told=keys.told, processing=processing, id=identity, kept=milliseconds(_TOLD))
+    return scripted(call, bool)

@@ -7,14 +7,16 @@ from typing import Any
 
 from reliq.errors import ForeignKey
 from reliq.model.keys import CLOCK, QueueKeys, monitors_since, monitors_until
+from reliq.ops import signatures
 from reliq.ops.commands import read_hash
-from reliq.ops.request import Argument, Op, as_text, milliseconds, script_named, scripted
+from reliq.ops.request import Argument, Op, as_text, milliseconds, scripted, scripted_within
 from reliq.ops.schema import ClockJump, Counter
 
 
 def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
     """Promote due messages; the reply is how many, and in how many ms the next one is due (-1: none)."""
-    return scripted("promote", (*keys.places, keys.delayed, keys.index), (limit,), tuple)
+    call = signatures.promote(places=keys.places, delayed=keys.delayed, index=keys.index, limit=limit)
+    return scripted(call, tuple)
 
 
 class Fate(Enum):
@@ -49,12 +51,26 @@ class Return:
 
 
 def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Sequence[Return]) -> Op[int]:
-    names = (*keys.places, keys.processing(consumer), keys.lease(consumer), keys.dead, keys.index)
-    arguments: list[Argument] = [deadline]
-    for one in returns:
-        fate = one.fate
-        arguments += (one.element, "dead" if fate.dead else "ready", fate.value, one.id, one.again)
-    return scripted("reclaim_when_full", names, arguments)
+    call = signatures.reclaim_when_full(
+        places=keys.places,
+        processing=keys.processing(consumer),
+        lease=keys.lease(consumer),
+        dead=keys.dead,
+        index=keys.index,
+        deadline=deadline,
+        messages=[part for one in returns for part in _returned(one)],
+    )
+    return scripted(call)
+
+
+def _returned(one: Return) -> tuple[Argument, ...]:
+    return signatures.reclaim_when_full_message(
+        element=one.element,
+        destination="dead" if one.fate.dead else "ready",
+        counter=one.fate.value,
+        id=one.id,
+        again=one.again,
+    )
 
 
 def lease_text(keys: QueueKeys, consumer: str) -> Op[bytes | None]:
@@ -111,8 +127,14 @@ class Attendance:
 
 def attend(tag: str, monitor: str, lasts: float, most: int) -> Op[Attendance]:
     """Note that a monitor is alive for `lasts` seconds; the reply has the `most` monitors that came first."""
-    keys = (monitors_until(tag), monitors_since(tag))
-    return scripted("attend", keys, (monitor, milliseconds(lasts), most), _read_attendance)
+    call = signatures.attend(
+        monitors_until=monitors_until(tag),
+        monitors_since=monitors_since(tag),
+        monitor=monitor,
+        lasts=milliseconds(lasts),
+        most=most,
+    )
+    return scripted(call, _read_attendance)
 
 
 def _read_attendance(reply: list[Any]) -> Attendance:
@@ -150,6 +172,6 @@ def check_type(key: str, kind: str, expected: str) -> None:
 
 
 def advance_within(keys: QueueKeys, element: bytes, fate: Fate) -> Op[int]:
-    """Advance the order inside a Transaction. It sends the script's source: an unknown digest would fail too late."""
-    source, names = script_named("advance_within").source, keys.places
-    return Op(("EVAL", source, len(names), *names, element, fate.value, int(fate.dead)))
+    """Advance the order inside a Transaction."""
+    call = signatures.advance_within(places=keys.places, element=element, counter=fate.value, dead=fate.dead)
+    return scripted_within(call)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reliq.model.keys import QueueKeys
-from reliq.ops.request import Op, scripted
+from reliq.ops import signatures
+from reliq.ops.request import Argument, Op, scripted
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +20,36 @@ class Revival:
 
 
 def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
-    arguments = [part for one in revivals for part in (one.element, one.id, one.member, one.again)]
-    return scripted("redrive", (*keys.places, keys.dead, keys.index), arguments)
+    letters = [part for one in revivals for part in _revived(one)]
+    return scripted(signatures.redrive(places=keys.places, dead=keys.dead, index=keys.index, letters=letters))
+
+
+def _revived(one: Revival) -> tuple[Argument, ...]:
+    return signatures.redrive_letter(element=one.element, id=one.id, member=one.member, again=one.again)
 
 
 def discard(
     keys: QueueKeys, letters: Sequence[tuple[bytes, str, bytes]], counter: Literal["purged_dead", "trimmed"]
 ) -> Op[int]:
     """Remove dead letters, given as element, id and the reference to a body that is apart, empty without one."""
-    arguments = [counter, *(part for letter in letters for part in letter)]
-    return scripted("discard", (keys.dead, keys.counters, keys.index, keys.bodies), arguments)
+    call = signatures.discard(
+        dead=keys.dead,
+        counters=keys.counters,
+        index=keys.index,
+        bodies=keys.bodies,
+        counter=counter,
+        letters=[
+            part
+            for element, identity, reference in letters
+            for part in signatures.discard_letter(element=element, id=identity, reference=reference)
+        ],
+    )
+    return scripted(call)
 
 
 def cancel(keys: QueueKeys, identity: str) -> Op[bool]:
-    return scripted("cancel", (*keys.places, keys.delayed, keys.index), (identity,), bool)
+    return scripted(signatures.cancel(places=keys.places, delayed=keys.delayed, index=keys.index, id=identity), bool)
 
 
 def purge(keys: QueueKeys, limit: int) -> Op[int]:
-    return scripted("purge", (*keys.places, keys.delayed, keys.index), (limit,))
+    return scripted(signatures.purge(places=keys.places, delayed=keys.delayed, index=keys.index, limit=limit))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq.model.keys import QueueKeys
+from reliq.ops import signatures
 from reliq.ops.browse import waiting_element
 from reliq.ops.request import Op, milliseconds, optional_text, scripted
 from reliq.ops.schema import Config
@@ -50,7 +51,7 @@ def take_in(keys: QueueKeys, homes: Homes, retired: bool) -> Op[int]:
 
     A partition that knows a later layout keeps that; the answer is its version, else 0.
     """
-    return scripted("take_in", (keys.config,), (str(homes), int(retired)))
+    return scripted(signatures.take_in(config=keys.config, homes=str(homes), retired=int(retired)))
 
 
 def be_alone(keys: QueueKeys) -> Op[int]:
@@ -75,7 +76,9 @@ class Served:
 
 def serve(keys: QueueKeys, owner: str, seconds: float) -> Op[Served]:
     """Note that a worker process serves the queue, for so many seconds; 0: it does not any more."""
-    return scripted("serve", (keys.servers, keys.config), (owner, milliseconds(seconds)), _read_served)
+    silent = milliseconds(seconds)
+    call = signatures.serve(servers=keys.servers, config=keys.config, owner=owner, silent=silent)
+    return scripted(call, _read_served)
 
 
 def _read_served(reply: list[bytes]) -> Served:
@@ -115,8 +118,8 @@ class Stray:
 
 def strays(keys: QueueKeys, after: bytes, most: int) -> Op[tuple[bytes, list[Stray]]]:
     """Read such messages of lines after this group, and the group after which to go on: empty at the end."""
-    names = (keys.waiting, keys.active)
-    return scripted("strays", names, (after, most), lambda reply: (reply[0], [Stray(one) for one in reply[1:]]))
+    call = signatures.strays(waiting=keys.waiting, active=keys.active, group=after, most=most)
+    return scripted(call, lambda reply: (reply[0], [Stray(one) for one in reply[1:]]))
 
 
 def has_key(keys: QueueKeys, group: str) -> list[Op[bool]]:
@@ -130,17 +133,17 @@ def release_lines(keys: QueueKeys, groups: Sequence[str], version: int) -> Op[in
 
     `version`: of the layout by which their former home has none; a partition that knows a later one does nothing.
     """
-    return scripted("release_lines", keys.places, (version, *groups))
+    return scripted(signatures.release_lines(places=keys.places, version=version, groups=groups))
 
 
 def send_home(keys: QueueKeys, strays: Sequence[Stray]) -> Op[int]:
     """Remove messages that were enqueued in the home of their key."""
-    return scripted("send_home", keys.places, [one.member for one in strays])
+    return scripted(signatures.send_home(places=keys.places, members=[one.member for one in strays]))
 
 
 def held_keys(keys: QueueKeys, cursor: bytes | str = "0") -> Op[tuple[bytes, int]]:
     """Count, from a cursor on, the keys that messages hold here and that have their home elsewhere."""
-    return scripted("held_keys", (keys.active, keys.config), (cursor,), _read_held)
+    return scripted(signatures.held_keys(active=keys.active, config=keys.config, cursor=cursor), _read_held)
 
 
 def _read_held(reply: list[Any]) -> tuple[bytes, int]:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reliq.model.keys import QueueKeys
+from reliq.ops import signatures
 from reliq.ops.browse import first_names, up_to
 from reliq.ops.producer import Entry
-from reliq.ops.request import Argument, Op, as_text, milliseconds, readable, scripted
+from reliq.ops.request import Op, as_text, milliseconds, readable, scripted
 from reliq.ops.schema import Prepared
 
 Decision = Literal["committed", "rolled_back", "purged"]
@@ -38,13 +39,24 @@ class Decided:
 def prepare(
     keys: QueueKeys, entry: Entry, check_after: float, checks: int, producer: str, sequence: int
 ) -> Op[Accepted]:
-    names = (*keys.places, keys.delayed, keys.producers, keys.prepared, keys.prepared_record(entry.id))
-    dedup = "" if entry.dedup_key is None else keys.dedup(entry.dedup_key)
-    arguments: tuple[Argument, ...] = (
-        producer, sequence, entry.id, entry.element, milliseconds(entry.delay), milliseconds(check_after), checks,
-        dedup, milliseconds(entry.window), entry.digest,
-    )  # fmt: skip
-    return scripted("prepare", names, arguments, lambda reply: Accepted(*map(readable, reply)))
+    call = signatures.prepare(
+        places=keys.places,
+        delayed=keys.delayed,
+        producers=keys.producers,
+        prepared=keys.prepared,
+        record=keys.prepared_record(entry.id),
+        producer=producer,
+        sequence=sequence,
+        id=entry.id,
+        element=entry.element,
+        delay=milliseconds(entry.delay),
+        every=milliseconds(check_after),
+        most=checks,
+        dedup="" if entry.dedup_key is None else keys.dedup(entry.dedup_key),
+        window=milliseconds(entry.window),
+        digest=entry.digest,
+    )
+    return scripted(call, lambda reply: Accepted(*map(readable, reply)))
 
 
 def decide(
@@ -56,25 +68,38 @@ def decide(
     sequence: int = 0,
     dedup: str = "",
 ) -> Op[Decided]:
-    names = [
-        *keys.places,
-        keys.delayed,
-        keys.index,
-        keys.producers,
-        keys.prepared,
-        keys.questions,
-        keys.prepared_record(identity),
-    ]
-    arguments = (producer, sequence, identity, decision, milliseconds(remembered))
-    return scripted(
-        "decide", [*names, dedup] if dedup else names, arguments, lambda reply: Decided(*map(as_text, reply))
+    call = signatures.decide(
+        places=keys.places,
+        delayed=keys.delayed,
+        index=keys.index,
+        producers=keys.producers,
+        prepared=keys.prepared,
+        questions=keys.questions,
+        record=keys.prepared_record(identity),
+        dedup=dedup or None,
+        producer=producer,
+        sequence=sequence,
+        id=identity,
+        decision=decision,
+        remembered=milliseconds(remembered),
     )
+    return scripted(call, lambda reply: Decided(*map(as_text, reply)))
 
 
 def ask(keys: QueueKeys, identity: str, letter: bytes, remembered: float) -> Op[str]:
     """End the wait of a prepared message: make it the dead letter `letter` or, if that is empty, put a question."""
-    names = (keys.prepared, keys.questions, keys.prepared_record(identity), keys.dead, keys.index, keys.counters)
-    return scripted("ask", names, (identity, letter, milliseconds(remembered)), as_text)
+    call = signatures.ask(
+        prepared=keys.prepared,
+        questions=keys.questions,
+        record=keys.prepared_record(identity),
+        dead=keys.dead,
+        index=keys.index,
+        counters=keys.counters,
+        id=identity,
+        letter=letter,
+        remembered=milliseconds(remembered),
+    )
+    return scripted(call, as_text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from reliq.model.keys import QUEUES, TOPICS, QueueKeys
+from reliq.ops import signatures
 from reliq.ops.commands import read_hash
 from reliq.ops.request import Argument, Op, T, Transaction, milliseconds, optional_text, readable, scripted
 from reliq.ops.schema import Topics
@@ -62,8 +63,15 @@ class StoredBody:
 
 def arrive(queues: Sequence[QueueKeys], references: Sequence[bytes], producer: str, sequence: int) -> Op[int]:
     """Begin a transaction that stores bodies under these references in each of the queues."""
-    names = (queues[0].producers, *(keys.bodies for keys in queues))
-    return scripted("arrive", names, (producer, sequence, *references))
+    return scripted(
+        signatures.arrive(
+            producers=queues[0].producers,
+            bodies=[keys.bodies for keys in queues],
+            producer=producer,
+            sequence=sequence,
+            references=references,
+        )
+    )
 
 
 def with_bodies(
@@ -88,10 +96,18 @@ def push(
     `now`: ms, an estimate of the server's clock. `bodies`: some messages have their bodies apart. The reply is whether
     they are in the queue, by this call or an earlier try; False if the queue has a limit: then `enqueue` must decide.
     """
-    names = [keys.messages, keys.counters, keys.config, keys.producers]
-    if bodies:
-        names.append(keys.bodies)
-    return scripted("push", names, (producer, sequence, f"{sequence} {now}", *elements), bool)
+    call = signatures.push(
+        messages=keys.messages,
+        counters=keys.counters,
+        config=keys.config,
+        producers=keys.producers,
+        bodies=keys.bodies if bodies else None,
+        producer=producer,
+        sequence=sequence,
+        entry=f"{sequence} {now}",
+        elements=elements,
+    )
+    return scripted(call, bool)
 
 
 def enqueue(
@@ -108,27 +124,36 @@ def enqueue(
     `batches`: how many of the plain ones are of each batch; the script looks for those of entries itself.
     `version`: of the queue's layout, if it has partitions.
     """
-    names = [*keys.places, keys.delayed, keys.index, keys.producers]
-    counts = " ".join(f"{batch} {count}" for batch, count in batches.items())
-    arguments: list[Argument] = [
-        producer,
-        sequence,
-        f"{len(plain)} {version}" if version else len(plain),
-        counts,
-        *plain,
-    ]
-    for entry in entries:
-        arguments += (entry.id, entry.element, -1 if entry.held and not entry.delay else milliseconds(entry.delay))
-        if entry.dedup_key is None:
-            arguments += (0, "")
-        elif entry.replace:
-            names.append(keys.burst(entry.dedup_key))
-            arguments += (-1, "" if entry.at_most is None else milliseconds(entry.at_most))
-        else:
-            names.append(keys.dedup(entry.dedup_key))
-            arguments += (milliseconds(entry.window), entry.digest)
-    op = scripted("enqueue", names, arguments, _read_enqueued)
+    call = signatures.enqueue(
+        places=keys.places,
+        delayed=keys.delayed,
+        index=keys.index,
+        producers=keys.producers,
+        dedup_keys=[
+            keys.burst(entry.dedup_key) if entry.replace else keys.dedup(entry.dedup_key)
+            for entry in entries
+            if entry.dedup_key is not None
+        ],
+        producer=producer,
+        sequence=sequence,
+        plain_and_version=f"{len(plain)} {version}" if version else len(plain),
+        batches=" ".join(f"{batch} {count}" for batch, count in batches.items()),
+        elements=plain,
+        options=[part for entry in entries for part in _option(entry)],
+    )
+    op = scripted(call, _read_enqueued)
     return op if producer else Op(op.command, op.read, op.script, repeatable=False)
+
+
+def _option(entry: Entry) -> tuple[Argument, ...]:
+    window: int = milliseconds(entry.window)
+    digest: Argument = entry.digest
+    if entry.dedup_key is None:
+        window, digest = 0, ""
+    elif entry.replace:
+        window, digest = -1, "" if entry.at_most is None else milliseconds(entry.at_most)
+    delay = -1 if entry.held and not entry.delay else milliseconds(entry.delay)
+    return signatures.enqueue_option(id=entry.id, element=entry.element, delay=delay, window=window, digest=digest)
 
 
 def _read_enqueued(reply: Any) -> Enqueued:
@@ -174,12 +199,21 @@ def publish(
     `partitions`: by the position of each partition the version of the layout that is known, and whether the message
     waits there for its key, of which the former home still has messages.
     """
-    names = [every[0].producers]
-    for keys in every:
-        names += (*keys.places, keys.delayed, keys.index)
-    arguments: tuple[Argument, ...] = (producer, sequence, identity, element, milliseconds(delay))
-    arguments += tuple(f"{place} {version} {int(held)}" for place, (version, held) in partitions.items())
-    return scripted("publish", names, arguments, _read_published)
+    call = signatures.publish(
+        producers=every[0].producers,
+        queues=[
+            key
+            for keys in every
+            for key in signatures.publish_queue(places=keys.places, delayed=keys.delayed, index=keys.index)
+        ],
+        producer=producer,
+        sequence=sequence,
+        id=identity,
+        element=element,
+        delay=milliseconds(delay),
+        partitions=[f"{place} {version} {int(held)}" for place, (version, held) in partitions.items()],
+    )
+    return scripted(call, _read_published)
 
 
 def _read_published(reply: Any) -> Published:
@@ -190,12 +224,12 @@ def _read_published(reply: Any) -> Published:
 
 def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str]) -> Op[int]:
     """Add or remove bindings; the reply is how many changed."""
-    return scripted("bind", (TOPICS,), (verb, *bindings))
+    return scripted(signatures.bind(topics=TOPICS, verb=verb, bindings=bindings))
 
 
 def alternate(queue: str) -> Op[int]:
     """Set the queue for unroutable messages."""
-    return scripted("bind", (TOPICS,), (Topics.ALTERNATE, queue))
+    return scripted(signatures.bind(topics=TOPICS, verb=Topics.ALTERNATE, bindings=[queue]))
 
 
 def no_alternate() -> Op[int]:
@@ -226,20 +260,24 @@ def cycle_add(keys: QueueKeys, members: Sequence[Member], producer: str = "", se
 
     With a producer's sequence, a repeated or late call does not bring back removed members.
     """
-    arguments: list[Argument] = [producer, sequence]
-    for one in members:
-        arguments += (one.member, one.group, one.id, one.element)
-    names = (*keys.places, keys.delayed, keys.producers)
-    return scripted(
-        "cycle_add",
-        names,
-        arguments,
-        lambda reply: Entered(reply[0].decode(), reply[1], [readable(one) for one in reply[2:]]),
+    call = signatures.cycle_add(
+        places=keys.places,
+        delayed=keys.delayed,
+        producers=keys.producers,
+        producer=producer,
+        sequence=sequence,
+        members=[part for one in members for part in _member(one)],
     )
+    return scripted(call, lambda reply: Entered(reply[0].decode(), reply[1], [readable(one) for one in reply[2:]]))
+
+
+def _member(one: Member) -> tuple[Argument, ...]:
+    return signatures.cycle_add_member(member=one.member, key_group=one.group, id=one.id, element=one.element)
 
 
 def cycle_remove(keys: QueueKeys, groups: Sequence[str]) -> Op[list[int]]:
-    return scripted("cycle_remove", (*keys.places, keys.delayed, keys.index), groups)
+    call = signatures.cycle_remove(places=keys.places, delayed=keys.delayed, index=keys.index, groups=groups)
+    return scripted(call)
 
 
 def last_sequence(keys: QueueKeys, producer: str) -> Op[int | None]:
@@ -271,4 +309,4 @@ def announce(queue: str) -> Op[int]:
 
     In a list with ops for other nodes it fails none of them: its answer is None while the node of that set is away.
     """
-    return scripted("announce", (QUEUES,), (queue,))
+    return scripted(signatures.announce(queues=QUEUES, queue=queue))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from reliq.model.keys import QueueKeys
+from reliq.ops import signatures
 from reliq.ops.request import Op, milliseconds, scripted
 
 
@@ -10,7 +11,7 @@ def existing(names: Sequence[str]) -> Op[list[int]]:
     """Read the positions, from 1, of those keys that exist."""
     if len(names) == 1:  # the case of a cluster; the script would cost several times as much
         return Op(("EXISTS", names[0]), lambda reply: [1] * reply)
-    return scripted("existing", names, (), list)
+    return scripted(signatures.existing(names=names), list)
 
 
 def any_exists(names: Sequence[str]) -> Op[bool]:
@@ -23,4 +24,5 @@ def due(queues: Sequence[QueueKeys], ahead: float) -> Op[list[int]]:
 
     Then follow the positions, from 1, of those queues that have a message due now.
     """
-    return scripted("due", [keys.delayed for keys in queues], (milliseconds(ahead),), list)
+    call = signatures.due(delayed=[keys.delayed for keys in queues], ahead=milliseconds(ahead))
+    return scripted(call, list)

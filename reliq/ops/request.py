@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ class Packed:
 
 
 Argument = bytes | str | int | float | Packed
+Call = tuple[str, tuple[str, ...], tuple[Argument, ...]]  #: a script, its keys and its arguments: see ops.signatures
 
 
 class Script:
@@ -122,9 +123,16 @@ def script_named(name: str) -> Script:
     return script
 
 
-def scripted(name: str, keys: Sequence[str], arguments: Iterable[Argument], read: Callable[[Any], T] = _as_is) -> Op[T]:
+def scripted(call: Call, read: Callable[[Any], T] = _as_is) -> Op[T]:
+    name, keys, arguments = call
     script = script_named(name)
     return Op(("EVALSHA", script.sha, len(keys), *keys, *arguments), read, script)
+
+
+def scripted_within(call: Call, read: Callable[[Any], T] = _as_is) -> Op[T]:
+    """Return the op for a Transaction. It sends the script's source: an unknown digest would fail too late."""
+    name, keys, arguments = call
+    return Op(("EVAL", script_named(name).source, len(keys), *keys, *arguments), read)
 
 
 def at_most(op: Op[T], retries: int | None) -> Op[T]:

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from reliq.model.keys import SCHEDULES, QueueKeys
 from reliq.model.schedule import Definition, Run, State
+from reliq.ops import signatures
 from reliq.ops.request import Argument, Op, Packed, milliseconds, optional_text, scripted
 
 encode = msgspec.json.encode
@@ -38,12 +39,20 @@ class Fire:
     @cached_property
     def packed(self) -> Packed:
         """The arguments of the script, encoded: at the time of the tick they are only sent."""
-        following = b"" if self.state.wakes is None else b"%d" % self.state.wakes
-        messages = [part for message in self.messages for part in message]
-        parts = [
-            self.name.encode(), self.expected, encode(self.state), following, b"%d" % self.due, encode(self.run),
-            b"%d" % self.run.missed, b"%d" % len(self.messages), *messages,
-        ]  # fmt: skip
+        schedule = signatures.fire_schedule(
+            name=self.name.encode(),
+            expected=self.expected,
+            state=encode(self.state),
+            next_due=b"" if self.state.wakes is None else b"%d" % self.state.wakes,
+            due=b"%d" % self.due,
+            run=encode(self.run),
+            missed=b"%d" % self.run.missed,
+            count=b"%d" % len(self.messages),
+            messages=[
+                part for element, body in self.messages for part in signatures.fire_message(element=element, body=body)
+            ],
+        )
+        parts = cast("tuple[bytes, ...]", schedule)
         return Packed(len(parts), (b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]),))
 
 
@@ -52,10 +61,17 @@ def fire(keys: QueueKeys, fires: Sequence[Fire]) -> Op[tuple[int, list[Firing]]]
 
     Repeatable: a state that was replaced is not replaced again.
     """
-    names = (*keys.places, keys.delayed, keys.ticks, keys.schedule_states, keys.runs)
     every = [one.packed for one in fires]
     packed = Packed(sum(one.count for one in every), (b"".join([piece for one in every for piece in one.pieces]),))
-    return scripted("fire", names, (packed,), lambda reply: (reply[0], [Firing(code) for code in reply[1:]]))
+    call = signatures.fire(
+        places=keys.places,
+        delayed=keys.delayed,
+        ticks=keys.ticks,
+        states=keys.schedule_states,
+        runs=keys.runs,
+        schedules=[packed],
+    )
+    return scripted(call, lambda reply: (reply[0], [Firing(code) for code in reply[1:]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +86,31 @@ class Written:
 
 def schedule_put(keys: QueueKeys, schedules: Sequence[Written]) -> Op[list[int]]:
     """Write schedules; the reply is for each whether its state was the expected one."""
-    arguments: list[Argument] = []
-    for one in schedules:
-        definition = b"" if one.definition is None else encode(one.definition)
-        due = "" if one.state.wakes is None else one.state.wakes
-        arguments += (one.name, one.expected, definition, encode(one.state), due)
-    return scripted("schedule_put", (keys.schedules, keys.schedule_states, keys.ticks), arguments)
+    call = signatures.schedule_put(
+        schedules=keys.schedules,
+        states=keys.schedule_states,
+        ticks=keys.ticks,
+        changes=[part for one in schedules for part in _change(one)],
+    )
+    return scripted(call)
+
+
+def _change(one: Written) -> tuple[Argument, ...]:
+    return signatures.schedule_put_change(
+        name=one.name,
+        expected=one.expected,
+        definition=b"" if one.definition is None else encode(one.definition),
+        state=encode(one.state),
+        due="" if one.state.wakes is None else one.state.wakes,
+    )
 
 
 def schedule_remove(keys: QueueKeys, names: Sequence[str]) -> Op[int]:
     """Delete schedules of a queue; the reply is how many there were."""
-    return scripted("schedule_remove", (keys.schedules, keys.schedule_states, keys.ticks, keys.runs), names)
+    call = signatures.schedule_remove(
+        schedules=keys.schedules, states=keys.schedule_states, ticks=keys.ticks, runs=keys.runs, names=names
+    )
+    return scripted(call)
 
 
 def queues_of_schedules(names: Sequence[str]) -> Op[list[str | None]]:
@@ -144,8 +174,16 @@ FATES = ("ready", "processing", "delayed", "dead", "gone", "unknown")
 
 def fates(keys: QueueKeys, identities: Sequence[str], consumers: Iterable[str], most: int) -> Op[list[str]]:
     """Read where messages are, one of FATES for each id; of each list, the `most` newest messages are read."""
-    names = [*keys.places, keys.delayed, keys.dead, keys.index, *map(keys.processing, consumers)]
-    return scripted("fates", names, (most, *identities), lambda reply: [one.decode() for one in reply])
+    call = signatures.fates(
+        places=keys.places,
+        delayed=keys.delayed,
+        dead=keys.dead,
+        index=keys.index,
+        lists=map(keys.processing, consumers),
+        most=most,
+        ids=identities,
+    )
+    return scripted(call, lambda reply: [one.decode() for one in reply])
 
 
 def note_run(keys: QueueKeys, name: str, run: Run) -> Op[int]:
@@ -170,8 +208,14 @@ def ticks(
     queues: Sequence[QueueKeys], ahead: float, most_due: int, most_soon: int, seen: Sequence[int]
 ) -> Op[tuple[int, list[Seen]]]:
     """Read which schedules are due now and within `ahead` seconds; of the latter those later than `seen`, by queue."""
-    arguments = (milliseconds(ahead), most_due, most_soon, *seen)
-    return scripted("ticks", [keys.ticks for keys in queues], arguments, _read_ticks)
+    call = signatures.ticks(
+        ticks=[keys.ticks for keys in queues],
+        ahead=milliseconds(ahead),
+        most_due=most_due,
+        most_soon=most_soon,
+        seen=seen,
+    )
+    return scripted(call, _read_ticks)
 
 
 def _read_ticks(reply: list[Any]) -> tuple[int, list[Seen]]:

@@ -1,13 +1,14 @@
 """Ops of the HTTP service: API keys, and the answers to requests with an Idempotency-Key."""
 
 from reliq.model.keys import ALLOWANCE, API_KEY_EXISTED, API_KEYS
+from reliq.ops import signatures
 from reliq.ops.commands import read_hash
 from reliq.ops.request import Op, milliseconds, scripted
 
 
 def allow(key: str, rate: float, wanted: int) -> Op[tuple[int, int]]:
     """Ask how many of the `wanted` calls an API key may make now and, if none, in how many ms the next one."""
-    return scripted("allow", (ALLOWANCE + key,), (rate, wanted), tuple)
+    return scripted(signatures.allow(allowance=ALLOWANCE + key, rate=rate, wanted=wanted), tuple)
 
 
 def put_api_key(identity: str, record: bytes) -> Op[int]:

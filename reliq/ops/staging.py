@@ -6,9 +6,10 @@ from enum import StrEnum
 from typing import Any
 
 from reliq.model.keys import JobKeys, QueueKeys
+from reliq.ops import signatures
 from reliq.ops.browse import as_names, first_names, up_to
 from reliq.ops.policy import follows
-from reliq.ops.request import Argument, Op, Packed, Transaction, Watch, as_text, milliseconds, script_named, scripted
+from reliq.ops.request import Argument, Op, Packed, Transaction, Watch, as_text, milliseconds, scripted, scripted_within
 from reliq.ops.schema import Counter, Job
 
 
@@ -76,7 +77,8 @@ def job_parts(home: JobKeys, job: str, count: int) -> Op[list[str]]:
 
 
 def stage_open(home: JobKeys, job: str, run: str, limit: float) -> Op[str]:
-    return scripted("stage_open", (home.job(job), home.jobs), (job, run, milliseconds(limit)), as_text)
+    call = signatures.stage_open(job=home.job(job), jobs=home.jobs, name=job, run=run, limit_ms=milliseconds(limit))
+    return scripted(call, as_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,34 +124,58 @@ def stage(
     last one.
     """
     key, bodies_key = staged.key(job), staged.keys.bodies
-    names = (home.job(job), home.jobs, home.parts(job), key, bodies_key)
-    arguments: list[Argument] = [job, run, milliseconds(limit), str(staged), before, len(chunks), messages]
-    arguments += references
-    script = Op(("EVAL", script_named("stage").source, len(names), *names, *arguments), as_text)
+    call = signatures.stage(
+        job=home.job(job),
+        jobs=home.jobs,
+        parts=home.parts(job),
+        staged=key,
+        bodies=bodies_key,
+        name=job,
+        run=run,
+        limit_ms=milliseconds(limit),
+        part=str(staged),
+        before=before,
+        chunks=len(chunks),
+        messages=messages,
+        references=references,
+    )
+    script = scripted_within(call, as_text)
     store: list[Op[Any]] = []
     if bodies:
-        note: Op[Any] = Op(("EVAL", script_named("stage_bodies").source, 1, bodies_key, *references))
-        store = [note, Op(("HSET", bodies_key, *bodies))]
+        store = [stage_bodies(staged, references), Op(("HSET", bodies_key, *bodies))]
     append: list[Op[Any]] = [Op(("RPUSH", key, *chunks))] if chunks else []
     return Transaction((*append, *store, script))
 
 
+def stage_bodies(staged: Staged, references: Sequence[bytes]) -> Op[int]:
+    """Begin a Transaction that stores bodies, and note which of them it stores; the reply is how many."""
+    return scripted_within(signatures.stage_bodies(bodies=staged.keys.bodies, references=references))
+
+
 def unstage(job: str, staged: Staged, chunks: int) -> Op[int]:
     """Delete up to `chunks` chunks of a part, with the bodies of their messages; the reply is how many are left."""
-    return scripted("unstage", (staged.key(job), staged.keys.bodies), (chunks,))
+    return scripted(signatures.unstage(staged=staged.key(job), bodies=staged.keys.bodies, chunks=chunks))
 
 
 def stage_enlist(home: JobKeys, job: str, run: str, limit: float, staged: Staged, messages: int = 0) -> Op[str]:
-    names = (home.job(job), home.jobs, home.parts(job))
-    return scripted("stage_enlist", names, (job, run, milliseconds(limit), str(staged), messages), as_text)
+    call = signatures.stage_enlist(
+        job=home.job(job),
+        jobs=home.jobs,
+        parts=home.parts(job),
+        name=job,
+        run=run,
+        limit_ms=milliseconds(limit),
+        part=str(staged),
+        messages=messages,
+    )
+    return scripted(call, as_text)
 
 
 def stage_apart(job: str, staged: Staged, before: int, chunks: Sequence[Argument], live: float) -> Transaction:
     """Add chunks to a part on another node than the job's record, after `stage_enlist`. `live`: seconds."""
     key = staged.key(job)
-    arguments = (before, len(chunks), milliseconds(live))
-    script = Op(("EVAL", script_named("stage_apart").source, 1, key, *arguments), as_text)
-    return Transaction((Op(("RPUSH", key, *chunks)), script))
+    call = signatures.stage_apart(staged=key, before=before, chunks=len(chunks), live_ms=milliseconds(live))
+    return Transaction((Op(("RPUSH", key, *chunks)), scripted_within(call, as_text)))
 
 
 def stage_keep(job: str, staged: Staged) -> Op[int]:
@@ -167,13 +193,22 @@ def stage_drop(job: str, staged: Staged) -> Op[int]:
 
 
 def stage_abort(home: JobKeys, job: str, run: str, overdue: bool = False) -> Op[bool]:
-    return scripted("stage_abort", (home.job(job), home.jobs), (job, run, int(overdue)), bool)
+    call = signatures.stage_abort(job=home.job(job), jobs=home.jobs, name=job, run=run, overdue=overdue)
+    return scripted(call, bool)
 
 
 def stage_clear(home: JobKeys, job: str, run: str, remembered: float, parts: Sequence[Staged]) -> Op[int]:
-    here = (staged.key(job) for staged in parts if not staged.apart(home))
-    names = (home.job(job), home.jobs, home.parts(job), *here)
-    return scripted("stage_clear", names, (job, run, milliseconds(remembered), *map(str, parts)))
+    call = signatures.stage_clear(
+        job=home.job(job),
+        jobs=home.jobs,
+        parts=home.parts(job),
+        lists=[staged.key(job) for staged in parts if not staged.apart(home)],
+        name=job,
+        run=run,
+        remembered=milliseconds(remembered),
+        names=map(str, parts),
+    )
+    return scripted(call)
 
 
 def commit(
@@ -186,8 +221,19 @@ def commit(
     stream: str = "",
     epoch: int = 0,
 ) -> Op[str]:
-    names = (home.job(job), home.jobs, home.epochs)
-    return scripted("commit", names, (job, run, manifest, milliseconds(remembered), stream, epoch, messages), as_text)
+    call = signatures.commit(
+        job=home.job(job),
+        jobs=home.jobs,
+        epochs=home.epochs,
+        name=job,
+        run=run,
+        manifest=manifest,
+        remembered=milliseconds(remembered),
+        stream=stream,
+        epoch=epoch,
+        messages=messages,
+    )
+    return scripted(call, as_text)
 
 
 def first_chunk(job: str, staged: Staged) -> Watch:
@@ -224,5 +270,12 @@ def commit_roll(job: str, staged: Staged, dedup: Sequence[str] = ()) -> Op[tuple
     messages moved, and how many chunks are left; -1 moved: these are the keys of another chunk, nothing was done.
     """
     keys = staged.keys
-    names = (staged.key(job), *keys.places, keys.delayed, keys.dead, keys.index, *map(keys.dedup_of, dedup))
-    return scripted("commit_roll", names, (), tuple)
+    call = signatures.commit_roll(
+        staged=staged.key(job),
+        places=keys.places,
+        delayed=keys.delayed,
+        dead=keys.dead,
+        index=keys.index,
+        dedup_keys=map(keys.dedup_of, dedup),
+    )
+    return scripted(call, tuple)

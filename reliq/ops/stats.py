@@ -6,6 +6,7 @@ from typing import Any
 
 from reliq.model.keys import QueueKeys
 from reliq.model.stats import Stats, age_of_oldest
+from reliq.ops import signatures
 from reliq.ops.commands import names_of
 from reliq.ops.request import Op, optional_int, scripted
 
@@ -15,9 +16,17 @@ def stats(keys: QueueKeys, consumers: Collection[str]) -> Op[Stats]:
 
     They are exact if these are all of its consumers.
     """
-    queue_keys = (*keys.places, keys.delayed, keys.dead, keys.prepared, keys.flow, keys.ticks, keys.consumers)
-    names = [*queue_keys, *map(keys.processing, consumers)]
-    return scripted("stats", names, (), partial(_read, keys, frozenset(consumers)))
+    call = signatures.stats(
+        places=keys.places,
+        delayed=keys.delayed,
+        dead=keys.dead,
+        prepared=keys.prepared,
+        flow=keys.flow,
+        ticks=keys.ticks,
+        consumers=keys.consumers,
+        lists=map(keys.processing, consumers),
+    )
+    return scripted(call, partial(_read, keys, frozenset(consumers)))
 
 
 def _read(keys: QueueKeys, counted: frozenset[str], reply: list[Any]) -> Stats:

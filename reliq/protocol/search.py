@@ -81,7 +81,7 @@ class Search:
 
     def _find_tracked(self, wanted: Wanted, where: bytes) -> Steps[Found]:
         """Describe a ready or waiting message from where it has entered the queue."""
-        identity = str(wanted.arguments[1])
+        identity = str(wanted.text)
         if not where.isdigit():
             element = yield ops.in_line(self.keys, where)
             match = Match(identity, -1, Glimpse(element)) if element else None

@@ -96,8 +96,8 @@ MUTANTS = [
     Mutant(
         "the last message of a call is forgotten",
         "reliq/lua/push.lua",
-        "for from = 4, #ARGV, 1000 do -- the first write",
-        "for from = 5, #ARGV, 1000 do -- the first write",
+        "for from = ELEMENTS, #ARGV, 1000 do -- the first write",
+        "for from = ELEMENTS + 1, #ARGV, 1000 do -- the first write",
         "none",
         {"lost"},
     ),
@@ -124,8 +124,8 @@ MUTANTS = [
     Mutant(
         "a consumer claims without being registered",
         "reliq/lua/register.lua",
-        "redis.call('SADD', KEYS[1], ARGV[1])",
-        "-- redis.call('SADD', KEYS[1], ARGV[1])",
+        "redis.call('SADD', consumers, consumer)",
+        "-- redis.call('SADD', consumers, consumer)",
         "sigkill",
         {"stuck"},
         10,
@@ -162,7 +162,7 @@ MUTANTS = [
     Mutant(
         "a heartbeat renews nothing",
         "reliq/lua/heartbeat.lua",
-        "return renew(KEYS[1], now_ms() + ARGV[1]) and 1 or 0",
+        "return renew(lease, now_ms() + lease_ms) and 1 or 0",
         "return 1",
         "none",
         {"robbed", "duplicated"},
@@ -251,8 +251,8 @@ MUTANTS = [
     Mutant(
         "a cancelled message stays",
         "reliq/lua/cancel.lua",
-        "local element = index_take(delayed, index, ARGV[1])\nif not element then return 0 end\n",
-        "local element = index_find(delayed, index, ARGV[1])\nif not element then return 0 end\n",
+        "local element = index_take(delayed, index, id)\nif not element then return 0 end\n",
+        "local element = index_find(delayed, index, id)\nif not element then return 0 end\n",
         "none",
         {"cancelled ran"},
         400,

@@ -1,5 +1,6 @@
 """The pages agree with the repository: each link leads somewhere, and each script is described and has an op."""
 
+import inspect
 import os
 import re
 from collections.abc import Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from reliq.ops import signatures
+from reliq.ops.request import Call
 from tests.support.pages import blocks
 from tools.site.reference import PAGES
 
@@ -18,7 +21,7 @@ _LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^ {0,3}\[[^\]]+\]:\s*(\S+)|\b(?:src|hre
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 _PATH = re.compile(r"`((?:api|bench|deploy|docs|examples|monitor|reliq|tests)/[\w./-]+)`")
 _HEADING = re.compile(r"^#{1,6} +(.+?)#* *$", re.MULTILINE)
-_OP = re.compile(r"\bscript(?:ed|_named)\(\s*\"(\w+)\"")
+_BUILT = re.compile(r"\bsignatures\.(\w+)")
 
 
 def documents() -> Iterator[Path]:
@@ -99,7 +102,10 @@ def test_the_table_of_scripts_names_each_script_once():
 
 def test_every_script_has_an_op_and_every_op_its_script():
     sources = [module.read_text(encoding="utf-8") for module in (ROOT / "reliq" / "ops").glob("*.py")]
-    run = {name for source in sources for name in _OP.findall(source)}
+    used = {name for source in sources for name in _BUILT.findall(source)}
+    builders = dict(inspect.getmembers(signatures, inspect.isfunction))
+    assert used == set(builders)
+    run = {name for name, builder in builders.items() if inspect.signature(builder).return_annotation == Call}
     assert run == {script.stem for script in LUA.glob("*.lua")}
 
 

@@ -9,17 +9,17 @@ local SAME_PLACE = 50 -- messages of one call that have one number in the index:
 
 -- Sets which events of the history are too old, or too many.
 local function bound_history(q)
-  q.limit, q.bound = 'MINID', string.format('%.0f', now_ms() - q.history * 1000)
-  if redis.call('XLEN', q.history_key) >= MOST_EVENTS then q.limit, q.bound = 'MAXLEN', MOST_EVENTS end
+  q.limit, q.bound = 'MINID', string.format('%.0f', now_ms() - q.history_for * 1000)
+  if redis.call('XLEN', q.history) >= MOST_EVENTS then q.limit, q.bound = 'MAXLEN', MOST_EVENTS end
 end
 
 -- Note an event. The bounds are read, and the history prolonged, once a call: a call may note many.
 local function note(q, event, element, detail)
-  if not q.history then return end
+  if not q.history_for then return end
   local first = not q.bound
   if first then bound_history(q) end
-  redis.call('XADD', q.history_key, q.limit, '~', q.bound, '*', 'id', id_of(element), 'event', event, 'detail', detail or '')
-  if first then redis.call('PEXPIRE', q.history_key, string.format('%.0f', q.history * 1000 + 60000)) end
+  redis.call('XADD', q.history, q.limit, '~', q.bound, '*', 'id', id_of(element), 'event', event, 'detail', detail or '')
+  if first then redis.call('PEXPIRE', q.history, string.format('%.0f', q.history_for * 1000 + 60000)) end
 end
 
 -- Add to the counts of a batch. They begin with its first message, and are deleted when the batch has ended.
@@ -80,7 +80,7 @@ local function have_entered(q, elements)
       redis.call('HSET', q.followed, unpack(pairs_of, from, math.min(from + 999, #pairs_of)))
     end
   end
-  for _, element in ipairs(q.history and elements or {}) do note(q, 'enqueued', element) end
+  for _, element in ipairs(q.history_for and elements or {}) do note(q, 'enqueued', element) end
 end
 
 -- Note messages that have left the queue for good. `event`: acked, cancelled, purged, replaced, ... `counted`: their batches
@@ -98,7 +98,7 @@ local function have_left(q, elements, event, counted)
       redis.call('HDEL', q.followed, unpack(ids, from, math.min(from + 999, #ids)))
     end
   end
-  for _, element in ipairs(q.history and elements or {}) do note(q, event, element) end
+  for _, element in ipairs(q.history_for and elements or {}) do note(q, event, element) end
 end
 
 -- Note a message that has become a dead letter.

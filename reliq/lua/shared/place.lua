@@ -1,5 +1,15 @@
 -- Choose the list for a ready message by priority, key and cycle membership. Requires `element`, `bodies`,
 -- `rounds`, `lanes`, `homes` and `follow`.
+-- names of the keys and arguments (tools/generate_scripts.py)
+local function named_places(at) -- types not checked
+  return {
+    messages = KEYS[at], high = KEYS[at + 1], low = KEYS[at + 2], waiting = KEYS[at + 3], active = KEYS[at + 4],
+    cycle = KEYS[at + 5], next_round = KEYS[at + 6], rounds = KEYS[at + 7], counters = KEYS[at + 8],
+    config = KEYS[at + 9], bodies = KEYS[at + 10], followed = KEYS[at + 11], history = KEYS[at + 12],
+  }
+end
+local PLACES_SIZE = 13
+-- end of the names
 
 -- Fail before the first write if a key that a departing message may touch has a foreign type. Most queues have neither
 -- keys nor priorities: one EXISTS replaces eight reads there. Sets `q.keyed`: some message holds an ordering key, `q.apart`:
@@ -7,11 +17,12 @@
 -- searched for what leaves with it.
 local function check_exits(q)
   redis.call('HLEN', q.counters)
-  q.track, q.history, q.batched, q.homes = unpack(redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes'))
-  q.follows = q.track or q.history or q.batched
+  local settings = redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes')
+  q.track, q.history_for, q.batched, q.homes = unpack(settings)
+  q.follows = q.track or q.history_for or q.batched
   if q.follows then
     redis.call('HLEN', q.followed)
-    redis.call('XLEN', q.history_key)
+    redis.call('XLEN', q.history)
   end
   q.apart = redis.call('HLEN', q.bodies) > 0
   q.keyed = false
@@ -22,16 +33,7 @@ local function check_exits(q)
   q.keyed = redis.call('HLEN', q.active) > 0
 end
 
--- The keys of a queue by name, types not checked. They are consecutive in KEYS; the first is at `at`.
-local function named_places(at)
-  return {
-    messages = KEYS[at], high = KEYS[at + 1], low = KEYS[at + 2], waiting = KEYS[at + 3], active = KEYS[at + 4],
-    cycle = KEYS[at + 5], next_round = KEYS[at + 6], rounds = KEYS[at + 7], counters = KEYS[at + 8],
-    config = KEYS[at + 9], bodies = KEYS[at + 10], followed = KEYS[at + 11], history_key = KEYS[at + 12],
-  }
-end
-
--- The keys of a queue by name, types checked.
+-- The keys of a queue by name, types checked. They are consecutive in KEYS; the first is at `at`.
 local function places(at)
   local q = named_places(at)
   redis.call('LLEN', q.messages)

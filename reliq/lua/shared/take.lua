@@ -48,7 +48,7 @@ local function take(q, processing, limit, room, policy, refusal_of)
         looks = looks - 1
       else
         moved, room = moved + 1, room - size_of(element)
-        if q.history then note(q, 'claimed', element, string.match(processing, 'processing:(.*)$')) end
+        if q.history_for then note(q, 'claimed', element, string.match(processing, 'processing:(.*)$')) end
         taken[#taken + 1] = element
       end
     end

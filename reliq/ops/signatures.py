@@ -1,0 +1,691 @@
+"""The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
+
+from collections.abc import Iterable, Sequence
+
+from reliq.ops.request import Argument, Call
+
+
+def advance_within(*, places: Sequence[str], element: Argument, counter: Argument, dead: bool) -> Call:
+    return "advance_within", (*places,), (element, counter, int(dead))
+
+
+def allow(*, allowance: str, rate: float, wanted: float) -> Call:
+    return "allow", (allowance,), (rate, wanted)
+
+
+def announce(*, queues: str, queue: Argument) -> Call:
+    return "announce", (queues,), (queue,)
+
+
+def arrive(
+    *, producers: str, bodies: Iterable[str], producer: Argument, sequence: float, references: Iterable[Argument]
+) -> Call:
+    return "arrive", (producers, *bodies), (producer, sequence, *references)
+
+
+def ask(
+    *,
+    prepared: str,
+    questions: str,
+    record: str,
+    dead: str,
+    index: str,
+    counters: str,
+    id: Argument,
+    letter: Argument,
+    remembered: Argument,
+) -> Call:
+    return "ask", (prepared, questions, record, dead, index, counters), (id, letter, remembered)
+
+
+def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts: Argument, most: float) -> Call:
+    return "attend", (monitors_until, monitors_since), (monitor, lasts, most)
+
+
+def batch_change(*, batch: str, fields: Iterable[Argument]) -> Call:
+    return "batch_change", (batch,), (*fields,)
+
+
+def batch_end(
+    *,
+    batch: str,
+    open: str,
+    id: Argument,
+    handled: Argument,
+    dead: Argument,
+    cancelled: Argument,
+    parent: str | None = None,
+) -> Call:
+    return "batch_end", (batch, open, *(() if parent is None else (parent,))), (id, handled, dead, cancelled)
+
+
+def batch_forget(*, config: str, followed: str, batch: Argument) -> Call:
+    return "batch_forget", (config, followed), (batch,)
+
+
+def batch_open(*, batch: str, open: str, id: Argument, fields: Iterable[Argument], parent: str | None = None) -> Call:
+    return "batch_open", (batch, open, *(() if parent is None else (parent,))), (id, *fields)
+
+
+def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
+    return "bind", (topics,), (verb, *bindings)
+
+
+def biography(*, history: str, id: Argument, start: Argument, most: float) -> Call:
+    return "biography", (history,), (id, start, most)
+
+
+def breaker(
+    *,
+    config: str,
+    flow: str,
+    counters: str,
+    passed: float,
+    failed: float,
+    probe: Argument,
+    threshold: float,
+    fewest: float,
+    window: float,
+    open_for: float,
+) -> Call:
+    return "breaker", (config, flow, counters), (passed, failed, probe, threshold, fewest, window, open_for)
+
+
+def browse(
+    *,
+    zset: str,
+    order: Argument,
+    low: Argument,
+    high: Argument,
+    skip: float,
+    limit: float,
+    shown: float,
+    most_bytes: float,
+) -> Call:
+    return "browse", (zset,), (order, low, high, skip, limit, shown, most_bytes)
+
+
+def cancel(*, places: Sequence[str], delayed: str, index: str, id: Argument) -> Call:
+    return "cancel", (*places, delayed, index), (id,)
+
+
+def claim(
+    *,
+    places: Sequence[str],
+    processing: str,
+    lease: str,
+    consumers: str,
+    lease_ms: Argument,
+    limit: float,
+    room: float,
+    consumer: Argument,
+    held: Argument | None = None,
+) -> Call:
+    return (
+        "claim",
+        (*places, processing, lease, consumers),
+        (lease_ms, limit, room, consumer, *(() if held is None else (held,))),
+    )
+
+
+def claim_limited(
+    *,
+    places: Sequence[str],
+    processing: str,
+    lease: str,
+    consumers: str,
+    flow: str,
+    freed: str,
+    delayed: str,
+    index: str,
+    buckets: str,
+    lists: Iterable[str],
+    lease_ms: Argument,
+    limit: float,
+    room: float,
+    consumer: Argument,
+    reports: bool,
+    others: Iterable[Argument],
+) -> Call:
+    return (
+        "claim_limited",
+        (*places, processing, lease, consumers, flow, freed, delayed, index, buckets, *lists),
+        (lease_ms, limit, room, consumer, int(reports), *others),
+    )
+
+
+def commit(
+    *,
+    job: str,
+    jobs: str,
+    epochs: str,
+    name: Argument,
+    run: Argument,
+    manifest: Argument,
+    remembered: Argument,
+    stream: Argument,
+    epoch: Argument,
+    messages: Argument,
+) -> Call:
+    return "commit", (job, jobs, epochs), (name, run, manifest, remembered, stream, epoch, messages)
+
+
+def commit_roll(
+    *, staged: str, places: Sequence[str], delayed: str, dead: str, index: str, dedup_keys: Iterable[str]
+) -> Call:
+    return "commit_roll", (staged, *places, delayed, dead, index, *dedup_keys), ()
+
+
+def cycle_add(
+    *,
+    places: Sequence[str],
+    delayed: str,
+    producers: str,
+    producer: Argument,
+    sequence: float,
+    members: Iterable[Argument],
+) -> Call:
+    return "cycle_add", (*places, delayed, producers), (producer, sequence, *members)
+
+
+def cycle_add_member(*, member: Argument, key_group: Argument, id: Argument, element: Argument) -> tuple[Argument, ...]:
+    return (member, key_group, id, element)
+
+
+def cycle_remove(*, places: Sequence[str], delayed: str, index: str, groups: Iterable[Argument]) -> Call:
+    return "cycle_remove", (*places, delayed, index), (*groups,)
+
+
+def decide(
+    *,
+    places: Sequence[str],
+    delayed: str,
+    index: str,
+    producers: str,
+    prepared: str,
+    questions: str,
+    record: str,
+    producer: Argument,
+    sequence: float,
+    id: Argument,
+    decision: Argument,
+    remembered: Argument,
+    dedup: str | None = None,
+) -> Call:
+    return (
+        "decide",
+        (*places, delayed, index, producers, prepared, questions, record, *(() if dedup is None else (dedup,))),
+        (producer, sequence, id, decision, remembered),
+    )
+
+
+def discard(
+    *, dead: str, counters: str, index: str, bodies: str, counter: Argument, letters: Iterable[Argument]
+) -> Call:
+    return "discard", (dead, counters, index, bodies), (counter, *letters)
+
+
+def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> tuple[Argument, ...]:
+    return (element, id, reference)
+
+
+def due(*, delayed: Iterable[str], ahead: Argument) -> Call:
+    return "due", (*delayed,), (ahead,)
+
+
+def enqueue(
+    *,
+    places: Sequence[str],
+    delayed: str,
+    index: str,
+    producers: str,
+    dedup_keys: Iterable[str],
+    producer: Argument,
+    sequence: float,
+    plain_and_version: Argument,
+    batches: Argument,
+    elements: Iterable[Argument],
+    options: Iterable[Argument],
+) -> Call:
+    return (
+        "enqueue",
+        (*places, delayed, index, producers, *dedup_keys),
+        (producer, sequence, plain_and_version, batches, *elements, *options),
+    )
+
+
+def enqueue_option(
+    *, id: Argument, element: Argument, delay: Argument, window: Argument, digest: Argument
+) -> tuple[Argument, ...]:
+    return (id, element, delay, window, digest)
+
+
+def existing(*, names: Iterable[str]) -> Call:
+    return "existing", (*names,), ()
+
+
+def fates(
+    *,
+    places: Sequence[str],
+    delayed: str,
+    dead: str,
+    index: str,
+    lists: Iterable[str],
+    most: float,
+    ids: Iterable[Argument],
+) -> Call:
+    return "fates", (*places, delayed, dead, index, *lists), (most, *ids)
+
+
+def find(*, zset: str, index: str, id: Argument, skip: float, shown: float, most_bytes: float) -> Call:
+    return "find", (zset, index), (id, skip, shown, most_bytes)
+
+
+def finish(
+    *, consumers: str, processing: str, lease: str, settled: str, consumer: Argument, remembered: Argument
+) -> Call:
+    return "finish", (consumers, processing, lease, settled), (consumer, remembered)
+
+
+def fire(
+    *, places: Sequence[str], delayed: str, ticks: str, states: str, runs: str, schedules: Iterable[Argument]
+) -> Call:
+    return "fire", (*places, delayed, ticks, states, runs), (*schedules,)
+
+
+def fire_schedule(
+    *,
+    name: Argument,
+    expected: Argument,
+    state: Argument,
+    next_due: Argument,
+    due: Argument,
+    run: Argument,
+    missed: Argument,
+    count: Argument,
+    messages: Iterable[Argument],
+) -> tuple[Argument, ...]:
+    return (name, expected, state, next_due, due, run, missed, count, *messages)
+
+
+def fire_message(*, element: Argument, body: Argument) -> tuple[Argument, ...]:
+    return (element, body)
+
+
+def forget(*, consumers: str, processing: str, lease: str, trying: str, consumer: Argument, leaving: bool) -> Call:
+    return "forget", (consumers, processing, lease, trying), (consumer, int(leaving))
+
+
+def forget_tracked(*, config: str, followed: str, cursor: Argument, limit: Argument) -> Call:
+    return "forget_tracked", (config, followed), (cursor, limit)
+
+
+def heartbeat(*, lease: str, lease_ms: Argument) -> Call:
+    return "heartbeat", (lease,), (lease_ms,)
+
+
+def held_keys(*, active: str, config: str, cursor: Argument) -> Call:
+    return "held_keys", (active, config), (cursor,)
+
+
+def hold(*, config: str, flow: str, held_ms: Argument) -> Call:
+    return "hold", (config, flow), (held_ms,)
+
+
+def hold_key(*, config: str, buckets: str, group: Argument, held_ms: Argument) -> Call:
+    return "hold_key", (config, buckets), (group, held_ms)
+
+
+def mark_tried(*, trying: str, consumer: Argument, tag: Argument) -> Call:
+    return "mark_tried", (trying,), (consumer, tag)
+
+
+def newest(*, places: Sequence[str], processing: str, groups: Iterable[Argument]) -> Call:
+    return "newest", (*places, processing), (*groups,)
+
+
+def prepare(
+    *,
+    places: Sequence[str],
+    delayed: str,
+    producers: str,
+    prepared: str,
+    record: str,
+    producer: Argument,
+    sequence: float,
+    id: Argument,
+    element: Argument,
+    delay: Argument,
+    every: Argument,
+    most: Argument,
+    dedup: Argument,
+    window: Argument,
+    digest: Argument,
+) -> Call:
+    return (
+        "prepare",
+        (*places, delayed, producers, prepared, record),
+        (producer, sequence, id, element, delay, every, most, dedup, window, digest),
+    )
+
+
+def promote(*, places: Sequence[str], delayed: str, index: str, limit: Argument) -> Call:
+    return "promote", (*places, delayed, index), (limit,)
+
+
+def publish(
+    *,
+    producers: str,
+    queues: Iterable[str],
+    producer: Argument,
+    sequence: float,
+    id: Argument,
+    element: Argument,
+    delay: float,
+    partitions: Iterable[Argument],
+) -> Call:
+    return "publish", (producers, *queues), (producer, sequence, id, element, delay, *partitions)
+
+
+def publish_queue(*, places: Sequence[str], delayed: str, index: str) -> tuple[str, ...]:
+    return (*places, delayed, index)
+
+
+def purge(*, places: Sequence[str], delayed: str, index: str, limit: float) -> Call:
+    return "purge", (*places, delayed, index), (limit,)
+
+
+def push(
+    *,
+    messages: str,
+    counters: str,
+    config: str,
+    producers: str,
+    producer: Argument,
+    sequence: float,
+    entry: Argument,
+    elements: Iterable[Argument],
+    bodies: str | None = None,
+) -> Call:
+    return (
+        "push",
+        (messages, counters, config, producers, *(() if bodies is None else (bodies,))),
+        (producer, sequence, entry, *elements),
+    )
+
+
+def reclaim_when_full(
+    *,
+    places: Sequence[str],
+    processing: str,
+    lease: str,
+    dead: str,
+    index: str,
+    deadline: Argument,
+    messages: Iterable[Argument],
+) -> Call:
+    return "reclaim_when_full", (*places, processing, lease, dead, index), (deadline, *messages)
+
+
+def reclaim_when_full_message(
+    *, element: Argument, destination: Argument, counter: Argument, id: Argument, again: Argument
+) -> tuple[Argument, ...]:
+    return (element, destination, counter, id, again)
+
+
+def redrive(*, places: Sequence[str], dead: str, index: str, letters: Iterable[Argument]) -> Call:
+    return "redrive", (*places, dead, index), (*letters,)
+
+
+def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: Argument) -> tuple[Argument, ...]:
+    return (element, id, member, again)
+
+
+def register(*, consumers: str, lease: str, trying: str, consumer: Argument, lease_ms: Argument, marks: bool) -> Call:
+    return "register", (consumers, lease, trying), (consumer, lease_ms, int(marks))
+
+
+def release_lines(*, places: Sequence[str], version: float, groups: Iterable[Argument]) -> Call:
+    return "release_lines", (*places,), (version, *groups)
+
+
+def report(
+    *,
+    lease: str,
+    report: str,
+    processing: str,
+    tag: Argument,
+    kept: Argument,
+    name: Argument,
+    place: Argument,
+    fields: Iterable[Argument],
+) -> Call:
+    return "report", (lease, report, processing), (tag, kept, name, place, *fields)
+
+
+def result(*, outcomes: Sequence[str], id: Argument, wait: float) -> Call:
+    return "result", (*outcomes,), (id, wait)
+
+
+def schedule_put(*, schedules: str, states: str, ticks: str, changes: Iterable[Argument]) -> Call:
+    return "schedule_put", (schedules, states, ticks), (*changes,)
+
+
+def schedule_put_change(
+    *, name: Argument, expected: Argument, definition: Argument, state: Argument, due: Argument
+) -> tuple[Argument, ...]:
+    return (name, expected, definition, state, due)
+
+
+def schedule_remove(*, schedules: str, states: str, ticks: str, runs: str, names: Iterable[Argument]) -> Call:
+    return "schedule_remove", (schedules, states, ticks, runs), (*names,)
+
+
+def send_home(*, places: Sequence[str], members: Iterable[Argument]) -> Call:
+    return "send_home", (*places,), (*members,)
+
+
+def serve(*, servers: str, config: str, owner: Argument, silent: float) -> Call:
+    return "serve", (servers, config), (owner, silent)
+
+
+def settle(
+    *,
+    places: Sequence[str],
+    processing: str,
+    lease: str,
+    delayed: str,
+    dead: str,
+    index: str,
+    marks: Iterable[str],
+    lease_ms: Argument,
+    limit: float,
+    room: float,
+    row: float,
+    first_name: Argument,
+    last_name: Argument,
+    row_uncounted: float,
+    ack_count: float,
+    uncounted: Argument,
+    results_ms: float,
+    row_batches: Argument,
+    acks: Iterable[Argument],
+    moves: Iterable[Argument],
+    results: Iterable[Argument],
+    outcomes: Sequence[str] = (),
+) -> Call:
+    return (
+        "settle",
+        (*places, processing, lease, delayed, dead, index, *marks, *outcomes),
+        (
+            lease_ms,
+            limit,
+            room,
+            row,
+            first_name,
+            last_name,
+            row_uncounted,
+            ack_count,
+            uncounted,
+            results_ms,
+            row_batches,
+            *acks,
+            *moves,
+            *results,
+        ),
+    )
+
+
+def settle_ack(*, name: Argument, size: Argument, place: Argument) -> tuple[Argument, ...]:
+    return (name, size, place)
+
+
+def settle_move(
+    *,
+    name: Argument,
+    size: Argument,
+    place: Argument,
+    destination: Argument,
+    counter: Argument,
+    id: Argument,
+    again: Argument,
+    delay: Argument,
+    mark_ms: Argument,
+) -> tuple[Argument, ...]:
+    return (name, size, place, destination, counter, id, again, delay, mark_ms)
+
+
+def settle_result(*, result_id: Argument, result: Argument) -> tuple[Argument, ...]:
+    return (result_id, result)
+
+
+def stage(
+    *,
+    job: str,
+    jobs: str,
+    parts: str,
+    staged: str,
+    bodies: str,
+    name: Argument,
+    run: Argument,
+    limit_ms: Argument,
+    part: Argument,
+    before: float,
+    chunks: float,
+    messages: Argument,
+    references: Iterable[Argument],
+) -> Call:
+    return (
+        "stage",
+        (job, jobs, parts, staged, bodies),
+        (name, run, limit_ms, part, before, chunks, messages, *references),
+    )
+
+
+def stage_abort(*, job: str, jobs: str, name: Argument, run: Argument, overdue: bool) -> Call:
+    return "stage_abort", (job, jobs), (name, run, int(overdue))
+
+
+def stage_apart(*, staged: str, before: float, chunks: float, live_ms: Argument) -> Call:
+    return "stage_apart", (staged,), (before, chunks, live_ms)
+
+
+def stage_bodies(*, bodies: str, references: Iterable[Argument]) -> Call:
+    return "stage_bodies", (bodies,), (*references,)
+
+
+def stage_clear(
+    *,
+    job: str,
+    jobs: str,
+    parts: str,
+    lists: Iterable[str],
+    name: Argument,
+    run: Argument,
+    remembered: Argument,
+    names: Iterable[Argument],
+) -> Call:
+    return "stage_clear", (job, jobs, parts, *lists), (name, run, remembered, *names)
+
+
+def stage_enlist(
+    *,
+    job: str,
+    jobs: str,
+    parts: str,
+    name: Argument,
+    run: Argument,
+    limit_ms: Argument,
+    part: Argument,
+    messages: Argument,
+) -> Call:
+    return "stage_enlist", (job, jobs, parts), (name, run, limit_ms, part, messages)
+
+
+def stage_open(*, job: str, jobs: str, name: Argument, run: Argument, limit_ms: Argument) -> Call:
+    return "stage_open", (job, jobs), (name, run, limit_ms)
+
+
+def stats(
+    *,
+    places: Sequence[str],
+    delayed: str,
+    dead: str,
+    prepared: str,
+    flow: str,
+    ticks: str,
+    consumers: str,
+    lists: Iterable[str],
+) -> Call:
+    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, *lists), ()
+
+
+def strays(*, waiting: str, active: str, group: Argument, most: float) -> Call:
+    return "strays", (waiting, active), (group, most)
+
+
+def sweep(
+    *,
+    places: Sequence[str],
+    delayed: str,
+    index: str,
+    key: str,
+    start: Argument,
+    most: float,
+    most_bytes: float,
+    removals: float,
+    kind: Argument,
+    wanted: Argument,
+    headers: Iterable[Argument],
+) -> Call:
+    return "sweep", (*places, delayed, index, key), (start, most, most_bytes, removals, kind, wanted, *headers)
+
+
+def sweep_header(*, name: Argument, value: Argument, pair: Argument) -> tuple[Argument, ...]:
+    return (name, value, pair)
+
+
+def switch_breaker(*, config: str, flow: str, counters: str, open_for: float) -> Call:
+    return "switch_breaker", (config, flow, counters), (open_for,)
+
+
+def take_in(*, config: str, homes: Argument, retired: Argument) -> Call:
+    return "take_in", (config,), (homes, retired)
+
+
+def tell(*, told: str, processing: str, id: Argument, kept: Argument) -> Call:
+    return "tell", (told, processing), (id, kept)
+
+
+def ticks(
+    *, ticks: Iterable[str], ahead: Argument, most_due: Argument, most_soon: Argument, seen: Iterable[Argument]
+) -> Call:
+    return "ticks", (*ticks,), (ahead, most_due, most_soon, *seen)
+
+
+def unstage(*, staged: str, bodies: str, chunks: Argument) -> Call:
+    return "unstage", (staged, bodies), (chunks,)
+
+
+def upcoming(*, messages: str, skip: float, limit: float, shown: float, most_bytes: float) -> Call:
+    return "upcoming", (messages,), (skip, limit, shown, most_bytes)

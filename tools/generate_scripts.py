@@ -1,0 +1,314 @@
+"""Generate from the headers of the scripts their names in reliq/lua, and the builders in reliq/ops/signatures.py.
+
+A header names the keys and arguments of its script in their order (reliq/lua/README.md has the grammar); the groups of
+keys that several scripts take are tuples of QueueKeys. `python tools/generate_scripts.py` writes the block of locals in
+each Lua file, and the builders; with `--check` it only reports the files that differ (exit status 1).
+"""
+
+import ast
+import keyword
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LUA, KEYS, TARGET = Path("reliq/lua"), Path("reliq/model/keys.py"), Path("reliq/ops/signatures.py")
+GROUPS = {"places": "place", "outcomes": "results"}  #: tuples of QueueKeys, and the shared file that names their keys
+BEGIN, END = "-- names of the keys and arguments (tools/generate_scripts.py)", "-- end of the names"
+LUA_WORDS = (
+    "cjson cmsgpack do end error function ipairs local math next nil pairs pcall redis repeat select string table then "
+    "tonumber tostring type unpack until"
+)
+RESERVED = frozenset({*LUA_WORDS.split(), *keyword.kwlist})
+WIDTH = 118
+
+ITEM = re.compile(r"(\w+)(\.\.\.|\?)?(?:: (number|flag))?(?: \[(.+)\])?")
+BLOCK = re.compile(f"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}\n", re.MULTILINE | re.DOTALL)
+HEADER = re.compile(r"\A(?:--.*\n)+")
+
+HEAD = '''"""The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
+
+from collections.abc import Iterable, Sequence
+
+from reliq.ops.request import Argument, Call
+'''
+
+
+@dataclass(frozen=True)
+class Item:
+    """A key or an argument of a script, a group of keys, or the rest of them."""
+
+    name: str
+    kind: str = ""  #: number, flag; empty: as it is
+    optional: bool = False
+    rest: bool = False
+    fields: tuple["Item", ...] = ()  #: of each of the rest
+    size: int = 1  #: how many keys or arguments it stands for, or each of the rest
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script with what its header says. `body`: its code without comments and strings."""
+
+    name: str
+    keys: tuple[Item, ...]
+    arguments: tuple[Item, ...]
+    body: str
+
+
+class Wrong(Exception):
+    """A header, or a name in it, cannot be used."""
+
+
+def groups(root: Path) -> dict[str, list[str]]:
+    """Return the names of the keys of each group, as QueueKeys has them."""
+    found = {}
+    for node in ast.walk(ast.parse((root / KEYS).read_text(encoding="utf-8"))):
+        match node:
+            case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Tuple(elts=elements)) if name in GROUPS:
+                found[name] = [one.attr for one in elements if isinstance(one, ast.Attribute)]
+    return found
+
+
+def items(text: str, sizes: dict[str, int]) -> tuple[Item, ...]:
+    """Read a list of keys or arguments."""
+    return () if text == "none" else tuple(_item(part, sizes) for part in _split(text))
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def _item(text: str, sizes: dict[str, int]) -> Item:
+    match = ITEM.fullmatch(text)
+    if match is None:
+        raise Wrong(f"{text!r} is not a name, `name: number`, `name: flag`, `name?`, `name...` or `name... [fields]`")
+    name, mark, kind, inner = match.groups()
+    fields = items(inner, sizes) if inner else ()
+    size = sum(one.size for one in fields) if fields else sizes.get(name, 1)
+    return Item(name, kind or "", mark == "?", mark == "...", fields, size)
+
+
+def declared(header: str, title: str) -> str:
+    """Return what a header lists as KEYS or ARGV: one line, and those after it while a comma or a bracket is open."""
+    match = re.search(rf"^-- {title}  (.+(?:(?<=,)\n--       .+)*)$", header, re.MULTILINE)
+    if match is None:
+        raise Wrong(f"no line begins with `-- {title}  `")
+    return re.sub(r"\n-- +", " ", match[1])
+
+
+def read_script(path: Path, sizes: dict[str, int]) -> Script:
+    """Read a script. Raises Wrong if its header names nothing, or uses a name that the script has otherwise."""
+    source = BLOCK.sub("", path.read_text(encoding="utf-8"))
+    header = HEADER.match(source)
+    if header is None:
+        raise Wrong("it has no header")
+    keys, arguments = (items(declared(header[0], title), sizes) for title in ("KEYS", "ARGV"))
+    body = re.sub(r"'(?:\\.|[^'\\\n])*'|--.*", "''", source[header.end() :])
+    if re.search(r"\b(KEYS|ARGV)\[\d|\bunpack\((KEYS|ARGV), \d|= [1-9]\d*, #(KEYS|ARGV)\b", body):
+        raise Wrong("its code has the number of a key or argument")
+    script = Script(path.stem, keys, arguments, body)
+    names = [one.name for one in (*keys, *arguments)]
+    clashes = {one for one in names if names.count(one) > 1 or one in RESERVED}
+    if clashes := clashes or {*values(script)} & _shared_names(path, header[0]):
+        raise Wrong(f"it or a shared file has these names twice, or they are reserved: {', '.join(sorted(clashes))}")
+    return script
+
+
+def _shared_names(path: Path, header: str) -> set[str]:
+    """Return the names that the shared files of a script define."""
+    uses = re.search(r"^-- uses: (.+)$", header, re.MULTILINE)
+    shared = [(path.parent / "shared" / f"{one}.lua").read_text("utf-8") for one in uses[1].split(", ")] if uses else []
+    found = [name for text in shared for name in re.findall(r"^local (?:function )?([\w, ]+)", text, re.MULTILINE)]
+    return {one for name in found for one in name.strip().split(", ")}
+
+
+def values(script: Script) -> dict[str, str]:
+    """Return the names that the code of a script uses, with what each stands for."""
+    names: dict[str, str] = {}
+    for table, some in (("KEYS", script.keys), ("ARGV", script.arguments)):
+        place: int | None = 1
+        for item in some:
+            for name, value in _named(item, table, place).items():
+                if names.setdefault(name, value) != value:
+                    raise Wrong(f"{name} would stand for {names[name]} and for {value}")
+            place = None if place is None or item.rest else place + item.size
+    return {name: value for name, value in names.items() if re.search(rf"(?<![\w.]){name}\b", script.body)}
+
+
+def _named(item: Item, table: str, place: int | None) -> dict[str, str]:
+    if item.rest or item.name in GROUPS:
+        names = {} if place is None else {item.name.upper(): str(place)}
+        if item.rest and item.size > 1 and not any(one.rest for one in item.fields):
+            names[f"{item.name.upper()}_STEP"] = str(item.size)
+        return names | dict(_offsets(item.fields))
+    if place is None:
+        raise Wrong(f"{item.name} stands after the rest, and has no number")
+    one = f"{table}[{place}]"
+    return {item.name: {"number": f"tonumber({one})", "flag": f"{one} == '1'"}.get(item.kind, one)}
+
+
+def _offsets(fields: tuple[Item, ...]) -> Iterator[tuple[str, str]]:
+    place = 0
+    for one in fields:
+        yield one.name.upper(), str(place)
+        if one.rest:
+            yield f"{one.name.upper()}_STEP", str(one.size)
+            yield from _offsets(one.fields)
+        place += one.size
+
+
+def locals_of(script: Script) -> str:
+    """Return the block of a script; empty if its code uses no name."""
+    kinds: dict[str, list[tuple[str, str]]] = {"KEYS": [], "ARGV": [], "": []}
+    for name, value in values(script).items():
+        kinds[next((one for one in kinds if one and one in value), "")].append((name, value))
+    lines = [line for pairs in kinds.values() for line in _assigned(pairs)]
+    return "\n".join([BEGIN, *lines, END, ""]) if lines else ""
+
+
+def _assigned(pairs: list[tuple[str, str]]) -> Iterator[str]:
+    line: list[tuple[str, str]] = []
+    for pair in pairs:
+        if line and len(_local([*line, pair])) > WIDTH:
+            yield _local(line)
+            line = []
+        line.append(pair)
+    if line:
+        yield _local(line)
+
+
+def _local(pairs: list[tuple[str, str]]) -> str:
+    return f"local {', '.join(name for name, _ in pairs)} = {', '.join(value for _, value in pairs)}"
+
+
+def group_block(name: str, keys: list[str]) -> str:
+    """Return the block of a shared file: the keys of a group by name."""
+    pairs = [f"{one} = KEYS[at{f' + {place}' if place else ''}]" for place, one in enumerate(keys)]
+    table = textwrap.fill(", ".join(pairs).replace(" ", "\0").replace(",\0", ", "), WIDTH - 4).replace("\0", " ")
+    return "\n".join(
+        [
+            BEGIN,
+            f"local function named_{name}(at) -- types not checked",
+            "  return {",
+            textwrap.indent(table, " " * 4) + ",",
+            "  }",
+            "end",
+            f"local {name.upper()}_SIZE = {len(keys)}",
+            END,
+            "",
+        ]
+    )
+
+
+def with_block(source: str, block: str) -> str:
+    """Return a script with another block, which comes after its header."""
+    source = BLOCK.sub("", source)
+    header = HEADER.match(source)
+    end = header.end() if header else 0
+    return source[:end] + block + source[end:]
+
+
+def builders(script: Script) -> Iterator[str]:
+    """Return the source of the function that builds a call of a script, and of those for the records of its rest."""
+    every = [(one, _typed(one, "str")) for one in script.keys]
+    every += [(one, _typed(one, "Argument")) for one in script.arguments]
+    listed = [_parameter(*one) for one in sorted(every, key=lambda one: one[0].optional)]
+    head = f"def {script.name}({'*, ' if listed else ''}{', '.join(listed)}) -> Call:"
+    yield f'{head}\n    return "{script.name}", {_tuple(script.keys)}, {_tuple(script.arguments)}\n'
+    for item in script.keys:
+        yield from _records(script.name, item, "str")
+    for item in script.arguments:
+        yield from _records(script.name, item, "Argument")
+
+
+def _records(script: str, item: Item, kind: str) -> Iterator[str]:
+    if item.fields:
+        listed = ", ".join(_parameter(one, _typed(one, kind)) for one in item.fields)
+        name = f"{script}_{item.name.removesuffix('s')}"
+        yield f"def {name}(*, {listed}) -> tuple[{kind}, ...]:\n    return {_tuple(item.fields)}\n"
+        for one in item.fields:
+            yield from _records(script, one, kind)
+
+
+def _typed(item: Item, kind: str) -> str:
+    if item.name in GROUPS:
+        return "Sequence[str]"
+    return f"Iterable[{kind}]" if item.rest else {"number": "float", "flag": "bool"}.get(item.kind, kind)
+
+
+def _parameter(item: Item, kind: str) -> str:
+    if not item.optional:
+        return f"{item.name}: {kind}"
+    return f"{item.name}: {kind} = ()" if item.name in GROUPS else f"{item.name}: {kind} | None = None"
+
+
+def _tuple(some: tuple[Item, ...]) -> str:
+    parts = []
+    for one in some:
+        value = f"int({one.name})" if one.kind == "flag" else one.name
+        if one.rest or one.name in GROUPS:
+            parts.append(f"*{value}")
+        else:
+            parts.append(f"*(() if {one.name} is None else ({value},))" if one.optional else value)
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def formatted(code: str, path: Path) -> str:
+    """Lay out the code as `make fix` does."""
+    arguments = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(path), "-"]
+    return subprocess.run(arguments, input=code, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def generated(root: Path) -> Iterator[tuple[Path, str]]:
+    """Return all files that this tool writes, with their text. Raises Wrong with the file that is at fault."""
+    found = groups(root)
+    for name, shared in GROUPS.items():
+        path = LUA / "shared" / f"{shared}.lua"
+        yield path, with_block((root / path).read_text(encoding="utf-8"), group_block(name, found[name]))
+    code = [HEAD]
+    for path in sorted((root / LUA).glob("*.lua")):
+        try:
+            script = read_script(path, {name: len(keys) for name, keys in found.items()})
+            block = locals_of(script)
+        except Wrong as error:
+            raise Wrong(f"{(LUA / path.name).as_posix()}: {error}") from error
+        yield LUA / path.name, with_block(path.read_text(encoding="utf-8"), block)
+        code += builders(script)
+    yield TARGET, formatted("\n\n".join(code), TARGET)
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    """Write the files that differ; with `--check` name them on stderr and return 1."""
+    try:
+        wanted = list(generated(root))
+    except Wrong as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    differing = [
+        path for path, text in wanted if not (root / path).exists() or (root / path).read_text(encoding="utf-8") != text
+    ]
+    if "--check" not in arguments:
+        for path, text in wanted:
+            (root / path).write_text(text, encoding="utf-8")
+    elif differing:
+        names = ", ".join(path.as_posix() for path in differing)
+        sys.stderr.write(f"{names} differ from the headers of the scripts: run `make fix`\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
