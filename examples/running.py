@@ -34,7 +34,7 @@ def http_service(url: str) -> Iterator[str]:
     with command("api", "--no-auth", "--port", "0", url=url) as child:
         assert child.stderr is not None
         for line in child.stderr:
-            if found := re.search(r"running on (http://\S+)", line):
+            if found := re.search(r"serving (http://\S+)", line):
                 yield found[1]
                 return
         sys.exit("the HTTP service did not start")

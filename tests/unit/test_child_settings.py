@@ -45,7 +45,7 @@ def options_in_child(monkeypatch, *arguments):
 
 
 def test_every_option_of_the_worker_is_one_of_this_test():
-    options = {name.replace("without", "except") for name in parsed() if name not in ("run", "app")}
+    options = {name.replace("without", "except") for name in parsed() if name not in ("run", "app", "patient")}
     assert options == {name.removeprefix("--no-").strip("-").replace("-", "_") for name in GIVEN}
 
 

@@ -95,7 +95,7 @@ def test_what_follows_a_batch_is_sent_when_its_messages_have_ended(shop):
         with batch.batch(on_done=("reports", "inner")) as inner:
             inner.send("orders", 3)
     assert work_off(shop) == 6
-    assert followed == [(b"inner", "1"), (b"dead", "2")]
+    assert followed == [(b"inner", "1"), (b"dead", "3")]  # those of the inner batch count too
     assert shop.batches() == []
 
 

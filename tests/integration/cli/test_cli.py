@@ -265,7 +265,7 @@ def test_limits_and_breaker_from_the_command_line(url):
     done = run("config", "q", "rate=10/s", "burst=5", "concurrency=20", url=url)
     assert {"rate             10/s", "burst            5", "concurrency      20"} <= set(done.stdout.splitlines())
     done = run("config", "q", "fair=true", "weights=gold:4,free:1", url=url)
-    assert {"fair             True", "weights          gold:4,free:1"} <= set(done.stdout.splitlines())
+    assert {"fair             true", "weights          gold:4,free:1"} <= set(done.stdout.splitlines())
     done = run("config", "q", "rate=10/parsec", url=url)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "rate is '10/parsec': write a number, a slash, and one of s m h d" in done.stderr

@@ -332,7 +332,7 @@ def test_behind_a_proxy_that_cuts_a_prefix_off_every_address_has_it(app, url):
     bury(app, "orders", [1])
 
     async def fetched() -> list[httpx.Response]:
-        service = create_app(Settings(url=url))
+        service = create_app(Settings(url=url, no_auth=True))
         transport = httpx.ASGITransport(service, root_path="/reliq")
         async with (
             service.router.lifespan_context(service),
