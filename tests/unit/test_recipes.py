@@ -64,6 +64,9 @@ assert changes([("mood", "7")], reliq.Config()) == {"mood": 7} and written(reliq
 def copy(tmp_path):
     for folder in ("reliq", "api", "tools"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    metrics = tmp_path / "docs" / "operations" / "metrics.md"  # its list of counters is generated too
+    metrics.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "docs" / "operations" / "metrics.md", metrics)
     return tmp_path
 
 
