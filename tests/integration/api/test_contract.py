@@ -40,7 +40,8 @@ def record():
     """A key that may do everything: its text, its id, and what Redis keeps of it."""
     steps = keyring.create("contract", keyring.SCOPES, ("*",), None, 0.0)
     steps.send(None)
-    written: Any = steps.send(1_000_000)
+    steps.send(1_000_000)  # it notes that there was a key
+    written: Any = steps.send(1)
     text = ""
     try:
         steps.send(1)
