@@ -6,10 +6,12 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from reliq.cli.options import command, confirmed, error_line, header, pair, queue_of, say, say_none, utc
+from reliq.cli.options import command, confirmed, counted, error_line, header, pair, queue_of, say, say_none, utc
 from reliq.cli.progress import Progress
 from reliq.contract.counters import REASONS
 from reliq.model.dead_letter import DeadLetter
+
+_NAMED = 5  #: ids that a question repeats
 
 
 def add_to(commands: Any) -> None:
@@ -107,9 +109,17 @@ def dead_redrive(options: argparse.Namespace) -> int:
 
 def dead_purge(options: argparse.Namespace) -> int:
     letters = queue_of(options).dead
-    confirmed(options, f"remove dead letters of {options.queue} for good")
+    confirmed(options, f"remove {_named(options)} of {options.queue} for good")
     removed = letters.purge(ids=options.id or None, all=options.all, **_filters(options))
-    return say(options, f"{removed} dead letters removed", removed=removed)
+    return say(options, f"{counted(removed, 'dead letter')} removed", removed=removed)
+
+
+def _named(options: argparse.Namespace) -> str:
+    """Return which letters a command is about; a long list of ids is cut."""
+    if not options.id:
+        return "dead letters"
+    listed = ", ".join(options.id[:_NAMED]) + (", ..." if len(options.id) > _NAMED else "")
+    return f"the dead letter{'s' * (len(options.id) > 1)} {listed}"
 
 
 def _filtered(options: argparse.Namespace) -> bool:

@@ -13,6 +13,7 @@ from reliq.cli.options import (
     body_limit_of,
     command,
     confirmed,
+    counted,
     given_options,
     max_body,
     message_options,
@@ -181,4 +182,4 @@ def purge(options: argparse.Namespace) -> int:
     queue = queue_of(options)
     confirmed(options, f"remove all ready and delayed messages of {options.queue}")
     removed = queue.purge()
-    return say(options, f"{removed} messages removed", removed=removed)
+    return say(options, f"{counted(removed, 'message')} removed", removed=removed)

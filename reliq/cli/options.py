@@ -156,6 +156,11 @@ def say(options: argparse.Namespace, text: str, **values: Any) -> int:
     return 0
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def say_none(found: Sized, text: str) -> None:
     """Say that a list is empty, on standard error: standard output is for what was found."""
     if not found:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from reliq.cli.columns import columns
-from reliq.cli.options import app_of, command, given_options, max_body, message_options, say
+from reliq.cli.options import app_of, command, counted, given_options, max_body, message_options, say
 from reliq.cli.queue_names import known_queue
 from reliq.cli.stdin import read_body
 from reliq.contract.options import SCHEDULE
@@ -70,7 +70,7 @@ def show_all(options: argparse.Namespace) -> int:
     rows = [(one.name, one.when, one.queue, _next(one), _latest(one)) for one in found]
     for line in columns(rows, -30, -16, -20, -28):
         print(line)
-    print(f"{len(found)} schedules")
+    print(counted(len(found), "schedule"))
     return 0
 
 

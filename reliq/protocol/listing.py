@@ -80,7 +80,7 @@ def merged_page(
         elif count:
             _, following = yield from read(every[place], count, starts[place], bodies=False)
             cursors[place] = following or _END
-    more = any(one != _END for one in cursors)
+    more = any(cursors[place] != _END for place in pages)  # a partition that does not answer has no next page
     return [message for _, message in taken], ",".join(cursors) if more else None
 
 

@@ -310,8 +310,12 @@ def _gone(definitions: Sequence[Definition]) -> Steps[Sequence[Definition]]:
     return [one for one in definitions if one.name not in there]
 
 
-def no_schedule(name: str) -> InvalidName:
-    return InvalidName(f"there is no schedule {name!r}: `reliq schedule list` shows all of them")
+class UnknownSchedule(InvalidName):
+    """There is no schedule with this name."""
+
+
+def no_schedule(name: str) -> UnknownSchedule:
+    return UnknownSchedule(f"there is no schedule {name!r}: `reliq schedule list` shows all of them")
 
 
 def read_stored(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:

@@ -73,8 +73,10 @@ _ELSEWHERE = frozenset({"READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED"})
 _PLACE = 'the URL has it between "redis://:" and "@host", with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25'
 _LASTING = {
     "NOAUTH": f"it needs a password, and the URL has none: {_PLACE}",
-    "WRONGPASS": f"the password or the user name in the URL is wrong: {_PLACE}",
+    "WRONGPASS": "the password or the user name in the URL is wrong (a server that needs no password has no user but "
+    f'"default"): {_PLACE}',
     "NOPASSWORD": "it has no password, but the URL has one: remove it from the URL, or set requirepass in Redis",
+    "DATABASE": "it does not have the database at the end of the URL: use one that it has, such as /0",
     "NOPERM": "the user of the URL lacks a permission (ACL) that reliq needs",
     "WRONGTYPE": "a key under reliq: has another type: the prefix is shared with another application",
 }
@@ -112,7 +114,7 @@ def connection_ended(aio: bool = False) -> tuple[type[Exception], ...]:
 def translated(error: Exception) -> Exception:
     """Return reliq's error for one of redis-py's, without its text, which quotes payloads."""
     found = _CODES.search(str(error))
-    code = _login_code(error) or _CLASSES.get(type(error).__name__) or (found[1] if found else "")
+    code = _setup_code(error) or _CLASSES.get(type(error).__name__) or (found[1] if found else "")
     if code == "OOM":
         return QueueFull("Redis is at its maxmemory and refused the call; nothing was changed")
     if code in _PASSING:
@@ -122,9 +124,11 @@ def translated(error: Exception) -> Exception:
     return ReliqError(f"Redis answered with an unexpected error: {type(error).__name__} {code}".rstrip())
 
 
-def _login_code(error: Exception) -> str:
-    """Return why the server refuses the login: redis-py has one class for all reasons; empty for other errors."""
+def _setup_code(error: Exception) -> str:
+    """Return why the server refuses the login or the database: redis-py has no class of its own for each reason."""
     text = str(error).lower()
+    if "db index is out of range" in text or "select is not allowed in cluster mode" in text:
+        return "DATABASE"
     if "without any password configured" in text or "no password is set" in text:
         return "NOPASSWORD"
     if not isinstance(error, redis_errors().AuthenticationError):

@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 import reliq
+from reliq.contract import kinds
 from reliq.contract.keywords import ConfigChanges
+from reliq.contract.options import OPTIONS
+from reliq.contract.settings import SETTINGS as SETTINGS_OF_QUEUES
 from reliq_api.http.problems import CODES
 from tools.site.reference import PAGES, command_line, errors, python_api
 
 ROOT = Path(__file__).parents[2]
+HTTP = (ROOT / "docs" / "how-to" / "http.md").read_text(encoding="utf-8")
 SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
 #: What the parts of reliq tell each other, and what its trials do: no setting of a user.
 INTERNAL = {"RELIQ_WORKER_CHILD", "RELIQ_DEMO_RESULTS", "RELIQ_BENCH_NOTES", "RELIQ_BENCH_QUEUE"}
@@ -48,6 +52,19 @@ def test_every_public_method_has_a_docstring():
 def test_every_setting_of_a_queue_is_documented():
     settings = set(ConfigChanges.__annotations__)
     assert {name for name in settings if f"`{name}`" not in SETTINGS} == set()
+
+
+def test_every_setting_of_a_queue_is_in_the_row_of_its_call_over_http():
+    (row,) = [line for line in HTTP.splitlines() if line.startswith("| `PATCH /v1/queues/{queue}` |")]
+    assert {one.name for one in SETTINGS_OF_QUEUES if f"`{one.name}`" not in row} == set()
+
+
+def test_every_option_of_a_message_is_among_the_headers_of_a_call_over_http():
+    _, _, text = HTTP.partition("**Any other content type**")
+    paragraph, _, _ = text.partition("\n\n")
+    flags = {one.flag for one in OPTIONS if not isinstance(one.kind, kinds.Headers)}
+    headers = {f"Reliq-{'-'.join(word.capitalize() for word in flag.split('-'))}" for flag in flags}
+    assert {header for header in headers if f"`{header}`" not in paragraph} == set()
 
 
 def test_every_variable_of_the_environment_is_documented_and_every_documented_one_is_read():

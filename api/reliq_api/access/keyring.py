@@ -15,7 +15,8 @@ from reliq.errors import InvalidSetting
 from reliq.ops import Steps
 
 SCOPES = ("enqueue", "consume", "operate", "topics", "metrics")
-_PATTERN = re.compile(r"[A-Za-z0-9._@*-]{1,128}")
+_PATTERN_LENGTH = 128
+_PATTERN = re.compile(r"[A-Za-z0-9._@*-]+")
 _NAME = re.compile(r"[ -~]{1,80}")
 _NOBODY = hashlib.sha256(b"").hexdigest()  #: compared with the secret of an unknown key, for constant time
 
@@ -72,6 +73,10 @@ def create(
         if scope not in SCOPES:
             raise InvalidSetting(f"scope is {scope!r}: it is one of {', '.join(SCOPES)}")
     for pattern in queues:
+        if len(pattern) > _PATTERN_LENGTH:
+            raise InvalidSetting(
+                f"a queue pattern has {len(pattern):,} characters: at most {_PATTERN_LENGTH} are allowed"
+            )
         if _PATTERN.fullmatch(pattern) is None:
             raise InvalidSetting(f"queue pattern {pattern!r}: use a queue's name, in which * stands for any text")
     if not scopes or not queues:

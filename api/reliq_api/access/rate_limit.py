@@ -41,7 +41,8 @@ class Allowance:
             if self._used():
                 return
         seconds = max(0.0, self._none_before - time.monotonic())
-        raise Problem("rate_limited", f"the key allows {rate:g} requests a second", retry_after=math.floor(seconds) + 1)
+        allowed = f"the key allows {rate:g} request{'s' * (rate != 1)} a second"
+        raise Problem("rate_limited", allowed, retry_after=math.floor(seconds) + 1)
 
     def _used(self) -> bool:
         if self._left < 1 or time.monotonic() > self._until:

@@ -87,6 +87,8 @@ CODES = {
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed", 400: "invalid_json", 422: "invalid_request"}
 
+_AWAY, _UNCHANGED = "Redis cannot be reached or refuses", "; nothing was changed"
+
 # The first match wins: subclasses before their base. Without a text, the error's own is used, without Redis' address.
 _BY_ERROR: tuple[tuple[type[ReliqError], str, str], ...] = (
     (InvalidName, "invalid_name", ""),
@@ -100,7 +102,7 @@ _BY_ERROR: tuple[tuple[type[ReliqError], str, str], ...] = (
     (NoResult, "no_result", ""),
     (HandlerFailed, "handler_failed", ""),
     (DoneInPart, "incomplete", ""),
-    (RedisUnavailable, "redis_unavailable", "Redis cannot be reached or refuses; nothing was changed."),
+    (RedisUnavailable, "redis_unavailable", f"{_AWAY}{_UNCHANGED}."),
     (
         OutcomeUnknown,
         "outcome_unknown",
@@ -163,6 +165,14 @@ def of_error(error: ReliqError) -> Problem:
     return Problem("internal_error", "Redis answered something unexpected; the log of the service says more.")
 
 
+def of_request(error: ReliqError, request: Request) -> Problem:
+    """Return the problem for an error during a request: one that only reads is not told that nothing was changed."""
+    problem = of_error(error)
+    if request.method in ("GET", "HEAD") and problem.code == "redis_unavailable":
+        problem.detail = problem.detail.replace(_UNCHANGED, "")
+    return problem
+
+
 def status_of(error: Exception) -> int:
     """Return the HTTP status for this error."""
     if isinstance(error, AnyHTTPException):
@@ -216,7 +226,7 @@ def _validation(request: Request, error: Exception) -> Response:
 
 def _reliq(request: Request, error: Exception) -> Response:
     assert isinstance(error, ReliqError)  # noqa: S101  what it was installed for
-    return of_error(error).response()
+    return of_request(error, request).response()
 
 
 def _unexpected(request: Request, error: Exception) -> Response:

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from reliq.errors import ReliqError
 from reliq.runtime.looking import looking
 from reliq_api.access.auth import Scope
-from reliq_api.http.problems import of_error, status_of
+from reliq_api.http.problems import of_request, status_of
 from reliq_api.http.requests import BoundedRequest
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -64,7 +64,7 @@ async def looked(handle: Handler, request: Request) -> Response:
         try:
             response = await handle(request)
         except ReliqError as error:
-            raise of_error(error) from error
+            raise of_request(error, request) from error
     if missing and response.status_code == 200 and response.media_type == "application/json":
         answer = msgspec.json.decode(response.body)
         answer["missing"] = [asdict(one) for one in missing.values()]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, create_model
 
 from reliq.contract import kinds
 from reliq.contract.options import Option
@@ -12,6 +12,8 @@ from reliq.contract.settings import Setting
 from reliq_api.schemas.base import MessageId, Period, Seconds, Whole, as_whole
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_DURABILITY = r"^(memory|fsync|replicas=0*([1-9][0-9]?|100))$"
 
 
 def with_options(base: type[Model], options: Iterable[Option]) -> type[Model]:
@@ -79,6 +81,8 @@ def _type_of(kind: kinds.Kind) -> Any:
             return Literal[words]
         case kinds.Identity():
             return MessageId
+        case kinds.Durability():  # the pattern is for generated clients: a wrong value is refused by the library
+            return Annotated[str, WithJsonSchema({"type": "string", "pattern": _DURABILITY})]
         case _:
             return str
 
@@ -98,8 +102,6 @@ def _bounds(one: Option | Setting) -> dict[str, Any]:
             return {"min_length": 1, **({"max_length": longest} if longest else {}), **examples}
         case kinds.Rate():
             return {"max_length": 32, **examples}
-        case kinds.Durability():
-            return {"pattern": r"^(memory|fsync|replicas=0*([1-9][0-9]?|100))$"}
         case kinds.Weights():
             return {"max_length": 1000}
     return {}

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from reliq.errors import ReliqError
 from reliq.runtime.looking import looking
-from reliq_api.http.problems import of_error
+from reliq_api.http.problems import of_request
 from reliq_api.http.requests import BoundedRequest
 from reliq_api.ui import audit
 from reliq_api.ui.render import page
@@ -59,7 +59,7 @@ class Page(APIRoute):
             except HTTPException as error:
                 response = _failed(request, error.status_code, error.detail, error.headers)
             except ReliqError as error:
-                problem = of_error(error)
+                problem = of_request(error, request)
                 response = _failed(request, problem.status_code, problem.detail, problem.headers)
             for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)

@@ -203,6 +203,24 @@ def test_keys_that_cannot_be_made(app, name, scopes, queues, expires, rate):
     assert app.store.run(keyring.read_all()) == {}
 
 
+def test_a_queue_pattern_that_is_too_long_is_not_repeated_and_the_limit_is_named(app):
+    app.store.run(keyring.create("k", ("enqueue",), ("a" * 128,), None, 0))
+    with pytest.raises(InvalidSetting, match="a queue pattern has 129 characters: at most 128 are allowed") as refused:
+        app.store.run(keyring.create("k", ("enqueue",), ("a" * 129,), None, 0))
+    assert "aaa" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("rate", "allows"), [(1, "1 request a second"), (0.001, "0.001 requests a second")])
+def test_a_refusal_by_the_rate_says_what_the_key_allows(guarded, make, rate, allows):
+    key = bearer(make("enqueue", rate=rate))
+
+    def refused():
+        answer = guarded.post("/v1/queues/orders/messages", json={"body": 1}, headers=key)
+        return answer if answer.status_code == 429 else None
+
+    assert eventually(refused).json()["detail"] == f"the key allows {allows}"
+
+
 def test_a_key_has_a_rate_that_acks_are_free_of(guarded, make, app):
     key = bearer(make("enqueue", "consume", rate=0.001))
     answers = [guarded.post("/v1/queues/orders/messages", json={"body": 1}, headers=key) for _ in range(3)]

@@ -2,6 +2,7 @@
 
 import pytest
 
+import reliq
 from tests.integration.api.serving import problem
 
 
@@ -83,6 +84,14 @@ def test_a_policy_that_makes_no_sense_changes_nothing(call, orders, changes):
     orders.configure(max_length=3)
     assert problem(call("PATCH", body={"dead_max_count": 9, **changes})) == (422, "invalid_request")
     assert (orders.config().max_length, orders.config().dead_max_count) == (3, None)
+
+
+def test_a_wrong_durability_is_refused_with_the_sentence_of_the_library(call, orders):
+    with pytest.raises(reliq.InvalidSetting) as refused:
+        orders.configure(durability="bogus")
+    answer = call("PATCH", body={"durability": "bogus"})
+    assert problem(answer) == (422, "invalid_request")
+    assert answer.json()["detail"] == str(refused.value)
 
 
 def test_pause_and_resume(call, orders):

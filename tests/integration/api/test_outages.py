@@ -18,7 +18,12 @@ def test_redis_away_is_503_and_nothing_was_enqueued(name):
         assert message(service, name).status_code == 201
         server.stop()
         message(service, name)  # the first to notice cannot know whether its command was read: 504
-        assert problem(message(service, name)) == (503, "redis_unavailable")
+        refused = message(service, name)
+        assert problem(refused) == (503, "redis_unavailable")
+        assert refused.json()["detail"] == "Redis cannot be reached or refuses; nothing was changed."
+        unread = service.get(f"/v1/queues/{name}")
+        assert problem(unread) == (503, "redis_unavailable")
+        assert unread.json()["detail"] == "Redis cannot be reached or refuses."
         assert problem(service.get("/readyz")) == (503, "not_ready")
         assert service.get("/healthz").status_code == 200
         server.start()

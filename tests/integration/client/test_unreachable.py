@@ -117,6 +117,16 @@ def test_a_server_without_a_password_says_that_the_url_has_one(anew, server):
         anew(server.url.replace("//", "//:secret@")).queue("q").send("x")
 
 
+def test_a_user_name_for_a_server_without_a_password_says_which_user_such_a_server_has(anew, server):
+    with pytest.raises(reliq.RedisUnsuitable, match='a server that needs no password has no user but "default"'):
+        anew(server.url.replace("//", "//someone:secret@")).queue("q").send("x")
+
+
+def test_a_database_that_the_server_does_not_have_is_named_as_the_cause(anew, server):
+    with pytest.raises(reliq.RedisUnsuitable, match="it does not have the database at the end of the URL"):
+        anew(server.url.removesuffix("/0") + "/99").queue("q").send("x")
+
+
 @pytest.mark.parametrize("login", ["", ":wrong@"])
 def test_the_hint_about_a_password_shows_its_place_in_the_url(guarded, monkeypatch, login):
     give_up_soon(monkeypatch)

@@ -231,6 +231,7 @@ def test_the_service_shows_the_rest_and_names_the_node(cluster, service, orders,
             answer = service.get(f"/v1/queues/orders{path}")
             assert answer.status_code == 200, answer.text
             assert {one["what"] for one in answer.json()["missing"]} == {f"partition {name}" for name in gone}
+            assert answer.json().get("next") is None, path
     assert "missing" not in eventually(lambda: (said := service.get("/v1/queues").json())["queues"] and said)
 
 
