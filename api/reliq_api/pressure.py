@@ -2,9 +2,7 @@
 
 from reliq import aio, ops
 from reliq.errors import RedisUnsuitable
-from reliq.observability.doctor import NODES, examine
 from reliq.ops import Steps
-from reliq.transport.server_check import check_server
 from reliq_api.access.cached import Cached
 from reliq_api.background import Background
 from reliq_api.http.problems import Problem
@@ -37,20 +35,3 @@ def used_share() -> Steps[float]:
         return 0.0
     most = int(info.get("maxmemory", 0))
     return int(info.get("used_memory", 0)) / most if most else 0.0
-
-
-def readiness_problems(reliq: aio.Reliq) -> Steps[tuple[list[str], list[str]]]:
-    """Return why Redis cannot hold queues, and why a part of a cluster cannot, as found by `reliq doctor`.
-
-    Full memory does not count: it drains only through consumers, and some of them use this service. Raises
-    RedisUnavailable and RedisUnsuitable.
-    """
-    yield from check_server(reliq.store.where, reliq.allow_eviction, cluster=reliq.store.sharded)
-    report = yield from examine(reliq.store.sharded)
-    passed = ("memory", "eviction") if reliq.allow_eviction else ("memory",)
-    found = [one for one in report.findings if one.level == "failure" and one.subject not in passed]
-    texts = {one: f"{one.subject}: {one.fact}. {one.meaning}" for one in found}
-    return (
-        [text for one, text in texts.items() if one.subject != NODES],
-        [text for one, text in texts.items() if one.subject == NODES],
-    )

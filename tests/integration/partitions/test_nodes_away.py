@@ -301,7 +301,7 @@ def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, vi
             assert f"127.0.0.1:{victim.port}" in out + error, arguments
             assert len(waits) == 1, arguments
         with serving(cluster.url) as service:
-            for path in ("/readyz", "/v1/queues", "/v1/queues/orders"):
+            for path in ("/v1/queues", "/v1/queues/orders"):
                 assert "missing" in service.get(path).json(), path
             waits.clear()
             assert "missing" in service.get("/v1/queues/orders").json()
@@ -309,6 +309,42 @@ def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, vi
     finally:
         os.kill(victim.pid, signal.SIGCONT)
         eventually(cluster.whole, timeout=60)
+
+
+@contextlib.contextmanager
+def hung(cluster, server):
+    """The node accepts connections and does not answer until the end of the context."""
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield f"127.0.0.1:{server.port}"
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+        eventually(cluster.whole, timeout=60)
+
+
+def test_a_probe_is_answered_in_its_time_while_a_node_hangs(cluster, service, victim):
+    """Kubernetes waits 3 s for it (deploy/kubernetes/api.yaml)."""
+
+    def probed():
+        answer = service.get("/readyz", timeout=3)
+        assert answer.status_code == 200
+        return answer.json()
+
+    assert probed() == {"status": "ready"}
+    with hung(cluster, victim) as node:
+        late = probed()
+        assert late["status"] == "degraded"
+        assert late["missing"][-1].startswith("Redis did not answer within 0.8 s; this was seen ")
+        named = eventually(lambda: (said := probed()) and node in str(said) and said, timeout=60)
+        assert f"1 of 3 do not answer: {node}" in named["missing"][0]
+    eventually(lambda: probed() == {"status": "ready"}, timeout=60)
+
+
+def test_a_service_that_never_saw_redis_is_not_ready_while_a_look_lasts(cluster, victim):
+    with hung(cluster, victim) as node, serving(cluster.url) as service:
+        first = service.get("/readyz", timeout=3)
+        assert (first.status_code, first.json()["detail"]) == (503, "Redis did not answer within 0.8 s")
+        eventually(lambda: node in service.get("/readyz", timeout=3).text, timeout=60)
 
 
 def test_a_slot_that_is_half_moved_hides_only_what_is_in_it(cluster, service, orders, names, gone, victim):
