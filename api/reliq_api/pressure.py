@@ -8,6 +8,7 @@ from reliq_api.background import Background
 from reliq_api.http.problems import Problem
 
 _EVERY = 1.0
+_KEPT = 10.0  #: seconds for which the share that was read last holds while a node of a cluster does not answer
 
 
 class Pressure:
@@ -15,7 +16,9 @@ class Pressure:
 
     def __init__(self, reliq: aio.Reliq, watermark: float, background: Background) -> None:
         self._watermark = watermark
-        self._share = Cached("memory of Redis", lambda: reliq.store.run(used_share()), _EVERY, background)
+        self._share = Cached(
+            "memory of Redis", lambda: reliq.store.run(used_share()), _EVERY, background, lambda _: _KEPT
+        )
 
     async def check(self) -> None:
         """Raise Problem if nothing more should be enqueued."""
