@@ -461,3 +461,25 @@ def test_a_queue_whose_first_partition_is_away_is_read_by_the_layout_that_was_re
             answer = service.get("/v1/queues/orders/partitions").json()
             assert {one["name"] for one in answer["partitions"]} == set(there)
     assert sum(app.store.run(stats_of(QueueKeys(name))).ready for name in there) == 400
+
+
+def test_operators_go_on_in_the_other_partitions_while_the_first_one_hangs(cluster, app, orders, names, monkeypatch):
+    monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)
+    home = cluster.master_of("orders")
+    gone = {name for name in names if cluster.master_of(name) is home}
+    key = app.store.run(keyring.create("operator", keyring.SCOPES, ("*",), None, 0.0))
+    with serving(cluster.url, no_auth=False) as service:
+        assert as_owner(service, key).get("/v1/queues/orders").json()["config"]["partitions"] == COUNT
+        with hung(cluster, home) as node:
+            shown = service.get("/v1/queues/orders").json()
+            assert (shown["ready"], shown["config"]) == (400, None)
+            unseen = {one["what"] for one in shown["missing"]}
+            assert unseen == {"policy of queue orders", *(f"partition {name}" for name in gone)}
+            for path in ("/dead", "/delayed", "/partitions"):
+                assert service.get(f"/v1/queues/orders{path}").status_code == 200, path
+            for what in ("pause", "purge", "cancel"):
+                answer = ACTS[what](service)
+                assert (answer.status_code, answer.json()["code"]) == (503, "incomplete"), (what, answer.text)
+                assert answer.json()["done"].keys() == {*names} - gone, what
+                assert answer.json()["missing"].keys() == gone, what
+                assert node in answer.json()["detail"], what
