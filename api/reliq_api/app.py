@@ -23,6 +23,7 @@ from reliq_api.http import docs, problems
 from reliq_api.http.buffered import Buffered
 from reliq_api.http.no_store import NoStore
 from reliq_api.pressure import Pressure
+from reliq_api.readiness import Readiness
 from reliq_api.routes import batches, dead, delayed, health, leases, life, messages, metrics, queues, schedules, topics
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
@@ -44,6 +45,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.background = background = Background()
         app.state.guard = Guard(queues, background, settings.no_auth)
         app.state.pressure = Pressure(queues, settings.memory_watermark, background)
+        app.state.readiness = Readiness(queues)
         store = Store(queues.url, allow_eviction=queues.allow_eviction)
         app.state.measurements = Measurements()
         app.state.exporter = Exporter(store, [app.state.measurements])

@@ -2,14 +2,13 @@
 
 from reliq import aio, ops
 from reliq.errors import RedisUnsuitable
-from reliq.observability.doctor import NODES, examine
 from reliq.ops import Steps
-from reliq.transport.server_check import check_server
 from reliq_api.access.cached import Cached
 from reliq_api.background import Background
 from reliq_api.http.problems import Problem
 
 _EVERY = 1.0
+_KEPT = 10.0  #: seconds for which the share that was read last holds while a node of a cluster does not answer
 
 
 class Pressure:
@@ -17,7 +16,9 @@ class Pressure:
 
     def __init__(self, reliq: aio.Reliq, watermark: float, background: Background) -> None:
         self._watermark = watermark
-        self._share = Cached("memory of Redis", lambda: reliq.store.run(used_share()), _EVERY, background)
+        self._share = Cached(
+            "memory of Redis", lambda: reliq.store.run(used_share()), _EVERY, background, lambda _: _KEPT
+        )
 
     async def check(self) -> None:
         """Raise Problem if nothing more should be enqueued."""
@@ -37,20 +38,3 @@ def used_share() -> Steps[float]:
         return 0.0
     most = int(info.get("maxmemory", 0))
     return int(info.get("used_memory", 0)) / most if most else 0.0
-
-
-def readiness_problems(reliq: aio.Reliq) -> Steps[tuple[list[str], list[str]]]:
-    """Return why Redis cannot hold queues, and why a part of a cluster cannot, as found by `reliq doctor`.
-
-    Full memory does not count: it drains only through consumers, and some of them use this service. Raises
-    RedisUnavailable and RedisUnsuitable.
-    """
-    yield from check_server(reliq.store.where, reliq.allow_eviction, cluster=reliq.store.sharded)
-    report = yield from examine(reliq.store.sharded)
-    passed = ("memory", "eviction") if reliq.allow_eviction else ("memory",)
-    found = [one for one in report.findings if one.level == "failure" and one.subject not in passed]
-    texts = {one: f"{one.subject}: {one.fact}. {one.meaning}" for one in found}
-    return (
-        [text for one, text in texts.items() if one.subject != NODES],
-        [text for one, text in texts.items() if one.subject == NODES],
-    )

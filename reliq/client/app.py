@@ -60,7 +60,7 @@ class Reliq(Application):
         queue = self._queues.get(name) if isinstance(name, str) else None
         if queue is None:
             queue = Queue(self.store, self._steps_of(name if of_broadcast else check_name(name)))
-            if not of_broadcast:
+            if instance_of(name) is None:
                 self._queues[name] = queue
         return queue
 

@@ -20,7 +20,7 @@ from reliq.protocol.durability import Durability
 from reliq.protocol.partition import ANNOUNCE_EVERY, AtLimit, Moved, Partition
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.spread import SETTLING, Spread
-from reliq.runtime.looking import is_away, unseen
+from reliq.runtime.looking import unseen
 
 T = TypeVar("T")
 
@@ -82,27 +82,21 @@ class Partitions:
     def every(self, fresh: float = _FRESH) -> Steps[list[Partition]]:
         """Return all partitions that may have messages, by a layout that was read at most `fresh` seconds ago.
 
-        While the first partition, which has the layout, is away: by the layout that was read last.
+        While the first of several partitions, which has the layout, is away: by the layout that was read last.
         """
-        if time.monotonic() - self._read_at > fresh:
-            try:
-                yield from self.read()
-            except RedisUnavailable as error:
-                if self._read_at == float("-inf") or not is_away(error):
-                    raise
-        return [self.named(name) for name in self.layout.every(self.queue)]
-
-    def known(self) -> Steps[list[QueueKeys]]:
-        """Return the same for a claim; while the first partition is away, by the layout that was read last."""
         several = self.layout.several
-        if time.monotonic() - self._read_at > _FRESH and not (several and self.is_away(self.queue)):
+        if time.monotonic() - self._read_at > fresh and not (several and self.is_away(self.queue)):
             try:
                 yield from self.read(retries=1 if several else None)
             except RedisUnavailable:
                 if not several:
                     raise
                 self.note_away(self.queue)
-        return [self.named(name).keys for name in self.layout.every(self.queue)]
+        return [self.named(name) for name in self.layout.every(self.queue)]
+
+    def known(self) -> Steps[list[QueueKeys]]:
+        """Return the same, for a claim."""
+        return [one.keys for one in (yield from self.every())]
 
     def each(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
         """Run steps that read for every partition, at the same time; raises the first error.

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from fastapi import Request
 
 from reliq import aio, ops
-from reliq.errors import ReliqError
+from reliq.errors import RedisUnavailable, ReliqError
 from reliq.model.keys import check_name
 from reliq.ops import Steps
 from reliq_api.access.cached import Cached
@@ -33,6 +33,8 @@ Scope = Literal["enqueue", "consume", "operate", "topics", "metrics"]
 T = TypeVar("T")
 
 _KEYS_EVERY = 1.0  #: seconds; a revoked key is refused after at most twice this time
+_KEYS_KEPT = 600.0  #: seconds for which the keys that were read last are valid while the node that has them is away
+_KEYS_TRIED = 0.5  #: seconds for which a read of the keys in a cluster is repeated: the node that has them may be away
 
 NO_KEY = (
     "there is no API key: create one with `reliq keys create NAME --scope SCOPE --queue PATTERN`, or start the service "
@@ -92,7 +94,14 @@ class Guard:
 
     def __init__(self, reliq: aio.Reliq, background: Background, no_auth: bool = False) -> None:
         """`no_auth`: serve this machine without a key until the first key exists."""
-        self._keys = Cached("API keys", lambda: reliq.store.run(self._read()), _KEYS_EVERY, background)
+        timeout = _KEYS_TRIED if reliq.store.sharded else None
+        self._keys = Cached(
+            "API keys",
+            lambda: reliq.store.run(self._read(), timeout=timeout),
+            _KEYS_EVERY,
+            background,
+            kept=lambda keys: _KEYS_KEPT if keys and not self._open else 0.0,
+        )
         self._store = reliq.store
         self._allowances: dict[str, Allowance] = {}
         self._open = no_auth
@@ -104,6 +113,19 @@ class Guard:
             self._open = False
             log.warning("--no-auth has no effect: this Redis has, or had, an API key, so requests need one")
         return keys
+
+    async def _known(self) -> dict[str, ApiKey]:
+        """Return the keys; raises Problem with the node that has them if it is away."""
+        try:
+            return await self._keys.get()
+        except RedisUnavailable as error:
+            if not error.node:
+                raise
+            raise Problem(
+                "redis_unavailable",
+                f"Node {error.node} of the cluster, which has the API keys, cannot be reached; nothing was changed.",
+                node=error.node,
+            ) from None
 
     async def admit(self, request: Request, scopes: Sequence[Scope], limited: bool = True) -> Access:
         """Return the rights of the sender; raises Problem if they do not allow this call, on the queue in the path.
@@ -154,7 +176,7 @@ class Guard:
         check_headers(request.scope)
         _check_one_credential(request)
         _check_site(request)
-        keys = await self._keys.get()
+        keys = await self._known()
         text = _credentials(request)
         if self._open and text is None:
             _check_loopback(request)

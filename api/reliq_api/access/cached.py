@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from reliq.errors import RedisUnavailable, ReliqError
+from reliq.runtime.looking import is_away
 from reliq_api.background import Background
 
 log = logging.getLogger("reliq.api")
@@ -14,16 +15,33 @@ log = logging.getLogger("reliq.api")
 T = TypeVar("T")
 
 
-class Cached(Generic[T]):
-    """A value at most twice `every` seconds old. It is refreshed before it expires, so frequent readers never wait."""
+_PATIENCE = 1.0  #: seconds for which a reader that could go on without it waits for a fetch
+_AGAIN = 0.25  #: the same after a fetch that found Redis away
 
-    def __init__(self, name: str, fetch: Callable[[], Awaitable[T]], every: float, background: Background) -> None:
+
+class Cached(Generic[T]):
+    """A value at most twice `every` seconds old. It is refreshed before it expires, so frequent readers never wait.
+
+    While Redis, or the node of a cluster that has the value, is away: the one that was read last, for `kept` seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        fetch: Callable[[], Awaitable[T]],
+        every: float,
+        background: Background,
+        kept: Callable[[T], float] = lambda _: 0.0,
+    ) -> None:
         self._name = name
         self._background = background
         self._fetch = fetch
         self._every = every
+        self._kept = kept
         self._known: tuple[T, float] | None = None
         self._error: ReliqError = RedisUnavailable("nothing was fetched yet")
+        self._away_at = float("-inf")  #: when the latest fetch ended without an answer
+        self._began_at = 0.0
         self._fetching: asyncio.Task[None] | None = None
 
     async def get(self) -> T:
@@ -35,13 +53,39 @@ class Cached(Generic[T]):
             if age < 2 * self._every:
                 self._begin()
                 return known[0]
-        await asyncio.shield(self._begin())
-        if self._known is None or self._known is known:
-            raise self._error
-        return self._known[0]
+        await self._fetched(known)
+        if self._known is not None and (self._known is not known or self._may_keep(known)):
+            return self._known[0]
+        raise self._error
+
+    def _may_keep(self, known: tuple[T, float] | None) -> bool:
+        """Whether the value that was read last may be used although it is old: no newer one can be read."""
+        unread = self._fetching is not None or self._away
+        return known is not None and unread and time.monotonic() - known[1] < self._kept(known[0])
+
+    @property
+    def _away(self) -> bool:
+        return self._away_at > float("-inf")
+
+    async def _fetched(self, known: tuple[T, float] | None) -> None:
+        """Wait for a fetch: to its end, or briefly if the reader can go on, or can be told which node is away."""
+        can_go_on = known is not None and time.monotonic() - known[1] < self._kept(known[0])
+        node_away = self._away and bool(self._error.node)
+        brief = can_go_on or node_away
+        if brief and self._fetching is None and time.monotonic() - self._away_at < self._every:
+            return
+        fetching = self._begin()
+        if not brief:
+            await asyncio.shield(fetching)
+            return
+        patience = _AGAIN if self._away else _PATIENCE
+        rest = self._began_at + patience - time.monotonic()
+        if rest > 0:
+            await asyncio.wait([fetching], timeout=rest)
 
     def _begin(self) -> asyncio.Task[None]:
         if self._fetching is None:
+            self._began_at = time.monotonic()
             self._fetching = asyncio.create_task(self._refresh())
         return self._fetching
 
@@ -49,10 +93,13 @@ class Cached(Generic[T]):
         try:
             value = await self._fetch()
             self._known = value, time.monotonic()
+            self._away_at = float("-inf")
             self._background.mark(self._name, failed=False)
         except ReliqError as error:
             self._error = error
+            self._away_at = time.monotonic() if is_away(error) else float("-inf")
         except Exception as error:
+            self._away_at = float("-inf")
             self._error = RedisUnavailable(f"the {self._name} could not be read: {type(error).__name__}")
             log.exception("the %s could not be read from Redis", self._name)
             self._background.mark(self._name, failed=True)

@@ -4,12 +4,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from reliq.errors import RedisUnsuitable, ReliqError
-from reliq.runtime.looking import looking
 from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
-from reliq_api.pressure import readiness_problems
 
 router = APIRouter(tags=["health"])
 
@@ -42,19 +39,15 @@ async def healthz(request: Request) -> schemas.Health:
     responses=_FAILURES,
 )
 async def readyz(request: Request) -> schemas.Health:
-    """Degraded, and still 200, while some nodes of a Redis Cluster do not answer: `missing` names them."""
+    """Degraded, and still 200, while some nodes of a Redis Cluster do not answer: `missing` names them.
+
+    Answered within a second: while Redis has not answered by then, as the last look found.
+    """
     state = request.app.state
     if state.polls.draining:
         raise Problem("not_ready", "the service is stopping")
     _check_tasks(request)
-    store = state.reliq.store
-    try:
-        with looking():
-            found, degraded = await store.run(readiness_problems(state.reliq), timeout=0)
-    except RedisUnsuitable as error:
-        raise Problem("not_ready", str(error).replace(f" at {store.where}", "")) from None
-    except ReliqError as error:
-        raise Problem("not_ready", f"Redis cannot be used: {type(error).__name__}") from None
+    found, degraded = await state.readiness.seen()
     if found:
         raise Problem("not_ready", " ".join(found))
     if degraded:

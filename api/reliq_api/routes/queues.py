@@ -7,8 +7,10 @@ from fastapi import Request
 
 from reliq import aio, ops
 from reliq.contract.keywords import Config
+from reliq.errors import ReliqError
 from reliq.protocol.seen import QUEUES, or_unseen
 from reliq.protocol.stats import read_readable
+from reliq.runtime.looking import unseen
 from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
@@ -59,8 +61,13 @@ async def existing(request: Request, queue: str) -> aio.Queue:
 )
 async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetails:
     found = await existing(request, queue)
-    stats, config = await found.stats(), await found.config()
-    return schemas.QueueDetails(**asdict(stats), config=_config(config))
+    stats, config = await found.stats(), None
+    try:
+        config = _config(await found.config())
+    except ReliqError as error:
+        if not unseen(f"policy of queue {queue}", error):
+            raise
+    return schemas.QueueDetails(**asdict(stats), config=config)
 
 
 @router.get(

@@ -26,7 +26,7 @@ class QueueStats(with_fields(BaseModel, Stats, queue=QueueName)):  # type: ignor
 
 
 class QueueDetails(QueueStats):
-    config: QueueConfig
+    config: QueueConfig | None = Field(description="The policy; null while the node that has it does not answer.")
 
 
 class PartitionStats(BaseModel):

@@ -16,7 +16,7 @@ from reliq.cli.main import main
 from reliq.contract import values
 from reliq.errors import DoneInPart, RedisUnavailable
 from reliq.model.found import Cancellation, Place
-from reliq.model.keys import QUEUES, QueueKeys
+from reliq.model.keys import API_KEYS, QUEUES, QueueKeys
 from reliq.model.partitions import bucket_of_key, read_layout
 from reliq.observability.prometheus import Exporter
 from reliq.ops.topology import slot_of
@@ -25,6 +25,7 @@ from reliq.transport import server as server_module
 from reliq.transport.errors import ConnectionLost
 from reliq.transport.server import Server
 from reliq.transport.store import Store
+from reliq_api.access import auth, keyring
 from tests.integration.api.serving import serving
 from tests.support.cluster import Cluster
 from tests.support.workers import eventually
@@ -302,7 +303,7 @@ def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, vi
             assert f"127.0.0.1:{victim.port}" in out + error, arguments
             assert len(waits) == 1, arguments
         with serving(cluster.url) as service:
-            for path in ("/readyz", "/v1/queues", "/v1/queues/orders"):
+            for path in ("/v1/queues", "/v1/queues/orders"):
                 assert "missing" in service.get(path).json(), path
             waits.clear()
             assert "missing" in service.get("/v1/queues/orders").json()
@@ -310,6 +311,109 @@ def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, vi
     finally:
         os.kill(victim.pid, signal.SIGCONT)
         eventually(cluster.whole, timeout=60)
+
+
+@contextlib.contextmanager
+def hung(cluster, server):
+    """The node accepts connections and does not answer until the end of the context."""
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield f"127.0.0.1:{server.port}"
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+        eventually(cluster.whole, timeout=60)
+
+
+def test_a_probe_is_answered_in_its_time_while_a_node_hangs(cluster, service, victim):
+    """Kubernetes waits 3 s for it (deploy/kubernetes/api.yaml)."""
+
+    def probed():
+        answer = service.get("/readyz", timeout=3)
+        assert answer.status_code == 200
+        return answer.json()
+
+    assert probed() == {"status": "ready"}
+    with hung(cluster, victim) as node:
+        late = probed()
+        assert late["status"] == "degraded"
+        assert late["missing"][-1].startswith("Redis did not answer within 0.8 s; this was seen ")
+        named = eventually(lambda: (said := probed()) and node in str(said) and said, timeout=60)
+        assert f"1 of 3 do not answer: {node}" in named["missing"][0]
+    eventually(lambda: probed() == {"status": "ready"}, timeout=60)
+
+
+def test_a_service_that_never_saw_redis_is_not_ready_while_a_look_lasts(cluster, victim):
+    with hung(cluster, victim) as node, serving(cluster.url) as service:
+        first = service.get("/readyz", timeout=3)
+        assert (first.status_code, first.json()["detail"]) == (503, "Redis did not answer within 0.8 s")
+        eventually(lambda: node in service.get("/readyz", timeout=3).text, timeout=60)
+
+
+@pytest.fixture
+def keeper(cluster):
+    """The node that has the API keys."""
+    return cluster.master_of(API_KEYS)
+
+
+@pytest.fixture
+def key(app):
+    return app.store.run(keyring.create("shop", ("enqueue",), ("*",), None, 0.0))
+
+
+@pytest.fixture
+def elsewhere(cluster, keeper):
+    """The address for messages of a queue on another node."""
+    return next(f"/v1/queues/{name}/messages" for name in PLAIN if cluster.master_of(name) is not keeper)
+
+
+def as_owner(service, key):
+    service.headers["authorization"] = f"Bearer {key}"
+    return service
+
+
+def test_the_keys_that_were_read_last_are_valid_while_the_node_that_has_them_hangs(
+    cluster, app, key, keeper, elsewhere, monkeypatch
+):
+    reads: list[auth.Guard] = []
+
+    def read(self, read=auth.Guard._read):
+        reads.append(self)
+        return read(self)
+
+    monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)
+    monkeypatch.setattr(auth, "_KEYS_EVERY", 0.01)
+    monkeypatch.setattr(auth.Guard, "_read", read)
+    with serving(cluster.url, no_auth=False) as service:
+        sent = [as_owner(service, key).post(elsewhere, json={"body": 1}).status_code]
+        with hung(cluster, keeper):
+            reads.clear()
+            sent += [service.post(elsewhere, json={"body": 1}).status_code for _ in range(50)]
+            assert service.post(elsewhere, json={}, headers={"authorization": "Bearer no.key"}).status_code == 401
+        assert sent == [201] * 51
+        assert len(reads) < 10, "the node is not asked for each request"
+        assert app.store.run(keyring.revoke(key.partition(".")[0]))
+        assert eventually(lambda: service.post(elsewhere, json={"body": 1}).status_code == 401)
+
+
+@pytest.mark.parametrize("settings", [{"no_auth": False}, {"no_auth": True}], ids=["with keys", "without"])
+def test_a_service_that_has_read_no_key_names_the_node_that_has_them(cluster, keeper, elsewhere, monkeypatch, settings):
+    monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)
+    with hung(cluster, keeper) as node, serving(cluster.url, **settings) as service:
+        for _ in range(3):
+            answer = service.post(elsewhere, json={"body": 1})
+            assert (answer.status_code, answer.json()["code"]) == (503, "redis_unavailable"), answer.text
+            assert answer.json()["node"] == node
+
+
+def test_the_keys_that_were_read_last_are_not_valid_for_ever(cluster, key, keeper, elsewhere, monkeypatch):
+    monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)
+    monkeypatch.setattr(auth, "_KEYS_EVERY", 0.01)
+    monkeypatch.setattr(auth, "_KEYS_KEPT", 0.0)
+    with serving(cluster.url, no_auth=False) as service:
+        assert as_owner(service, key).post(elsewhere, json={"body": 1}).status_code == 201
+        with hung(cluster, keeper) as node:
+            refused = eventually(lambda: (said := service.post(elsewhere, json={"body": 1})).is_error and said)
+            assert (refused.status_code, refused.json()["node"]) == (503, node)
 
 
 def test_a_slot_that_is_half_moved_hides_only_what_is_in_it(cluster, service, orders, names, gone, victim):
@@ -358,3 +462,25 @@ def test_a_queue_whose_first_partition_is_away_is_read_by_the_layout_that_was_re
             answer = service.get("/v1/queues/orders/partitions").json()
             assert {one["name"] for one in answer["partitions"]} == set(there)
     assert sum(app.store.run(stats_of(QueueKeys(name))).ready for name in there) == 400
+
+
+def test_operators_go_on_in_the_other_partitions_while_the_first_one_hangs(cluster, app, orders, names, monkeypatch):
+    monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)
+    home = cluster.master_of("orders")
+    gone = {name for name in names if cluster.master_of(name) is home}
+    key = app.store.run(keyring.create("operator", keyring.SCOPES, ("*",), None, 0.0))
+    with serving(cluster.url, no_auth=False) as service:
+        assert as_owner(service, key).get("/v1/queues/orders").json()["config"]["partitions"] == COUNT
+        with hung(cluster, home) as node:
+            shown = service.get("/v1/queues/orders").json()
+            assert (shown["ready"], shown["config"]) == (400, None)
+            unseen = {one["what"] for one in shown["missing"]}
+            assert unseen == {"policy of queue orders", *(f"partition {name}" for name in gone)}
+            for path in ("/dead", "/delayed", "/partitions"):
+                assert service.get(f"/v1/queues/orders{path}").status_code == 200, path
+            for what in ("pause", "purge", "cancel"):
+                answer = ACTS[what](service)
+                assert (answer.status_code, answer.json()["code"]) == (503, "incomplete"), (what, answer.text)
+                assert answer.json()["done"].keys() == {*names} - gone, what
+                assert answer.json()["missing"].keys() == gone, what
+                assert node in answer.json()["detail"], what
