@@ -208,12 +208,28 @@ class DeadLetterSteps:
 
         def act(letters: list[DeadLetter]) -> Steps[bool]:
             nonlocal removed
-            removed += yield ops.discard(self.keys, _discarded(letters), counter)
+            gone = yield ops.discard(self.keys, _discarded(letters), counter)
+            removed += gone
+            if gone == len(letters):  # else one was redriven meanwhile, and goes on from its checkpoint
+                yield from self._forget_reports([one for one in letters if one.was_started])
             return True
 
         with counted(_PURGE, self.keys, lambda: removed):
             yield from self._walk(wanted, act, removing=True)
         return removed
+
+    def _forget_reports(self, letters: Sequence[DeadLetter]) -> Steps[None]:
+        """Delete what handlers have reported about letters that are gone; a later report is of another message."""
+        if not letters:
+            return
+        reports = yield [ops.progress_of(self.keys, one.id) for one in letters]
+        ids = [
+            letter.id
+            for letter, report in zip(letters, reports, strict=True)
+            if report is not None and report.at <= letter.died_at
+        ]
+        if ids:
+            yield ops.forget_reports(self.keys, ids)
 
     def trim(self, max_age: float | None, max_count: int | None, at_most: int) -> Steps[int]:
         """Remove letters older than `max_age` seconds, then the oldest beyond `max_count`; return how many.

@@ -290,3 +290,20 @@ def test_between_its_return_and_its_ack_a_handler_cannot_report_either(app, clie
         eventually(lambda: settled(app))
     assert (late[1:], queue.stats().dead) == (["refused"], 0)
     assert client.keys("*report*") == []
+
+
+def test_what_was_reported_about_a_purged_dead_letter_goes_with_it(app, client):
+    @app.handler("q", retry=reliq.fixed(0, limit=0))
+    def fail(message: reliq.Message) -> None:
+        message.checkpoint({"step": 1})
+        raise ValueError("stopped")
+
+    queue = app.queue("q")
+    with working(app):
+        queue.send_many(["x", "y"])
+        eventually(lambda: queue.stats().dead == 2)
+    kept, gone = (letter.id for letter in queue.dead.list())
+    client.hset(f"reliq:{{q}}:report:{kept}", "at", 2**50)  # of a later message with the same id
+    assert queue.dead.purge(all=True) == 2
+    assert client.keys("*:report:*") == [f"reliq:{{q}}:report:{kept}".encode()]
+    assert gone != kept
