@@ -79,18 +79,30 @@ def ready_counts(
 
 
 def _counts(partitions: list[QueueKeys], node_of: NodeOf | None) -> Steps[dict[str, int | ReliqError]]:
-    """Count with one request; where that fails, by node, and where a slot is moving, by partition."""
+    """Count with one request; where that fails, by node, and where a slot is moving, by partition.
+
+    A node that has just failed is not asked again: one that is silent would be waited for twice.
+    """
+    nodes = {one.queue: node_of(one.messages) if node_of else one.queue for one in partitions}
+    found: dict[str, int | ReliqError] = {}
     try:
         return dict((yield from _count(partitions)))
-    except RedisUnavailable:
-        found: dict[str, int | ReliqError] = {}
+    except RedisUnavailable as error:
+        if error.node and not error.moving:
+            found |= {name: error for name, node in nodes.items() if _address(node) == error.node}
     by_node: dict[Any, list[QueueKeys]] = {}
     for one in partitions:
-        by_node.setdefault(node_of(one.messages) if node_of else one.queue, []).append(one)
+        if one.queue not in found:
+            by_node.setdefault(nodes[one.queue], []).append(one)
     moving = yield from _asked_apart(by_node.values(), found)
     if moving:
         yield from _asked_apart([[one] for group in moving for one in group], found)
     return found
+
+
+def _address(node: Any) -> str:
+    """Return a node as errors name it; empty if it is not known."""
+    return f"{node[0]}:{node[1]}" if isinstance(node, tuple) else ""
 
 
 def _asked_apart(groups: Iterable[list[QueueKeys]], found: dict[str, int | ReliqError]) -> Steps[list[list[QueueKeys]]]:
