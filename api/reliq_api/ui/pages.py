@@ -5,10 +5,13 @@ import time
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
+from reliq.aio.queue import Queue
 from reliq.contract.counters import BY_NAME as COUNTERS
+from reliq.contract.keywords import Config
 from reliq.contract.settings import SETTINGS
+from reliq.errors import ReliqError
 from reliq.model.stats import Stats
-from reliq.runtime.looking import note_missing
+from reliq.runtime.looking import note_missing, unseen
 from reliq_api.ui import policy, reading
 from reliq_api.ui.access import Operated, Seen, Viewer, partitions_of, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION
@@ -84,7 +87,7 @@ async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m"
         queue=name,
         stats=await found.stats(),
         counters=COUNTERS,
-        config=await found.config(),
+        config=await seen_policy(found),
         spread=await store.run(reading.spread(partitions)),
         holders=await store.run(reading.holders(partitions)),
         upcoming=await store.run(reading.next_messages(partitions)) if may_operate else None,
@@ -97,6 +100,16 @@ async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m"
         may_operate=may_operate,
         may_send=who.may_send(name),
     )
+
+
+async def seen_policy(queue: Queue) -> Config | None:
+    """Return the policy of a queue; None for an operator while the node that has it does not answer."""
+    try:
+        return await queue.config()
+    except ReliqError as error:
+        if not unseen(f"policy of queue {queue.name}", error):
+            raise
+        return None
 
 
 def _plots(history: History, span: str) -> list[tuple[str, str, Chart]]:

@@ -471,6 +471,8 @@ def test_operators_go_on_in_the_other_partitions_while_the_first_one_hangs(clust
     key = app.store.run(keyring.create("operator", keyring.SCOPES, ("*",), None, 0.0))
     with serving(cluster.url, no_auth=False) as service:
         assert as_owner(service, key).get("/v1/queues/orders").json()["config"]["partitions"] == COUNT
+        service.post("/login", data={"key": key})
+        assert "Most messages" in service.get("/queues/orders").text
         with hung(cluster, home) as node:
             shown = service.get("/v1/queues/orders").json()
             assert (shown["ready"], shown["config"]) == (400, None)
@@ -478,6 +480,8 @@ def test_operators_go_on_in_the_other_partitions_while_the_first_one_hangs(clust
             assert unseen == {"policy of queue orders", *(f"partition {name}" for name in gone)}
             for path in ("/dead", "/delayed", "/partitions"):
                 assert service.get(f"/v1/queues/orders{path}").status_code == 200, path
+            page = service.get("/queues/orders")
+            assert (page.status_code, "has the policy does not answer" in page.text) == (200, True)
             for what in ("pause", "purge", "cancel"):
                 answer = ACTS[what](service)
                 assert (answer.status_code, answer.json()["code"]) == (503, "incomplete"), (what, answer.text)
