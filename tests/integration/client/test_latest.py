@@ -116,7 +116,7 @@ def test_the_audit_counts_replaced_messages_as_gone(queue, url):
 
 WRONG = [
     ({"replace": True}, "replace is True without a dedup_key"),
-    ({"replace": "yes", "dedup_key": "k"}, "replace is 'yes': it is True or False"),
+    ({"replace": "yes", "dedup_key": "k"}, "replace is 'yes': it must be true or false"),
     ({"replace": True, "dedup_key": ""}, "dedup_key is ''"),
     ({"replace": True, "dedup_key": "k", "key": "o"}, "replace is True and key is 'o'"),
     ({"replace": True, "dedup_key": "k", "limit_key": "t"}, "replace is True and limit_key is 't'"),
