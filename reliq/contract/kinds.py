@@ -147,7 +147,7 @@ class Text(Kind):
     noun, annotation, held = "a text", "str", "str"
 
     def check(self, value: Any, what: str) -> str:
-        """Return the text; a key that only names something in this process may hold lone surrogates."""
+        """Return the text; without a limit, only what is no text or empty is refused."""
         if self.longest is None:
             if isinstance(value, str) and value:
                 return value

@@ -83,11 +83,11 @@ def _counts(partitions: list[QueueKeys], node_of: NodeOf | None) -> Steps[dict[s
 
     A node that has just failed is not asked again: one that is silent would be waited for twice.
     """
-    nodes = {one.queue: node_of(one.messages) if node_of else one.queue for one in partitions}
     found: dict[str, int | ReliqError] = {}
     try:
         return dict((yield from _count(partitions)))
     except RedisUnavailable as error:
+        nodes = {one.queue: node_of(one.messages) if node_of else one.queue for one in partitions}
         if error.node and not error.moving:
             found |= {name: error for name, node in nodes.items() if _address(node) == error.node}
     by_node: dict[Any, list[QueueKeys]] = {}
