@@ -1,8 +1,8 @@
 """The options of a message: what every call that sends takes, and where else each of them shows.
 
-An entry is all there is to say about an option. Made from it: keywords (`reliq.contract.keywords`, generated), flags of
-the command line, HTTP members and headers, fields of the dashboard, the SQL outbox. Columns of Spark and kombu's mapping
-are compared with it. What a surface leaves out stands in `left_out`, with the reason; tests/unit/test_contract.py fails
+An entry is all there is to say about an option. Made from it: keywords (`reliq.contract.keywords`, generated), flags
+of the command line, HTTP members and headers, fields of the dashboard, the SQL outbox. Columns of Spark and the
+mapping of kombu are compared with it. What a surface leaves out stands in `left_out`, with the reason: a test fails
 for a surface that neither shows nor leaves out an option.
 """
 
