@@ -8,7 +8,7 @@ from typing import Any
 
 from reliq.cli.options import command, confirmed, counted, error_line, header, pair, queue_of, say, say_none, utc
 from reliq.cli.progress import Progress
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.model.dead_letter import DeadLetter
 
 _NAMED = 5  #: ids that a question repeats

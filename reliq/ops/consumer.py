@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal
 
-from reliq.contract import values
+from reliq.contract import outcomes, values
 from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
 from reliq.ops import signatures
@@ -16,15 +15,9 @@ from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 Cancelled = tuple[tuple[str, int], ...]  #: ids of cancelled messages, each with the ms at which that was
 NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known place
 NO_RESULTS: Mapping[bytes, tuple[str, bytes]] = MappingProxyType({})
+Destination = outcomes.Destination
+Settled = outcomes.Settled
 _UNKNOWN = "?"  #: the script reads the batches of a row from its messages
-
-
-class Settled(StrEnum):
-    """The result of settling one message."""
-
-    DONE = "d"
-    ALREADY = "a"  #: no longer held under a valid lease: settled before
-    LOST = "l"  #: no longer held, and the lease is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +32,6 @@ class Claimed:
     now: int
     elements: list[bytes]
     codes: str = ""
-
-
-class Destination(StrEnum):
-    """Where a message goes from the processing list, if it is not acked."""
-
-    HEAD = "head"  #: of the ready messages: it is taken last
-    TAIL = "tail"  #: of the ready messages: it is taken next
-    DELAYED = "delayed"
-    DEAD = "dead"
-    GONE = "gone"  #: it is deleted
-    DONE = "done"  #: it is deleted, and its mark is set: it was handled, and must not run again
-    ROUND = "round"  #: HEAD for a member of a cycle, after other messages of its key; GONE if the member was removed
-    REST = "rest"  #: DELAYED for a member of a cycle, in the same way
 
 
 @dataclass(frozen=True, slots=True)

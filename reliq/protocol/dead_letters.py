@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reliq import ops
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.contract.values import Duration, check_id, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.dead_letter import DeadLetter

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reliq.contract import values
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq_api.schemas.base import DeathReason, MessageId, Period, QueueName, Request, Whole
 
 

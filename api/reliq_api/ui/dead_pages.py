@@ -7,7 +7,7 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.aio.queue import Queue
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.errors import InvalidName
 from reliq.model.dead_letter import DeadLetter
 from reliq_api.ui import reading

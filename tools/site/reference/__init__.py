@@ -6,6 +6,7 @@ PAGES = {
     "reference/command-line.md": command_line.page,
     "reference/http-api.md": http_api.page,
     "reference/errors.md": errors.page,
+    "reference/outcomes.md": contract.outcomes,
     "reference/keys.md": contract.keys,
     "benchmarks/results.md": benchmarks.page,
     **{f"reference/python/{name}.md": page for name, page in python_api.pages().items()},
