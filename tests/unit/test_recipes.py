@@ -1,14 +1,8 @@
 """The recipes of docs/concepts/architecture.md, followed in a copy: what is declared once shows on every surface."""
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.recipes import Copy
 
 OPTION = """
     Option(
@@ -60,39 +54,88 @@ assert changes([("mood", "7")], reliq.Config()) == {"mood": 7} and written(reliq
 """
 
 
+KEY = """
+    Key("moods", "hash", "how the queue felt, by ms", group=PLACES),
+    Key("delayed","""
+
+KEY_IS_THERE = """
+from reliq.contract.keys import described
+from reliq.model.keys import QueueKeys
+from reliq.ops import signatures
+from tools.site.reference import PAGES
+
+keys = QueueKeys("q")
+assert keys.moods == "reliq:{q}:moods" == keys.places[-1] and keys.moods in keys.everything
+assert described(keys.moods).kind == "hash" and "| `moods` | hash | how the queue felt" in PAGES["reference/keys.md"]()
+"""
+
+DUTY = '''"""A duty that looks at the mood of queues."""
+
+from reliq import ops
+from reliq.ops import Steps
+from reliq_monitor.duty import Duty
+from reliq_monitor.queue_scan import Survey
+
+
+class Moods(Duty[int]):
+    """Looks at the mood."""
+
+    name = "moods"
+    effect = "no one knows how the queues feel"
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Look once."""
+        yield ops.server_time()
+        return 1
+'''
+
+DUTY_IS_THERE = """
+from pathlib import Path
+from reliq.transport.store import Store
+from reliq_monitor.duties import DUTIES
+from reliq_monitor.node_monitor import NodeMonitor
+from reliq_monitor.place import WHOLE
+
+assert "moods" in [one.name for one in DUTIES]
+assert NodeMonitor(Store("redis://localhost:1"), 0.05, None, 3.0, WHOLE).failures["moods"] == 0
+runbook = Path("docs/runbooks/monitor-duty-failing.md").read_text()
+assert "| `moods` | no one knows how the queues feel |" in runbook
+"""
+
+
 @pytest.fixture
 def copy(tmp_path):
-    for folder in ("reliq", "api", "tools"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    metrics = tmp_path / "docs" / "operations" / "metrics.md"  # its list of counters is generated too
-    metrics.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "docs" / "operations" / "metrics.md", metrics)
-    return tmp_path
-
-
-def edit(copy, name, old, new):
-    path = copy / name
-    text = path.read_text(encoding="utf-8")
-    assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
-    path.write_text(text.replace(old, new), encoding="utf-8")
-
-
-def run(copy, *arguments):
-    environment = {**os.environ, "PYTHONPATH": f"{copy}:{copy / 'api'}"}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=copy, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    return Copy(tmp_path)
 
 
 def test_an_option_is_one_entry_and_what_it_does(copy):
-    edit(copy, "reliq/contract/options.py", "\n)  # fmt: skip\n\nBY_NAME", OPTION)
-    edit(copy, "reliq/model/outgoing.py", '    limit_key = ""\n', '    limit_key = ""\n    colour = ""\n')
-    run(copy, "tools/generate_contract.py")
-    run(copy, "-c", OPTION_IS_THERE)
+    copy.edit("reliq/contract/options.py", "\n)  # fmt: skip\n\nBY_NAME", OPTION)
+    copy.edit("reliq/model/outgoing.py", '    limit_key = ""\n', '    limit_key = ""\n    colour = ""\n')
+    copy.generate("contract")
+    copy.run("-c", OPTION_IS_THERE)
 
 
 def test_a_setting_is_one_entry(copy):
-    edit(copy, "reliq/contract/settings.py", "\n)  # fmt: skip\n\n#: What the policy tells", SETTING)
-    run(copy, "tools/generate_contract.py")
-    run(copy, "-c", SETTING_IS_THERE)
+    copy.edit("reliq/contract/settings.py", "\n)  # fmt: skip\n\n#: What the policy tells", SETTING)
+    copy.generate("contract")
+    copy.run("-c", SETTING_IS_THERE)
+
+
+def test_a_key_is_one_entry(copy):
+    copy.edit("reliq/contract/keys.py", '\n    Key("delayed",', KEY)
+    copy.generate("contract", "scripts")
+    copy.run("-c", KEY_IS_THERE)
+    claim = (copy.root / "reliq" / "lua" / "claim.lua").read_text(encoding="utf-8")
+    assert "local processing, lease, consumers = KEYS[15], KEYS[16], KEYS[17]" in claim
+
+
+def test_a_duty_is_a_class_and_its_place_in_the_list(copy):
+    copy.write("monitor/reliq_monitor/moods.py", DUTY)
+    copy.edit("monitor/reliq_monitor/duties.py", "    Promotion,\n)", "    Promotion,\n    Moods,\n)")
+    copy.edit(
+        "monitor/reliq_monitor/duties.py",
+        "from reliq_monitor.partitions import",
+        "from reliq_monitor.moods import Moods\nfrom reliq_monitor.partitions import",
+    )
+    copy.generate("duties")
+    copy.run("-c", DUTY_IS_THERE)

@@ -15,6 +15,7 @@ from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/schedules")
+LINK = "Schedules"  #: in the bar of every page
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 
