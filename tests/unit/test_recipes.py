@@ -23,6 +23,7 @@ from reliq_api import schemas
 from reliq_api.enqueue.entries import read_entry
 from reliq_api.enqueue.inbound import _OPTIONS
 from reliq_api.ui.messages import OPTIONS
+from tools.site.reference import PAGES
 
 assert "colour" in reliq.MessageOptions.__optional_keys__ and "`colour`: the colour" in reliq.BatchOptions.__doc__
 assert reliq.NewMessage(b"x", colour="red").colour == "red"
@@ -32,6 +33,8 @@ assert schemas.NewMessage.model_fields["colour"].description == "The colour of t
 assert read_entry(b'{"body": 1, "colour": "red"}', {}).colour == "red"
 assert _OPTIONS["reliq-colour"].name == "colour"
 assert [one.label for one in OPTIONS if one.name == "colour"] == ["Colour"]
+page = PAGES["reference/message-options.md"]()
+assert "| `colour` | a text, such as `red` |" in page and "| a tick has none |" in page
 assert json.loads(sql.row_of("q", reliq.NewMessage(b"x", colour="red"))["options"]) == {"colour": "red"}
 """
 
@@ -46,9 +49,11 @@ import reliq
 from reliq.protocol.policy import checked_setting, read_config
 from reliq_api import schemas
 from reliq_api.ui.policy import changes, written
+from tools.site.reference import PAGES
 
 assert "mood" in reliq.ConfigChanges.__optional_keys__ and "`mood`: how the queue feels" in reliq.ConfigChanges.__doc__
 assert (checked_setting("mood", 7), read_config({"mood": "7"}).mood, reliq.Config().mood) == (7, 7, None)
+assert "| `mood` | 1 to 9 | calm | how the queue feels |" in PAGES["reference/queue-settings.md"]()
 assert schemas.ConfigChanges(mood=7).mood == 7 and "mood" in schemas.QueueConfig.model_fields
 assert changes([("mood", "7")], reliq.Config()) == {"mood": 7} and written(reliq.Config(mood=7))["mood"] == "7"
 """

@@ -6,6 +6,8 @@ PAGES = {
     "reference/command-line.md": command_line.page,
     "reference/http-api.md": http_api.page,
     "reference/errors.md": errors.page,
+    "reference/message-options.md": contract.options,
+    "reference/queue-settings.md": contract.settings,
     "reference/outcomes.md": contract.outcomes,
     "reference/keys.md": contract.keys,
     "benchmarks/results.md": benchmarks.page,

@@ -2,10 +2,36 @@
 
 from collections.abc import Iterable
 
+from reliq.contract import kinds
 from reliq.contract.counters import COUNTERS, ENDS, Counter
 from reliq.contract.keys import QUEUE_KEYS, SERVER_KEYS, Key
+from reliq.contract.options import OPTIONS, Option
 from reliq.contract.outcomes import DEATHS, OUTCOMES, Destination, Settled
+from reliq.contract.settings import SETTINGS, Setting
 
+_OPTIONS = """# Options of a message
+
+From the table `reliq.contract.options`. Python takes them as keywords, the command line as flags
+(`--dedup-key`), HTTP as members of a message or as headers (`Reliq-Dedup-Key`), Spark as columns.
+
+| option | value | default | meaning |
+|---|---|---|---|
+"""
+_LEFT_OUT = """
+## Where an option is left out
+
+| call or surface | leaves out | because |
+|---|---|---|
+"""
+_SETTINGS = """# Settings of a queue
+
+From the table `reliq.contract.settings`. `queue.configure(...)`, `reliq config QUEUE NAME=VALUE`,
+`PATCH /v1/queues/{queue}` and the policy page of the dashboard change them; `None`, an empty value or `null` restores
+the default. Durations are seconds, or texts such as `"250ms"`, `"90s"`, `"5m"`, `"2h"`, `"30d"`.
+
+| setting | value | while it is not set | meaning |
+|---|---|---|---|
+"""
 _KEYS = """# Keys in Redis
 
 What reliq keeps in Redis, from the table `reliq.contract.keys`. Each key belongs to one queue or to the server; the
@@ -65,6 +91,42 @@ message; after a last event the message is not in the queue.
 | counter | counts | metric | event |
 |---|---|---|---|
 """
+
+
+def options() -> str:
+    """Return the page with the options of a message."""
+    rows = "".join(f"| `{one.name}` | {_value(one)} | {_default(one)} | {_cell(one.text)} |\n" for one in OPTIONS)
+    left_out: dict[tuple[str, str], list[str]] = {}
+    for one in OPTIONS:
+        for surface, reason in one.left_out.items():
+            left_out.setdefault((surface, reason), []).append(f"`{one.name}`")
+    reasons = "".join(
+        f"| `{surface}` | {', '.join(names)} | {reason} |\n" for (surface, reason), names in sorted(left_out.items())
+    )
+    return "".join([_OPTIONS, rows, _LEFT_OUT, reasons])
+
+
+def settings() -> str:
+    """Return the page with the settings of a queue."""
+    return _SETTINGS + "".join(
+        f"| `{one.name}` | {_value(one)} | {one.unset} | {_cell(one.text)}{f' ({one.see})' if one.see else ''} |\n"
+        for one in SETTINGS
+    )
+
+
+def _default(one: Option) -> str:
+    return "" if one.default is None else f"`{one.kind.text(one.kind.check(one.default, one.name))}`"
+
+
+def _value(one: Option | Setting) -> str:
+    match one.kind:
+        case kinds.Whole(smallest=smallest, largest=largest):
+            return f"{smallest:,} to {largest:,}"
+        case kinds.Duration():
+            return f"a duration, such as `{one.example}`"
+        case kinds.Text() | kinds.Rate() | kinds.Weights() if one.example:
+            return f"{one.kind.noun}, such as `{one.example}`"
+    return ", ".join(f"`{choice}`" for choice in one.kind.choices) or one.kind.noun
 
 
 def outcomes() -> str:
