@@ -26,8 +26,7 @@ import reliq
 from reliq.cli.main import _parser
 from reliq.contrib import sql
 from reliq_api import schemas
-from reliq_api.enqueue.entries import read_entry
-from reliq_api.enqueue.inbound import _OPTIONS
+from reliq_api.enqueue.entries import HEADERS, read_entry
 from reliq_api.ui.messages import OPTIONS
 
 assert "colour" in reliq.MessageOptions.__optional_keys__ and "`colour`: the colour" in reliq.BatchOptions.__doc__
@@ -35,8 +34,8 @@ assert reliq.NewMessage(b"x", colour="red").colour == "red"
 assert _parser().parse_args(["send", "q", "x", "--colour", "red"]).colour == "red"
 assert _parser().parse_args(["publish", "a.b", "x", "--colour", "red"]).colour == "red"
 assert schemas.NewMessage.model_fields["colour"].description == "The colour of the message."
-assert read_entry(b'{"body": 1, "colour": "red"}', {}).colour == "red"
-assert _OPTIONS["reliq-colour"].name == "colour"
+assert read_entry(b'{"body": 1, "colour": "red"}')[1]["colour"] == "red"
+assert HEADERS["reliq-colour"].name == "colour"
 assert [one.label for one in OPTIONS if one.name == "colour"] == ["Colour"]
 assert json.loads(sql.row_of("q", reliq.NewMessage(b"x", colour="red"))["options"]) == {"colour": "red"}
 """
