@@ -7,6 +7,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal
 
+import msgspec
+
 from reliq.contract import values
 from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
@@ -27,8 +29,7 @@ class Settled(StrEnum):
     LOST = "l"  #: no longer held, and the lease is over
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """The reply of claim, and of settle with a claim. `codes`: one letter of `Settled` for each settled message.
 
     `elsewhere`: the acks in a row are not the oldest messages of the processing list, and nothing was done. `limited`:
@@ -128,8 +129,7 @@ def claim(
         consumer=consumer,
         held=held,
     )
-    op = scripted(call, _read_claimed)
-    return Op(op.command, op.read, op.script, repeatable=False)
+    return scripted(call, _read_claimed, repeatable=False)
 
 
 def block(keys: QueueKeys, consumer: str, seconds: float) -> Op[bytes | None]:
@@ -188,8 +188,7 @@ def settle(
         moves=[part for move in moves for part in _move(move, places)],
         results=[part for element in acks for part in _result(element, results)] if results_kept else (),
     )
-    op = scripted(call, _read_settled)
-    return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
+    return scripted(call, _read_settled, repeatable=limit == 0)
 
 
 def _positions(others: Sequence[bytes], moves: Sequence[Move], uncounted: Collection[bytes]) -> str:

@@ -97,6 +97,11 @@ class Partitions:
                 self.note_away(self.queue)
         return [self.named(name) for name in self.layout.every(self.queue)]
 
+    @property
+    def alone(self) -> bool:
+        """Whether the queue has no other partition than the first, by a layout that is fresh enough for a claim."""
+        return not self.layout.several and time.monotonic() - self._read_at <= _FRESH
+
     def known(self) -> Steps[list[QueueKeys]]:
         """Return the same, for a claim."""
         return [one.keys for one in (yield from self.every())]

@@ -40,7 +40,7 @@ class ProducerSession:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """End the call; OutcomeUnknown names its messages."""
         self._free.append(self)
-        if self.ids and isinstance(error, OutcomeUnknown):
+        if error is not None and self.ids and isinstance(error, OutcomeUnknown):
             raise OutcomeUnknown(str(error), tuple(self.ids)) from None
 
 
