@@ -97,6 +97,8 @@ class Consumer:
 
     async def _follow(self) -> None:
         """Add the consumers of partitions that are new, and end those of partitions that are not there any more."""
+        if len(self._parts) == 1 and self._partitions.alone:
+            return
         every = await self._store.run(self._partitions.known())
         for keys in every:
             if keys.queue not in self._parts:
@@ -203,7 +205,8 @@ class Consumer:
         self, messages: Sequence[Message], settle: Callable[[PartitionConsumer, list[Message]], Awaitable[None]]
     ) -> None:
         """Settle the messages of each partition; raises the first error in the end."""
-        messages = [message for message in messages if not self._is_settled(message)]
+        if self._former:
+            messages = [message for message in messages if not self._is_settled(message)]
         if len(self._parts) == 1:
             await settle(self._first, [*messages])
             return

@@ -14,8 +14,9 @@ from reliq.contract.values import Duration
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
+from reliq.protocol.durability import Terms
 from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
+from reliq.protocol.prepared import CHECK_AFTER, CHECKS
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
@@ -86,9 +87,9 @@ class Queue:
         again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
         other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
         """
-        message, care = self._steps.prepared(body, options), DecisionOptions(durability, retries)
-        await self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, care))
-        return Prepared(self._store, self._steps.prepared_records, message.id, care)
+        message, terms = self._steps.prepared(body, options), Terms.of(durability, retries)
+        await self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, terms))
+        return Prepared(self._store, self._steps.prepared_records, message.id, terms)
 
     def prepared(self, id: str) -> Prepared:
         """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""

@@ -96,6 +96,8 @@ class Consumer:
 
     def _follow(self) -> None:
         """Add the consumers of partitions that are new, and end those of partitions that are not there any more."""
+        if len(self._parts) == 1 and self._partitions.alone:
+            return
         every = self._store.run(self._partitions.known())
         for keys in every:
             if keys.queue not in self._parts:
@@ -200,7 +202,8 @@ class Consumer:
 
     def _each(self, messages: Sequence[Message], settle: Callable[[PartitionConsumer, list[Message]], None]) -> None:
         """Settle the messages of each partition; raises the first error in the end."""
-        messages = [message for message in messages if not self._is_settled(message)]
+        if self._former:
+            messages = [message for message in messages if not self._is_settled(message)]
         if len(self._parts) == 1:
             settle(self._first, [*messages])
             return
