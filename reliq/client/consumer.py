@@ -1,6 +1,7 @@
 # Generated from reliq/aio/consumer.py by tools/generate_sync.py: do not edit
 """Claiming and settling by hand."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +18,8 @@ from reliq.protocol.claiming import PATIENCE, pause, ready_counts, rotated
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.partitions import Partitions
 from reliq.transport.store import Store
+
+log = logging.getLogger("reliq.partitions")
 
 _FAILURES = (RedisUnavailable, OutcomeUnknown, QueueFull)
 _WAIT = 0.2  #: seconds of waiting for a message of one partition before the others are looked at
@@ -60,14 +63,18 @@ class Consumer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._entered = False
-        failure: ReliqError | None = None
-        for part in self._parts.values():
+        failed: dict[str, ReliqError] = {}
+        leaving = [name for name, part in self._parts.items() if part.steps.alive]
+        for name, part in self._parts.items():
             try:
                 part.__exit__(kind, error, at)
             except ReliqError as one:
-                failure = failure or one
-        if failure is not None:
-            raise failure
+                failed[name] = one
+        if failed and len(failed) == len(leaving):
+            raise next(iter(failed.values()))
+        for name, failure in failed.items():
+            text = "not_unregistered queue=%s error=%s: the monitor returns what it held when the lease ends"
+            log.warning(text, name, failure)
 
     def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
         """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed.
@@ -86,7 +93,7 @@ class Consumer:
                 if failed:
                     self._store.run(pause(_WAIT))
                 messages = self._claim(limit) or self._wait(limit, until - time.monotonic())
-            except RedisUnavailable as error:  # of all partitions
+            except (RedisUnavailable, OutcomeUnknown) as error:  # of all partitions
                 if isinstance(error, RedisUnsuitable) or time.monotonic() > patient_until:
                     raise
                 failed = True
