@@ -20,6 +20,7 @@ from reliq.protocol.prepared import CHECK_AFTER, CHECKS
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
+from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
@@ -39,6 +40,7 @@ class Queue:
         body: Body | NewMessage,
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[MessageOptions],
     ) -> str:
@@ -46,12 +48,13 @@ class Queue:
 
         `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this returns; where it
         is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
-        A call whose answer is lost is repeated by itself, for 5 seconds (`send_timeout`) and at most `retries` times
-        (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
+        A call whose answer is lost is repeated by itself, for 5 seconds (`send_timeout`) and at most `repeats` times
+        (None = as often as fits), and enqueues once: the script knows the producer's sequence. `retries` is its former
+        name. Raises InvalidMessage,
         InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
         """
         message = self._steps.prepared(body, options)
-        (sent,) = await self._store.run(self._steps.send_many([message], durability, retries))
+        (sent,) = await self._store.run(self._steps.send_many([message], durability, renamed(repeats, retries)))
         return sent
 
     async def send_many(
@@ -59,6 +62,7 @@ class Queue:
         bodies: Iterable[Body | NewMessage],
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[BatchOptions],
     ) -> list[str]:
@@ -69,7 +73,7 @@ class Queue:
         Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
         """
         messages = self._steps.prepared_many(bodies, options)
-        return await self._store.run(self._steps.send_many(messages, durability, retries))
+        return await self._store.run(self._steps.send_many(messages, durability, renamed(repeats, retries)))
 
     async def prepare(
         self,
@@ -78,6 +82,7 @@ class Queue:
         timeout: Duration = CHECK_AFTER,
         checks: int = CHECKS,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[MessageOptions],
     ) -> Prepared:
@@ -87,7 +92,7 @@ class Queue:
         again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
         other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
         """
-        message, terms = self._steps.prepared(body, options), Terms.of(durability, retries)
+        message, terms = self._steps.prepared(body, options), Terms.of(durability, renamed(repeats, retries))
         await self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, terms))
         return Prepared(self._store, self._steps.prepared_records, message.id, terms)
 

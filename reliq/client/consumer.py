@@ -17,6 +17,7 @@ from reliq.model.message import Message
 from reliq.protocol.claiming import PATIENCE, pause, ready_counts, rotated
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.partitions import Partitions
+from reliq.runtime.advice import advise
 from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.partitions")
@@ -81,6 +82,8 @@ class Consumer:
 
         With partitions: one that fails stops no other; raises its error only if all of them fail.
         """
+        if not self._entered:
+            self._advise_to_enter()
         self._follow()
         if len(self._parts) == 1:
             return self._first.claim(limit, wait)
@@ -100,6 +103,15 @@ class Consumer:
                 continue
             if messages or until - time.monotonic() <= 0.001:
                 return messages
+
+    def _advise_to_enter(self) -> None:
+        """Warn about a claim outside of the context, unless the context has ended: then the claim is refused."""
+        if not self._first.closed:
+            name = self._first.keys.queue
+            advise(
+                f"a consumer of {name!r} claims outside of its context: its lease is not renewed, so other consumers "
+                f"get its messages after {self.lease:g} s; write with queue.consumer() as consumer"
+            )
 
     def _follow(self) -> None:
         """Add the consumers of partitions that are new, and end those of partitions that are not there any more."""

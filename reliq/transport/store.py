@@ -16,6 +16,7 @@ from reliq.contract import values
 from reliq.errors import ReliqError
 from reliq.ops import Request, Steps, Together
 from reliq.ops.topology import Node
+from reliq.runtime.advice import warn_of_blocking
 from reliq.transport.cluster import ClusterConnection
 from reliq.transport.connection import Connection
 from reliq.transport.errors import ConnectionLost, TryAgain
@@ -37,6 +38,7 @@ class Store(Server):
 
     def run(self, steps: Steps[T], connection: Connection | None = None, timeout: float | None = None) -> T:
         """Run steps to their end. Raises the errors of the steps, RedisUnavailable or OutcomeUnknown."""
+        warn_of_blocking()
         if connection is not None:
             return self._drive(steps, connection, timeout)
         borrowed = self._take()
@@ -94,7 +96,7 @@ class Store(Server):
         self, request: Request, connection: Connection, failure: ConnectionLost | TryAgain, timeout: float | None
     ) -> Any:
         """Send a request that failed again, for as long as it may be repeated and there is time."""
-        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching)
+        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching, self._known)
         while True:
             time.sleep(patience.after(failure))
             try:
