@@ -27,7 +27,7 @@ _WAIT = 0.2  #: seconds of waiting for a message of one partition before the oth
 
 
 class Consumer:
-    """Claims and settles by hand. A context: leaving it gives back what was not settled.
+    """Claims and settles by hand. A context: leaving it hands back what was not settled.
 
         with app.queue("orders").consumer(lease=30) as consumer:
             for message in consumer.claim(limit=10, wait=5):
@@ -78,7 +78,7 @@ class Consumer:
             log.warning(text, name, failure)
 
     def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
-        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed.
+        """Return up to `limit` messages; none if nothing came within `wait` seconds. Raises InvalidSetting once closed.
 
         With partitions: one that fails stops no other; raises its error only if all of them fail.
         """
@@ -184,19 +184,19 @@ class Consumer:
                 part.take_back(some)
 
     def ack(self, *messages: Message) -> None:
-        """Handled: gone for good. Raises LeaseLost when the monitor had taken one back before."""
+        """Remove handled messages for good. Raises LeaseLost if the monitor has returned one of them to the queue."""
         self._each(messages, lambda part, some: part.ack(*some))
 
     def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
-        """Failed: try again after `delay`. Counts as a failure."""
+        """Retry messages after `delay`; this counts as a failure."""
         self._each((message,), lambda part, some: part.retry(some[0], delay, error))
 
     def dead(self, message: Message, reason: str) -> None:
-        """Give up: to the dead letters, with reason `rejected` and this text as its last error."""
+        """Make messages dead letters, with reason `rejected` and this text as the last error."""
         self._each((message,), lambda part, some: part.dead(some[0], reason))
 
     def release(self, *messages: Message) -> None:
-        """Hand back untouched: to the tail of the queue, taken next, nothing counted."""
+        """Hand messages back unstarted: they are claimed next, and nothing is counted."""
         self._each(messages, lambda part, some: part.release(*some))
 
     def heartbeat(self) -> bool:

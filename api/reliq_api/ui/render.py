@@ -143,7 +143,7 @@ NOTICES = {
     "schedule-run": "Its message is sent, beside its ticks.",
     "schedule-removed": "The schedule is removed. What it has sent stays.",
     "cancel-cancelled": "The message is cancelled: it never runs.",
-    "cancel-told": "Its consumer is told with its next heartbeat.",
+    "cancel-told": "Its consumer learns it with its next heartbeat.",
     "cancel-done": "Nothing to cancel: the message has ended.",
     "cancel-unknown": "Nothing to cancel: the message is not in the queue any more.",
     "sent": "The message is sent.",
