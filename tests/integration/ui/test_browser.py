@@ -95,7 +95,7 @@ def test_a_queue_is_paused_resumed_and_purged(app, look):
     expect(page.locator("h1")).to_contain_text("paused")
     assert app.queue("orders").stats().paused
     page.get_by_role("button", name="Resume").click()
-    expect(page.locator("h1")).to_contain_text("running")
+    expect(page.locator("h1")).to_contain_text("no consumers")
     page.get_by_role("link", name="Purge…").click()
     expect(page.get_by_text("2 ready messages")).to_be_visible()
     page.get_by_label("to confirm").fill("orders")
@@ -264,6 +264,14 @@ def test_no_page_is_wider_than_a_phone(paths, look):
     for path in paths:
         page.goto(origin + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
+def test_sixty_queues_fit_on_a_few_screens_of_a_phone(app, look):
+    for number in range(60):
+        app.queue(f"queue-{number}").send_many(range(number + 1))
+    page = look("/", **PHONE)
+    expect(page.locator("table.queues tbody tr")).to_have_count(60)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3000
 
 
 def test_everything_can_be_read_without_javascript(app, look):

@@ -50,8 +50,29 @@ def test_the_queues_are_listed_with_their_numbers(app, client):
     app.queue("orders").send(4, delay=60)
     bury(app, "emails", [b"x"])
     text = text_of(client.get("/"))
-    assert "orders 3 0 1 0" in text
-    assert "emails 0 0 0 1" in text
+    assert "orders no consumers 3 0 1 0" in text
+    assert "emails dead letters 0 0 0 1" in text
+
+
+def test_the_first_page_begins_with_trouble_and_can_be_ordered_and_filtered(app, client):
+    app.queue("a-calm").send(1, delay=60)
+    app.queue("b-paused").send_many(range(5))
+    app.queue("b-paused").pause()
+    app.queue("c-waiting").send_many(range(3))
+    bury(app, "d-dead", [b"x"])
+
+    def listed(**query: str) -> list[str]:
+        return re.findall(r'<tr id="queue-([^"]+)"', client.get("/", params=query).text)
+
+    assert listed() == ["d-dead", "c-waiting", "b-paused", "a-calm"]
+    assert listed(sort="name") == ["a-calm", "b-paused", "c-waiting", "d-dead"]
+    assert listed(sort="ready") == ["b-paused", "c-waiting", "a-calm", "d-dead"]
+    assert listed(sort="nonsense") == listed()
+    assert listed(state="unattended") == ["c-waiting"]
+    assert listed(state="dead", q="calm") == []
+    assert "All 4 Dead letters 1 No consumers 1 Paused 1 Idle 1" in text_of(client.get("/"))
+    tiles = re.findall(r'class="card tile (\w+)[^"]*"><a href="([^"]+)"', client.get("/").text)
+    assert dict(tiles)["dead"] == "/?q=&amp;state=&amp;sort=dead"
 
 
 def test_without_a_queue_it_says_how_to_make_one(client):
