@@ -16,7 +16,7 @@ from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted, done_everywhere
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page
+from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page, walk
 from reliq.protocol.oversized import revivable
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress, unwatched
@@ -25,8 +25,6 @@ from reliq.runtime.moment import earlier
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
 _PURGE, _REDRIVE = "the purge of the dead letters", "the redrive"
 _SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
-
-_BY_HAND = ("Dead", "Retry")  #: what a consumer by hand writes into the history
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +71,7 @@ class Filter:
             return False
         if self.reason is not None and letter.reason != self.reason:
             return False
-        last = letter.last_error.error_class if letter.last_error else ""
-        if self.error_class is not None and self.error_class not in _names_of(last):
+        if self.error_class is not None and not letter.failed_with(self.error_class):
             return False
         return all(letter.headers.get(name) == value for name, value in self.headers.items())
 
@@ -83,13 +80,6 @@ class Filter:
         oldest = "-inf" if self.newer_than is None else str(now - round(float(self.newer_than) * 1000))  # type: ignore[arg-type]
         latest = "+inf" if self.older_than is None else f"({now - round(float(self.older_than) * 1000) + 1}"  # type: ignore[arg-type]
         return oldest, latest
-
-
-def _names_of(error_class: str) -> tuple[str, ...]:
-    """Return the names of an error class: in full, without its module and, of reliq's own, as users import it."""
-    name = error_class.rpartition(".")[2]
-    own = error_class.startswith("reliq.") or error_class in _BY_HAND
-    return (error_class, name, f"reliq.{name}") if own else (error_class, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,35 +252,17 @@ class DeadLetterSteps:
         return removed
 
     def _walk(
-        self,
-        wanted: Filter,
-        act: Callable[[list[DeadLetter]], Steps[bool]],
-        removing: bool,
-        shown: int | None = None,
+        self, wanted: Filter, act: Callable[[list[DeadLetter]], Steps[bool]], removing: bool, shown: int | None = None
     ) -> Steps[None]:
         """Pass the matching letters to `act`, part by part, oldest first, until it returns False.
 
-        `removing`: `act` removes the letters that it is given. `shown`: bytes of the bodies that it needs.
-        The walk ends at the present: it does not meet letters
-        that die meanwhile, for example because they were just redriven.
+        The walk ends at the present: it does not meet letters that die meanwhile, for example because they were just
+        redriven.
         """
         now = yield ops.server_time()
         start, latest = wanted.scores(now)
-        if latest == "+inf":
-            latest = f"({now + 1}"
-        skip = 0
-        while True:
-            browsed = yield ops.browse(self.keys.dead, "up", start, latest, STEP, skip, shown)
-            letters = self._letters(browsed)
-            matching = [letter for letter in letters if wanted.matches(letter)]
-            if matching and not (yield from act(matching)):
-                return
-            if not browsed.more:
-                return
-            gone = {letter.element for letter in matching} if removing else set()
-            last = letters[-1].score
-            staying = sum(letter.score == last and letter.element not in gone for letter in letters)
-            start, skip = last, staying + (skip if last == start else 0)
+        scores = start, f"({now + 1}" if latest == "+inf" else latest
+        yield from walk(DeadLetter, self.keys, self.keys.dead, scores, wanted.matches, act, removing, shown)
 
     def _letters(self, browsed: ops.Browsed) -> list[DeadLetter]:
         return [DeadLetter.read(self.keys.logical, glimpse) for glimpse in browsed.found]

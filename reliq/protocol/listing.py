@@ -143,3 +143,32 @@ def read_page(
     if bodies:
         yield from read_bodies(keys, found)  # those that are stored apart
     return found, following
+
+
+def walk(
+    kind: type[M],
+    keys: QueueKeys,
+    zset: str,
+    scores: tuple[str, str],
+    wanted: Callable[[M], bool],
+    act: Callable[[list[M]], Steps[bool]],
+    removing: bool,
+    shown: int | None = None,
+) -> Steps[None]:
+    """Pass the wanted messages between two scores to `act`, part by part, lowest score first, until it returns False.
+
+    `removing`: `act` takes what it is given out of these scores. `shown`: bytes of the bodies that it needs.
+    """
+    (start, latest), skip = scores, 0
+    while True:
+        browsed = yield ops.browse(zset, "up", start, latest, STEP, skip, shown)
+        found = [kind.read(keys.logical, glimpse) for glimpse in browsed.found]
+        matching = [message for message in found if wanted(message)]
+        if matching and not (yield from act(matching)):
+            return
+        if not browsed.more:
+            return
+        gone = {message.element for message in matching} if removing else set()
+        last = found[-1].score
+        staying = sum(message.score == last and message.element not in gone for message in found)
+        start, skip = last, staying + (skip if last == start else 0)

@@ -7,7 +7,7 @@ import pytest
 from reliq.model.stats import Stats
 from reliq_api.ui import triage
 
-CALM = Stats("orders", 0, 0, 0, 0, 0, 0.0, 1, False)
+CALM = Stats("orders", 0, 0, 0, 0, 0, 0.0, consumers=1, paused=False)
 
 
 @pytest.mark.parametrize(

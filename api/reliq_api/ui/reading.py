@@ -15,7 +15,7 @@ from reliq.model.keys import QueueKeys, is_connected, is_partition
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter
-from reliq.protocol.delayed import delayed_of_queue
+from reliq.protocol.delayed import Selection, delayed_of_queue
 from reliq.protocol.partition_progress import PartitionProgress, progress
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.running import Running, first_of, running
@@ -162,7 +162,7 @@ def running_now(partitions: Partitions) -> Steps[list[Running]]:
 
 def retries(partitions: Partitions) -> Steps[list[DelayedMessage]]:
     """Read the messages that wait for a retry, among the delayed ones that are due first."""
-    page = yield from delayed_of_queue(partitions, RETRIES_LOOKED_AT, None, failed=False, bodies=False)
+    page = yield from delayed_of_queue(partitions, RETRIES_LOOKED_AT, None, Selection(), bodies=False)
     return [message for message in page if message.failures][:RETRIES_LARGEST]
 
 

@@ -15,6 +15,16 @@ AGES = ("15m", "1h", "6h", "1d", "7d", "30d")
 Fields = Sequence[tuple[str, str]]
 
 
+def header_of(text: str) -> dict[str, str]:
+    """Return the header in a field, `name=value`, as a mapping; raises InvalidSetting."""
+    if not text:
+        return {}
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidSetting(f"header is {text!r}: write name=value")
+    return {name.strip(): value.strip()}
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """A search for dead letters; an empty one selects all of them."""
@@ -54,17 +64,9 @@ class Search:
             "newer_than": self.newer or None,
             "older_than": self.older or None,
             "ids": self.ids or None,
-            "headers": self._headers(),
+            "headers": header_of(self.header),
         }
         return {name: value for name, value in wanted.items() if value}
-
-    def _headers(self) -> dict[str, str]:
-        if not self.header:
-            return {}
-        name, equals, value = self.header.partition("=")
-        if not equals:
-            raise InvalidSetting(f"header is {self.header!r}: write name=value")
-        return {name.strip(): value.strip()}
 
     def sentence(self) -> str:
         """Describe the search in words, for confirmations."""

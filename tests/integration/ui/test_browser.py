@@ -218,6 +218,7 @@ def paths(app) -> Iterator[list[str]]:
     running, _ = app.queue("orders").send_many([1, 2])
     app.queue("invoices").send(1)
     app.queue("invoices").pause()
+    app.queue("late").send("x", delay="1h")
     (letter,) = bury(app, "emails", [{"to": "ada"}], "no such address", headers={"tenant": "acme"})
     dead = "/queues/emails/dead"
     of_dead = ["", "?reason=expired", f"/letter?id={letter}", f"/edit?id={letter}", "/redrive", "/purge"]
@@ -230,7 +231,9 @@ def paths(app) -> Iterator[list[str]]:
     app.schedules.add("paused", "30s", "orders")
     app.schedules.pause("paused")
     of_queues += ["/schedules", "/schedules/daily-report@eu", "/schedules/paused", "/find", "/queues/orders/send"]
-    of_queues += [f"/queues/orders/{one}?id={running}" for one in ("message", "message/cancel")]
+    of_queues += [f"/queues/orders/{one}?id={running}" for one in ("message", "message/cancel")] + [
+        "/queues/late/delayed"
+    ]
     with app.queue("orders").consumer() as consumer:
         consumer.claim()[0].progress(0.4, "page 12 of 30")
         yield [*of_queues, *(dead + one for one in of_dead)]

@@ -21,7 +21,7 @@ from tests.integration.ui.dying import bury
 from tests.support.workers import aged, eventually
 
 PAGES = ("/", "/queues/orders", "/queues/orders/purge", "/queues/orders/dead", "/queues/orders/dead/redrive",
-         "/queues/orders/dead/purge", "/queues/orders/policy", "/topics", "/topics?key=a",
+         "/queues/orders/dead/purge", "/queues/orders/delayed", "/queues/orders/policy", "/topics", "/topics?key=a",
          "/jobs", "/schedules", "/schedules/none", "/queues/none", "/find", "/find?id=none",
          "/queues/orders/send")  # fmt: skip
 
