@@ -127,7 +127,7 @@ def test_the_messages_of_a_filter_run_now(queue, promote, wanted, due):
 
 def test_many_messages_run_now_each_once(queue, promote):
     queue.send_many(range(1200), delay="1h")
-    seen = []
+    seen: list[int] = []
     assert queue.delayed.run(all=True, progress=seen.append) == 1200
     assert seen[-1] == 1200
     assert promote() == 1000
