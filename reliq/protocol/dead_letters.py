@@ -10,6 +10,7 @@ from reliq.contract.counters import REASONS
 from reliq.contract.values import Duration, check_id, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.dead_letter import DeadLetter
+from reliq.model.error_text import gist
 from reliq.model.keys import QueueKeys
 from reliq.model.keywords import DeadLetterFilters, check_names
 from reliq.ops import Revival, Steps
@@ -33,6 +34,7 @@ class Filter:
 
     reason: str | None = None
     error_class: str | None = None  #: of the last error, with or without its module
+    error_text: str | None = None  #: a part of the first line that this error says
     older_than: Duration | None = None
     newer_than: Duration | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class Filter:
         return cls(
             filters.get("reason"),
             filters.get("error_class"),
+            filters.get("error_text"),
             filters.get("older_than"),
             filters.get("newer_than"),
             dict(filters.get("headers") or {}),
@@ -72,6 +75,8 @@ class Filter:
         if self.reason is not None and letter.reason != self.reason:
             return False
         if self.error_class is not None and not letter.failed_with(self.error_class):
+            return False
+        if self.error_text is not None and self.error_text not in gist_of(letter):
             return False
         return all(letter.headers.get(name) == value for name, value in self.headers.items())
 
@@ -139,12 +144,12 @@ class DeadLetterSteps:
     def __init__(self, keys: QueueKeys) -> None:
         self.keys = keys
 
-    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool) -> Steps[Page]:
-        """Read up to `limit` letters, latest first, from `cursor` on."""
+    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool, start: int = 0) -> Steps[Page]:
+        """Read up to `limit` letters, latest first, from `cursor` on. `start`: bytes of each body, without `bodies`."""
         scores = wanted.scores((yield ops.server_time()))
         matches = None if wanted.empty else wanted.matches
         letters, following = yield from read_page(
-            DeadLetter, self.keys, self.keys.dead, "down", scores, limit, cursor, bodies, matches
+            DeadLetter, self.keys, self.keys.dead, "down", scores, limit, cursor, bodies, matches, start
         )
         return Page(letters, following)
 
@@ -280,11 +285,11 @@ class DeadLetterQueue:
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
 
-    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool) -> Steps[Page]:
-        """Read up to `limit` letters, latest first, from `cursor` on."""
+    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool, start: int = 0) -> Steps[Page]:
+        """Read up to `limit` letters, latest first, from `cursor` on. `start`: bytes of each body, without `bodies`."""
 
         def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[DeadLetter]]:
-            page = yield from DeadLetterSteps(keys).page(wanted, limit, cursor, bodies)
+            page = yield from DeadLetterSteps(keys).page(wanted, limit, cursor, bodies, start)
             return page.letters, page.next
 
         letters, following = yield from merged_page(self._partitions, read, "down", limit, cursor, bodies)
@@ -323,6 +328,11 @@ class DeadLetterQueue:
             _PURGE, lambda keys: DeadLetterSteps(keys).purge(wanted, everything, Counter.PURGED_DEAD)
         )
         return sum((yield from steps))
+
+
+def gist_of(letter: DeadLetter) -> str:
+    """Return the first line that the last error of a letter says; empty without an error."""
+    return gist(letter.last_error) if letter.last_error else ""
 
 
 def _discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:

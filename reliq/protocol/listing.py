@@ -106,17 +106,18 @@ def read_page(
     cursor: str | None,
     bodies: bool,
     wanted: Callable[[M], bool] | None = None,
+    start: int = 0,
 ) -> Steps[tuple[list[M], str | None]]:
     """Read up to `limit` wanted messages and the cursor of the next page, None at the end.
 
-    Without `bodies`, large bodies stay in Redis. With them, a page ends before `limit` when it has 64 MiB of them, and
-    the body of a message that is not wanted is not read.
+    Without `bodies`, only the first `start` bytes of each body are read. With them, a page ends before `limit` when it
+    has 64 MiB of them, and the body of a message that is not wanted is not read.
     """
     whole(limit, "limit", 1, 100_000)
     edge, skip = scores[order == "down"], 0  # the cursor: the latest score, and how many messages of it were read
     if cursor is not None:
         edge, skip = _read_cursor(cursor)
-    first_look = None if bodies and wanted is None else 0
+    first_look = start if not bodies else None if wanted is None else 0
     look, step = first_look, min(STEP, max(_STEP_LEAST, limit))
     found: list[M] = []
     size, following, more = 0, None, True

@@ -143,7 +143,7 @@ def _plots(history: History, span: str) -> list[tuple[str, str, Chart]]:
 
 @router.get("/queues/{name}/purge")
 async def ask_purge(request: Request, queue: Operated) -> Response:
-    return page(request, "purge.html", queue=queue.name, stats=await queue.stats())
+    return page(request, "purge.html", queue=queue.name, stats=await queue.stats(), given=None)
 
 
 @router.get("/queues/{name}/policy")

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from reliq.errors import InvalidSetting
+from reliq.protocol.dead_letters import Filter
 
 AGES = ("15m", "1h", "6h", "1d", "7d", "30d")
 
@@ -31,6 +32,7 @@ class Search:
 
     reason: str = ""
     error: str = ""
+    text: str = ""  #: of the last error
     header: str = ""  #: name=value
     newer: str = ""
     older: str = ""
@@ -44,7 +46,7 @@ class Search:
 
     @staticmethod
     def names() -> tuple[str, ...]:
-        return ("reason", "error", "header", "newer", "older")
+        return ("reason", "error", "text", "header", "newer", "older")
 
     def fields(self) -> list[tuple[str, str]]:
         """Return the fields for hidden inputs and links, as read by `read`."""
@@ -56,11 +58,16 @@ class Search:
         text = urlencode(pairs + [(name, value) for name, value in more.items() if value])
         return f"?{text}" if text else ""
 
+    def filter(self) -> Filter:
+        """Return the filter of dead letters; raises InvalidSetting."""
+        return Filter(**self.filters())
+
     def filters(self) -> dict[str, Any]:
         """Return the keywords for `queue.dead.list`, `.redrive` and `.purge`; raises InvalidSetting."""
         wanted: dict[str, Any] = {
             "reason": self.reason or None,
             "error_class": self.error or None,
+            "error_text": self.text or None,
             "newer_than": self.newer or None,
             "older_than": self.older or None,
             "ids": self.ids or None,
@@ -79,6 +86,8 @@ class Search:
             yield f"reason {self.reason}"
         if self.error:
             yield f"last error {self.error}"
+        if self.text:
+            yield f"an error that says {self.text}"
         if self.header:
             yield f"header {self.header}"
         if self.newer:

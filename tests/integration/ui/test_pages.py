@@ -145,7 +145,7 @@ def test_dead_letters_come_in_pages_latest_first(app, client):
     seen, path = [], "/queues/orders/dead"
     while path:
         text = client.get(path).text
-        seen += re.findall(r'aria-label="Choose ([^"]+)"', text)
+        seen += re.findall(r'name="id" value="([^"]+)" aria-label="Choose', text)
         following = re.search(r'rel="next" href="([^"]+)"', text)
         path = unescape(following[1]) if following else ""
     assert sorted(seen) == sorted(ids)
@@ -388,3 +388,16 @@ def test_redis_away_is_said_on_a_page():
         server.start()
     assert answer.status_code in {503, 504}  # the connection was refused, or it broke under the request
     assert "Redis" in text_of(answer)
+
+
+def test_dead_letters_are_grouped_by_class_and_first_line_of_their_error(app, client):
+    bury(app, "orders", ["first", "second"], "no such order\nin the warehouse")
+    (other,) = bury(app, "orders", ["third"], "card declined")
+    answer = client.get("/queues/orders/dead")
+    assert "By error Letters Error 2 Dead no such order 1 Dead card declined" in text_of(answer)
+    assert ">first<" in answer.text  # the start of a body
+    (link,) = re.findall(r'href="([^"]+)"><b title="Dead">Dead</b> <span class="text">card declined', answer.text)
+    text = text_of(client.get(unescape(link)))
+    assert other in text and "third" in text and "second" not in text
+    assert app.queue("orders").dead.purge(error_text="no such order") == 2
+    assert [one.id for one in app.queue("orders").dead.list(error_text="declined")] == [other]
