@@ -86,6 +86,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "enqueue": lambda: ops.enqueue(KEYS, elements("m"), [ENTRY, NEWEST], "producer", 1),
     "finish": lambda: ops.finish(KEYS, "idle", 60.0),
     "forget": lambda: ops.forget(KEYS, "idle", leaving=True),
+    "hasten": lambda: ops.hasten(KEYS, ["x"]),
     "heartbeat": lambda: ops.heartbeat(KEYS, "w", 15.0),
     "prepare": lambda: ops.prepare(KEYS, ENTRY, 60.0, 3, "producer", 1),
     "promote": lambda: ops.promote(KEYS, 10),

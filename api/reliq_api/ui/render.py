@@ -148,6 +148,8 @@ NOTICES = {
     "cancel-unknown": "Nothing to cancel: the message is not in the queue any more.",
     "sent": "The message is sent.",
     "edited": "The edited message is back in the queue.",
+    "hastened": "Messages that run now: {count}.",
+    "cancelled": "Messages cancelled: {count}.",
     "purged": "Removed for good: {count}.",
     "deleted": "Dead letters removed for good: {count}.",
 }
