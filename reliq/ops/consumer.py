@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+import msgspec
+
 from reliq.contract import outcomes, values
 from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
@@ -20,8 +22,7 @@ Settled = outcomes.Settled
 _UNKNOWN = "?"  #: the script reads the batches of a row from its messages
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """The reply of claim, and of settle with a claim. `codes`: one letter of `Settled` for each settled message.
 
     `elsewhere`: the acks in a row are not the oldest messages of the processing list, and nothing was done. `limited`:
@@ -108,8 +109,7 @@ def claim(
         consumer=consumer,
         held=held,
     )
-    op = scripted(call, _read_claimed)
-    return Op(op.command, op.read, op.script, repeatable=False)
+    return scripted(call, _read_claimed, repeatable=False)
 
 
 def block(keys: QueueKeys, consumer: str, seconds: float) -> Op[bytes | None]:
@@ -168,8 +168,7 @@ def settle(
         moves=[part for move in moves for part in _move(move, places)],
         results=[part for element in acks for part in _result(element, results)] if results_kept else (),
     )
-    op = scripted(call, _read_settled)
-    return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
+    return scripted(call, _read_settled, repeatable=limit == 0)
 
 
 def _positions(others: Sequence[bytes], moves: Sequence[Move], uncounted: Collection[bytes]) -> str:

@@ -5,7 +5,7 @@ are not to be handled are buried. All of it may be repeated after a lost answer.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from reliq import ops
 from reliq.model.element import BLANK, Undecodable
@@ -66,8 +66,8 @@ class Arrivals:
         """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
         queue, held = self._keys.logical, self._held.by_element
         self.clock_offset = now / 1000 - time.monotonic()
-        for element in elements:
-            message = opened(queue, element, now)
+        for message in opened(queue, elements, now):
+            element = message.element
             if isinstance(message, Move):
                 self.dying.append(message)
                 continue
@@ -142,11 +142,13 @@ class Arrivals:
         yield from self.bury(settle)
 
 
-def opened(queue: str, element: bytes, now: int) -> Message | Move:
-    """Return the message in an element, or the move of one that is not to be handled."""
-    try:
-        message = Message.decode(queue, element)
-    except Undecodable:
-        return passed_over(element) if element == BLANK else undecodable(element)
-    extra = message.extra
-    return expired(message) if extra is not None and 0 < extra.expires_at <= now else message
+def opened(queue: str, elements: Iterable[bytes], now: int) -> Iterator[Message | Move]:
+    """Yield the message in each element, or the move of one that is not to be handled."""
+    for element in elements:
+        try:
+            message = Message.decode(queue, element)
+        except Undecodable:
+            yield passed_over(element) if element == BLANK else undecodable(element)
+            continue
+        extra = message.extra
+        yield expired(message) if extra is not None and 0 < extra.expires_at <= now else message

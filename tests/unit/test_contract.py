@@ -116,10 +116,10 @@ def test_kombu_gives_each_option_that_it_does_not_leave_out():
 
 
 def test_an_option_is_an_http_header():
-    from reliq_api.enqueue.inbound import _OPTIONS
+    from reliq_api.enqueue.entries import HEADERS
 
     wanted = {f"reliq-{one.flag}" for one in OPTIONS if not isinstance(one.kind, kinds.Headers)}
-    assert set(_OPTIONS) == wanted
+    assert set(HEADERS) == wanted
 
 
 @pytest.mark.parametrize("schema", [schemas.ConfigChanges, schemas.QueueConfig])

@@ -20,8 +20,7 @@ import reliq
 from reliq.cli.main import _parser
 from reliq.contrib import sql
 from reliq_api import schemas
-from reliq_api.enqueue.entries import read_entry
-from reliq_api.enqueue.inbound import _OPTIONS
+from reliq_api.enqueue.entries import HEADERS, read_entry
 from reliq_api.ui.messages import OPTIONS
 from tools.site.reference import PAGES
 
@@ -30,8 +29,8 @@ assert reliq.NewMessage(b"x", colour="red").colour == "red"
 assert _parser().parse_args(["send", "q", "x", "--colour", "red"]).colour == "red"
 assert _parser().parse_args(["publish", "a.b", "x", "--colour", "red"]).colour == "red"
 assert schemas.NewMessage.model_fields["colour"].description == "The colour of the message."
-assert read_entry(b'{"body": 1, "colour": "red"}', {}).colour == "red"
-assert _OPTIONS["reliq-colour"].name == "colour"
+assert read_entry(b'{"body": 1, "colour": "red"}')[1]["colour"] == "red"
+assert HEADERS["reliq-colour"].name == "colour"
 assert [one.label for one in OPTIONS if one.name == "colour"] == ["Colour"]
 page = PAGES["reference/message-options.md"]()
 assert "| `colour` | a text, such as `red` |" in page and "| a tick has none |" in page
