@@ -12,7 +12,7 @@ from reliq import forks, ops
 from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
-from reliq.model.life import Report
+from reliq.model.life import DONE, Report
 from reliq.model.message import Message
 from reliq.ops import Move, Steps
 from reliq.ops.schema import Counter
@@ -42,7 +42,7 @@ class ConsumerSteps:
         self._held = HeldMessages()
         self.limits = Limits(keys)
         self.lives = Lives(keys)
-        self.run_report: Callable[[Steps[None]], Awaitable[None]] = _not_running
+        self.run_report: Callable[[Steps[None]], Awaitable[None] | None] = _not_running
         self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
@@ -244,10 +244,7 @@ class ConsumerSteps:
         self._state = State.NEW
 
     def tell(self, cancelled: ops.Cancelled) -> list[Message]:
-        """Note which messages were cancelled, by id, and when (ms); return those held here that learn it now.
-
-        Thread-safe.
-        """
+        """Note cancelled messages: id, and ms; return those held here that learn it now. Thread-safe."""
         return self.lives.tell(list(self.held.values()), cancelled)
 
     def keep_results(self, kept: float) -> None:
@@ -262,13 +259,18 @@ class ConsumerSteps:
         """Store what a handler reports about a message that is held here."""
         element = message.element
         place = self._held.places([element]).get(element) if self.handles is None or self.handles(element) else None
-        return self.run_report(self.lives.report(self.consumer, message, report, place))
+        return self.run_report(self.lives.report(self.consumer, message, report, place)) or DONE
 
     def lose(self) -> None:
         """Note that the heartbeat found no lease: the held messages belong to others now. Thread-safe."""
         self._gone = True
         for message in list(self.held.values()):
             message.lost = True
+
+    def end_lost_life(self) -> None:
+        """End this life if its lease was lost; not while an answer is under way, which ends it."""
+        if self._gone and not self._under_way:
+            self.end_life()
 
     def end_life(self) -> None:
         """End this life after a lost lease: the monitor has taken everything back. The next life has a new name."""

@@ -94,6 +94,11 @@ class Partitions:
                 self.note_away(self.queue)
         return [self.named(name) for name in self.layout.every(self.queue)]
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the layout was read so shortly ago that a claim trusts it."""
+        return time.monotonic() - self._read_at <= _FRESH
+
     def known(self) -> Steps[list[QueueKeys]]:
         """Return the same, for a claim."""
         return [one.keys for one in (yield from self.every())]

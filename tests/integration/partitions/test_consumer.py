@@ -196,7 +196,7 @@ def test_messages_whose_claim_fails_after_they_were_taken_come_with_the_next_cla
         monkeypatch.setattr(part, "heartbeat", away)
         settings = {"renewed": lambda sent_at: None, "trusted_until": Passed()}
         for name, value in settings.items():
-            monkeypatch.setattr(part._steps, name, value)
+            monkeypatch.setattr(part.steps, name, value)
         with pytest.raises(RedisUnavailable):
             consumer.claim(limit=2)
         monkeypatch.undo()
