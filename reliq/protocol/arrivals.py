@@ -68,11 +68,15 @@ class Arrivals:
         queue, held = self._keys.logical, self._held.by_element
         self.clock_offset = now / 1000 - time.monotonic()
         for element in elements:
-            message = opened(queue, element, now)
-            if isinstance(message, Move):
-                self.dying.append(message)
+            try:
+                message = Message.decode(queue, element)
+            except Undecodable:
+                self.dying.append(passed_over(element) if element == BLANK else undecodable(element))
                 continue
             if (extra := message.extra) is not None:
+                if 0 < extra.expires_at <= now:
+                    self.dying.append(expired(message))
+                    continue
                 if extra.group and message.is_latest:
                     self._latest.append(message)
                 if extra.batch:
@@ -141,13 +145,3 @@ class Arrivals:
                 self._held.remove(message.element)
                 self.dying.append(Move(message.element, Destination.GONE, Counter.CANCELLED, message.id))
         yield from self.bury(settle)
-
-
-def opened(queue: str, element: bytes, now: int) -> Message | Move:
-    """Return the message in an element, or the move of one that is not to be handled."""
-    try:
-        message = Message.decode(queue, element)
-    except Undecodable:
-        return passed_over(element) if element == BLANK else undecodable(element)
-    extra = message.extra
-    return expired(message) if extra is not None and 0 < extra.expires_at <= now else message
