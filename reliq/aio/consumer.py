@@ -20,6 +20,7 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.settlement import checked_lease
+from reliq.runtime.advice import advise
 from reliq.transport.aiostore import AioStore
 
 log = logging.getLogger("reliq.partitions")
@@ -29,7 +30,7 @@ _ENOUGH = 0.001  #: seconds that are too short to wait
 
 
 class Consumer:
-    """Claims and settles by hand. A context: leaving it gives back what was not settled.
+    """Claims and settles by hand. A context: leaving it hands back what was not settled.
 
         async with app.queue("orders").consumer(lease=30) as consumer:
             for message in await consumer.claim(limit=10, wait=5):
@@ -80,12 +81,18 @@ class Consumer:
             log.warning(text, name, failure)
 
     async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
-        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed.
+        """Return up to `limit` messages; none if nothing came within `wait` seconds. Raises InvalidSetting once closed.
 
         With partitions: one that fails stops no other; raises its error only if all of them fail.
         """
         if self._closed:
             raise InvalidSetting("this consumer has ended with its `async with` block: make a new one")
+        if not self._entered:
+            advise(
+                f"a consumer of {self._partitions.queue!r} claims outside of its context: its lease is not renewed, "
+                f"so other consumers get its messages after {self.lease:g} s; write async with queue.consumer() as "
+                "consumer"
+            )
         whole(limit, "limit", 1, values.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
         if self._layout is not self._partitions.layout or not self._partitions.fresh:
@@ -170,21 +177,21 @@ class Consumer:
                 await part.give_back(some)
 
     async def ack(self, *messages: Message) -> None:
-        """Handled: gone for good. Raises LeaseLost when the monitor had taken one back before."""
+        """Remove handled messages for good. Raises LeaseLost if the monitor has returned one of them to the queue."""
         await self._settle(messages)
 
     async def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
-        """Failed: try again after `delay`. Counts as a failure."""
+        """Retry messages after `delay`; this counts as a failure."""
         failure, later = failure_now(self._holder(message).id, "Retry", error), seconds(delay, "delay")
         await self._settle((message,), lambda one: retried(one, failure, later))
 
     async def dead(self, message: Message, reason: str) -> None:
-        """Give up: to the dead letters, with reason `rejected` and this text as its last error."""
+        """Make messages dead letters, with reason `rejected` and this text as the last error."""
         failure = failure_now(self._holder(message).id, "Dead", str(reason))
         await self._settle((message,), lambda one: buried(one, failure, "rejected"))
 
     async def release(self, *messages: Message) -> None:
-        """Hand back untouched: to the tail of the queue, taken next, nothing counted."""
+        """Hand messages back unstarted: they are claimed next, and nothing is counted."""
         await self._settle(messages, released)
 
     async def heartbeat(self) -> bool:

@@ -15,7 +15,7 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
 from reliq.protocol.outcomes import released
 from reliq.protocol.oversized import takeable
-from reliq.protocol.settlement import lease_lost, settleable
+from reliq.protocol.settlement import advise_about, lease_lost, settleable, settled_before
 from reliq.runtime.moment import Moment
 from reliq.transport.aiostore import AioStore
 
@@ -120,6 +120,7 @@ class Holding:
         if not messages:
             return
         acks, moves = settleable(self.steps, messages, move)
+        settled = settled_before(self.steps, messages)
         if self._claiming:
             codes = await self._settle_beside(acks, moves)
         else:
@@ -128,6 +129,7 @@ class Holding:
         lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
             raise lease_lost(self.keys.queue, lost, len(messages))
+        advise_about(settled)
 
     async def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
         """Settle while a claim waits, which has its connection for up to a second."""

@@ -13,11 +13,10 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Holder
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Settled, Steps
-from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.held import LARGE, HeldMessages
 from reliq.protocol.limits import Limits
-from reliq.protocol.outcomes import expired, passed_over, undecodable
+from reliq.protocol.outcomes import cancelled, expired, passed_over, undecodable
 from reliq.protocol.oversized import takeable
 
 SettleMoves = Callable[[Sequence[Move]], ops.Op[ops.Claimed]]
@@ -143,5 +142,5 @@ class Arrivals:
             if member is None or not member.startswith(message.id.encode() + b" "):
                 self.messages.remove(message)
                 self._held.remove(message.element)
-                self.dying.append(Move(message.element, Destination.GONE, Counter.CANCELLED, message.id))
+                self.dying.append(cancelled(message))
         yield from self.bury(settle)
