@@ -8,6 +8,7 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.contract.keys import described
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnsuitable
 from reliq.model.batch import Counts as Batch
@@ -85,6 +86,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "enqueue": lambda: ops.enqueue(KEYS, elements("m"), [ENTRY, NEWEST], "producer", 1),
     "finish": lambda: ops.finish(KEYS, "idle", 60.0),
     "forget": lambda: ops.forget(KEYS, "idle", leaving=True),
+    "hasten": lambda: ops.hasten(KEYS, ["x"]),
     "heartbeat": lambda: ops.heartbeat(KEYS, "w", 15.0),
     "prepare": lambda: ops.prepare(KEYS, ENTRY, 60.0, 3, "producer", 1),
     "promote": lambda: ops.promote(KEYS, 10),
@@ -173,6 +175,12 @@ def a_queue_with_everything(world: World) -> None:
     world.redis.lpush(KEYS.processing("gone"), keyed("y", "l"))
 
 
+def kind_of(key: str) -> str:
+    entry = described(key)
+    assert entry is not None, f"{key} is not in reliq.contract.keys"
+    return entry.kind
+
+
 def everything(world: World) -> dict[bytes, bytes]:
     names = world.redis.keys("*")
     with world.redis.pipeline(transaction=False) as pipeline:
@@ -207,7 +215,7 @@ def test_a_key_of_a_foreign_type_is_refused_before_the_first_write(full, name, k
         for keys in (KEYS, OTHER):
             full.redis.hset(keys.config, mapping={"track": 1, "history": 3600})
     full.redis.delete(key)
-    if key in (KEYS.answers, KEYS.history, OTHER.history):  # a stream
+    if kind_of(key) == "stream":
         full.redis.lpush(key, "a")
     else:
         full.redis.xadd(key, {"a": "stream"})
@@ -231,3 +239,5 @@ def run(store: Store, call: ops.Op | ops.Transaction) -> None:
 @pytest.mark.parametrize("name", sorted(CALLS))
 def test_without_a_foreign_key_the_same_calls_pass(full, name):
     run(full.store, CALLS[name]())
+    kinds = {key.decode(): full.redis.type(key).decode() for key in full.redis.keys("*")}
+    assert kinds == {key: kind_of(key) for key in kinds}
