@@ -81,8 +81,8 @@ def test_a_queue_of_somebody_else_is_not_there(holding):
 
 def test_totals_are_of_the_queues_one_may_see(holding):
     one, all_queues = holding("metrics"), holding("metrics", "*")
-    assert one.get("/").text.count("<dd><span>1</span></dd>") == 2
-    assert all_queues.get("/").text.count("<dd><span>2</span></dd>") == 2
+    assert one.get("/").text.count("<b><span>1</span></b>") == 2
+    assert all_queues.get("/").text.count("<b><span>2</span></b>") == 2
 
 
 def test_batches_are_for_keys_of_all_queues(holding):
