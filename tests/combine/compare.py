@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from reliq.contract.counters import COUNTERS, REASONS
+from reliq.contract.counters import COUNTERS
+from reliq.contract.outcomes import REASONS
 from tests.combine.seen import Seen, SeenQueue
 from tests.reference import model
 
