@@ -9,11 +9,8 @@ from reliq.cli.options import command, error_line, queue_of, say_none, utc
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    delayed = commands.add_parser("delayed", help="delayed messages: list").add_subparsers(
-        title="commands", metavar="COMMAND", required=True
-    )
     one = command(
-        delayed, "list", delayed_list, "delayed messages, retries with their last error; due soonest first",
+        commands, "delayed list", delayed_list, "delayed messages, retries with their last error; due soonest first",
         queue=True, json_too=True,
     )  # fmt: skip
     one.add_argument("--failed", action="store_true", help="only those that wait for a retry")

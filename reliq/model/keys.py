@@ -106,6 +106,7 @@ class QueueKeys(JobKeys):
         "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "logical", "low",
         "messages", "next_round", "outcomes", "places", "prepared", "producers", "questions", "queue", "results",
         "rounds", "runs", "schedule_states", "schedules", "servers", "ticks", "told", "trying", "waiting",
+        "workers",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -132,6 +133,7 @@ class QueueKeys(JobKeys):
         self.awaited = prefix + "awaited"  #: string: exists while someone waits for a result
         self.answers = prefix + "answers"  #: stream: the ids of messages with results, while someone waits
         self.trying = prefix + "trying"  #: hash: consumer -> the redelivered message it is trying (reliq_monitor.marks)
+        self.workers = prefix + "workers"  #: hash: consumer -> its process, and what that does: JSON (model.worker)
         self.told = prefix + "told"  #: hash: id of a message that was cancelled while a consumer held it -> ms of that
         self.counters = prefix + "counters"  #: hash
         self.config = prefix + "config"  #: hash: the queue's policy

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from fastapi.routing import APIRouter
 
-from reliq_api.ui import actions, batches, dead_pages, jobs, messages, pages, schedules, topics
+from reliq_api.ui import actions, batches, dead_pages, jobs, messages, pages, schedules, topics, workers
 from reliq_api.ui.redrives import Redrives
 from reliq_api.ui.sampler import Sampler
 
@@ -27,5 +27,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 router = APIRouter(lifespan=_lifespan, include_in_schema=False)
-for part in (pages, messages, batches, topics, schedules, jobs, dead_pages, actions):
+for part in (pages, messages, workers, batches, topics, schedules, jobs, dead_pages, actions):
     router.include_router(part.router)
