@@ -9,7 +9,7 @@ from typing import Any
 
 from reliq.cli.options import command, confirmed, counted, error_line, header, pair, queue_of, say, say_none, utc
 from reliq.cli.progress import Progress
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.model.dead_letter import DeadLetter
 from reliq.runtime.logging import paragraph, printable
 
@@ -51,6 +51,7 @@ def add_to(commands: Any) -> None:
 def _dead_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", choices=REASONS, help="only those that died for this reason")
     parser.add_argument("--error-class", metavar="NAME", help="only those with a last error of this class")
+    parser.add_argument("--error-text", metavar="TEXT", help="only those whose last error says this in its first line")
     parser.add_argument("--older-than", metavar="TIME", help="only those dead for longer, e.g. 1h")
     parser.add_argument("--newer-than", metavar="TIME", help="only those dead for less")
     header(parser, "only those with this header")
@@ -151,6 +152,7 @@ def _filters(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "reason": options.reason,
         "error_class": options.error_class,
+        "error_text": options.error_text,
         "older_than": options.older_than,
         "newer_than": options.newer_than,
         "headers": dict(pair(one) for one in options.header),

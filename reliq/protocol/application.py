@@ -91,7 +91,7 @@ class Application:
         means `reliq.exponential(limit=3)`: at most 3 retries after the same pauses. `max_retries=3` means the same.
         `dead_on`: errors that make a dead letter at once. `retry_on`: if given, all other errors do.
         `time_limit`: how long one run may take; a longer one counts as a failure.
-        `once`: a handled message is not handled again, however often it is delivered, for `once_for`. True identifies
+        `once`: skip a message that was handled within `once_for`, however often it is delivered. True identifies
         messages by id; a text by the value of the header with this name (without it, by id). Costs one more round trip.
         `breaker`: `reliq.breaker(...)`; when too many runs fail, no worker gets messages of the queue for a while.
         `result`: for at least this time, what the function returns (JSON or bytes) is kept for `queue.result(id)`.
@@ -151,7 +151,7 @@ class Application:
         return bind
 
     def check(self, queue: str) -> Callable[[F], F]:
-        """Bind a function (def or async def) that decides about prepared messages after their producer fell silent.
+        """Bind a function (def or async def) that decides about prepared messages whose producer made no decision.
 
         The function takes the message and returns True (commit), False (roll back) or None (not known yet, ask again).
         It runs in the workers of this application. Raises InvalidHandler for a second one of a queue.

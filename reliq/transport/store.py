@@ -157,9 +157,10 @@ class Store(Server):
         """Keep a connection for the next call, and close the one that was idle for longest if that is too long."""
         now = connection.idle_since = time.monotonic()
         self._idle.append(connection)
-        with suppress(IndexError):  # another thread took it
-            if now - self._idle[0].idle_since > IDLE_MOST:
-                self._idle.popleft().close()
+        if len(self._idle) > 1:
+            with suppress(IndexError):  # another thread took it
+                if now - self._idle[0].idle_since > IDLE_MOST:
+                    self._idle.popleft().close()
 
     def connection(self, name: str = "") -> Connection:
         """Return a new connection for exclusive use; `name` is its name in CLIENT LIST."""

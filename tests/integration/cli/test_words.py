@@ -81,8 +81,8 @@ SHOWN = {
     "delayed list orders": "messages next",
     "topic list": "bindings alternate unroutable",
     "schedule list": (
-        "name queue when tz paused ended next_tick last_tick last_run_at last_id lateness fired missed start end jitter "
-        "catch_up catch_up_limit"
+        "name queue when tz paused ended next_tick last_tick last_run_at last_id lateness fired missed start end "
+        "jitter catch_up catch_up_limit"
     ),
     "top --interval 0.1": "queues workers",
 }
@@ -100,7 +100,8 @@ class Twice(threading.Event):
     """Set when it is waited for a second time."""
 
     def wait(self, timeout=None):
-        was, _ = self.is_set(), self.set()
+        was = self.is_set()
+        self.set()
         return was
 
 
