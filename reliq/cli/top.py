@@ -115,7 +115,7 @@ def frame(before: Look, now: Look, where: str, height: int, width: int = _WIDTH)
     elapsed = max(now.at - before.at, 1e-9)
     rows = sorted(now.readings.values(), key=lambda one: (-(one.ready + one.processing), -one.dead, one.queue))
     rates = {one.queue: _rates(before.readings.get(one.queue), one, elapsed) for one in rows}
-    bars = _bars(now.running, width) + _worker_lines(now.workers, width)
+    bars = _worker_lines(now.workers, width) + _bars(now.running, width)
     room = max(1, height - 3 - len(bars))
     shown = rows[:room]
     name = _name_width(shown, width)
