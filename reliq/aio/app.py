@@ -18,6 +18,7 @@ from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps, open_batches, progress
 from reliq.protocol.seen import every_queue
+from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
@@ -70,6 +71,7 @@ class Reliq(Application):
         *,
         mandatory: bool = False,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[PublishOptions],
     ) -> dict[str, str]:
@@ -81,7 +83,8 @@ class Reliq(Application):
         or wildcards.
         """
         message = self._topics.prepared(body, options)
-        return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability, retries))
+        most = renamed(repeats, retries)
+        return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability, most))
 
     async def subscribe(self, queue: str, *patterns: str) -> bool:
         """Let the queue receive what is published under matching keys: `*` is one word, `#` any number of words.

@@ -14,11 +14,13 @@ from reliq.contract.values import Duration
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
+from reliq.protocol.durability import Terms
 from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
+from reliq.protocol.prepared import CHECK_AFTER, CHECKS
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
+from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
@@ -38,6 +40,7 @@ class Queue:
         body: Body | NewMessage,
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[MessageOptions],
     ) -> str:
@@ -45,12 +48,12 @@ class Queue:
 
         `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this returns; where it
         is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
-        reliq repeats a call whose answer is lost, for 5 seconds (`send_timeout`) and at most `retries` times
-        (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
-        InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
+        reliq repeats a call whose answer is lost, for 5 seconds (`send_timeout`) and at most `repeats` times
+        (None = as often as fits), and enqueues once: the script knows the producer's sequence. `retries` is the former
+        name of `repeats`. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
         """
         message = self._steps.prepared(body, options)
-        (sent,) = await self._store.run(self._steps.send_many([message], durability, retries))
+        (sent,) = await self._store.run(self._steps.send_many([message], durability, renamed(repeats, retries)))
         return sent
 
     async def send_many(
@@ -58,6 +61,7 @@ class Queue:
         bodies: Iterable[Body | NewMessage],
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[BatchOptions],
     ) -> list[str]:
@@ -68,7 +72,7 @@ class Queue:
         Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
         """
         messages = self._steps.prepared_many(bodies, options)
-        return await self._store.run(self._steps.send_many(messages, durability, retries))
+        return await self._store.run(self._steps.send_many(messages, durability, renamed(repeats, retries)))
 
     async def prepare(
         self,
@@ -77,6 +81,7 @@ class Queue:
         timeout: Duration = CHECK_AFTER,
         checks: int = CHECKS,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[MessageOptions],
     ) -> Prepared:
@@ -86,9 +91,9 @@ class Queue:
         again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
         other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
         """
-        message, care = self._steps.prepared(body, options), DecisionOptions(durability, retries)
-        await self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, care))
-        return Prepared(self._store, self._steps.prepared_records, message.id, care)
+        message, terms = self._steps.prepared(body, options), Terms.of(durability, renamed(repeats, retries))
+        await self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, terms))
+        return Prepared(self._store, self._steps.prepared_records, message.id, terms)
 
     def prepared(self, id: str) -> Prepared:
         """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""

@@ -19,6 +19,7 @@ from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps, open_batches, progress
 from reliq.protocol.seen import every_queue
+from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
@@ -71,6 +72,7 @@ class Reliq(Application):
         *,
         mandatory: bool = False,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[PublishOptions],
     ) -> dict[str, str]:
@@ -82,7 +84,8 @@ class Reliq(Application):
         or wildcards.
         """
         message = self._topics.prepared(body, options)
-        return self.store.run(self._topics.publish(routing_key, message, mandatory, durability, retries))
+        most = renamed(repeats, retries)
+        return self.store.run(self._topics.publish(routing_key, message, mandatory, durability, most))
 
     def subscribe(self, queue: str, *patterns: str) -> bool:
         """Let the queue receive what is published under matching keys: `*` is one word, `#` any number of words.

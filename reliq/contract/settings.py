@@ -27,6 +27,7 @@ class Setting:
     shared: bool = False  #: whether it is of the whole queue, so that each partition has a share of it
     limits_claims: bool = False  #: whether claims must ask for it
     example: str = ""
+    see: str = ""  #: a link from docs/reference to the page that says more
 
 
 SETTINGS: Final = (
@@ -55,10 +56,11 @@ SETTINGS: Final = (
         "durability", Durability(), "where a message must be stored before its send returns, unless the send says so: "
         '"memory", "fsync" or "replicas=1"; a change takes effect within a minute',
         "A send returns when the message is in", "memory", default="memory", example="fsync",
+        see="[how sure a send is](../concepts/guarantees.md#how-sure-a-send-is)",
     ),
     Setting(
         "rate", Rate(), "how many messages consumers may get, by the server's clock", "Rate", "no limit",
-        shared=True, limits_claims=True, example="100/s",
+        shared=True, limits_claims=True, example="100/s", see="[limits](../how-to/flow.md)",
     ),
     Setting(
         "burst", Whole(1, 1_000_000), "how many messages consumers may get at once after a pause, with `rate`", "Burst",
@@ -86,7 +88,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "track", Flag(), "whether to index all messages, so that `find` is quick",
-        "Index all messages", "false", default=False,
+        "Index all messages", "false", default=False, see="[find and cancel](../how-to/life.md)",
     ),
     Setting(
         "history", Duration(shortest=1.0), "how long to keep the transitions of messages",
@@ -95,6 +97,7 @@ SETTINGS: Final = (
     Setting(
         "partitions", Whole(1, MOST_PARTITIONS), "how many partitions the queue has, for a stream that one Redis node "
         "cannot carry", "Partitions, on the nodes of a cluster", "1", default=1,
+        see="[partitions](../how-to/partitions.md)",
     ),
 )  # fmt: skip
 

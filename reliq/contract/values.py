@@ -165,7 +165,7 @@ def durability(value: object, what: str = "durability") -> str:
 
 def retries(value: object) -> int | None:
     """Read the largest number of repetitions of a call; None: as many as there is time for."""
-    return None if value is None else whole(value, "retries", 0, 1_000_000)
+    return None if value is None else whole(value, "repeats", 0, 1_000_000)
 
 
 def whole(value: object, what: str, smallest: int, largest: int) -> int:

@@ -1,7 +1,7 @@
 """The dashboard: `app.include_router(router)` in an application with a reliq.aio.Reliq as `app.state.reliq`.
 
-The router brings its own lifespan, which runs inside the application's: the sampler and the redrives end before the
-connections do.
+The router has those of all modules here that have one. It brings its own lifespan, which runs inside the
+application's: the sampler and the redrives end before the connections do.
 """
 
 from collections.abc import AsyncIterator
@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from fastapi.routing import APIRouter
 
-from reliq_api.ui import actions, batches, dead_pages, jobs, messages, pages, schedules, topics
+from reliq_api.parts import modules_with_router
+from reliq_api.ui import render
 from reliq_api.ui.redrives import Redrives
 from reliq_api.ui.sampler import Sampler
 
@@ -26,6 +27,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             await redrives.close()
 
 
+_FIRST = ("pages", "messages", "schedules", "topics")  #: also the order of the links in the bar
+
 router = APIRouter(lifespan=_lifespan, include_in_schema=False)
-for part in (pages, messages, batches, topics, schedules, jobs, dead_pages, actions):
+for part in modules_with_router(__name__, __path__, _FIRST):
     router.include_router(part.router)
+    if hasattr(part, "LINK"):
+        render.LINKS.append((part.LINK, part.router.prefix))

@@ -17,6 +17,7 @@ from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/jobs")
+LINK = "Jobs"  #: in the bar of every page
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 

@@ -124,6 +124,8 @@ _environment.filters |= {
     "shown": shown, "size": size, "trace_id": trace_id, "until": until, "utc": utc,
 }  # fmt: skip
 
+LINKS: list[tuple[str, str]] = []  #: in the bar of every page: the `LINK` of each module with pages, and their path
+
 NOTICES = {
     "paused": "The queue is paused: nothing is started, sends go on.",
     "breaker-open": "The breaker is open for an hour: nothing is started, sends go on.",
@@ -146,6 +148,8 @@ NOTICES = {
     "cancel-unknown": "Nothing to cancel: the message is not in the queue any more.",
     "sent": "The message is sent.",
     "edited": "The edited message is back in the queue.",
+    "hastened": "Messages that run now: {count}.",
+    "cancelled": "Messages cancelled: {count}.",
     "purged": "Removed for good: {count}.",
     "deleted": "Dead letters removed for good: {count}.",
 }
@@ -158,6 +162,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         base=base,
         assets=f"{base}/assets/{VERSION}",
         version=reliq.__version__,
+        links=LINKS,
         notice=_notice(request),
         status=status,
         missing=(missing_now() or Missing()).lines(),
