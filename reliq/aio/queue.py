@@ -50,7 +50,8 @@ class Queue:
         is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
         reliq repeats a call whose answer is lost, for 5 seconds (`send_timeout`) and at most `repeats` times
         (None = as often as fits), and enqueues once: the script knows the producer's sequence. `retries` is the former
-        name of `repeats`. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
+        name of `repeats`. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and
+        OutcomeUnknown (it may be).
         """
         message = self._steps.prepared(body, options)
         (sent,) = await self._store.run(self._steps.send_many([message], durability, renamed(repeats, retries)))

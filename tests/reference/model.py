@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliq.contract.counters import REASONS, balance
+from reliq.contract.counters import balance
+from reliq.contract.outcomes import REASONS
 from reliq.contract.settings import SETTINGS
 
 # --- places ---
@@ -464,7 +465,7 @@ class Queue:
         """Cancel a message, wherever it is; return what became of the call."""
         message = self.messages.get(identity)
         if message is None or message.place in (DEAD, PROCESSING):
-            return {None: "unknown", DEAD: "done", PROCESSING: "told"}[message and message.place]
+            return {None: "unknown", DEAD: "done", PROCESSING: "told"}[message.place if message else None]
         self._leave(message, "withdrawn" if message.place == PREPARED else "cancelled")
         return "cancelled"
 
