@@ -66,12 +66,16 @@ class Arrivals:
         """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
         queue, held = self._keys.logical, self._held.by_element
         self.clock_offset = now / 1000 - time.monotonic()
-        for message in opened(queue, elements, now):
-            element = message.element
-            if isinstance(message, Move):
-                self.dying.append(message)
+        for element in elements:
+            try:
+                message = Message.decode(queue, element)
+            except Undecodable:
+                self.dying.append(_unread(element))
                 continue
             if (extra := message.extra) is not None:
+                if 0 < extra.expires_at <= now:
+                    self.dying.append(expired(message))
+                    continue
                 if extra.group and message.is_latest:
                     self._latest.append(message)
                 if extra.batch:
@@ -142,13 +146,17 @@ class Arrivals:
         yield from self.bury(settle)
 
 
-def opened(queue: str, elements: Iterable[bytes], now: int) -> Iterator[Message | Move]:
-    """Yield the message in each element, or the move of one that is not to be handled."""
+def dying(queue: str, elements: Iterable[bytes], now: int) -> Iterator[Move]:
+    """Yield the moves of those messages that are not to be handled: undecodable or expired ones."""
     for element in elements:
         try:
             message = Message.decode(queue, element)
         except Undecodable:
-            yield passed_over(element) if element == BLANK else undecodable(element)
+            yield _unread(element)
             continue
-        extra = message.extra
-        yield expired(message) if extra is not None and 0 < extra.expires_at <= now else message
+        if (extra := message.extra) is not None and 0 < extra.expires_at <= now:
+            yield expired(message)
+
+
+def _unread(element: bytes) -> Move:
+    return passed_over(element) if element == BLANK else undecodable(element)

@@ -9,8 +9,8 @@ from reliq import ops
 from reliq.contract.values import MAX_BATCH
 from reliq.errors import OutcomeUnknown
 from reliq.model.keys import QueueKeys
-from reliq.ops import Move, Settled, Steps
-from reliq.protocol.arrivals import opened
+from reliq.ops import Settled, Steps
+from reliq.protocol.arrivals import dying
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.limits import Limits
 
@@ -59,11 +59,10 @@ class Claims:
 
     def _bury(self, claimant: Claimant, answer: ops.Claimed) -> Steps[int]:
         """Bury undecodable and expired messages, as in any consumer; return how many."""
-        found = opened(self.keys.queue, answer.elements, answer.now)
-        dying = [one for one in found if isinstance(one, Move)]
-        if dying:
-            yield from claimant.settle((), dying)
-        return len(dying)
+        moves = [*dying(self.keys.queue, answer.elements, answer.now)]
+        if moves:
+            yield from claimant.settle((), moves)
+        return len(moves)
 
     def resume(self, stream: str, batches: Sequence[int]) -> Steps[list[int]]:
         """Renew the leases of batches that are to run; return how many messages each still has."""
