@@ -5,7 +5,7 @@ are not to be handled are buried. All of it may be repeated after a lost answer.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from reliq import ops
 from reliq.model.element import BLANK, Undecodable
@@ -70,7 +70,7 @@ class Arrivals:
             try:
                 message = Message.decode(queue, element)
             except Undecodable:
-                self.dying.append(_unread(element))
+                self.dying.append(passed_over(element) if element == BLANK else undecodable(element))
                 continue
             if (extra := message.extra) is not None:
                 if 0 < extra.expires_at <= now:
@@ -144,19 +144,3 @@ class Arrivals:
                 self._held.remove(message.element)
                 self.dying.append(cancelled(message))
         yield from self.bury(settle)
-
-
-def dying(queue: str, elements: Iterable[bytes], now: int) -> Iterator[Move]:
-    """Yield the moves of those messages that are not to be handled: undecodable or expired ones."""
-    for element in elements:
-        try:
-            message = Message.decode(queue, element)
-        except Undecodable:
-            yield _unread(element)
-            continue
-        if (extra := message.extra) is not None and 0 < extra.expires_at <= now:
-            yield expired(message)
-
-
-def _unread(element: bytes) -> Move:
-    return passed_over(element) if element == BLANK else undecodable(element)
