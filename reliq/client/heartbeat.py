@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from reliq import ops
 from reliq.contract import values
@@ -59,14 +60,18 @@ class Heartbeat(threading.Thread):
             self._store.call(ops.ping(), self._connection, timeout=0)
             return
         beats = [ops.heartbeat(lease.keys, lease.consumer, lease.length) for lease in leases]
-        sent_at = Moment.now()
+        sent_at, alive_ones = Moment.now(), list[Lease]()
         for lease, alive in zip(leases, self._store.call(beats, self._connection, timeout=0), strict=True):
             if alive:
                 lease.renewed(sent_at)
+                alive_ones.append(lease)
             else:
                 self._lost(lease)
-        looks = [ops.told(lease.keys) for lease in leases]
-        for lease, cancelled in zip(leases, self._store.call(looks, self._connection, timeout=0), strict=True):
+        looks: list[ops.Op[Any]] = [ops.told(lease.keys) for lease in leases]
+        news = [(lease, text) for lease in alive_ones if lease.news is not None and (text := lease.news())]
+        tells = [ops.describe(lease.keys, lease.consumer, text) for lease, text in news]
+        answers = self._store.call([*looks, *tells], self._connection, timeout=0)
+        for lease, cancelled in zip(leases, answers, strict=False):
             if cancelled:
                 lease.told(cancelled)
 

@@ -14,7 +14,8 @@ from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.life import DONE, Report
 from reliq.model.message import Message
-from reliq.ops import Move, Steps
+from reliq.model.worker import encoded
+from reliq.ops import Move, Op, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
 from reliq.protocol.claimant import Claimant
@@ -24,6 +25,7 @@ from reliq.protocol.lives import Lives
 from reliq.protocol.outcomes import released
 from reliq.protocol.oversized import takeable
 from reliq.runtime.moment import Moment
+from reliq.runtime.process import this_process
 
 _FULL_LOOK = 0.05  #: seconds between two looks whether held messages are settled
 _PAUSE_LOOK = 0.2  #: seconds between two looks at a paused queue
@@ -95,6 +97,9 @@ class ConsumerSteps:
         """Note a new connection: Redis may not be in the state in which the former connection left it."""
         self._named = named
         self._doubt()
+
+    def _register(self) -> Op[int]:
+        return self.claimant.register(marks=self.keeps_marks, about=encoded(this_process(), self.lease))
 
     def _doubt(self) -> None:
         if self._state is State.REGISTERED:
@@ -292,12 +297,12 @@ class ConsumerSteps:
         if self.alive:
             return
         sent_at = Moment.now()
-        announced, _ = yield [ops.announce(self.keys.queue), self.claimant.register(marks=self.keeps_marks)]
+        announced, _ = yield [ops.announce(self.keys.queue), self._register()]
         self._announced = announced is not None
         if not self._named and is_connected(self.consumer):
             forget_former = self.claimant.forget()
             self.claimant.id = unconnected(self.consumer)
-            yield [self.claimant.register(marks=self.keeps_marks), forget_former]
+            yield [self._register(), forget_former]
         before, self._state = self._state, State.REGISTERED
         self._verified_at = time.monotonic()
         self.renewed(sent_at)
