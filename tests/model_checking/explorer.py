@@ -24,7 +24,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Claimed, Op, Request, Sleep, Transaction, Watch, command
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.held import HeldMessages
+from reliq.protocol.held import HeldMessages, UnderWay
 from reliq.runtime.moment import Moment
 from reliq.transport.connection import Connection
 from reliq.transport.store import Store
@@ -453,6 +453,8 @@ def _stable(value: Any) -> Any:
             return value.name
         case ConsumerSteps() | HeldMessages():
             return _stable({name: one for name, one in vars(value).items() if name not in _CLOCKED})
+        case UnderWay():
+            return value.calls
         case Op():
             return _stable(value.command)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
