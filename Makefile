@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
+DOCS := $(VENV)/.docs
 comma := ,
 # Built without network; a warning, such as a link that leads nowhere, is an error.
 SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-campaign combine test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants demo bench bench-full docs pictures screenshots clean
+.PHONY: help setup check fix test test-campaign combine test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -46,12 +47,13 @@ fix: $(READY) ## Format, mend what can be mended, and write anew what is generat
 # Only tests with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were.
 # Most tests wait for processes and servers: four at a time keep two cores busy. Stealing leaves a file, and with it a
 # JVM or a browser, to one worker as long as all have work.
+# Those of the package are `make test-install`, which .ci/run calls too.
 test: $(READY) ## The tests, on both cores (about 10 minutes)
-	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow and not campaign and not combine' -rR
+	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow and not campaign and not combine' --ignore tests/packaging -rR
 
 # Each row runs about ten processes, so two rows at a time are enough for two cores.
-test-campaign: $(READY) ## Each row of the fault campaign in its short version (5 minutes)
-	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign
+test-campaign: $(READY) ## Each row of the fault campaign in its short version, and the longest proof of the model checker (5 minutes)
+	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign tests/model_checking
 
 # Pairs of all entries of the contract with each face, and triples of the twelve with most defects.
 combine: $(READY) ## Every pair of features compared with the reference model (half an hour)
@@ -113,6 +115,13 @@ faults: $(READY) ## The fault campaign in full, and its page (hours; as root als
 faults-mutants: $(READY) ## Mistakes put into copies of reliq, each of which the campaign must find (10 minutes)
 	$(BIN)/pytest tests/campaign/test_mutants.py
 
+# COUNT= how many, MUTANTS= which choice of them. cosmic-ray makes the mistakes in Python.
+COUNT ?= 50
+MUTANTS ?= 1
+mutants: $(READY) ## Small mistakes in the core and the scripts, made by a tool, each of which the tests must find (an hour)
+	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check cosmic-ray
+	@$(BIN)/python tools/mutants.py --count $(COUNT) --seed $(MUTANTS)
+
 # pip's own lines say which package, and how far. Without a network, what was installed before has to do.
 $(DEMO): pyproject.toml
 	@echo "Installing what the demo needs into $(VENV), once: a Redis, the HTTP service$(if $(SPARK),$(comma) Spark (about 450 MB))"
@@ -134,11 +143,21 @@ bench-full: $(READY) ## The same with the large volumes (an hour)
 	@sh bench/peers/set_up.sh
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m bench --full
 
-docs: $(READY) ## The documentation site, on http://127.0.0.1:8000; it follows changes
+$(DOCS): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -f $(READY) || { echo "Installing what the site needs into $(VENV), once: MkDocs and the HTTP service (about 200 MB)"; \
+	  $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --editable '.[docs]'; }
+	@touch $(DOCS)
+
+docs: $(DOCS) ## The documentation site, on http://127.0.0.1:8000; it follows changes
+	@echo "Building the site; it opens on http://127.0.0.1:8000 in about half a minute"
 	$(SITE) serve --livereload --watch reliq --watch README.md
 
 pictures: $(READY) ## Draw the diagrams of the pages that are new or changed (needs npm and chromium)
 	@$(BIN)/python -m tools.site.diagrams
+
+recording: $(READY) ## The terminal in the README, of a real run of the demo (2 minutes; Java for its Spark job)
+	@$(BIN)/python -m tools.site.recording
 
 screenshots: $(READY) ## Pictures of the dashboard into docs/screenshots (5 minutes; needs chromium)
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.integration.ui.screenshots

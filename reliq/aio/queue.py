@@ -14,16 +14,18 @@ from reliq.contract.values import Duration
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
+from reliq.protocol.durability import Terms
 from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
+from reliq.protocol.prepared import CHECK_AFTER, CHECKS
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
+from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
 class Queue:
-    """A queue. Made by `Reliq.queue(name)`, and shared by threads or tasks in the same way as its application."""
+    """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:
         self._store = store
@@ -38,6 +40,7 @@ class Queue:
         body: Body | NewMessage,
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[MessageOptions],
     ) -> str:
@@ -45,12 +48,13 @@ class Queue:
 
         `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this returns; where it
         is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
-        A call whose answer is lost is repeated by itself, for 5 seconds (`send_timeout`) and at most `retries` times
-        (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
-        InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
+        reliq repeats a call whose answer is lost, for 5 seconds (`send_timeout`) and at most `repeats` times
+        (None = as often as fits), and enqueues once: the script knows the producer's sequence. `retries` is the former
+        name of `repeats`. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and
+        OutcomeUnknown (it may be).
         """
         message = self._steps.prepared(body, options)
-        (sent,) = await self._store.run(self._steps.send_many([message], durability, retries))
+        (sent,) = await self._store.run(self._steps.send_many([message], durability, renamed(repeats, retries)))
         return sent
 
     async def send_many(
@@ -58,6 +62,7 @@ class Queue:
         bodies: Iterable[Body | NewMessage],
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[BatchOptions],
     ) -> list[str]:
@@ -68,7 +73,7 @@ class Queue:
         Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
         """
         messages = self._steps.prepared_many(bodies, options)
-        return await self._store.run(self._steps.send_many(messages, durability, retries))
+        return await self._store.run(self._steps.send_many(messages, durability, renamed(repeats, retries)))
 
     async def prepare(
         self,
@@ -77,6 +82,7 @@ class Queue:
         timeout: Duration = CHECK_AFTER,
         checks: int = CHECKS,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[MessageOptions],
     ) -> Prepared:
@@ -86,9 +92,9 @@ class Queue:
         again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
         other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
         """
-        message, care = self._steps.prepared(body, options), DecisionOptions(durability, retries)
-        await self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, care))
-        return Prepared(self._store, self._steps.prepared_records, message.id, care)
+        message, terms = self._steps.prepared(body, options), Terms.of(durability, renamed(repeats, retries))
+        await self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, terms))
+        return Prepared(self._store, self._steps.prepared_records, message.id, terms)
 
     def prepared(self, id: str) -> Prepared:
         """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""
@@ -103,14 +109,14 @@ class Queue:
         return await self._store.run(self._steps.config())
 
     async def configure(self, **changes: Unpack[ConfigChanges]) -> Config:
-        """Change the policy: limits of its size, retention, durability, and of what is given out.
+        """Change the policy: limits of its size, retention, durability, and of what consumers get.
 
         The settings are those of ConfigChanges. None = back to the default.
         """
         return await self._store.run(self._steps.configure(changes))
 
     async def pause(self) -> None:
-        """Start no message of this queue from now on, in any worker; sends go on. Running handlers finish."""
+        """Let no worker start a message of this queue from now on; sends go on, and running handlers finish."""
         await self._store.run(self._steps.pause())
 
     async def resume(self) -> None:
@@ -120,12 +126,12 @@ class Queue:
     async def open_breaker(self, duration: Duration = "1h") -> None:
         """Open the circuit breaker by hand: no worker gets a message for `duration`, then one message is tried.
 
-        Where no handler of the queue has a breaker, the queue simply goes on after that time.
+        Without a handler that has a breaker, the queue goes on after that time.
         """
         await self._store.run(self._steps.open_breaker(duration))
 
     async def close_breaker(self) -> bool:
-        """Close the circuit breaker, and return whether it was open: messages are given out again."""
+        """Close the circuit breaker, and return whether it was open: consumers get messages again."""
         return await self._store.run(self._steps.close_breaker())
 
     async def partitions(self) -> PartitionProgress:
@@ -148,7 +154,7 @@ class Queue:
         """Cancel a message, wherever it is.
 
         One that is ready, delayed, prepared or waits for its key is removed, and never runs: `cancelled`, the only true
-        answer as a condition. The consumer of one in processing is told with its next heartbeat: an async handler is
+        answer as a condition. The consumer of one in processing learns it with its next heartbeat: an async handler is
         cancelled, others see `message.cancelled`: `told`. A dead letter: `done`; any other id: `unknown`.
         A ready message is looked for as by `find`. Raises InvalidName, and OutcomeUnknown if an answer of Redis was
         lost and the message is not in the queue any more: this call may have removed it.

@@ -3,29 +3,32 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from reliq.cli.options import command, confirmed, counted, error_line, header, pair, queue_of, say, say_none, utc
 from reliq.cli.progress import Progress
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.model.dead_letter import DeadLetter
+from reliq.runtime.logging import paragraph, printable
 
 _NAMED = 5  #: ids that a question repeats
 
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    dead = commands.add_parser("dead", help="dead letters: list, show, redrive, purge").add_subparsers(
-        title="commands", metavar="COMMAND", required=True
-    )
-    one = command(dead, "list", dead_list, "dead letters, latest first", queue=True, json_too=True)
+    one = command(commands, "dead list", dead_list, "dead letters, latest first", queue=True, json_too=True)
     one.add_argument("--limit", type=int, default=50, help="how many (default 50)")
     one.add_argument("--after", metavar="CURSOR", help="continue after an earlier page")
     _dead_filters(one)
-    one = command(dead, "show", dead_show, "one dead letter, with its errors and its body", queue=True, json_too=True)
+    one = command(
+        commands, "dead show", dead_show, "one dead letter, with its errors and its body", queue=True, json_too=True
+    )
     one.add_argument("id", help="its id")
-    one = command(dead, "redrive", dead_redrive, "put dead letters back into the queue", queue=True, json_too=True)
+    one = command(
+        commands, "dead redrive", dead_redrive, "put dead letters back into the queue", queue=True, json_too=True
+    )
     one.add_argument("id", nargs="*", help="only these")
     one.add_argument("--rate", type=float, metavar="N", help="at most N per second")
     one.add_argument("--limit", type=int, metavar="N", help="at most N in total")
@@ -38,7 +41,7 @@ def add_to(commands: Any) -> None:
         help="with --rate: stop when more than this share (0 to 1) died again",
     )
     _dead_filters(one)
-    one = command(dead, "purge", dead_purge, "remove dead letters for good", queue=True, json_too=True)
+    one = command(commands, "dead purge", dead_purge, "remove dead letters for good", queue=True, json_too=True)
     one.add_argument("id", nargs="*", help="only these")
     one.add_argument("--all", action="store_true", help="all dead letters")
     one.add_argument("--yes", action="store_true", help="do not ask")
@@ -48,6 +51,7 @@ def add_to(commands: Any) -> None:
 def _dead_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", choices=REASONS, help="only those that died for this reason")
     parser.add_argument("--error-class", metavar="NAME", help="only those with a last error of this class")
+    parser.add_argument("--error-text", metavar="TEXT", help="only those whose last error says this in its first line")
     parser.add_argument("--older-than", metavar="TIME", help="only those dead for longer, e.g. 1h")
     parser.add_argument("--newer-than", metavar="TIME", help="only those dead for less")
     header(parser, "only those with this header")
@@ -76,8 +80,26 @@ def dead_show(options: argparse.Namespace) -> int:
     if letter is None:
         print(f"reliq: queue {options.queue} has no dead letter {options.id}", file=sys.stderr)
         return 1
-    print(json.dumps({**letter.summary(), **_details(letter)}, indent=None if options.json else 2))
+    if options.json or not sys.stdout.isatty():
+        print(json.dumps({**letter.summary(), **_details(letter)}, indent=None if options.json else 2))
+    else:
+        print("\n".join(_lines(letter)))
     return 0
+
+
+def _lines(letter: DeadLetter) -> Iterator[str]:
+    """Yield what a terminal shows of a dead letter: its errors and its body with their line breaks."""
+    details = _details(letter)
+    for name, value in letter.summary().items():
+        if name not in ("error", "headers") and value not in (None, "", {}):
+            yield f"{name:16}{printable(str(utc(value) if name.endswith('_at') else value))}"
+    for name, value in letter.headers.items():
+        yield f"{'header':16}{printable(f'{name}={value}')}"
+    for error in details["errors"]:
+        yield f"\nerror at {utc(error['at'])}, on {printable(error['worker'])}: {printable(error['error_class'])}"
+        yield f"    {paragraph(error['text'])}"
+    yield "\nbody" + (" (hex)" if "body_hex" in details else "")
+    yield f"    {paragraph(details.get('body') or details.get('body_hex', ''))}"
 
 
 def _details(letter: DeadLetter) -> dict[str, Any]:
@@ -130,6 +152,7 @@ def _filters(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "reason": options.reason,
         "error_class": options.error_class,
+        "error_text": options.error_text,
         "older_than": options.older_than,
         "newer_than": options.newer_than,
         "headers": dict(pair(one) for one in options.header),

@@ -7,7 +7,8 @@ from typing import Self
 from reliq import forks
 from reliq.contract.values import check_id
 from reliq.errors import ReliqError
-from reliq.protocol.prepared import DecisionOptions, PreparedQueue, not_rolled_back
+from reliq.protocol.durability import ANY, Terms
+from reliq.protocol.prepared import PreparedQueue, not_rolled_back
 from reliq.transport.store import Store
 
 
@@ -20,13 +21,11 @@ class Prepared:
     Leaving the context commits; an exception in it rolls back. `commit` and `rollback` may be repeated.
     """
 
-    def __init__(
-        self, store: Store, steps: PreparedQueue, identity: str, care: DecisionOptions = DecisionOptions()
-    ) -> None:
+    def __init__(self, store: Store, steps: PreparedQueue, identity: str, terms: Terms = ANY) -> None:
         self.id = check_id(identity)
         self._store = store
         self._steps = steps
-        self._care = care
+        self._terms = terms
         self._decided = False
         self._mark = forks.mark()
 
@@ -36,13 +35,13 @@ class Prepared:
         Raises PreparedClosed when it is decided otherwise, RedisUnavailable (nothing is decided) and OutcomeUnknown
         (it may be): repeat it then, or have the check-back answer.
         """
-        identity = self._store.run(self._steps.commit(self.id, self._care))
+        identity = self._store.run(self._steps.commit(self.id, self._terms))
         self._decided = True
         return identity
 
     def rollback(self) -> None:
         """Discard it: no consumer will ever see it. Raises as `commit`."""
-        self._store.run(self._steps.rollback(self.id, self._care))
+        self._store.run(self._steps.rollback(self.id, self._terms))
         self._decided = True
 
     def __enter__(self) -> Self:

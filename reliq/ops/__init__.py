@@ -85,6 +85,8 @@ from reliq.ops.consumer import (
     block,
     claim,
     cycle_entries,
+    describe,
+    described,
     end,
     finish,
     forget,
@@ -159,7 +161,7 @@ from reliq.ops.monitor import (
     set_mark,
     type_of,
 )
-from reliq.ops.operator import Revival, cancel, discard, purge, redrive
+from reliq.ops.operator import Revival, cancel, discard, hasten, purge, redrive
 from reliq.ops.partitions import (
     Homes,
     Introduction,
@@ -424,6 +426,8 @@ __all__ = [
     "decide",
     "delete",
     "delete_api_key",
+    "describe",
+    "described",
     "discard",
     "drop_queue",
     "due",
@@ -453,6 +457,7 @@ __all__ = [
     "has_key",
     "has_messages",
     "hash_size",
+    "hasten",
     "heartbeat",
     "held_count",
     "held_keys",

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliq.contract.counters import REASONS, balance
+from reliq.contract.counters import balance
+from reliq.contract.outcomes import REASONS
 from reliq.contract.settings import SETTINGS
 
 # --- places ---

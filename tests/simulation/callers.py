@@ -12,7 +12,7 @@ from reliq.ops import Sleep, Steps
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, RedriveOptions
-from reliq.protocol.prepared import DecisionOptions
+from reliq.protocol.durability import ANY
 from reliq.protocol.queue import QueueSteps
 from tests.simulation.choices import Action
 from tests.simulation.clock import EPOCH
@@ -112,7 +112,7 @@ class Producer(Caller):
             self._observer.calls.answered(one, message.id, "answered" if one in reached else "refused")
 
     def _prepare(self, queue: str, name: str, decision: str, after: float, check: str, **options: Any) -> Steps[None]:
-        steps, care = self._queue(queue).prepared_records, DecisionOptions()
+        steps, care = self._queue(queue).prepared_records, ANY
         (message,) = self._messages([queue], name, check=check, **options)
         with self._told([queue], [message]):
             yield from steps.prepare(message, 0.8, 2, care)

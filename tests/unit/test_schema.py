@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reliq import ops
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.contract.settings import BY_NAME
 from reliq.ops import schema
 

@@ -124,6 +124,8 @@ _environment.filters |= {
     "shown": shown, "size": size, "trace_id": trace_id, "until": until, "utc": utc,
 }  # fmt: skip
 
+SECTIONS: dict[str, str] = {}  #: in the bar of all pages: path and title; `router` enters them
+
 NOTICES = {
     "paused": "The queue is paused: nothing is started, sends go on.",
     "breaker-open": "The breaker is open for an hour: nothing is started, sends go on.",
@@ -141,11 +143,13 @@ NOTICES = {
     "schedule-run": "Its message is sent, beside its ticks.",
     "schedule-removed": "The schedule is removed. What it has sent stays.",
     "cancel-cancelled": "The message is cancelled: it never runs.",
-    "cancel-told": "Its consumer is told with its next heartbeat.",
+    "cancel-told": "Its consumer learns it with its next heartbeat.",
     "cancel-done": "Nothing to cancel: the message has ended.",
     "cancel-unknown": "Nothing to cancel: the message is not in the queue any more.",
     "sent": "The message is sent.",
     "edited": "The edited message is back in the queue.",
+    "hastened": "Messages that run now: {count}.",
+    "cancelled": "Messages cancelled: {count}.",
     "purged": "Removed for good: {count}.",
     "deleted": "Dead letters removed for good: {count}.",
 }
@@ -157,6 +161,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
     text = _environment.get_template(template).render(
         base=base,
         assets=f"{base}/assets/{VERSION}",
+        sections=SECTIONS,
         version=reliq.__version__,
         notice=_notice(request),
         status=status,
