@@ -10,7 +10,7 @@ STAY = {"counters", "config", "producers", "flow", "freed", "schedules", "server
 GO = {
     "messages", "high", "low", "next_round", "waiting", "rounds", "active", "cycle", "bodies", "delayed", "dead",
     "index", "consumers", "trying", "prepared", "questions", "schedule_states", "ticks", "runs", "followed", "buckets",
-    "awaited", "jobs", "epochs",
+    "awaited", "jobs", "epochs", "workers",
 }  # fmt: skip
 #: Beginnings of those that expire.
 EXPIRE = (

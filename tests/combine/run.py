@@ -12,16 +12,18 @@ import redis
 
 import reliq
 import reliq.contrib.kombu  # its transport
+from reliq import aio
 from reliq.embedded import EmbeddedRedis
 from reliq.transport.store import Store
 from reliq_monitor.liveness import OUTAGE_GRACE
 from tests.combine.rows import Row
 from tests.combine.senders import Sending
 from tests.combine.story import Difference, Story
-from tests.combine.takers import ByHand, Kombu, Lease, Taker, asyncio_consumer
+from tests.combine.takers import ByHand, Kombu, Lease, Taker
 from tests.combine.workers import Nobody, WorkerStory
 from tests.integration.api.serving import serving
 from tests.reference import model
+from tests.support.sync_adapter import Blocking
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
@@ -32,7 +34,7 @@ class Stage:
     def __init__(self, url: str, stack: contextlib.ExitStack) -> None:
         self.url = url
         self._stack = stack
-        self.client: redis.Redis[Any] = stack.enter_context(redis.Redis.from_url(url))
+        self.client: Any = stack.enter_context(redis.Redis.from_url(url))
         self._runner = stack.enter_context(asyncio.Runner())
         self._broker: kombu.Connection | None = None
 
@@ -40,12 +42,14 @@ class Stage:
     def service(self) -> httpx.Client:
         return self._stack.enter_context(serving(self.url))
 
-    def _taker(self, face: str, app: reliq.Reliq) -> Taker:
+    def _taker(self, face: str, app: reliq.Reliq, stack: contextlib.ExitStack) -> Taker:
         match face:
             case "consumer":
                 return ByHand(app)
             case "asyncio consumer":
-                return asyncio_consumer(self.url, self._runner)
+                on_loop = aio.Reliq(self.url)
+                stack.callback(lambda: self._runner.run(on_loop.close()))
+                return ByHand(Blocking(on_loop, self._runner))
             case "lease":
                 return Lease(lambda: self.service)
             case "kombu":
@@ -66,7 +70,7 @@ class Stage:
             store = Store(self.url)
             stack.callback(store.close)
             sending = Sending(app, model.System(), Monitor(store), lambda: self.service, self.broker, self.client)
-            taker = self._taker(row["face"], app)
+            taker = self._taker(row["face"], app, stack)
             stack.callback(self._end, taker)
             story = (WorkerStory if isinstance(taker, Nobody) else Story)(row, self.client, sending, taker)
             if isinstance(story, WorkerStory):

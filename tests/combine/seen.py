@@ -4,8 +4,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import redis
-
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, logical_name
 from reliq.model.message import Message
@@ -41,7 +39,7 @@ _LISTS = ("messages", "high", "low", "next_round")
 _ZSETS = {"delayed": model.DELAYED, "dead": model.DEAD}
 
 
-def look(client: "redis.Redis[bytes]") -> Seen:
+def look(client: Any) -> Seen:
     """Read everything; nothing else works on the server meanwhile."""
     seen = Seen()
     names = sorted(client.scan_iter(count=1000))
@@ -58,7 +56,7 @@ def look(client: "redis.Redis[bytes]") -> Seen:
     return seen
 
 
-def _read(client: "redis.Redis[Any]", queue: SeenQueue, keys: QueueKeys, short: str, key: str) -> None:
+def _read(client: Any, queue: SeenQueue, keys: QueueKeys, short: str, key: str) -> None:
     if short in _LISTS or short.startswith("processing:"):
         for element in client.lrange(key, 0, -1):
             if element == BLANK:
@@ -89,7 +87,7 @@ def _read(client: "redis.Redis[Any]", queue: SeenQueue, keys: QueueKeys, short: 
         queue.prepared += [name.decode() for name in client.zrange(key, 0, -1)]
 
 
-def let_pass(client: "redis.Redis[Any]", seconds: float) -> None:
+def let_pass(client: Any, seconds: float) -> None:
     """Let time pass for all that waits: deadlines of messages, limits and windows are so much nearer."""
     ms = seconds * 1000
     for name in list(client.scan_iter(count=1000)):

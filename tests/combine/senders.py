@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 import kombu
-import redis
 import sqlalchemy
 
 import reliq
@@ -30,7 +29,7 @@ class Sending:
     monitor: Monitor
     service: Callable[[], httpx.Client]
     broker: Callable[[], kombu.Connection]
-    client: "redis.Redis[Any]"
+    client: Any
 
     def look(self) -> Seen:
         return look(self.client)

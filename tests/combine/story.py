@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-import redis
-
 import reliq
 from reliq.errors import QueueFull
 from reliq.protocol.deletion import delete
@@ -31,7 +29,7 @@ class Difference(AssertionError):
 class Story:
     """A row, told to reliq and to the model."""
 
-    def __init__(self, row: Row, client: "redis.Redis[Any]", sending: Sending, taker: Taker) -> None:
+    def __init__(self, row: Row, client: Any, sending: Sending, taker: Taker) -> None:
         self.row = row
         self.told: list[str] = []  #: the steps so far, for a reader
         self._client = client

@@ -1,15 +1,12 @@
 """The faces that consume by hand: each takes messages, and settles one as the story says."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import httpx
 import kombu
 
-from reliq import aio
 from tests.combine.senders import QUEUE
-from tests.support.sync_adapter import Blocking
 
 _LATER = 60.0
 
@@ -147,8 +144,3 @@ class Kombu:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-
-
-def asyncio_consumer(url: str, runner: asyncio.Runner) -> ByHand:
-    """Return the same on the asyncio face, made blocking."""
-    return ByHand(Blocking(aio.Reliq(url), runner))
