@@ -11,7 +11,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-campaign test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
+.PHONY: help setup check fix test test-campaign combine test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -49,11 +49,15 @@ fix: $(READY) ## Format, mend what can be mended, and write anew what is generat
 # JVM or a browser, to one worker as long as all have work.
 # Those of the package are `make test-install`, which .ci/run calls too.
 test: $(READY) ## The tests, on both cores (about 10 minutes)
-	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow and not campaign' --ignore tests/packaging -rR
+	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow and not campaign and not combine' --ignore tests/packaging -rR
 
 # Each row runs about ten processes, so two rows at a time are enough for two cores.
 test-campaign: $(READY) ## Each row of the fault campaign in its short version, and the longest proof of the model checker (5 minutes)
 	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign tests/model_checking
+
+# Pairs of all entries of the contract with each face, and triples of the twelve with most defects.
+combine: $(READY) ## Every pair of features compared with the reference model (half an hour)
+	$(BIN)/pytest -n 2 --dist worksteal -m combine tests/combine
 
 # What it starts runs alone, one target after another, and goes on after a failure.
 test-all: $(READY) ## Every target with tests, and one table at the end (hours; needs the package registry)
@@ -62,7 +66,7 @@ test-all: $(READY) ## Every target with tests, and one table at the end (hours; 
 coverage: $(READY) ## The same with coverage, of child processes too; printed, no figure is demanded
 	@mkdir -p .data/coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 4 --dist worksteal -m 'not slow and not campaign' -rR
+	$(BIN)/coverage run -m pytest -n 4 --dist worksteal -m 'not slow and not campaign and not combine' -rR
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --sort=cover
 

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("reliq/aio")
 TARGET = Path("reliq/client")
-WRITTEN_BY_HAND = ("__init__", "partition_consumer")  #: a task renews the lease of one, a thread that of the other
+WRITTEN_BY_HAND = ("__init__", "heartbeat", "unbroken")  #: a task renews a lease or a thread; only a task is cancelled
 
 # In this order. A difference that needs more than a word belongs into reliq.protocol, which both share.
 REPLACEMENTS = tuple(

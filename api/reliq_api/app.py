@@ -10,7 +10,7 @@ from reliq.observability.histograms import Measurements
 from reliq.observability.prometheus import Exporter
 from reliq.protocol.application import eviction_allowed, url_from_environment
 from reliq.transport.store import Store
-from reliq_api import routes, ui
+from reliq_api import routes
 from reliq_api.access.auth import Guard
 from reliq_api.background import Background
 from reliq_api.consume.leases import Remembered
@@ -26,6 +26,7 @@ from reliq_api.pressure import Pressure
 from reliq_api.readiness import Readiness
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
+from reliq_api.ui.router import router as dashboard
 
 _DESCRIPTION = (
     "A reliable message queue on Redis lists. A message that was accepted is handled at least once, or it is in one "
@@ -74,7 +75,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(router)
     problems.install(app)
     docs.install(app)
-    app.include_router(ui.router)
+    app.include_router(dashboard)
     return app
 
 

@@ -42,10 +42,7 @@ def add_to(commands: Any, command: Add) -> None:
     one.add_argument("--quiet", action="store_true", help="log warnings only")
     one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
 
-    keys = commands.add_parser("keys", help="API keys: create, list, revoke").add_subparsers(
-        title="commands", metavar="COMMAND", required=True
-    )
-    one = command(keys, "create", create, "make an API key, and print it once", json_too=True)
+    one = command(commands, "key create", create, "make an API key, and print it once", json_too=True)
     one.add_argument("name", help="what it is for; two keys may have the same, so that one can replace the other")
     one.add_argument(
         "--scope", action="append", choices=keyring.SCOPES, required=True, help="what it allows; may be repeated"
@@ -59,8 +56,8 @@ def add_to(commands: Any, command: Add) -> None:
     )
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
     one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests per second")
-    command(keys, "list", list_keys, "the API keys, without their secrets", json_too=True)
-    one = command(keys, "revoke", revoke, "end an API key, within two seconds", json_too=True)
+    command(commands, "key list", list_keys, "the API keys, without their secrets", json_too=True)
+    one = command(commands, "key revoke", revoke, "end an API key, within two seconds", json_too=True)
     one.add_argument("id", help="its id, the part before the dot")
 
 

@@ -10,17 +10,16 @@ from reliq.cli.progress import Progress
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    delayed = commands.add_parser("delayed", help="delayed messages: list, run now").add_subparsers(
-        title="commands", metavar="COMMAND", required=True
-    )
     one = command(
-        delayed, "list", delayed_list, "delayed messages, retries with their last error; due soonest first",
+        commands, "delayed list", delayed_list, "delayed messages, retries with their last error; due soonest first",
         queue=True, json_too=True,
     )  # fmt: skip
     one.add_argument("--limit", type=int, default=50, help="how many (default 50)")
     one.add_argument("--after", metavar="CURSOR", help="continue after an earlier page")
     _filters_of(one)
-    one = command(delayed, "run", delayed_run, "run delayed messages now, retries too", queue=True, json_too=True)
+    one = command(
+        commands, "delayed run", delayed_run, "run delayed messages now, retries too", queue=True, json_too=True
+    )
     one.add_argument("id", nargs="*", help="only these")
     one.add_argument("--all", action="store_true", help="all delayed messages")
     one.add_argument("--dry-run", action="store_true", help="only say how many")

@@ -17,12 +17,12 @@ from reliq.runtime.logging import printable
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "find", find, "say where a message is, and why", json_too=True)
+    one = command(commands, "message find", find, "say where a message is, and why", json_too=True)
     one.add_argument("id", help="its id")
     one.add_argument("--queue", metavar="QUEUE", help="the queue that it is in (default: look into all of them)")
 
     one = command(
-        commands, "cancel", cancel, "cancel one message, wherever it is, or those with a key or with headers",
+        commands, "message cancel", cancel, "cancel one message, wherever it is, or those with a key or with headers",
         queue=True, json_too=True,
     )  # fmt: skip
     one.add_argument("id", nargs="?", help="its id")

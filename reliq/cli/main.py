@@ -1,18 +1,20 @@
 """The command line, which combines library, worker, monitor and HTTP service."""
 
 import argparse
+import difflib
 import io
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import reliq
 from reliq.cli import (
     batches,
     bench,
     chaos,
+    completion,
     dead,
     delayed,
     insight,
@@ -25,8 +27,10 @@ from reliq.cli import (
     services,
     topics,
     worker,
+    workers,
 )
 from reliq.cli.options import BAD_USAGE, command
+from reliq.cli.words import Words, present
 from reliq.errors import MissingExtra, ReliqError
 from reliq.protocol.schedules import UnknownSchedule
 from reliq.runtime import logging as logs
@@ -88,8 +92,20 @@ def entry() -> NoReturn:
 class _Parser(argparse.ArgumentParser):
     """A parser with error messages without passwords of URLs and escape sequences; also for the commands' parsers."""
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        return super().parse_args(present(sys.argv[1:] if args is None else args), namespace)
+
     def error(self, message: str) -> NoReturn:
         super().error(logs.one_line(message))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Name the nearest word in place of all of them."""
+        if not isinstance(action, argparse._SubParsersAction) or value in action.choices:  # noqa: SLF001
+            super()._check_value(action, value)
+            return
+        near = difflib.get_close_matches(value, list(action.choices), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"`{self.prog} --help` lists them"
+        raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,9 +116,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"reliq {reliq.__version__}")
     parser.set_defaults(run=lambda _: _help(parser))
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = Words(parser)
     for part in (
         worker,
+        workers,
         services,
         new,
         messages,
@@ -121,6 +138,8 @@ def _parser() -> argparse.ArgumentParser:
         part.add_to(commands)
     _spark(commands.add_parser("spark", help="data into queues, dead letters into data, by Spark"))
     add_api(commands, command)
+    completion.add_to(commands, parser)
+    commands.name_verbs()
     return parser
 
 

@@ -21,10 +21,11 @@ from reliq.cli.options import (
     queue_of,
     say,
     say_none,
+    stop_event,
 )
 from reliq.cli.queue_names import known_names
 from reliq.cli.stdin import broken_json, read_batches, read_body
-from reliq.contract import kinds
+from reliq.contract import kinds, values
 from reliq.contract.options import BY_NAME, SEND, SEND_MANY
 from reliq.contract.settings import BY_NAME as BY_SETTING
 from reliq.contract.settings import PAUSED, SETTINGS, Setting
@@ -33,20 +34,30 @@ from reliq.model.stats import Stats
 from reliq.protocol.stats import why_unreadable
 from reliq.runtime.looking import missing_now, unseen
 
+_CLEAR = "\x1b[H\x1b[2J"  #: the screen of a terminal
+
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "send", send, "send a message", queue=True, json_too=True)
+    one = command(commands, "message send", send, "send a message", queue=True, json_too=True)
     one.set_defaults(patient=True)
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
     one.add_argument("--lines", action="store_true", help="each line of standard input is a message")
     message_options(one, SEND)
     max_body(one)
 
-    one = command(commands, "stats", stats, "count messages by state", json_too=True)
+    one = command(commands, "queue stats", stats, "count messages by state", json_too=True)
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
+    one.add_argument(
+        "--watch",
+        type=float,
+        nargs="?",
+        const=2.0,
+        metavar="SECONDS",
+        help="again and again, until Ctrl-C (default: 2)",
+    )
 
-    one = command(commands, "config", config, "show a queue's policy, or change it", queue=True, json_too=True)
+    one = command(commands, "queue config", config, "show a queue's policy, or change it", queue=True, json_too=True)
     one.add_argument(
         "changes",
         nargs="*",
@@ -54,12 +65,16 @@ def add_to(commands: Any) -> None:
         help="e.g. max_bytes=500000000 dead_max_age=30d; no VALUE: its default",
     )
 
-    command(commands, "pause", pause, "stop starting messages of a queue; sends go on", queue=True, json_too=True)
-    command(commands, "resume", resume, "end a pause", queue=True, json_too=True)
-    one = command(commands, "breaker", breaker, "open or close a queue's circuit breaker", queue=True, json_too=True)
+    command(commands, "queue pause", pause, "stop starting messages of a queue; sends go on", queue=True, json_too=True)
+    command(commands, "queue resume", resume, "end a pause", queue=True, json_too=True)
+    one = command(
+        commands, "queue breaker", breaker, "open or close a queue's circuit breaker", queue=True, json_too=True
+    )
     one.add_argument("change", choices=("open", "close"), help="open: give out nothing for a time; close: go on")
     one.add_argument("--for", dest="duration", default="1h", metavar="TIME", help="how long it is open (default: 1h)")
-    one = command(commands, "purge", purge, "remove ready, delayed and prepared messages", queue=True, json_too=True)
+    one = command(
+        commands, "queue purge", purge, "remove ready, delayed and prepared messages", queue=True, json_too=True
+    )
     one.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -102,8 +117,21 @@ def _send_lines(options: argparse.Namespace, queue: reliq.Queue, more: Any) -> i
 
 
 def stats(options: argparse.Namespace) -> int:
-    """Print the statistics of the queues."""
+    """Print the statistics of the queues; with --watch, again and again."""
     app = app_of(options)
+    if options.watch is None:
+        return _print_stats(options, app)
+    pause, stopping = values.seconds(options.watch, "--watch", shortest=0.1, longest=3600), stop_event()
+    while True:
+        if sys.stdout.isatty():
+            print(_CLEAR, end="")
+        status = _print_stats(options, app)
+        sys.stdout.flush()
+        if stopping.wait(pause):
+            return status
+
+
+def _print_stats(options: argparse.Namespace, app: reliq.Reliq) -> int:
     there = app.queues(of_broadcasts=True)
     names = known_names(options.queues or there, there)
     found, unreadable = [], len(names) < len(set(options.queues))

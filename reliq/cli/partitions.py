@@ -14,7 +14,7 @@ from reliq.protocol.partition_progress import PartitionProgress, PartitionStats
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     what = "show how a queue is spread over its partitions, and how far a change of their number is"
-    command(commands, "partitions", show, what, queue=True, json_too=True)
+    command(commands, "queue partitions", show, what, queue=True, json_too=True)
 
 
 def show(options: argparse.Namespace) -> int:

@@ -16,11 +16,8 @@ log = logging.getLogger("reliq.operator")
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    queue = commands.add_parser("queue", help="a queue as a whole: delete").add_subparsers(
-        title="commands", metavar="COMMAND", required=True
-    )
     what = "delete a queue that is not used any more, with its policy, counters, schedules and bindings"
-    one = command(queue, "delete", delete_queue, what, queue=True, json_too=True)
+    one = command(commands, "queue delete", delete_queue, what, queue=True, json_too=True)
     one.add_argument("--force", action="store_true", help="also with messages in it, which are lost, and with workers")
     one.add_argument("--yes", action="store_true", help="do not ask")
 

@@ -17,12 +17,12 @@ from reliq.protocol.schedules import Schedule
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    schedule = commands.add_parser("schedule", help="messages at the times of cron expressions, or at intervals")
-    schedule = schedule.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    one = command(schedule, "list", show_all, "list all schedules, with their next tick and latest run", json_too=True)
+    one = command(
+        commands, "schedule list", show_all, "list all schedules, with their next tick and latest run", json_too=True
+    )
     one.add_argument("queue", nargs="?", help="only those of this queue")
 
-    one = command(schedule, "add", add, "add a schedule, or change the one with this name", json_too=True)
+    one = command(commands, "schedule add", add, "add a schedule, or change the one with this name", json_too=True)
     one.add_argument("name", help="the schedule's name")
     one.add_argument("when", help="a cron expression such as '*/5 * * * *', or an interval such as 30s")
     one.add_argument("queue", help="the queue that gets the messages")
@@ -49,9 +49,11 @@ def add_to(commands: Any) -> None:
         ("resume", resume, "end a pause, from the next tick on"),
         ("run", run_now, "send its message now, beside the ticks"),
     ):
-        one = command(schedule, verb, run, what, json_too=True)
+        one = command(commands, f"schedule {verb}", run, what, json_too=True)
         one.add_argument("name", help="the schedule's name")
-    one = command(schedule, "preview", preview, "print the next ticks, in the time zone of the schedule", json_too=True)
+    one = command(
+        commands, "schedule preview", preview, "print the next ticks, in the time zone of the schedule", json_too=True
+    )
     one.add_argument("name", help="the schedule's name")
     one.add_argument("--count", type=int, default=10, metavar="N", help="how many (default: 10)")
 

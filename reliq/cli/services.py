@@ -65,6 +65,9 @@ def monitor(options: argparse.Namespace) -> int:
     running = Monitor(store, interval, measurements, options.reconnect_grace)
     if options.metrics_port is not None:
         exporter = exporter_class()(store, [measurements], monitor=running)
+        from reliq.observability.worker_metrics import WorkerCollector
+
+        exporter.registry.register(WorkerCollector(store))
         if options.metrics_partitions:
             from reliq.observability.partition_metrics import PartitionCollector
 

@@ -1,24 +1,31 @@
 """`reliq top`: the queues, live, in the width of the terminal."""
 
+import json
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
 
 from reliq.cli.progress import age, bar
+from reliq.cli.workers import row
 from reliq.errors import ReliqError
 from reliq.model.stats import Stats
+from reliq.model.worker import WorkerProcess
 from reliq.ops.schema import Counter
 from reliq.protocol.running import Running, running
 from reliq.protocol.seen import every_queue, or_unseen
 from reliq.protocol.stats import read_readable
+from reliq.protocol.workers import every_worker
 from reliq.runtime.looking import looking
 from reliq.transport.store import Store
 
 _MOST = 1000  #: queues that are read
 _BUSY = 20  #: of them, those with the most in processing, whose messages are read
+_WORKERS = 8  #: that are shown
 _BARS = 10  #: messages that are shown with their progress
 _WIDTH = 80  #: of a terminal that does not say
 _UNBOUNDED = 1 << 16  #: width of a file or a pipe
@@ -45,6 +52,7 @@ class Look:
         unreadable: Collection[str] = (),
         running: Sequence[Running] = (),
         missing: Sequence[str] = (),
+        workers: Sequence[WorkerProcess] = (),
     ) -> None:
         self.readings = {reading.queue: reading for reading in readings}
         self.at = at
@@ -52,6 +60,7 @@ class Look:
         self.unreadable = len(unreadable)
         self.running = running
         self.missing = missing
+        self.workers = workers
 
 
 def look(store: Store) -> Look:
@@ -61,14 +70,19 @@ def look(store: Store) -> Look:
         readings, unreadable = store.run(read_readable(names[:_MOST]), timeout=0)
         busy = sorted((one for one in readings if one.processing), key=lambda one: -one.processing)[:_BUSY]
         steps = [or_unseen(f"the running messages of {one.queue}", running(one.queue, _BARS), []) for one in busy]
+        workers = store.run(every_worker(), timeout=0)
         held = [one for each in steps for one in store.run(each, timeout=0)]
     reporting = [one for one in held if one.fraction is not None][:_BARS]
-    return Look(readings, time.monotonic(), len(names), unreadable, reporting, missing.lines())
+    return Look(readings, time.monotonic(), len(names), unreadable, reporting, missing.lines(), workers)
 
 
-def watch(store: Store, interval: float, once: bool, stopping: threading.Event) -> int:
-    """Show a frame every `interval` seconds, until `stopping`; with `once`, or into a pipe, a single one."""
+def watch(store: Store, interval: float, once: bool, stopping: threading.Event, as_json: bool = False) -> int:
+    """Show a frame every `interval` seconds, until `stopping`; with `once`, as JSON or into a pipe, a single one."""
     latest = look(store)
+    if as_json:
+        stopping.wait(interval)
+        print(json.dumps(_summary_of(latest, look(store))))
+        return 0
     if once or not sys.stdout.isatty():
         stopping.wait(interval)
         sys.stdout.write("\n".join(frame(latest, look(store), store.where, _MOST, _UNBOUNDED)) + "\n")
@@ -86,12 +100,23 @@ def watch(store: Store, interval: float, once: bool, stopping: threading.Event) 
                 _show([f"reliq top: {error}"], size.columns)
 
 
+def _summary_of(before: Look, now: Look) -> dict[str, Any]:
+    """Return what a program shows: each queue with its messages per second, and the workers."""
+    elapsed = max(now.at - before.at, 1e-9)
+    queues = []
+    for name, one in now.readings.items():
+        came, went = _rates(before.readings.get(name), one, elapsed)
+        queues.append({**asdict(one), "in_per_second": round(came, 3), "out_per_second": round(went, 3)})
+    return {"queues": queues, "workers": [one.summary() for one in now.workers]}
+
+
 def frame(before: Look, now: Look, where: str, height: int, width: int = _WIDTH) -> list[str]:
     """Return lines of at most `width` characters: a summary, then the queues with the most messages."""
     elapsed = max(now.at - before.at, 1e-9)
     rows = sorted(now.readings.values(), key=lambda one: (-(one.ready + one.processing), -one.dead, one.queue))
     rates = {one.queue: _rates(before.readings.get(one.queue), one, elapsed) for one in rows}
-    room = max(1, height - 3 - len(bars := _bars(now.running, width)))
+    bars = _worker_lines(now.workers, width) + _bars(now.running, width)
+    room = max(1, height - 3 - len(bars))
     shown = rows[:room]
     name = _name_width(shown, width)
     lines = [_summary(rows, rates, now.queues, where, width), "", f"{'queue':{name}}{_HEAD}"]
@@ -121,6 +146,21 @@ def _bars(running: Sequence[Running], width: int) -> list[str]:
         report = "".join(letter if letter.isprintable() else " " for letter in said)
         name, identity = _fitted(one.message.queue, names), _fitted(one.message.id, 13, start=False)
         lines.append(f"{name:{names}} {identity:14}{bar(one.fraction or 0)}  {report}"[:width])
+    return ["", *lines] if lines else []
+
+
+def _worker_lines(workers: Sequence[WorkerProcess], width: int) -> list[str]:
+    """Return a line for each of the first workers that say who they are, after a blank line."""
+    named, now = [one for one in workers if one.process is not None], time.time()
+    lines = []
+    for one in named[:_WORKERS]:
+        _, host, pid, title, version, up, beat, _, rate, queues = row(one, now)
+        place = _fitted(f"{host} {pid}", 23)
+        lines.append(
+            f"{place:24}{_fitted(title, 19):20} {version:7} up {up:5} beat {beat:5}{rate:>6}/s  {queues}"[:width]
+        )
+    if len(named) > _WORKERS:
+        lines[-1] = f"... and {len(named) - _WORKERS + 1} more workers: reliq workers"
     return ["", *lines] if lines else []
 
 

@@ -12,7 +12,7 @@ from reliq.contract.options import PUBLISH
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "publish", publish, "send a message to every bound queue", json_too=True)
+    one = command(commands, "message publish", publish, "send a message to every bound queue", json_too=True)
     one.set_defaults(patient=True)
     one.add_argument("routing_key", metavar="ROUTING-KEY", help="such as order.created.eu")
     one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
@@ -20,19 +20,18 @@ def add_to(commands: Any) -> None:
     one.add_argument("--mandatory", action="store_true", help="fail if no queue is bound")
     max_body(one)
 
-    topics = commands.add_parser("topics", help="bindings of queues to routing keys").add_subparsers(
-        title="commands", metavar="COMMAND", required=True
-    )
-    command(topics, "list", bindings, "list all bindings, and count unroutable messages", json_too=True)
+    command(commands, "topic list", bindings, "list all bindings, and count unroutable messages", json_too=True)
     for verb, run, what in (
         ("bind", bind, "bind a queue to patterns of routing keys"),
         ("unbind", unbind, "remove bindings; the queue keeps its messages"),
     ):
-        one = command(topics, verb, run, what, queue=True, json_too=True)
+        one = command(commands, f"topic {verb}", run, what, queue=True, json_too=True)
         one.add_argument("pattern", nargs="+", help="* is one word, # any number of words: 'order.*.eu', 'order.#'")
-    one = command(topics, "test", test, "which queues a key would reach; sends nothing", json_too=True)
+    one = command(commands, "topic test", test, "which queues a key would reach; sends nothing", json_too=True)
     one.add_argument("key", help="the routing key")
-    one = command(topics, "alternate", alternate, "show or set the queue for unroutable messages", json_too=True)
+    one = command(
+        commands, "topic alternate", alternate, "show or set the queue for unroutable messages", json_too=True
+    )
     one.add_argument("queue", nargs="?", help="the queue (default: show the current one)")
     one.add_argument("--off", action="store_true", help="no queue: unroutable messages are counted and dropped")
 

@@ -18,6 +18,7 @@ from reliq.model.keys import new_owner
 from reliq.observability.histograms import Measurements
 from reliq.protocol.application import Application, url_from_environment
 from reliq.runtime import startup
+from reliq.runtime.process import name_process
 from reliq.transport.store import Store
 
 #: Options of `reliq worker` that are not passed on to its child processes.
@@ -26,7 +27,7 @@ _OF_THE_PARENT = {"run", "app", "processes", "monitor", "reconnect_grace", "metr
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    one = command(commands, "worker", worker, "run the handlers of an application")
+    one = command(commands, "worker run", worker, "run the handlers of an application")
     one.set_defaults(patient=True)
     one.add_argument("app", metavar="MODULE:APP", help="where the reliq.Reliq object is, e.g. shop.tasks:app")
     one.add_argument("--processes", type=int, default=1, metavar="N", help="worker processes (default 1)")
@@ -78,6 +79,7 @@ def worker(options: argparse.Namespace) -> int:
         return BAD_USAGE
     if options.queues or options.without:
         app.handlers.leave_out(left_out([one.queue for one in app.handlers], options.queues, options.without))
+    name_process(f"reliq worker {options.app}")
     startup.note_only()
     url = url_from_environment(options.url or app.url)
     store = Store(url, allow_eviction=app.allow_eviction)

@@ -1,43 +1,24 @@
-"""Renewing leases from a thread of their own: a busy handler must not cost its worker the lease."""
+"""Renewing leases from a thread of their own: a busy handler must not cost its worker the lease. Written by hand:
+`reliq.aio.heartbeat` does it in a task.
+"""
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from reliq import ops
 from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.model.keys import QueueKeys, connection_name
+from reliq.model.keys import connection_name
 from reliq.ops.topology import Node
+from reliq.protocol.lease import Lease
 from reliq.runtime.moment import Moment
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.heartbeat")
-
-
-class Lease:
-    """One consumer's lease, as its heartbeat needs to know it."""
-
-    __slots__ = ("consumer", "keys", "length", "renewed", "told")
-
-    def __init__(
-        self,
-        keys: QueueKeys,
-        consumer: str,
-        length: float,
-        renewed: Callable[[Moment], object] = id,
-        told: Callable[[ops.Cancelled], object] = id,
-    ) -> None:
-        """`renewed` gets the moment at which each renewal that Redis confirmed was sent; `told` the cancelled messages
-        of the queue: id, and ms of the server's clock.
-        """
-        self.keys = keys
-        self.consumer = consumer
-        self.length = length
-        self.renewed = renewed
-        self.told = told
 
 
 class Heartbeat(threading.Thread):
@@ -79,14 +60,18 @@ class Heartbeat(threading.Thread):
             self._store.call(ops.ping(), self._connection, timeout=0)
             return
         beats = [ops.heartbeat(lease.keys, lease.consumer, lease.length) for lease in leases]
-        sent_at = Moment.now()
+        sent_at, alive_ones = Moment.now(), list[Lease]()
         for lease, alive in zip(leases, self._store.call(beats, self._connection, timeout=0), strict=True):
             if alive:
                 lease.renewed(sent_at)
+                alive_ones.append(lease)
             else:
                 self._lost(lease)
-        looks = [ops.told(lease.keys) for lease in leases]
-        for lease, cancelled in zip(leases, self._store.call(looks, self._connection, timeout=0), strict=True):
+        looks: list[ops.Op[Any]] = [ops.told(lease.keys) for lease in leases]
+        news = [(lease, text) for lease in alive_ones if lease.news is not None and (text := lease.news())]
+        tells = [ops.describe(lease.keys, lease.consumer, text) for lease, text in news]
+        answers = self._store.call([*looks, *tells], self._connection, timeout=0)
+        for lease, cancelled in zip(leases, answers, strict=False):
             if cancelled:
                 lease.told(cancelled)
 

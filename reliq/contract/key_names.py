@@ -30,7 +30,7 @@ class NamedKeys(JobKeys):
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
         "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "low", "messages",
         "next_round", "outcomes", "places", "prepared", "producers", "questions", "results", "rounds", "runs",
-        "schedule_states", "schedules", "servers", "ticks", "told", "trying", "waiting",
+        "schedule_states", "schedules", "servers", "ticks", "told", "trying", "waiting", "workers",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -72,6 +72,8 @@ class NamedKeys(JobKeys):
         self.consumers = prefix + "consumers"
         #: hash: consumer -> the redelivered message it is trying (reliq_monitor.marks)
         self.trying = prefix + "trying"
+        #: hash: consumer -> its process, and what that does: JSON (model.worker)
+        self.workers = prefix + "workers"
         #: hash: id of a message that was cancelled while a consumer held it -> ms of that
         self.told = prefix + "told"
         #: hash: id -> what the handler has returned

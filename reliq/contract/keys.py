@@ -83,6 +83,7 @@ QUEUE_KEYS: Final = (
     Key(
         "trying", "hash", "consumer -> the redelivered message it is trying (reliq_monitor.marks)", reclaimed=True
     ),
+    Key("workers", "hash", "consumer -> its process, and what that does: JSON (model.worker)"),
     Key(
         "settled", "string", "exists after all messages of an HTTP lease were settled", of=("lease",),
         expires="after a minute",

@@ -27,77 +27,78 @@ class Setting:
     shared: bool = False  #: whether it is of the whole queue, so that each partition has a share of it
     limits_claims: bool = False  #: whether claims must ask for it
     example: str = ""
+    group: str = ""  #: of settings, in forms
     see: str = ""  #: a link from docs/reference to the page that says more
 
 
 SETTINGS: Final = (
     Setting(
         "max_length", Whole(1, _MANY), "messages ready and delayed, above which sends raise QueueFull",
-        "Most messages, ready and delayed", "no limit", shared=True,
+        "Most messages, ready and delayed", "no limit", shared=True, group="Size",
     ),
     Setting(
         "max_bytes", Whole(MIN_QUOTA_BYTES, 10**15),
         "bytes of Redis' memory for these messages, above which sends raise QueueFull",
-        "Most bytes of Redis' memory for them", "no limit", shared=True,
+        "Most bytes of Redis' memory for them", "no limit", shared=True, group="Size",
     ),
     Setting(
         "max_deliveries", Whole(1, 10_000), "consumers that may die with a message before it becomes a dead letter",
-        "Deliveries before a message is dead", f"{MAX_DELIVERIES}", default=MAX_DELIVERIES,
+        "Deliveries before a message is dead", f"{MAX_DELIVERIES}", default=MAX_DELIVERIES, group="Dead letters",
     ),
     Setting(
         "dead_max_age", Duration(shortest=1.0), "how long dead letters are kept", "Keep dead letters for",
-        "for good", example="30d",
+        "for good", example="30d", group="Dead letters",
     ),
     Setting(
         "dead_max_count", Whole(1, _MANY), "how many dead letters are kept, the latest ones",
-        "Keep at most so many dead letters", "all of them", shared=True,
+        "Keep at most so many dead letters", "all of them", shared=True, group="Dead letters",
     ),
     Setting(
         "durability", Durability(), "where a message must be stored before its send returns, unless the send says so: "
         '"memory", "fsync" or "replicas=1"; a change takes effect within a minute',
         "A send returns when the message is in", "memory", default="memory", example="fsync",
-        see="[how sure a send is](../concepts/guarantees.md#how-sure-a-send-is)",
+        see="[how sure a send is](../concepts/guarantees.md#how-sure-a-send-is)", group="Durability",
     ),
     Setting(
         "rate", Rate(), "how many messages consumers may get, by the server's clock", "Rate", "no limit",
-        shared=True, limits_claims=True, example="100/s", see="[limits](../how-to/flow.md)",
+        shared=True, limits_claims=True, example="100/s", see="[limits](../how-to/flow.md)", group="Limits",
     ),
     Setting(
         "burst", Whole(1, 1_000_000), "how many messages consumers may get at once after a pause, with `rate`", "Burst",
-        "those of a tenth of a second", shared=True,
+        "those of a tenth of a second", shared=True, group="Limits",
     ),
     Setting(
         "concurrency", Whole(1, 1_000_000), "how many messages may be in processing at once, over all consumers",
-        "Concurrency", "no limit", shared=True, limits_claims=True,
+        "Concurrency", "no limit", shared=True, limits_claims=True, group="Limits",
     ),
     Setting(
         "key_rate", Rate(), "how many messages of one limit key consumers may get", "Rate of each limit key",
-        "no limit", limits_claims=True, example="5/s",
+        "no limit", limits_claims=True, example="5/s", group="Limits of each key",
     ),
     Setting(
         "key_concurrency", Whole(1, 1000), "how many messages of one limit key may be ready or in processing at once",
-        "Concurrency of each limit key", "no limit", limits_claims=True,
+        "Concurrency of each limit key", "no limit", limits_claims=True, group="Limits of each key",
     ),
     Setting(
         "fair", Flag(), "whether limit keys take turns",
-        "Limit keys take turns", "false", default=False, limits_claims=True,
+        "Limit keys take turns", "false", default=False, limits_claims=True, group="Limits of each key",
     ),
     Setting(
         "weights", Weights(), "how many messages of a limit key run in its turn, with `fair`",
-        "Weights of limit keys", "1 for each", default={}, example="gold:4,silver:2",
+        "Weights of limit keys", "1 for each", default={}, example="gold:4,silver:2", group="Limits of each key",
     ),
     Setting(
         "track", Flag(), "whether to index all messages, so that `find` is quick",
-        "Index all messages", "false", default=False, see="[find and cancel](../how-to/life.md)",
+        "Index all messages", "false", default=False, see="[find and cancel](../how-to/life.md)", group="Records",
     ),
     Setting(
         "history", Duration(shortest=1.0), "how long to keep the transitions of messages",
-        "Keep the history of messages for", "none", example="1h",
+        "Keep the history of messages for", "none", example="1h", group="Records",
     ),
     Setting(
         "partitions", Whole(1, MOST_PARTITIONS), "how many partitions the queue has, for a stream that one Redis node "
         "cannot carry", "Partitions, on the nodes of a cluster", "1", default=1,
-        see="[partitions](../how-to/partitions.md)",
+        see="[partitions](../how-to/partitions.md)", group="Partitions",
     ),
 )  # fmt: skip
 

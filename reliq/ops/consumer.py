@@ -65,8 +65,11 @@ class Move:
         return name_of(self.element) if self.readable else self.element
 
 
-def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False) -> Op[int]:
-    """Register a consumer. `marks`: it announces each redelivered message that it tries, with `mark_tried`."""
+def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False, about: bytes | None = None) -> Op[int]:
+    """Register a consumer. `marks`: it announces each redelivered message that it tries, with `mark_tried`.
+
+    `about`: its process, for people who look (reliq.model.worker).
+    """
     return scripted(
         signatures.register(
             consumers=keys.consumers,
@@ -75,8 +78,20 @@ def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False) 
             consumer=consumer,
             lease_ms=milliseconds(lease),
             marks=marks,
+            workers=keys.workers,
+            about=about,
         )
     )
+
+
+def describe(keys: QueueKeys, consumer: str, about: bytes) -> Op[int]:
+    """Replace what is known about the process of a consumer."""
+    return Op(("HSET", keys.workers, consumer, about), repeatable=True)
+
+
+def described(keys: QueueKeys) -> Op[list[bytes]]:
+    """Read what is known about the processes of all consumers: consumer, text, consumer ..."""
+    return Op(("HGETALL", keys.workers))
 
 
 def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
@@ -328,6 +343,7 @@ def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:
         processing=keys.processing(consumer),
         lease=keys.lease(consumer),
         trying=keys.trying,
+        workers=keys.workers,
         consumer=consumer,
         leaving=leaving,
     )

@@ -2,7 +2,7 @@
 
 A test compares the two (tests/unit/test_schema.py). The names of keys are in reliq.model.keys. The
 fields of the other hashes are ids, and name nothing: of messages (index), order keys (active, cycle), consumers
-(trying), producers (producers), streams (epochs) and API keys.
+(trying, workers), producers (producers), streams (epochs) and API keys.
 """
 
 from typing import Final

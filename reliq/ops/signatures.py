@@ -312,8 +312,10 @@ def fire_message(*, element: Argument, body: Argument) -> tuple[Argument, ...]:
     return (element, body)
 
 
-def forget(*, consumers: str, processing: str, lease: str, trying: str, consumer: Argument, leaving: bool) -> Call:
-    return "forget", (consumers, processing, lease, trying), (consumer, int(leaving))
+def forget(
+    *, consumers: str, processing: str, lease: str, trying: str, workers: str, consumer: Argument, leaving: bool
+) -> Call:
+    return "forget", (consumers, processing, lease, trying, workers), (consumer, int(leaving))
 
 
 def forget_tracked(*, config: str, followed: str, cursor: Argument, limit: Argument) -> Call:
@@ -445,8 +447,22 @@ def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: 
     return (element, id, member, again)
 
 
-def register(*, consumers: str, lease: str, trying: str, consumer: Argument, lease_ms: Argument, marks: bool) -> Call:
-    return "register", (consumers, lease, trying), (consumer, lease_ms, int(marks))
+def register(
+    *,
+    consumers: str,
+    lease: str,
+    trying: str,
+    workers: str,
+    consumer: Argument,
+    lease_ms: Argument,
+    marks: bool,
+    about: Argument | None = None,
+) -> Call:
+    return (
+        "register",
+        (consumers, lease, trying, workers),
+        (consumer, lease_ms, int(marks), *(() if about is None else (about,))),
+    )
 
 
 def release_lines(*, places: Sequence[str], version: float, groups: Iterable[Argument]) -> Call:

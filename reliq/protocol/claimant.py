@@ -23,9 +23,12 @@ class Claimant:
     id: str
     lease: float  #: seconds; 0: settling does not renew it
 
-    def register(self, *, marks: bool = False) -> Op[int]:
-        """Return the op that makes it known to monitors, with a lease; `marks`: it says what it tries."""
-        return ops.register(self.keys, self.id, self.lease, marks)
+    def register(self, *, marks: bool = False, about: bytes | None = None) -> Op[int]:
+        """Return the op that makes it known to monitors, with a lease; `marks`: it says what it tries.
+
+        `about`: its process.
+        """
+        return ops.register(self.keys, self.id, self.lease, marks, about)
 
     def forget(self) -> Op[bool]:
         """Return the op that unregisters it, unless it holds messages."""

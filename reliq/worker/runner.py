@@ -18,6 +18,7 @@ from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
 from reliq.worker.failures import failures
+from reliq.worker.news import News
 from reliq.worker.once import began
 from reliq.worker.outcome import after_error, after_return
 
@@ -43,6 +44,8 @@ class Runner:
     def __init__(self, store: Store, handler: Handler, exchange: Exchange, owner: str) -> None:
         self.handler = handler
         self.running: dict[bytes, Run] = {}  #: by element
+        self._news = News(exchange.steps.lease)
+        self.handled = 0  #: runs that have ended; with several threads nearly
         self._store = store
         self._exchange = exchange
         self._steps = exchange.steps
@@ -124,6 +127,7 @@ class Runner:
         """Note the outcome, unless the message was settled meanwhile."""
         if self.running.pop(message.element, None) is None:
             return
+        self.handled += 1
         if move is None:
             self._exchange.ack(message.element)
         else:
@@ -194,6 +198,14 @@ class Runner:
         self._exchange.move(after_error(self.handler, run.message, error, self._owner))
         _abandon(run)
 
+    def news(self) -> bytes | None:
+        """Return what Redis is to know about this consumer, None if there is nothing new."""
+        longest = min(list(self.running.values()), key=_started, default=None)
+        if longest is None:
+            return self._news.text(self.handled, "", 0)
+        since = round((longest.started + self._steps.arrivals.clock_offset) * 1000)
+        return self._news.text(self.handled, longest.message.id, since)
+
     def tell(self, ids: ops.Cancelled) -> None:
         """Tell the runs of cancelled messages, given by id and ms; those that have not started do not run."""
         for message in self._steps.tell(ids):
@@ -215,6 +227,10 @@ class Runner:
         for run in list(self.running.values()):
             if self.running.pop(run.message.element, None) is not None:
                 _abandon(run)
+
+
+def _started(run: Run) -> float:
+    return run.started
 
 
 def _abandon(run: Run) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from reliq import ops
-from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.client.heartbeat import Heartbeat
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
@@ -18,10 +18,12 @@ from reliq.model.handlers import Handler, Handlers
 from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.life import DONE
 from reliq.observability.histograms import Measurements
+from reliq.protocol.lease import Lease
 from reliq.protocol.schedules import stamped
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
 from reliq.runtime.outage_log import OutageLog
+from reliq.runtime.process import this_process
 from reliq.transport.store import Store
 from reliq.worker.broadcasts import Broadcasts
 from reliq.worker.calling import called
@@ -128,7 +130,9 @@ class Worker:
         self._check_backs.start()
         for loop in self._loops:
             self._start(loop)
-        log.info("started worker=%s queues=%s", self._owner, ",".join(_queue(loop) for loop in self._loops))
+        here, queues = this_process(), ",".join(_queue(loop) for loop in self._loops)
+        text = "started worker=%s host=%s pid=%d version=%s queues=%s"
+        log.info(text, self._owner, here.host, here.pid, here.version, queues)
         kept_at = time.monotonic()
         while not self._stops:
             self._share()
@@ -236,8 +240,11 @@ class Worker:
         connection.close()
 
     def _leases(self) -> list[Lease]:
-        alive = [(loop.exchange.steps, loop.runner) for loop in self._loops if loop.exchange.steps.alive]
-        return [Lease(one.keys, one.consumer, one.lease, one.renewed, runner.tell) for one, runner in alive]
+        alive = [(loop, loop.exchange.steps) for loop in self._loops if loop.exchange.steps.alive]
+        return [
+            Lease(one.keys, one.consumer, one.lease, one.renewed, loop.runner.tell, loop.runner.news)
+            for loop, one in alive
+        ]
 
     def _report(self, steps: ops.Steps[None]) -> Awaitable[None]:
         """Store what a handler reports, in its thread."""

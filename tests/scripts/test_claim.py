@@ -102,6 +102,14 @@ def test_a_consumer_can_start_live_and_leave_when_redis_is_full(world):
     assert world.state() == {"counters": {"claimed": 1, "acked": 1}}
 
 
+def test_a_consumer_says_who_it_is_until_it_leaves(world):
+    world.run(ops.register(KEYS, "w", 15.0, about=b"{}"))
+    world.run(ops.register(KEYS, "earlier", 15.0))  # a worker of an earlier version says nothing
+    assert world.redis.hgetall(KEYS.workers) == {b"w": b"{}"}
+    assert world.run(ops.forget(KEYS, "w", leaving=True)) is True
+    assert not world.redis.exists(KEYS.workers)
+
+
 def test_announce_enters_a_queue_once(world):
     assert [world.run(ops.announce("q")) for _ in range(2)] == [1, 0]
     assert world.redis.smembers("reliq:queues") == {b"q"}

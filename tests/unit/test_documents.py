@@ -145,3 +145,10 @@ def test_the_tutorial_installs_from_the_checkout_in_the_folder_where_its_reader_
                 else:
                     installed.append((page.stem, os.path.normpath(folder / source)))
     assert installed == [("index", "/home/reliq"), ("5-spark", "/home/reliq")]
+
+
+def test_the_readme_has_two_screens_and_leads_to_the_first_success_in_300_words():
+    text = re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text(encoding="utf-8"))
+    before, _, after = text.partition("reliq worker shop:app")
+    assert len(before.split()) <= 300
+    assert len(after.split()) <= 300

@@ -18,7 +18,15 @@ RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _SUFFIXES = ("_total", "_bucket", "_count", "_sum")
 _SPAN = re.compile(r"`([^`\n]+)`")
-_NO_METRICS = {"reliq_api", "reliq_queue", "reliq_monitor", "reliq_handled", "reliq_outbox", "reliq_outbox_parked"}
+_NO_METRICS = {
+    "reliq_api",
+    "reliq_runbooks",
+    "reliq_queue",
+    "reliq_monitor",
+    "reliq_handled",
+    "reliq_outbox",
+    "reliq_outbox_parked",
+}
 
 
 def source(*folders: str) -> str:

@@ -9,7 +9,6 @@ from fastapi.routing import APIRouter
 from reliq.aio.queue import Queue
 from reliq.contract.counters import BY_NAME as COUNTERS
 from reliq.contract.keywords import Config
-from reliq.contract.settings import SETTINGS
 from reliq.errors import ReliqError
 from reliq.model.stats import Stats
 from reliq.runtime.looking import note_missing, unseen
@@ -149,7 +148,7 @@ async def ask_purge(request: Request, queue: Operated) -> Response:
 @router.get("/queues/{name}/policy")
 async def ask_policy(request: Request, queue: Operated) -> Response:
     values = policy.written(await queue.config())
-    return page(request, "policy.html", queue=queue.name, settings=SETTINGS, values=values)
+    return page(request, "policy.html", queue=queue.name, groups=policy.groups(), values=values)
 
 
 @router.get("/assets/{version}/{name}")

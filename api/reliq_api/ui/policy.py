@@ -1,12 +1,18 @@
 """A queue's policy as a form: conversion to fields and back."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from reliq.contract import kinds
 from reliq.contract.keywords import Config
 from reliq.contract.settings import SETTINGS, Setting
 from reliq.errors import InvalidSetting
+
+
+def groups() -> list[tuple[str, list[Setting]]]:
+    """Return the settings by their groups, in the order of the contract."""
+    return [(name, list(entries)) for name, entries in groupby(SETTINGS, key=lambda one: one.group)]
 
 
 def written(config: Config) -> dict[str, str]:

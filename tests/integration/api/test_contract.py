@@ -16,6 +16,7 @@ from reliq_api.app import create_app
 from reliq_api.http.problems import CODES
 from tests.integration.api.serving import serving
 from tests.support.workers import eventually
+from tools.site.reference import PAGES
 
 load_all_checks()
 DOCUMENT = create_app().openapi()
@@ -79,8 +80,10 @@ def test_every_call_keeps_its_contract(case, guarded):
 
 def test_every_code_is_in_the_documentation():
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "http.md").read_text()
+    assert "](../reference/errors.md#over-http)" in page
+    reference = PAGES["reference/errors.md"]()
     for code, kind in CODES.items():
-        assert f"| `{code}` | {kind.status} |" in page
+        assert f"`{code}` | {kind.status} |" in reference
 
 
 def test_every_code_is_in_the_document_or_beyond_any_call():

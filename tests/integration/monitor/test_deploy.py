@@ -17,6 +17,7 @@ from reliq.embedded import free_port
 from reliq.observability.histograms import HTTP, LATENESS, PROCESS, RECOVERY, WAIT
 from reliq.observability.partition_metrics import PartitionCollector
 from reliq.observability.prometheus import Exporter
+from reliq.observability.worker_metrics import WorkerCollector
 from reliq.transport.store import Store
 from tests.integration.monitor.conftest import ROOT, program
 from tests.support.workers import eventually, process
@@ -320,6 +321,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists(app, url):
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", body.decode(), re.MULTILINE))
     exported = set(types) | {family.name for family in (WAIT, PROCESS, RECOVERY, LATENESS, HTTP)}
     exported |= {family.name for family in PartitionCollector(Store(url)).collect()}
+    exported |= {family.name for family in WorkerCollector(Store(url)).collect()}
     documented = set(
         re.findall(r"^\| `(reliq_\w+)", (ROOT / "docs" / "operations" / "metrics.md").read_text(), re.MULTILINE)
     )

@@ -5,6 +5,9 @@ import base64
 import httpx
 import pytest
 
+from reliq import ops
+from reliq.model.keys import QueueKeys
+from reliq.model.worker import Doing, Process, encoded
 from reliq_api.access import keyring
 from tests.integration.ui.dying import bury
 from tests.support.workers import eventually
@@ -83,6 +86,19 @@ def test_totals_are_of_the_queues_one_may_see(holding):
     one, all_queues = holding("metrics"), holding("metrics", "*")
     assert one.get("/").text.count("<dd><span>1</span></dd>") == 2
     assert all_queues.get("/").text.count("<dd><span>2</span></dd>") == 2
+
+
+def test_workers_are_those_of_the_queues_one_may_see(holding, app):
+    keys, about = {name: QueueKeys(name) for name in ("orders", "secret")}, Process("vm-7", 42, "the shop", 1, "1.2.3")
+    for name, one in keys.items():
+        text = encoded(about, 15.0, Doing(running=f"message-{name}", since=1))
+        app.store.call(ops.register(one, f"h{name}", 15.0, about=text))
+    clients = {scope: holding(scope) for scope in ("metrics", "operate")}
+    looks = {scope: client.get("/workers").text for scope, client in clients.items()}
+    for text in looks.values():
+        assert "vm-7" in text and "the shop" in text and "1.2.3" in text and "/queues/orders" in text
+        assert "secret" not in text
+    assert ["message-orders" in looks[scope] for scope in ("metrics", "operate")] == [False, True]
 
 
 def test_batches_are_for_keys_of_all_queues(holding):

@@ -8,8 +8,9 @@ from playwright.sync_api import expect
 from reliq.contract.keywords import Config
 from reliq.contract.settings import SETTINGS
 from reliq.errors import InvalidSetting
-from reliq_api.ui.policy import changes, written
+from reliq_api.ui.policy import changes, groups, written
 
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 EMPTY = [(setting.name, "") for setting in SETTINGS]
 
 
@@ -39,6 +40,26 @@ def test_only_what_was_changed_is_set():
 def test_a_number_is_whole(text):
     with pytest.raises(InvalidSetting, match="max_length"):
         changes([("max_length", text)], Config())
+
+
+def test_each_setting_is_in_one_group_of_the_form():
+    named = groups()
+    assert [one for _, entries in named for one in entries] == list(SETTINGS)
+    assert len({name for name, _ in named}) == len(named) > 1
+    assert all(name for name, _ in named)
+
+
+def test_a_switch_is_turned_on_and_off(app, client):
+    form = client.get("/queues/orders/policy")
+    assert form.status_code == 404
+    app.queue("orders").send(1)
+    switch = '<input type="checkbox" role="switch" name="fair" value="true"'
+    assert f"{switch}>" in client.get("/queues/orders/policy").text
+    client.post("/queues/orders/policy", content="fair=&fair=true", headers=FORM)
+    assert app.queue("orders").config().fair is True
+    assert f"{switch} checked>" in client.get("/queues/orders/policy").text
+    client.post("/queues/orders/policy", content="fair=", headers=FORM)
+    assert app.queue("orders").config().fair is False
 
 
 def test_it_is_changed_over_http(app, client):

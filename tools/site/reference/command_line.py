@@ -28,6 +28,8 @@ def _below(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, ar
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for word, below in action.choices.items():
+                if word not in helps:  # a former word
+                    continue
                 if any(isinstance(one, argparse._SubParsersAction) for one in below._actions):
                     yield from _below(f"{name} {word}", below)
                 else:

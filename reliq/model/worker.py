@@ -1,0 +1,138 @@
+"""Workers: the processes that consume, as each of their consumers describes them in Redis."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgspec
+
+from reliq.contract.values import cut
+
+_MOST_BYTES = 200  #: of a text
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process. `started`: ms since the epoch, by its own clock."""
+
+    host: str
+    pid: int
+    title: str
+    started: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a worker does with the messages of a queue.
+
+    `handled`: messages since it started. `rate`: of them, how many in a second lately. `running`: the id of the message
+    that has run for longest, and `since`: from when on, ms since the epoch; empty and 0 without one.
+    """
+
+    handled: int = 0
+    rate: float = 0.0
+    running: str = ""
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """A consumer of a queue. `process`: None for one of an earlier version, or with a lease over HTTP.
+
+    `lease_ends`: ms of the server's clock, None without a lease. `beat`: when the lease was last renewed.
+    """
+
+    queue: str
+    consumer: str
+    lease_ends: int | None = None
+    beat: int | None = None
+    processing: int = 0
+    process: Process | None = None
+    doing: Doing = Doing()
+
+
+@dataclass(slots=True)
+class WorkerProcess:
+    """A process that consumes, with all of its consumers."""
+
+    id: str
+    process: Process | None
+    consumers: list[Consuming] = field(default_factory=list)
+
+    @property
+    def queues(self) -> list[str]:
+        return sorted({one.queue for one in self.consumers})
+
+    @property
+    def processing(self) -> int:
+        return sum(one.processing for one in self.consumers)
+
+    @property
+    def rate(self) -> float:
+        """Messages a second, lately."""
+        return sum(one.doing.rate for one in self.consumers)
+
+    @property
+    def beat(self) -> int | None:
+        """When it last renewed a lease, ms of the server's clock."""
+        return max((one.beat for one in self.consumers if one.beat is not None), default=None)
+
+    @property
+    def running(self) -> Consuming | None:
+        """The consumer with the message that has run for longest."""
+        return min((one for one in self.consumers if one.doing.running), key=lambda one: one.doing.since, default=None)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a program shows of the worker."""
+        longest = self.running
+        about = asdict(self.process) if self.process else dict.fromkeys(Process.__slots__)
+        return {
+            "id": self.id,
+            **about,
+            "queues": self.queues,
+            "processing": self.processing,
+            "messages_per_second": round(self.rate, 3),
+            "last_heartbeat": self.beat,
+            "running": longest and {"queue": longest.queue, "id": longest.doing.running, "since": longest.doing.since},
+        }
+
+
+def encoded(process: Process, lease: float, doing: Doing | None = None) -> bytes:
+    """Return the text about a consumer."""
+    about: dict[str, Any] = {
+        "host": cut(process.host, _MOST_BYTES), "pid": process.pid, "title": cut(process.title, _MOST_BYTES),
+        "started": process.started, "version": process.version, "lease": round(lease * 1000),
+    }  # fmt: skip
+    return msgspec.json.encode(about | asdict(doing) if doing else about)
+
+
+def read(queue: str, consumer: str, text: bytes | None, lease_ends: int | None, processing: int) -> Consuming:
+    """Return a consumer with what its text says; a text that reliq did not write says nothing."""
+    about: Any = None
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        about = msgspec.json.decode(text or b"null")
+    if not isinstance(about, Mapping):
+        return Consuming(queue, consumer, lease_ends, None, processing)
+    lease = _number(about.get("lease"))
+    process = Process(
+        _text(about.get("host")), int(_number(about.get("pid"))), _text(about.get("title")),
+        int(_number(about.get("started"))), _text(about.get("version")),
+    )  # fmt: skip
+    doing = Doing(
+        int(_number(about.get("handled"))), _number(about.get("rate")), _text(about.get("running")),
+        int(_number(about.get("since"))),
+    )  # fmt: skip
+    beat = None if lease_ends is None else lease_ends - int(lease)
+    return Consuming(queue, consumer, lease_ends, beat, processing, process, doing)
+
+
+def _text(value: object) -> str:
+    return cut(value, _MOST_BYTES) if isinstance(value, str) else ""
+
+
+def _number(value: object) -> float:
+    """Return a number in the range of a time."""
+    sound = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 253_402_300_799_999
+    return value if sound else 0  # type: ignore[return-value]

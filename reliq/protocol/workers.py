@@ -1,0 +1,87 @@
+"""The workers: every process that consumes, with its queues and what it runs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model import worker
+from reliq.model.keys import QueueKeys, owner_of, process_of
+from reliq.model.partitions import read_layout
+from reliq.model.worker import Consuming, WorkerProcess
+from reliq.ops import Op, Steps
+from reliq.protocol.seen import every_queue
+from reliq.runtime.looking import is_away, missing_now, unseen
+
+_GROUP = 100  #: queues that are read in a round trip
+_CONSUMERS = 1000  #: of a queue that are read
+
+
+def every_worker() -> Steps[list[WorkerProcess]]:
+    """Read the workers of all queues, by host and pid; those that do not say who they are come last.
+
+    A queue that cannot be read is left out: `reliq stats` says why.
+    """
+    return grouped((yield from consuming((yield from every_queue()))))
+
+
+def consuming(queues: Sequence[str]) -> Steps[list[Consuming]]:
+    """Read the consumers of these queues, by halves where some cannot be read."""
+    found: list[Consuming] = []
+    groups = [queues[start : start + _GROUP] for start in range(0, len(queues), _GROUP)]
+    while groups:
+        some = groups.pop()
+        try:
+            found += yield from _read(some)
+        except ReliqError as error:
+            if is_away(error) and (missing_now() is None or not error.node):
+                raise
+            if len(some) > 1:
+                groups += [some[len(some) // 2 :], some[: len(some) // 2]]
+            elif is_away(error):
+                unseen(f"queue {some[0]}", error)
+    return found
+
+
+def grouped(found: Sequence[Consuming]) -> list[WorkerProcess]:
+    """Return the processes to which these consumers belong."""
+    workers: dict[str, WorkerProcess] = {}
+    for one in found:
+        process = workers.setdefault(process_of(one.consumer), WorkerProcess(owner_of(one.consumer), None))
+        process.process = process.process or one.process
+        process.consumers.append(one)
+    return sorted(workers.values(), key=_place)
+
+
+def _place(one: WorkerProcess) -> tuple[bool, str, int, str]:
+    return one.process is None, one.process.host if one.process else "", one.process.pid if one.process else 0, one.id
+
+
+def _read(queues: Sequence[str]) -> Steps[list[Consuming]]:
+    """Read the consumers of these queues, those of their partitions too."""
+    layouts = yield [ops.partitions(QueueKeys(name)) for name in queues]
+    parts = [
+        QueueKeys(part) for name, text in zip(queues, layouts, strict=True) for part in read_layout(text).every(name)
+    ]
+    answers = yield [op for keys in parts for op in (ops.members(keys.consumers), ops.described(keys))]
+    there = [
+        (keys, sorted(names)[:_CONSUMERS], dict(zip(texts[::2], texts[1::2], strict=True)))
+        for keys, names, texts in zip(parts, answers[::2], answers[1::2], strict=True)
+        if names
+    ]
+    if not there:
+        return []
+    facts = yield [op for keys, names, _ in there for op in _facts(keys, names)]
+    found, answered = list[Consuming](), iter(facts)
+    for keys, names, texts in there:
+        leases = next(answered)
+        found += [
+            worker.read(keys.logical, one, texts.get(one.encode()), lease, next(answered))
+            for one, lease in zip(names, leases, strict=True)
+        ]
+    return found
+
+
+def _facts(keys: QueueKeys, consumers: Sequence[str]) -> list[Op[Any]]:
+    """Return the ops that read when the leases of consumers end, and how many messages each of them holds."""
+    return [ops.lease_ends(keys, consumers), *(ops.held_count(keys, one) for one in consumers)]

@@ -1,0 +1,160 @@
+"""The words of the command line: a noun and a verb; the former words go on working; a shell completes them."""
+
+import argparse
+import json
+import subprocess
+import threading
+
+import pytest
+
+from reliq.cli import main, messages
+from reliq.cli.columns import columns
+from reliq.cli.words import FORMER, NOUNS
+from tests.support.commands import run
+from tools.site.reference import command_line
+
+PARSER = main._parser()
+COMMANDS = [name.removeprefix("reliq ") for name, *_ in command_line.commands()]
+#: These run until they are stopped, or print what no program reads.
+WITHOUT_JSON = {"worker run", "monitor", "dev", "demo", "new", "api", "completion", "spark pipeline"}
+
+
+def below(words):
+    """The parser of a command."""
+    parser = PARSER
+    for word in words.split():
+        (action,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+        parser = action.choices[word]
+    return parser
+
+
+@pytest.mark.parametrize(("present", "former"), FORMER.items())
+def test_a_former_word_is_the_same_command_and_is_not_shown(present, former):
+    assert below(former) is below(present)
+    lines = PARSER.format_help().split("commands:")[1].splitlines()
+    assert former not in [line.split()[0] for line in lines if line.startswith("    ")]
+
+
+def test_commands_about_a_thing_begin_with_its_noun():
+    alone = {"monitor", "dev", "demo", "new", "doctor", "top", "chaos", "bench", "api", "completion"}
+    nouns = {name.split()[0] for name in COMMANDS} - alone
+    assert nouns == {*NOUNS, "spark"}
+
+
+@pytest.mark.parametrize("more", [[], ["--processes", "2"]])
+def test_a_worker_needs_no_verb(more):
+    short, full = (PARSER.parse_args([*words, *more, "shop:app"]) for words in (["worker"], ["worker", "run"]))
+    assert short == full
+    assert short.app == "shop:app"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sned", "orders"], "reliq: error: there is no command 'sned': did you mean 'send'?"),
+        (["queue", "paus"], "reliq queue: error: there is no command 'paus': did you mean 'pause'?"),
+        (["xyzzy"], "reliq: error: there is no command 'xyzzy': `reliq --help` lists them"),
+    ],
+)
+def test_a_mistyped_command_names_the_nearest(arguments, says):
+    done = run(*arguments)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, says)
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - WITHOUT_JSON))
+def test_every_command_that_ends_by_itself_has_json(command):
+    assert "--json" in below(command).format_help()
+
+
+SHOWN = {
+    "queue stats": (
+        "queue ready processing delayed dead waiting oldest_ready_age consumers paused counters prepared limited_by "
+        "breaker overdue max_length high low members schedules next_tick tick_overdue exact unseen"
+    ),
+    "queue audit": "queue enqueued gone here missing orphans",
+    "queue partitions orders": "count before moving partitions",
+    "queue config orders": (
+        "max_length max_bytes max_deliveries dead_max_age dead_max_count durability rate burst concurrency key_rate "
+        "key_concurrency fair weights track history partitions paused"
+    ),
+    "dead list orders": "letters next",
+    "delayed list orders": "messages next",
+    "topic list": "bindings alternate unroutable",
+    "schedule list": (
+        "name queue when tz paused ended next_tick last_tick last_run_at last_id lateness fired missed start end "
+        "jitter catch_up catch_up_limit"
+    ),
+    "top --interval 0.1": "queues workers",
+}
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_the_keys_of_json_are_these(app, command):
+    app.queue("orders").send("x")
+    app.schedules.add("daily", "0 7 * * *", "orders")
+    shown = json.loads(run(*command.split(), "--json", url=app.url).stdout)
+    assert list(shown[0] if isinstance(shown, list) else shown) == SHOWN[command].split()
+
+
+class Twice(threading.Event):
+    """Set when it is waited for a second time."""
+
+    def wait(self, timeout=None):
+        was = self.is_set()
+        self.set()
+        return was
+
+
+def test_statistics_can_be_watched(app, monkeypatch):
+    monkeypatch.setattr(messages, "stop_event", Twice)
+    app.queue("orders").send("x")
+    done = run("queue", "stats", "--watch", "0.1", url=app.url)
+    assert (done.returncode, done.stdout.count("orders")) == (0, 2)
+    assert run("stats", "--watch", "0", url=app.url).stderr == (
+        "reliq: --watch is 0.0: it must be between 0.1 and 3600 seconds\n"
+    )
+
+
+ROWS = [("queue", "ready", " notes"), ("a-queue-with-a-long-name", 1_000_000, " paused")]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (80, ["queue                              ready  notes", "a-queue-with-a-long-name         1000000  paused"]),
+        (42, ["queue                      ready  notes", "a-queue-with-a-long-name 1000000  paused"]),
+        (20, ["queue", "      ready  notes", "a-queue-with-a-long-name", "    1000000  paused"]),
+    ],
+)
+def test_a_table_fits_the_terminal_and_nothing_is_cut(monkeypatch, width, shown):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert columns(ROWS, -30, 9) == shown
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_each_shell_has_every_command(shell):
+    script = run("completion", shell).stdout
+    words = {word for command in COMMANDS for word in command.split()}
+    assert {word for word in words if word not in script} == set()
+    assert "limit-key" in script
+    assert "stats --" not in script
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        (["reliq", "qu"], "queue"),
+        (["reliq", "queue", "pa"], "pause partitions"),
+        (["reliq", "queue", "breaker", "orders", "op"], "open"),
+        (["reliq", "dead", "list", "orders", "--reason", "max_f"], "max_failures"),
+        (["reliq", "message", "send", "orders", "--priority", ""], "high normal low"),
+        (["reliq", "message", "send", "--limit"], "--limit-key"),
+    ],
+)
+def test_bash_completes(typed, completed):
+    given = " ".join(f"'{word}'" for word in typed)
+    asked = f"COMP_WORDS=({given}); COMP_CWORD={len(typed) - 1}; _reliq; echo ${{COMPREPLY[*]}}"
+    script = run("completion", "bash").stdout + asked
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout.strip(), done.stderr) == (completed, "")
