@@ -117,13 +117,14 @@ def chosen(count: int, seed: int, only: str) -> Iterator[Mutant]:
     kinds = [sorted(_files(PYTHON, "*.py", only)), sorted(_files(LUA, "*.lua", only))]
     for files in kinds:
         draw.shuffle(files)
-    made, turn = 0, 0
-    while made < count and any(kinds):
+    made, turn, taken = 0, 0, set[Mutant]()
+    while made < count and turn < 20 * count and any(kinds):
         files = kinds[turn % 2] or kinds[1 - turn % 2]
         file = files[turn // 2 % len(files)]
         every = list(lua_mutants(file) if file.endswith(".lua") else python_mutants(file))
-        if every:
-            yield draw.choice(every)
+        if every and (mutant := draw.choice(every)) not in taken:
+            taken.add(mutant)
+            yield mutant
             made += 1
         turn += 1
 

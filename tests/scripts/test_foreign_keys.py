@@ -9,7 +9,6 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.contract.keys import described
-from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnsuitable
 from reliq.model.batch import Counts as Batch
 from reliq.model.breaker import Breaker
@@ -151,7 +150,7 @@ def test_every_script_is_called():
 
 
 def a_queue_with_everything(world: World) -> None:
-    """Every key of the queue exists, and every message that a call names is where the call expects it, for a day."""
+    """Every key of the queue exists, and every message that a call names is where the call expects it."""
     entries = [Entry(name, keyed(name, "k"), 0.0, None, 0.0) for name in ("a", "e")]  # e waits for a
     world.run(ops.enqueue(KEYS, elements("b", "c"), entries))
     world.given(leases={"w": HOUR}, delayed={"d": -1000}, dead={"x": 0})
@@ -189,23 +188,9 @@ def everything(world: World) -> dict[bytes, bytes]:
         return dict(zip(names, pipeline.execute(), strict=True))
 
 
-@pytest.fixture(scope="module")
-def a_full_queue(redis_server: EmbeddedRedis) -> dict[bytes, bytes]:
-    """Every key of a queue with everything, as DUMP writes it."""
-    world = World(redis_server.url)
-    world.redis.flushall()
-    a_queue_with_everything(world)
-    found = everything(world)
-    world.close()
-    return found
-
-
 @pytest.fixture
-def full(a_full_queue: dict[bytes, bytes], world: World) -> World:
-    with world.redis.pipeline(transaction=False) as pipeline:
-        for name, value in a_full_queue.items():
-            pipeline.restore(name, 0, value)
-        pipeline.execute()
+def full(world: World) -> World:
+    a_queue_with_everything(world)
     return world
 
 
