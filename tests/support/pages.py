@@ -44,7 +44,7 @@ _BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _MARK = re.compile(r"<!-- (not run|spark|terminal|before|after):\s(.*?)\s?-->", re.DOTALL)
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
