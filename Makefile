@@ -10,7 +10,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-campaign test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants demo bench bench-full docs pictures screenshots clean
+.PHONY: help setup check fix test test-campaign test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants demo bench bench-full docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -52,6 +52,10 @@ test: $(READY) ## The tests, on both cores (about 10 minutes)
 # Each row runs about ten processes, so two rows at a time are enough for two cores.
 test-campaign: $(READY) ## Each row of the fault campaign in its short version (5 minutes)
 	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign
+
+# In copies; TESTS="tests/scripts" runs fewer tests of the core, SLICES="schedules" deletes one slice only.
+test-slices: $(READY) ## Each feature deleted in a copy, and the tests of the core there (5 minutes each)
+	$(BIN)/python tools/test_slices.py $(SLICES) $(if $(TESTS),--tests $(TESTS))
 
 # What it starts runs alone, one target after another, and goes on after a failure.
 test-all: $(READY) ## Every target with tests, and one table at the end (hours; needs the package registry)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from reliq.features.schedules.duty import Schedules
 from reliq_monitor.batches import Batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duty import Duty
@@ -10,7 +11,6 @@ from reliq_monitor.prepared_timeouts import PreparedTimeouts
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns
-from reliq_monitor.schedules import Schedules
 from reliq_monitor.staged import StagedJobs
 
 DUTIES: tuple[type[Duty[Any]], ...] = (

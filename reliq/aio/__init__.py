@@ -7,7 +7,7 @@ from reliq.aio.dead_letters import DeadLetters
 from reliq.aio.delayed import Delayed
 from reliq.aio.prepared import Prepared
 from reliq.aio.queue import Queue
-from reliq.aio.schedules import Schedules
 from reliq.aio.topics import Topics
+from reliq.features.schedules.aio import Schedules
 
 __all__ = ["Consumer", "Cycle", "DeadLetters", "Delayed", "Prepared", "Queue", "Reliq", "Schedules", "Topics"]

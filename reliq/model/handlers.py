@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidHandler
@@ -14,7 +14,6 @@ from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.policy import Errors, Policy, error_classes
 from reliq.model.routing import check_pattern
-from reliq.model.schedule import Definition
 from reliq.model.signatures import (
     HandlerFunction,
     TypedCall,
@@ -27,6 +26,8 @@ from reliq.model.signatures import (
 from reliq.model.upgrades import UpgradeFunction, Upgrades, reading
 
 DeadHook = Callable[[Message], Any]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Handlers:
         self.versions: dict[str, int] = {}  #: by queue: the version of its bodies, where it has upgrades
         self.broadcasts: list[Broadcast] = []
         self.dead_hooks: list[tuple[str | None, DeadHook]] = []
-        self.schedules: list[Definition] = []
+        self._declared: list[object] = []  #: what features have added, such as schedules
         self.around_runs: list[Middleware[Message]] = []  #: the first is the outermost
         self.around_sends: list[Middleware[Sending]] = []  #: likewise
         self.checks: dict[str, HandlerFunction] = {}  #: by queue: the function that decides about prepared messages
@@ -134,20 +135,13 @@ class Handlers:
         name = f"{name or 'broadcast'}.{len(self.broadcasts) + 1}"
         self.broadcasts.append(Broadcast(name, check_pattern(pattern), function, limit, is_async(function), typed))
 
-    def queue_of(self, function: HandlerFunction, queue: str | None) -> str:
-        """Return the queue that a function handles; without one, `queue` or the function's own name."""
-        handled = next((handler.queue for handler in self if handler.function is function), None)
-        if handled is not None and queue not in (None, handled):
-            raise InvalidHandler(f"{name_of(function)} handles queue {handled!r}, and its schedule is for {queue!r}")
-        return handled or check_name(queue or getattr(function, "__name__", repr(function)))
+    def declare(self, one: object) -> None:
+        """Note what a feature lets an application declare, for its companion of the workers."""
+        self._declared.append(one)
 
-    def add_schedule(self, definition: Definition, function: HandlerFunction) -> None:
-        """Register a schedule for a function, as the handler of its queue if it is none yet."""
-        if any(one.name == definition.name for one in self.schedules):
-            raise InvalidHandler(f"two schedules have the name {definition.name!r}: give one of them another name=")
-        if all(handler.function is not function for handler in self):
-            self.add(definition.queue, function, retry=None, retry_on=BaseException, dead_on=(), time_limit=None)
-        self.schedules.append(definition)
+    def declared(self, kind: type[T]) -> list[T]:
+        """Return what was declared of this kind."""
+        return [one for one in self._declared if isinstance(one, kind)]
 
     def add_check(self, queue: str, function: HandlerFunction) -> None:
         """Register the check-back of a queue; raises InvalidHandler for a second one and for a non-function."""
@@ -186,7 +180,7 @@ class Handlers:
         return not (self._by_queue or self.broadcasts or self.checks)
 
     def leave_out(self, queues: Collection[str]) -> None:
-        """Forget the handlers and check-backs of these queues; broadcasts, schedules and hooks stay."""
+        """Forget the handlers and check-backs of these queues; broadcasts, hooks and what is declared stay."""
         for queue in queues:
             self._by_queue.pop(queue, None)
             self.checks.pop(queue, None)

@@ -264,19 +264,6 @@ def existing(*, names: Iterable[str]) -> Call:
     return "existing", (*names,), ()
 
 
-def fates(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    dead: str,
-    index: str,
-    lists: Iterable[str],
-    most: float,
-    ids: Iterable[Argument],
-) -> Call:
-    return "fates", (*places, delayed, dead, index, *lists), (most, *ids)
-
-
 def find(*, zset: str, index: str, id: Argument, skip: float, shown: float, most_bytes: float) -> Call:
     return "find", (zset, index), (id, skip, shown, most_bytes)
 
@@ -285,31 +272,6 @@ def finish(
     *, consumers: str, processing: str, lease: str, settled: str, consumer: Argument, remembered: Argument
 ) -> Call:
     return "finish", (consumers, processing, lease, settled), (consumer, remembered)
-
-
-def fire(
-    *, places: Sequence[str], delayed: str, ticks: str, states: str, runs: str, schedules: Iterable[Argument]
-) -> Call:
-    return "fire", (*places, delayed, ticks, states, runs), (*schedules,)
-
-
-def fire_schedule(
-    *,
-    name: Argument,
-    expected: Argument,
-    state: Argument,
-    next_due: Argument,
-    due: Argument,
-    run: Argument,
-    missed: Argument,
-    count: Argument,
-    messages: Iterable[Argument],
-) -> tuple[Argument, ...]:
-    return (name, expected, state, next_due, due, run, missed, count, *messages)
-
-
-def fire_message(*, element: Argument, body: Argument) -> tuple[Argument, ...]:
-    return (element, body)
 
 
 def forget(*, consumers: str, processing: str, lease: str, trying: str, consumer: Argument, leaving: bool) -> Call:
@@ -465,20 +427,6 @@ def report(
 
 def result(*, outcomes: Sequence[str], id: Argument, wait: float) -> Call:
     return "result", (*outcomes,), (id, wait)
-
-
-def schedule_put(*, schedules: str, states: str, ticks: str, changes: Iterable[Argument]) -> Call:
-    return "schedule_put", (schedules, states, ticks), (*changes,)
-
-
-def schedule_put_change(
-    *, name: Argument, expected: Argument, definition: Argument, state: Argument, due: Argument
-) -> tuple[Argument, ...]:
-    return (name, expected, definition, state, due)
-
-
-def schedule_remove(*, schedules: str, states: str, ticks: str, runs: str, names: Iterable[Argument]) -> Call:
-    return "schedule_remove", (schedules, states, ticks, runs), (*names,)
 
 
 def send_home(*, places: Sequence[str], members: Iterable[Argument]) -> Call:
@@ -675,12 +623,6 @@ def take_in(*, config: str, homes: Argument, retired: Argument) -> Call:
 
 def tell(*, told: str, processing: str, id: Argument, kept: Argument) -> Call:
     return "tell", (told, processing), (id, kept)
-
-
-def ticks(
-    *, ticks: Iterable[str], ahead: Argument, most_due: Argument, most_soon: Argument, seen: Iterable[Argument]
-) -> Call:
-    return "ticks", (*ticks,), (ahead, most_due, most_soon, *seen)
 
 
 def unstage(*, staged: str, bodies: str, chunks: Argument) -> Call:

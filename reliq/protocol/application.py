@@ -3,7 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from reliq.contract import values
 from reliq.contract.values import BODY_LIMIT, MAX_BODY_BYTES, Duration, Size, size
@@ -13,13 +13,10 @@ from reliq.model.handlers import DeadHook, Handlers
 from reliq.model.keys import check_name
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending, check_middleware
-from reliq.model.outgoing import Body
 from reliq.model.policy import Errors
 from reliq.model.routing import check_pattern
-from reliq.model.schedule import ScheduleOptions
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
-from reliq.protocol.schedules import ScheduleSteps
 from reliq.protocol.topics import TopicSteps
 from reliq.runtime.url import dereferenced
 
@@ -55,7 +52,6 @@ class Application:
         self._pool.versions, self._pool.middleware = self.handlers.versions, self.handlers.around_sends
         self._steps: dict[str, QueueSteps] = {}
         self._topics = TopicSteps(self._steps_of, self._pool, self.max_body)
-        self._schedules = ScheduleSteps(self._steps_of, self.max_body)
 
     def _queue_steps(self, queue: str) -> QueueSteps:
         """Return the steps of the queue with a name that a user has given; raises InvalidName."""
@@ -115,31 +111,6 @@ class Application:
 
         def bind(function: F) -> F:
             self.handlers.add_broadcast(pattern, function, time_limit)
-            return function
-
-        return bind
-
-    def every(
-        self,
-        when: Duration,
-        *,
-        queue: str | None = None,
-        name: str | None = None,
-        body: Body = b"",
-        **options: Unpack[ScheduleOptions],
-    ) -> Callable[[F], F]:
-        """Run a handler on a schedule: a message for its queue at each tick of `when`.
-
-        `when`: a cron expression such as "*/5 * * * *", or an interval such as "30s". Put it above `@app.handler`, or
-        alone: the function (def or async def) then becomes the handler of `queue`, by default a queue with its name.
-        `name`: of the schedule, by default that of the queue. The other options are those of ScheduleOptions. A worker
-        of this application stores the schedule when it starts; it stays until `app.schedules.remove(name)`. Raises
-        InvalidSetting, InvalidName or InvalidMessage, and InvalidHandler for a second schedule of the same name.
-        """
-
-        def bind(function: F) -> F:
-            home = self.handlers.queue_of(function, queue)
-            self.handlers.add_schedule(self._schedules.define(name or home, when, home, body, options), function)
             return function
 
         return bind

@@ -14,11 +14,11 @@ from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
+from reliq.features.schedules.worker import DefinedSchedules
 from reliq.model.handlers import Handler, Handlers
 from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.life import DONE
 from reliq.observability.histograms import Measurements
-from reliq.protocol.schedules import stamped
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
 from reliq.runtime.outage_log import OutageLog
@@ -26,6 +26,7 @@ from reliq.transport.store import Store
 from reliq.worker.broadcasts import Broadcasts
 from reliq.worker.calling import called
 from reliq.worker.check_backs import CheckBacks
+from reliq.worker.companion import Companion
 from reliq.worker.dead_hooks import DeadHooks
 from reliq.worker.exchange import Exchange
 from reliq.worker.failures import failures
@@ -34,11 +35,13 @@ from reliq.worker.loop import Loop, Shared, run_loop
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.runner import Runner
-from reliq.worker.schedules import DefinedSchedules
 from reliq.worker.sharing import LOOK_EVERY, Sharing
 from reliq.worker.watchdog import Watchdog
 
 log = logging.getLogger("reliq.worker")
+
+#: What features do in each worker process.
+COMPANIONS: tuple[type[Companion], ...] = (DefinedSchedules,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,7 @@ class Worker:
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
         self._check_backs = CheckBacks(store, handlers.checks)
-        self._schedules = DefinedSchedules(
-            store, [stamped(one, handlers.versions.get(one.queue, 1)) for one in handlers.schedules]
-        )
+        self._companions = [companion(store, handlers) for companion in COMPANIONS]
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
@@ -122,7 +123,8 @@ class Worker:
         if self._stops:
             return 0
         self._broadcasts.keep()
-        self._schedules.store()
+        for companion in self._companions:
+            companion.start()
         self._heartbeat.start()
         self._watchdog.start()
         self._check_backs.start()
@@ -138,7 +140,8 @@ class Worker:
             if time.monotonic() - kept_at >= self._broadcasts.every:
                 kept_at = time.monotonic()
                 self._broadcasts.keep()
-                self._schedules.store()
+                for companion in self._companions:
+                    companion.keep()
         return self._shut_down()
 
     def _start(self, loop: Loop) -> None:
@@ -202,6 +205,8 @@ class Worker:
         until = time.monotonic() + self._grace
         self._broadcasts.end()
         self._check_backs.stop()
+        for companion in self._companions:
+            companion.stop()
         log.info("stopping worker=%s", self._owner)
         for loop in self._loops:
             loop.stopping = True

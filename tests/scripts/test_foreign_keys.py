@@ -1,12 +1,12 @@
 """A key of a foreign type: every script refuses it before it has written anything."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-import reliq
 from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.model.batch import Counts as Batch
@@ -15,12 +15,11 @@ from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
-from reliq.model.schedule import Definition, State
 from reliq.ops import Destination, Entry, Move, Packed, Return, Revival, Staged, Wanted
 from reliq.ops.chunks import chunks_of
 from reliq.transport.store import Store
 from tests.scripts.test_cycle import member
-from tests.scripts.test_schedules import due_tick
+from tests.support.scripts import scripts
 from tests.support.state import HOUR, KEYS, World, element, elements, keyed
 
 DAY = 86_400.0
@@ -100,11 +99,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage_bodies": stage_bodies,
     "stage_clear": lambda: ops.stage_clear(KEYS, "done", "r", 60.0, [PART]),
     "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
-    "fates": lambda: ops.fates(KEYS, ["d", "x", "none"], ["w"], 10),
-    "fire": lambda: ops.fire(KEYS, [due_tick("z")]),
-    "schedule_put": lambda: ops.schedule_put(KEYS, [ops.Written("s", b"", State("r", 1, 1), None)]),
-    "schedule_remove": lambda: ops.schedule_remove(KEYS, ["tick"]),
-    "ticks": lambda: ops.ticks([KEYS], 3.0, 10, 10, [0]),
     "unstage": lambda: ops.unstage("j", PART, 1),
     "result": lambda: ops.result(KEYS, "a", 1.0),
     "biography": lambda: ops.biography(KEYS, "a", b"-"),
@@ -125,6 +119,12 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "release_lines": lambda: ops.release_lines(KEYS, [group_of("k")], 1),
     "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),
 }
+SLICES = [
+    import_module(f"tests.features.{path.parent.name}.scripts")
+    for path in sorted((Path(__file__).parents[1] / "features").glob("*/scripts.py"))
+]
+for one in SLICES:
+    CALLS |= one.CALLS
 
 #: Keys that the call above leaves alone, so that it may pass: what is foreign there stays as it is.
 UNTOUCHED = {
@@ -143,8 +143,8 @@ CASES = [(name, key) for name, call in CALLS.items() for key in keys_of(call())]
 
 
 def test_every_script_is_called():
-    scripts = {path.stem for path in (Path(reliq.__file__).parent / "lua").glob("*.lua")}
-    assert set(CALLS) == scripts - {"existing"}  # EXISTS takes any type, and nothing is changed
+    every = {path.stem for path in scripts().values()}
+    assert set(CALLS) == every - {"existing"}  # EXISTS takes any type, and nothing is changed
 
 
 def a_queue_with_everything(world: World) -> None:
@@ -166,10 +166,10 @@ def a_queue_with_everything(world: World) -> None:
         world.run(ops.stage_open(KEYS, job, "r", DAY))
     world.run(ops.stage(KEYS, "j", "r", DAY, PART, 0, [chunk.head + chunk.frames]))
     world.run(ops.stage_abort(KEYS, "done", "r"))
-    world.run(ops.schedule_put(KEYS, [ops.Written("tick", b"", State("r", 1, 1), Definition("tick", "q", "1s"))]))
-    world.redis.hset(KEYS.runs, "tick", "1 {}")
     world.redis.sadd(KEYS.consumers, "gone")  # without a lease
     world.redis.lpush(KEYS.processing("gone"), keyed("y", "l"))
+    for slice_ in SLICES:
+        slice_.given(world)
 
 
 def everything(world: World) -> dict[bytes, bytes]:

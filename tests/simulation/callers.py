@@ -7,9 +7,9 @@ from typing import Any
 
 from reliq.contract import values
 from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
+from reliq.features.schedules.decorator import Every
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
-from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, RedriveOptions
 from reliq.protocol.prepared import DecisionOptions
@@ -31,7 +31,7 @@ class Caller:
         self._kernel = kernel
         self._observer = kernel.observer
         self._process = process
-        self._application = Application("redis://simulated", None, None)
+        self._application = Every("redis://simulated", None, None)
         self._actions = sorted(actions, key=lambda one: one.at)
         self.task = kernel.start(process, "calls", self._run, timeout=values.SEND_TIMEOUT)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from reliq import ops
 from reliq.errors import ReliqError
+from reliq.features.schedules.duty import Schedules
 from reliq.model.keys import QueueKeys
 from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
@@ -16,7 +17,6 @@ from reliq_monitor.prepared_timeouts import PreparedTimeouts
 from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import Survey
 from reliq_monitor.reclaim import holders_by_process, note_company, take_back
-from reliq_monitor.schedules import Schedules
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
 

@@ -9,6 +9,8 @@ from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/batches")
 
+SECTION = {"batches": "Batches"}
+
 SHOWN = 100
 
 

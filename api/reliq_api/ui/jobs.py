@@ -18,6 +18,8 @@ from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/jobs")
 
+SECTION = {"jobs": "Jobs"}
+
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 

@@ -19,6 +19,8 @@ from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/topics")
 
+SECTION = {"topics": "Topics"}
+
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 

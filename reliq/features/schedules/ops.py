@@ -1,6 +1,6 @@
 """Ops for schedules: read and write them, find those that are due, send their messages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import msgspec
 
+from reliq.features.schedules import signatures
+from reliq.features.schedules.model import Definition, Run, State
 from reliq.model.keys import SCHEDULES, QueueKeys
-from reliq.model.schedule import Definition, Run, State
-from reliq.ops import signatures
 from reliq.ops.request import Argument, Op, Packed, milliseconds, optional_text, scripted
 
 encode = msgspec.json.encode
@@ -118,7 +118,7 @@ def queues_of_schedules(names: Sequence[str]) -> Op[list[str | None]]:
     return Op(("HMGET", SCHEDULES, *names), lambda reply: [optional_text(one) for one in reply])
 
 
-def schedule_names() -> Op[dict[str, str]]:
+def schedule_names() -> Op[Mapping[str, str]]:
     """Read the queue of every schedule, by name."""
     return Op(("HGETALL", SCHEDULES), _read_index)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reliq.contract.options import SCHEDULE, options_of
-from reliq.model.schedule import MOST_CAUGHT_UP
+from reliq.features.schedules.model import MOST_CAUGHT_UP
 from reliq_api.schemas.base import MessageId, Period, QueueName, Request, Whole
 from reliq_api.schemas.declared import with_options
 

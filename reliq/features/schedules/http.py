@@ -8,14 +8,15 @@ from fastapi import Query, Request
 from reliq import aio
 from reliq.contract.options import SCHEDULE, given
 from reliq.errors import InvalidName
+from reliq.features.schedules import schemas
+from reliq.features.schedules.steps import Schedule
 from reliq.model.outgoing import encode_body
-from reliq.protocol.schedules import Schedule
-from reliq_api import schemas
 from reliq_api.access.auth import Access
 from reliq_api.enqueue.entries import decode_base64, lost_kind
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
+from reliq_api.schemas.base import QueueName
 
 router = call_router("schedules")
 
@@ -46,9 +47,7 @@ async def list_schedules(request: Request) -> schemas.ScheduleList:
     responses=_READ,
     openapi_extra=needs("metrics"),
 )
-async def show_schedule(
-    queue: schemas.QueueName, name: schemas.ScheduleName, request: Request
-) -> schemas.ScheduleDetails:
+async def show_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleDetails:
     return await _details(request, await existing(request, queue, name))
 
 
@@ -60,7 +59,7 @@ async def show_schedule(
     openapi_extra=needs("operate", "enqueue"),
 )
 async def put_schedule(
-    queue: schemas.QueueName, name: schemas.ScheduleName, wanted: schemas.ScheduleRequest, request: Request
+    queue: QueueName, name: schemas.ScheduleName, wanted: schemas.ScheduleRequest, request: Request
 ) -> schemas.ScheduleDetails:
     """The same definition again changes nothing. A name that another queue has moves to this one."""
     reliq: aio.Reliq = request.app.state.reliq
@@ -81,9 +80,7 @@ async def put_schedule(
     responses=_CHANGE,
     openapi_extra=needs("operate"),
 )
-async def remove_schedule(
-    queue: schemas.QueueName, name: schemas.ScheduleName, request: Request
-) -> schemas.ScheduleRemoved:
+async def remove_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRemoved:
     """Its messages stay."""
     await existing(request, queue, name)
     return schemas.ScheduleRemoved(removed=await request.app.state.reliq.schedules.remove(name))
@@ -96,7 +93,7 @@ async def remove_schedule(
     responses=_CHANGE,
     openapi_extra=needs("operate"),
 )
-async def pause_schedule(queue: schemas.QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
+async def pause_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
     """Nothing is sent until it is resumed."""
     await existing(request, queue, name)
     await request.app.state.reliq.schedules.pause(name)
@@ -110,7 +107,7 @@ async def pause_schedule(queue: schemas.QueueName, name: schemas.ScheduleName, r
     responses=_CHANGE,
     openapi_extra=needs("operate"),
 )
-async def resume_schedule(queue: schemas.QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
+async def resume_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
     """The next tick is the first one from now on."""
     await existing(request, queue, name)
     await request.app.state.reliq.schedules.resume(name)
@@ -124,7 +121,7 @@ async def resume_schedule(queue: schemas.QueueName, name: schemas.ScheduleName, 
     responses={**_CHANGE, **failures("queue_full", "outcome_unknown")},
     openapi_extra=needs("operate", "enqueue"),
 )
-async def run_schedule(queue: schemas.QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRun:
+async def run_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRun:
     """Beside its ticks."""
     await existing(request, queue, name)
     return schemas.ScheduleRun(id=await request.app.state.reliq.schedules.run(name))
@@ -138,7 +135,7 @@ async def run_schedule(queue: schemas.QueueName, name: schemas.ScheduleName, req
     openapi_extra=needs("metrics"),
 )
 async def preview_schedule(
-    queue: schemas.QueueName,
+    queue: QueueName,
     name: schemas.ScheduleName,
     request: Request,
     count: Annotated[int, Query(ge=1, le=1000)] = 10,

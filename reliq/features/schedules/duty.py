@@ -15,12 +15,13 @@ from typing import TypeVar
 
 import msgspec
 
-from reliq import ops
+from reliq.features.schedules import ops as own
+from reliq.features.schedules.model import Run, State, Ticks, ticks_now
+from reliq.features.schedules.ops import Fire, Firing, Stored
+from reliq.features.schedules.steps import read_one
 from reliq.model.keys import QueueKeys
-from reliq.model.schedule import Run, State, Ticks, ticks_now
-from reliq.ops import Fire, Firing, Steps, Stored, StoredBody
+from reliq.ops import Steps, StoredBody
 from reliq.protocol.batch import encoded
-from reliq.protocol.schedules import read_one
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 
@@ -79,6 +80,7 @@ class Schedules(Duty[int]):
 
     name = "schedules"
     effect = "ticks of schedules are not sent; they are caught up by their policy"
+    brings_due = True
     seeks = "ticks"
 
     def __init__(self) -> None:
@@ -142,11 +144,11 @@ class Schedules(Duty[int]):
     def _look(self, survey: Survey) -> Steps[list[Named]]:
         """Note the schedules that are due soon, to be prepared; return those that are due."""
 
-        def ask(some: Sequence[QueueKeys]) -> Steps[list[ops.Seen]]:
+        def ask(some: Sequence[QueueKeys]) -> Steps[list[own.Seen]]:
             groups = survey.groups(some)
             seen = [[self._looked_until.get(keys.queue, 0) for keys in group] for group in groups]
             answers = yield [
-                ops.ticks(group, AHEAD, _PAGE, _NAMES, until) for group, until in zip(groups, seen, strict=True)
+                own.ticks(group, AHEAD, _PAGE, _NAMES, until) for group, until in zip(groups, seen, strict=True)
             ]
             for now, _ in answers:
                 self._note_time(now)
@@ -168,7 +170,7 @@ class Schedules(Duty[int]):
         by_queue = _by_queue(names)
 
         def ask(some: Sequence[QueueKeys]) -> Steps[list[tuple[list[bytes | None], list[bytes | None]]]]:
-            answers = yield [op for keys in some for op in ops.stored_schedules(keys, by_queue[keys])]
+            answers = yield [op for keys in some for op in own.stored_schedules(keys, by_queue[keys])]
             return list(zip(answers[::2], answers[1::2], strict=True))
 
         ready: list[Prepared] = []
@@ -186,7 +188,7 @@ class Schedules(Duty[int]):
 
     def _put_off(self, keys: QueueKeys, name: str, error: Exception) -> Steps[None]:
         """Leave a schedule that cannot be prepared for a while, and fail."""
-        yield ops.postpone(keys, name, int(self._now()) + _UNREADABLE_PAUSE)
+        yield own.postpone(keys, name, int(self._now()) + _UNREADABLE_PAUSE)
         raise error
 
     # --- send ---
@@ -213,7 +215,7 @@ class Schedules(Duty[int]):
 
         def ask(some: Sequence[QueueKeys]) -> Steps[list[list[tuple[Prepared, Firing]]]]:
             answers = iter(
-                (yield [ops.fire(keys, [one.fire for one in call]) for keys in some for call in calls[keys]])
+                (yield [own.fire(keys, [one.fire for one in call]) for keys in some for call in calls[keys]])
             )
             done: list[list[tuple[Prepared, Firing]]] = []
             for keys in some:

@@ -9,12 +9,20 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidName
-from reliq.protocol.schedules import Schedule
+from reliq.features.schedules.steps import Schedule
 from reliq_api.ui.access import Viewer, reliq_of
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/schedules")
+
+SECTION = {"schedules": "Schedules"}
+NOTICES = {
+    "schedule-paused": "The schedule is paused: it sends nothing.",
+    "schedule-resumed": "The schedule goes on with its next tick.",
+    "schedule-run": "Its message is sent, beside its ticks.",
+    "schedule-removed": "The schedule is removed. What it has sent stays.",
+}
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 

@@ -1,4 +1,4 @@
-"""The steps of schedules: define, list, pause, run by hand. The monitor sends the ticks (reliq_monitor.schedules).
+"""The steps of schedules: define, list, pause, run by hand. The monitor sends the ticks (duty.py).
 
 A schedule lies in the hash slot of its queue, so that a tick and its message are one atomic step. `reliq:schedules`, in
 another slot, tells which queue has a name. It is a hint: what is listed there is verified.
@@ -16,12 +16,15 @@ from reliq import ops
 from reliq.contract import values
 from reliq.contract.values import Duration, whole
 from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown
+from reliq.features.schedules import ops as own
+from reliq.features.schedules.model import Definition, Run, ScheduleOptions, State, check_schedule_name, define
+from reliq.features.schedules.ops import Stored, Written
+from reliq.features.schedules.recurrence import milliseconds_of, moment_of, text_of, time_zone
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import Body
-from reliq.model.recurrence import milliseconds_of, moment_of, text_of, time_zone
-from reliq.model.schedule import Definition, Run, ScheduleOptions, State, check_schedule_name, define
 from reliq.model.upgrades import VERSION_HEADER
-from reliq.ops import Steps, Stored, Written
+from reliq.ops import Steps
+from reliq.protocol.notes import Notes
 from reliq.protocol.queue import QueueSteps
 
 _TRIES = 20  #: of a change, while monitors send ticks of the same schedule
@@ -155,20 +158,20 @@ class ScheduleSteps:
     def _put(self, definitions: Sequence[Definition]) -> Steps[Sequence[str]]:
         """Do that once; return the names of those that were added or changed."""
         by_name = {one.name: one for one in definitions}
-        before = yield ops.queues_of_schedules(list(by_name))
+        before = yield own.queues_of_schedules(list(by_name))
         for name, queue in zip(by_name, before, strict=True):
             if queue is not None and queue != by_name[name].queue:  # first, so that it never runs in two queues
-                yield ops.schedule_remove(QueueKeys(queue), [name])
+                yield own.schedule_remove(QueueKeys(queue), [name])
         queues = {one.name: one.queue for one in definitions}
-        yield ops.index_schedules(queues)
+        yield own.index_schedules(queues)
         changed: list[str] = []
         for keys, names in _by_queue(queues):
             yield ops.announce(keys.queue)
             changed += yield from self._change(keys, names, lambda name, old, now: _defined(by_name[name], old, now))
-        after = yield ops.queues_of_schedules(list(queues))
+        after = yield own.queues_of_schedules(list(queues))
         for (name, queue), owner in zip(queues.items(), after, strict=True):
             if owner != queue:  # another process has given it to another queue meanwhile, or has removed it
-                yield ops.schedule_remove(QueueKeys(queue), [name])
+                yield own.schedule_remove(QueueKeys(queue), [name])
         return changed
 
     def pause(self, name: str) -> Steps[None]:
@@ -183,11 +186,11 @@ class ScheduleSteps:
 
     def remove(self, name: str) -> Steps[bool]:
         """Remove a schedule; return whether there was one."""
-        (queue,) = yield ops.queues_of_schedules([check_schedule_name(name)])
+        (queue,) = yield own.queues_of_schedules([check_schedule_name(name)])
         if queue is None:
             return False
-        removed = yield ops.schedule_remove(QueueKeys(queue), [name])
-        yield ops.unindex_schedules([name])
+        removed = yield own.schedule_remove(QueueKeys(queue), [name])
+        yield own.unindex_schedules([name])
         return bool(removed)
 
     def run(self, name: str) -> Steps[str]:
@@ -197,13 +200,13 @@ class ScheduleSteps:
         identity = f"{name}@{datetime.fromtimestamp(now / 1000, time_zone('UTC')).strftime('%Y-%m-%dT%H:%M:%S.%fZ')}"
         (sent,) = yield from self._queue(definition.queue).send_many([definition.message(identity)])
         run = Run(now, now, sent, 1, by_hand=True, at=now)
-        yield ops.note_run(QueueKeys(definition.queue), name, run)
+        yield own.note_run(QueueKeys(definition.queue), name, run)
         return sent
 
     def get(self, name: str) -> Steps[Schedule]:
         """Return a schedule; raises InvalidName if there is none."""
         keys = yield from self._home(name)
-        (definition,), (state,), (run,) = yield [*ops.stored_schedules(keys, [name]), ops.latest_runs(keys, [name])]
+        (definition,), (state,), (run,) = yield [*own.stored_schedules(keys, [name]), own.latest_runs(keys, [name])]
         found = _schedule(name, definition, state, run)
         if not found:
             raise no_schedule(name)
@@ -216,13 +219,13 @@ class ScheduleSteps:
 
     def readable(self, queue: str | None = None) -> Steps[tuple[Sequence[Schedule], dict[str, str]]]:
         """Return all schedules, sorted by name, and for each that cannot be read why: it must not hide the others."""
-        index = yield ops.schedule_names()
+        index = yield own.schedule_names()
         found: list[Schedule] = []
         unreadable: dict[str, str] = {}
         for keys, names in _by_queue({name: of for name, of in index.items() if queue in (None, of)}):
             for start in range(0, len(names), _PAGE):
                 page = names[start : start + _PAGE]
-                raw = yield [*ops.stored_schedules(keys, page), ops.latest_runs(keys, page)]
+                raw = yield [*own.stored_schedules(keys, page), own.latest_runs(keys, page)]
                 for name, definition, state, run in zip(page, *raw, strict=True):
                     try:
                         found.extend(_schedule(name, definition, state, run))
@@ -240,7 +243,7 @@ class ScheduleSteps:
         for keys, names in _by_queue({one.name: one.queue for one in schedules if one.last_id}):
             ids = [latest[name] for name in names]
             consumers = yield ops.members(keys.consumers)
-            fates |= zip(names, (yield ops.fates(keys, ids, consumers, _MOST_READ)), strict=True)
+            fates |= zip(names, (yield own.fates(keys, ids, consumers, _MOST_READ)), strict=True)
         return fates
 
     def preview(self, name: str, count: int = 10) -> Steps[Sequence[datetime]]:
@@ -249,7 +252,7 @@ class ScheduleSteps:
         return (yield from self.get(name)).following(count)
 
     def _home(self, name: str) -> Steps[QueueKeys]:
-        (queue,) = yield ops.queues_of_schedules([check_schedule_name(name)])
+        (queue,) = yield own.queues_of_schedules([check_schedule_name(name)])
         if queue is None:
             raise no_schedule(name)
         return QueueKeys(queue)
@@ -263,7 +266,7 @@ class ScheduleSteps:
             wanted = [one for name in names if (one := changed(name, stored.get(name), now)) is not None]
             if not wanted:
                 return written
-            answers = yield ops.schedule_put(keys, wanted)
+            answers = yield own.schedule_put(keys, wanted)
             written += [one.name for one, done in zip(wanted, answers, strict=True) if done]
             names = [one.name for one, done in zip(wanted, answers, strict=True) if not done]
             if not names:
@@ -303,7 +306,7 @@ def _resumed(name: str, old: Stored | None, now: int) -> Written | None:
 
 def _gone(definitions: Sequence[Definition]) -> Steps[Sequence[Definition]]:
     """Return those that are not there any more: removed, or lost by a restart of Redis from an older state."""
-    owners = yield ops.queues_of_schedules([one.name for one in definitions])
+    owners = yield own.queues_of_schedules([one.name for one in definitions])
     there: dict[str, Stored] = {}
     for keys, names in _by_queue({one.name: of for one, of in zip(definitions, owners, strict=True) if of is not None}):
         there |= yield from read_stored(keys, names)
@@ -313,6 +316,8 @@ def _gone(definitions: Sequence[Definition]) -> Steps[Sequence[Definition]]:
 class UnknownSchedule(InvalidName):
     """There is no schedule with this name."""
 
+    exit_status = 1  #: of a command: it was used rightly
+
 
 def no_schedule(name: str) -> UnknownSchedule:
     return UnknownSchedule(f"there is no schedule {name!r}: `reliq schedule list` shows all of them")
@@ -320,7 +325,7 @@ def no_schedule(name: str) -> UnknownSchedule:
 
 def read_stored(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
     """Read schedules of a queue, those that exist; raises InvalidSetting for one that reliq did not write."""
-    definitions, states = yield ops.stored_schedules(keys, names)
+    definitions, states = yield own.stored_schedules(keys, names)
     found: dict[str, Stored] = {}
     for name, definition, state in zip(names, definitions, states, strict=True):
         if (one := read_one(name, definition, state)) is not None:
@@ -331,7 +336,7 @@ def read_stored(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored
 def read_one(name: str, definition: bytes | None, state: bytes | None) -> Stored | None:
     """Return a schedule, None if there is none; raises InvalidSetting for one that reliq did not write."""
     try:
-        return ops.read_stored(definition, state)
+        return own.read_stored(definition, state)
     except (ValueError, msgspec.MsgspecError) as error:
         raise InvalidSetting(
             f"schedule {name!r} in Redis cannot be read ({type(error).__name__}): remove it with "
@@ -343,6 +348,9 @@ def _schedule(name: str, definition: bytes | None, state: bytes | None, run: Run
     """Return the schedule, nothing if there is none; raises InvalidSetting for one that reliq did not write."""
     stored = read_one(name, definition, state)
     return [] if stored is None else [Schedule.of(stored, run)]
+
+
+NOTES_OF_QUEUES = Notes("schedules", own.schedule_names, own.unindex_schedules)
 
 
 def _by_queue(queues: dict[str, str]) -> list[tuple[QueueKeys, list[str]]]:

@@ -1,4 +1,4 @@
-"""Schedules: what is sent when, and what became of the ticks so far. No I/O; `reliq.protocol.schedules` stores them."""
+"""Schedules: what is sent when, and what became of the ticks so far. No I/O; `steps` stores them."""
 
 import hashlib
 import re
@@ -13,11 +13,7 @@ from reliq.contract.keywords import ScheduledOptions
 from reliq.contract.options import SCHEDULE, given
 from reliq.contract.values import Duration, cut, seconds, whole
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
-from reliq.model.element import NO_HEADERS
-from reliq.model.keys import check_name
-from reliq.model.keywords import check_names
-from reliq.model.outgoing import Body, NewMessage
-from reliq.model.recurrence import (
+from reliq.features.schedules.recurrence import (
     Interval,
     Recurrence,
     milliseconds_of,
@@ -26,6 +22,10 @@ from reliq.model.recurrence import (
     text_of,
     time_zone,
 )
+from reliq.model.element import NO_HEADERS
+from reliq.model.keys import check_name
+from reliq.model.keywords import check_names
+from reliq.model.outgoing import Body, NewMessage
 
 CatchUp = Literal["latest", "all", "none"]
 
