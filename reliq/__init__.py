@@ -8,7 +8,6 @@ from reliq._version import __version__
 from reliq.client.app import Reliq
 from reliq.client.batch import Batch
 from reliq.client.consumer import Consumer
-from reliq.client.cycle import Cycle
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
 from reliq.client.prepared import Prepared
@@ -37,6 +36,7 @@ from reliq.errors import (
     TimeLimitExceeded,
     Unroutable,
 )
+from reliq.features.cycle.client import Cycle
 from reliq.features.schedules.client import Schedules
 from reliq.features.schedules.model import ScheduleOptions
 from reliq.features.schedules.steps import Schedule

@@ -27,6 +27,7 @@ PRODUCT = ("reliq", "api/reliq_api", "monitor/reliq_monitor")
 TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integration/worker")
 #: How a test shows that it uses a slice, beside importing from it.
 MARKS = {
+    "cycle": r"\bcycl|\.Cycle\b",
     "schedules": r"schedul|\.every\(|send_ticks|due_tick",
 }
 #: Tests of pages, tools and copies of the whole tree: these describe the slices too.

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from reliq.aio.consumer import Consumer
-from reliq.aio.cycle import Cycle
 from reliq.aio.dead_letters import DeadLetters
 from reliq.aio.delayed import Delayed
 from reliq.aio.prepared import Prepared
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
+from reliq.features.cycle.aio import CycleCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
@@ -22,7 +22,7 @@ from reliq.protocol.results import result_of
 from reliq.transport.aiostore import AioStore
 
 
-class Queue:
+class Queue(CycleCalls):
     """A queue. Made by `Reliq.queue(name)`, and shared by threads or tasks in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:
@@ -31,7 +31,6 @@ class Queue:
         self.name = steps.keys.queue
         self.dead = DeadLetters(store, steps.partitions)
         self.delayed = Delayed(store, steps.partitions)
-        self.cycle = Cycle(store, steps.cycle)
 
     async def send(
         self,

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from reliq.client.consumer import Consumer
-from reliq.client.cycle import Cycle
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
 from reliq.client.prepared import Prepared
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
+from reliq.features.cycle.client import CycleCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
@@ -23,7 +23,7 @@ from reliq.protocol.results import result_of
 from reliq.transport.store import Store
 
 
-class Queue:
+class Queue(CycleCalls):
     """A queue. Made by `Reliq.queue(name)`, and shared by threads or tasks in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:
@@ -32,7 +32,6 @@ class Queue:
         self.name = steps.keys.queue
         self.dead = DeadLetters(store, steps.partitions)
         self.delayed = Delayed(store, steps.partitions)
-        self.cycle = Cycle(store, steps.cycle)
 
     def send(
         self,

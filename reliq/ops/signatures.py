@@ -176,26 +176,6 @@ def commit_roll(
     return "commit_roll", (staged, *places, delayed, dead, index, *dedup_keys), ()
 
 
-def cycle_add(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    producers: str,
-    producer: Argument,
-    sequence: float,
-    members: Iterable[Argument],
-) -> Call:
-    return "cycle_add", (*places, delayed, producers), (producer, sequence, *members)
-
-
-def cycle_add_member(*, member: Argument, key_group: Argument, id: Argument, element: Argument) -> tuple[Argument, ...]:
-    return (member, key_group, id, element)
-
-
-def cycle_remove(*, places: Sequence[str], delayed: str, index: str, groups: Iterable[Argument]) -> Call:
-    return "cycle_remove", (*places, delayed, index), (*groups,)
-
-
 def decide(
     *,
     places: Sequence[str],

@@ -16,7 +16,6 @@ from reliq.ops import Steps
 from reliq.ops.schema import Config as Field
 from reliq.protocol.acts import counted
 from reliq.protocol.batch import RawBatch, checked, checked_many
-from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import Durability, check_possible, durability
 from reliq.protocol.middleware import around_send
 from reliq.protocol.partitions import Partitions
@@ -39,9 +38,8 @@ class QueueSteps:
     def __init__(self, name: str, pool: ProducerPool, max_body: int = values.BODY_LIMIT) -> None:
         self.keys = QueueKeys(name)  #: of the first partition, and of nearly all queues of the only one
         self.partitions = Partitions(name, pool)
-        self.cycle = CycleSteps(self.keys, pool)
         self.prepared_records = PreparedQueue(self.partitions, pool)
-        self._pool = pool
+        self.pool = self._pool = pool
         self._max_body = max_body
 
     def send_many(

@@ -23,6 +23,8 @@ from reliq import ops
 from reliq.contract.counters import GONE
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnsuitable
+from reliq.features.cycle import ops as cycle_ops
+from reliq.features.cycle.ops import Member
 from reliq.features.schedules import ops as schedule_ops
 from reliq.features.schedules.duty import prepared
 from reliq.features.schedules.model import Definition, State
@@ -31,7 +33,7 @@ from reliq.model.element import BLANK, group_of, limit_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Destination, Entry, Member, Move, Revival, Wanted
+from reliq.ops import Destination, Entry, Move, Revival, Wanted
 from reliq.protocol.outcomes import failure_now, passed_over, released, retried
 from reliq.transport.store import Store
 from reliq_monitor.reclaim import take_back
@@ -287,11 +289,11 @@ class Queues(RuleBasedStateMachine):
         message = self.new(member).of_batch("")
         message.in_cycle = True
         entrant = Member(member, group_of(member), message.id, message.element(0))
-        self.attempt(ops.cycle_add(keys, [entrant], "producer", self.number))
+        self.attempt(cycle_ops.cycle_add(keys, [entrant], "producer", self.number))
 
     @rule(keys=queues, member=st.sampled_from(MEMBERS))
     def remove(self, keys, member):
-        self.attempt(ops.cycle_remove(keys, [group_of(member)]))
+        self.attempt(cycle_ops.cycle_remove(keys, [group_of(member)]))
 
     @rule(keys=queues, consumer=consumers, limit=st.integers(0, 5))
     def claim(self, keys, consumer, limit):

@@ -18,7 +18,6 @@ from reliq.model.partitions import bitmap
 from reliq.ops import Destination, Entry, Move, Packed, Return, Revival, Staged, Wanted
 from reliq.ops.chunks import chunks_of
 from reliq.transport.store import Store
-from tests.scripts.test_cycle import member
 from tests.support.scripts import scripts
 from tests.support.state import HOUR, KEYS, World, element, elements, keyed
 
@@ -72,8 +71,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "claim": lambda: ops.claim(KEYS, "w", 15.0, 3),
     "commit": lambda: ops.commit(KEYS, "open", "r", b"manifest", 1, 60.0, "stream", 1),
     "commit_roll": lambda: ops.commit_roll("j", PART),
-    "cycle_add": lambda: ops.cycle_add(KEYS, [member("n", "bob")], "producer", 1),
-    "cycle_remove": lambda: ops.cycle_remove(KEYS, [group_of("ann")]),
     "decide": lambda: ops.decide(KEYS, "p", "committed", 60.0, "producer", 1, KEYS.dedup("dedup")),
     "discard": lambda: ops.discard(KEYS, [(element("x"), "x", b"reference")], "purged_dead"),
     "browse": lambda: ops.browse(KEYS.dead, "up", "-inf", "+inf", 10),
@@ -156,7 +153,6 @@ def a_queue_with_everything(world: World) -> None:
     prior = [Entry(name, keyed(name, name, priority="high"), 0.0, None, 0.0) for name in ("f", "g")]
     world.run(ops.enqueue(KEYS, elements("h"), prior))
     world.redis.lpush(KEYS.low, element("l"))
-    world.run(ops.cycle_add(KEYS, [member("i", "ann")]))
     world.redis.lpush(KEYS.next_round, element("r"))
     world.run(ops.prepare(KEYS, Entry("p", keyed("p", "k"), 0.0, "dedup", 60.0, "digest"), 60.0, 3, "z", 1))
     world.redis.zadd(KEYS.prepared, {"p": 1})

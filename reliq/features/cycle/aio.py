@@ -1,6 +1,9 @@
 """A queue's cycle: members that are visited again and again."""
 
-from reliq.protocol.cycle import CycleSteps
+from functools import cached_property
+
+from reliq.features.cycle.steps import CycleSteps
+from reliq.protocol.queue import QueueSteps
 from reliq.transport.aiostore import AioStore
 
 
@@ -35,3 +38,15 @@ class Cycle:
     async def members(self) -> list[str]:
         """Return the members of the cycle, sorted."""
         return await self._store.run(self._steps.members())
+
+
+class CycleCalls:
+    """What a queue has of its cycle."""
+
+    _store: AioStore
+    _steps: QueueSteps
+
+    @cached_property
+    def cycle(self) -> Cycle:
+        """The members that are visited in turn."""
+        return Cycle(self._store, CycleSteps(self._steps.keys, self._steps.pool))

@@ -1,7 +1,10 @@
-# Generated from reliq/aio/cycle.py by tools/generate_sync.py: do not edit
+# Generated from reliq/features/cycle/aio.py by tools/generate_sync.py: do not edit
 """A queue's cycle: members that are visited again and again."""
 
-from reliq.protocol.cycle import CycleSteps
+from functools import cached_property
+
+from reliq.features.cycle.steps import CycleSteps
+from reliq.protocol.queue import QueueSteps
 from reliq.transport.store import Store
 
 
@@ -36,3 +39,15 @@ class Cycle:
     def members(self) -> list[str]:
         """Return the members of the cycle, sorted."""
         return self._store.run(self._steps.members())
+
+
+class CycleCalls:
+    """What a queue has of its cycle."""
+
+    _store: Store
+    _steps: QueueSteps
+
+    @cached_property
+    def cycle(self) -> Cycle:
+        """The members that are visited in turn."""
+        return Cycle(self._store, CycleSteps(self._steps.keys, self._steps.pool))

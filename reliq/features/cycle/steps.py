@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from reliq import ops
 from reliq.contract import values
 from reliq.errors import InvalidMessage, QueueFull
+from reliq.features.cycle import ops as own
+from reliq.features.cycle.ops import Entered, Member
 from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage, check_key
-from reliq.ops import Entered, Member, Steps
+from reliq.ops import Steps
 from reliq.protocol.announcing import announced
 from reliq.protocol.producer import ProducerPool
 
@@ -38,7 +40,7 @@ class CycleSteps:
         """Call the script once."""
         session = self._pool.take()
         try:
-            answer = yield from ops.one(ops.cycle_add(self._keys, entrants, session.producer, session.sequence))
+            answer = yield from ops.one(own.cycle_add(self._keys, entrants, session.producer, session.sequence))
             self._clock.note(answer.now, session.called_at)
             return answer
         finally:
@@ -54,7 +56,7 @@ class CycleSteps:
         removed = 0
         groups = [group_of(member) for member in _checked(members)]
         for start in range(0, len(groups), values.MAX_BATCH):
-            removed += sum((yield ops.cycle_remove(self._keys, groups[start : start + values.MAX_BATCH])))
+            removed += sum((yield own.cycle_remove(self._keys, groups[start : start + values.MAX_BATCH])))
         return removed
 
     def members(self) -> Steps[list[str]]:
