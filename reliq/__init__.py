@@ -10,7 +10,6 @@ from reliq.client.batch import Batch
 from reliq.client.consumer import Consumer
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
-from reliq.client.prepared import Prepared
 from reliq.client.queue import Queue
 from reliq.client.topics import Topics
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions, PublishOptions
@@ -37,6 +36,7 @@ from reliq.errors import (
     Unroutable,
 )
 from reliq.features.cycle.client import Cycle
+from reliq.features.prepared.client import Prepared
 from reliq.features.schedules.client import Schedules
 from reliq.features.schedules.model import ScheduleOptions
 from reliq.features.schedules.steps import Schedule

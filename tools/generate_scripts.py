@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,7 +111,7 @@ def declared(header: str, title: str) -> str:
     return re.sub(r"\n-- +", " ", match[1])
 
 
-def read_script(path: Path, sizes: dict[str, int], shared: Path = ROOT / LUA / "shared") -> Script:
+def read_script(path: Path, sizes: dict[str, int], lua: Path = ROOT / LUA) -> Script:
     """Read a script. Raises Wrong if its header names nothing, or uses a name that the script has otherwise."""
     source = BLOCK.sub("", path.read_text(encoding="utf-8"))
     header = HEADER.match(source)
@@ -124,15 +124,16 @@ def read_script(path: Path, sizes: dict[str, int], shared: Path = ROOT / LUA / "
     script = Script(path.stem, keys, arguments, body)
     names = [one.name for one in (*keys, *arguments)]
     clashes = {one for one in names if names.count(one) > 1 or one in RESERVED}
-    if clashes := clashes or {*values(script)} & _shared_names(shared, header[0]):
+    if clashes := clashes or {*values(script)} & _shared_names((path.parent, lua), header[0]):
         raise Wrong(f"it or a shared file has these names twice, or they are reserved: {', '.join(sorted(clashes))}")
     return script
 
 
-def _shared_names(shared: Path, header: str) -> set[str]:
+def _shared_names(folders: Sequence[Path], header: str) -> set[str]:
     """Return the names that the shared files of a script define."""
     uses = re.search(r"^-- uses: (.+)$", header, re.MULTILINE)
-    texts = [(shared / f"{one}.lua").read_text(encoding="utf-8") for one in uses[1].split(", ")] if uses else []
+    paths = [folder / "shared" / f"{one}.lua" for one in (uses[1].split(", ") if uses else ()) for folder in folders]
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.exists()]
     found = [name for text in texts for name in re.findall(r"^local (?:function )?([\w, ]+)", text, re.MULTILINE)]
     return {one for name in found for one in name.strip().split(", ")}
 
@@ -296,7 +297,7 @@ def _of_folder(
     code = [HEAD]
     for path in sorted((root / folder).glob("*.lua")):
         try:
-            script = read_script(path, sizes, root / LUA / "shared")
+            script = read_script(path, sizes, root / LUA)
             block = locals_of(script)
         except Wrong as error:
             raise Wrong(f"{(folder / path.name).as_posix()}: {error}") from error

@@ -28,6 +28,7 @@ TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integ
 #: How a test shows that it uses a slice, beside importing from it.
 MARKS = {
     "cycle": r"\bcycl|\.Cycle\b",
+    "prepared": r"\.prepared?\(|[Pp]repared|PREPARED|ask_undecided|\.check\(",
     "schedules": r"schedul|\.every\(|send_ticks|due_tick",
 }
 #: Tests of pages, tools and copies of the whole tree: these describe the slices too.
@@ -188,7 +189,8 @@ def _names_one_of(names: set[str], text: str) -> bool:
 
 def _first_line(node: ast.stmt) -> int:
     decorators = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(one.lineno for one in decorators)])
+    first: int = min([node.lineno, *(one.lineno for one in decorators)])
+    return first
 
 
 # --- try it ---

@@ -11,6 +11,7 @@ from reliq.contract import values
 from reliq.contract.keywords import PublishOptions
 from reliq.contract.values import Duration, Size, check_id
 from reliq.errors import RedisUnavailable
+from reliq.features.prepared.client import CheckCalls
 from reliq.features.schedules.client import ScheduleCalls
 from reliq.model.batch import BatchProgress, Target
 from reliq.model.found import Found
@@ -22,7 +23,7 @@ from reliq.protocol.seen import every_queue
 from reliq.transport.store import Store
 
 
-class Reliq(ScheduleCalls, Application):
+class Reliq(CheckCalls, ScheduleCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or

@@ -7,23 +7,22 @@ from typing import Any, Unpack
 from reliq.client.consumer import Consumer
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
-from reliq.client.prepared import Prepared
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
 from reliq.features.cycle.client import CycleCalls
+from reliq.features.prepared.client import PreparedCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
 from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.prepared import CHECK_AFTER, CHECKS, DecisionOptions
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
 from reliq.transport.store import Store
 
 
-class Queue(CycleCalls):
+class Queue(CycleCalls, PreparedCalls):
     """A queue. Made by `Reliq.queue(name)`, and shared by threads or tasks in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:
@@ -69,30 +68,6 @@ class Queue(CycleCalls):
         """
         messages = self._steps.prepared_many(bodies, options)
         return self._store.run(self._steps.send_many(messages, durability, retries))
-
-    def prepare(
-        self,
-        body: Body | NewMessage,
-        *,
-        timeout: Duration = CHECK_AFTER,
-        checks: int = CHECKS,
-        durability: str | None = None,
-        retries: int | None = None,
-        **options: Unpack[MessageOptions],
-    ) -> Prepared:
-        """Send a message that no consumer sees until its handle commits; as a context the handle commits at its end.
-
-        Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
-        again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
-        other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
-        """
-        message, care = self._steps.prepared(body, options), DecisionOptions(durability, retries)
-        self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, care))
-        return Prepared(self._store, self._steps.prepared_records, message.id, care)
-
-    def prepared(self, id: str) -> Prepared:
-        """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""
-        return Prepared(self._store, self._steps.prepared_records, id)
 
     def stats(self) -> Stats:
         """Return how many messages are in each state, and the counters."""

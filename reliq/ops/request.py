@@ -39,9 +39,15 @@ class Script:
         folder = _FEATURES / feature / "lua" if feature else _LUA
         source = (folder / f"{self.name}.lua").read_text(encoding="utf-8")
         uses = re.search(r"^-- uses: (.+)$", source, re.MULTILINE)
-        shared = [_LUA / "shared" / f"{one}.lua" for one in uses[1].split(", ")] if uses else []
+        shared = [_shared(folder, one) for one in uses[1].split(", ")] if uses else []
         self.source = "\n".join([*(one.read_text(encoding="utf-8") for one in shared), source])
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+def _shared(folder: Path, name: str) -> Path:
+    """Return a file of shared functions: that of the slice, else that of the core."""
+    own = folder / "shared" / f"{name}.lua"
+    return own if own.exists() else _LUA / "shared" / f"{name}.lua"
 
 
 def _as_is(reply: Any) -> Any:

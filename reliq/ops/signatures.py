@@ -23,21 +23,6 @@ def arrive(
     return "arrive", (producers, *bodies), (producer, sequence, *references)
 
 
-def ask(
-    *,
-    prepared: str,
-    questions: str,
-    record: str,
-    dead: str,
-    index: str,
-    counters: str,
-    id: Argument,
-    letter: Argument,
-    remembered: Argument,
-) -> Call:
-    return "ask", (prepared, questions, record, dead, index, counters), (id, letter, remembered)
-
-
 def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts: Argument, most: float) -> Call:
     return "attend", (monitors_until, monitors_since), (monitor, lasts, most)
 
@@ -176,29 +161,6 @@ def commit_roll(
     return "commit_roll", (staged, *places, delayed, dead, index, *dedup_keys), ()
 
 
-def decide(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    index: str,
-    producers: str,
-    prepared: str,
-    questions: str,
-    record: str,
-    producer: Argument,
-    sequence: float,
-    id: Argument,
-    decision: Argument,
-    remembered: Argument,
-    dedup: str | None = None,
-) -> Call:
-    return (
-        "decide",
-        (*places, delayed, index, producers, prepared, questions, record, *(() if dedup is None else (dedup,))),
-        (producer, sequence, id, decision, remembered),
-    )
-
-
 def discard(
     *, dead: str, counters: str, index: str, bodies: str, counter: Argument, letters: Iterable[Argument]
 ) -> Call:
@@ -284,31 +246,6 @@ def mark_tried(*, trying: str, consumer: Argument, tag: Argument) -> Call:
 
 def newest(*, places: Sequence[str], processing: str, groups: Iterable[Argument]) -> Call:
     return "newest", (*places, processing), (*groups,)
-
-
-def prepare(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    producers: str,
-    prepared: str,
-    record: str,
-    producer: Argument,
-    sequence: float,
-    id: Argument,
-    element: Argument,
-    delay: Argument,
-    every: Argument,
-    most: Argument,
-    dedup: Argument,
-    window: Argument,
-    digest: Argument,
-) -> Call:
-    return (
-        "prepare",
-        (*places, delayed, producers, prepared, record),
-        (producer, sequence, id, element, delay, every, most, dedup, window, digest),
-    )
 
 
 def promote(*, places: Sequence[str], delayed: str, index: str, limit: Argument) -> Call:

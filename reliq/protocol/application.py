@@ -115,19 +115,6 @@ class Application:
 
         return bind
 
-    def check(self, queue: str) -> Callable[[F], F]:
-        """Bind a function (def or async def) that decides about prepared messages after their producer fell silent.
-
-        The function takes the message and returns True (commit), False (roll back) or None (not known yet, ask again).
-        It runs in the workers of this application. Raises InvalidHandler for a second one of a queue.
-        """
-
-        def bind(function: F) -> F:
-            self.handlers.add_check(queue, function)
-            return function
-
-        return bind
-
     def upgrade(self, queue: str, *, version: int) -> Callable[[F], F]:
         """Bind a function (def) that makes the body of this version from the body of the version before.
 

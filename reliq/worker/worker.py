@@ -14,6 +14,7 @@ from reliq.client.heartbeat import Heartbeat, Lease
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
+from reliq.features.prepared.worker import CheckBacks
 from reliq.features.schedules.worker import DefinedSchedules
 from reliq.model.handlers import Handler, Handlers
 from reliq.model.keys import QueueKeys, connection_name, new_owner
@@ -25,7 +26,6 @@ from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 from reliq.worker.broadcasts import Broadcasts
 from reliq.worker.calling import called
-from reliq.worker.check_backs import CheckBacks
 from reliq.worker.companion import Companion
 from reliq.worker.dead_hooks import DeadHooks
 from reliq.worker.exchange import Exchange
@@ -41,7 +41,7 @@ from reliq.worker.watchdog import Watchdog
 log = logging.getLogger("reliq.worker")
 
 #: What features do in each worker process.
-COMPANIONS: tuple[type[Companion], ...] = (DefinedSchedules,)
+COMPANIONS: tuple[type[Companion], ...] = (DefinedSchedules, CheckBacks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,6 @@ class Worker:
         self._threads_of_loops: dict[Loop, threading.Thread] = {}
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
-        self._check_backs = CheckBacks(store, handlers.checks)
         self._companions = [companion(store, handlers) for companion in COMPANIONS]
         self._wake = threading.Event()
         self._stops = 0
@@ -127,7 +126,6 @@ class Worker:
             companion.start()
         self._heartbeat.start()
         self._watchdog.start()
-        self._check_backs.start()
         for loop in self._loops:
             self._start(loop)
         log.info("started worker=%s queues=%s", self._owner, ",".join(_queue(loop) for loop in self._loops))
@@ -204,7 +202,6 @@ class Worker:
     def _shut_down(self) -> int:
         until = time.monotonic() + self._grace
         self._broadcasts.end()
-        self._check_backs.stop()
         for companion in self._companions:
             companion.stop()
         log.info("stopping worker=%s", self._owner)

@@ -55,7 +55,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "allow": lambda: ops.allow("key", 10.0, 1),
     "announce": lambda: ops.announce("new"),
     "arrive": lambda: ops.arrive([KEYS, OTHER], [b"reference"], "producer", 1),
-    "ask": lambda: ops.ask(KEYS, "p", element("p2"), 60.0),
     "attend": lambda: ops.attend("0", "monitor", 1.2, 8),
     "bind": lambda: ops.bind("bind", ["q order.created"]),
     "cancel": lambda: ops.cancel(KEYS, "d"),
@@ -71,7 +70,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "claim": lambda: ops.claim(KEYS, "w", 15.0, 3),
     "commit": lambda: ops.commit(KEYS, "open", "r", b"manifest", 1, 60.0, "stream", 1),
     "commit_roll": lambda: ops.commit_roll("j", PART),
-    "decide": lambda: ops.decide(KEYS, "p", "committed", 60.0, "producer", 1, KEYS.dedup("dedup")),
     "discard": lambda: ops.discard(KEYS, [(element("x"), "x", b"reference")], "purged_dead"),
     "browse": lambda: ops.browse(KEYS.dead, "up", "-inf", "+inf", 10),
     "due": lambda: ops.due([KEYS], 60.0),
@@ -81,7 +79,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "finish": lambda: ops.finish(KEYS, "idle", 60.0),
     "forget": lambda: ops.forget(KEYS, "idle", leaving=True),
     "heartbeat": lambda: ops.heartbeat(KEYS, "w", 15.0),
-    "prepare": lambda: ops.prepare(KEYS, ENTRY, 60.0, 3, "producer", 1),
     "promote": lambda: ops.promote(KEYS, 10),
     "publish": lambda: ops.publish([KEYS, OTHER], "n", keyed("n", "k"), 0.0, "producer", 1),
     "purge": lambda: ops.purge(KEYS, 100),
@@ -154,8 +151,6 @@ def a_queue_with_everything(world: World) -> None:
     world.run(ops.enqueue(KEYS, elements("h"), prior))
     world.redis.lpush(KEYS.low, element("l"))
     world.redis.lpush(KEYS.next_round, element("r"))
-    world.run(ops.prepare(KEYS, Entry("p", keyed("p", "k"), 0.0, "dedup", 60.0, "digest"), 60.0, 3, "z", 1))
-    world.redis.zadd(KEYS.prepared, {"p": 1})
     world.run(ops.enqueue(KEYS, [], [NEWEST]))
     (chunk,) = chunks_of(elements("s"))
     for job in ("open", "done"):

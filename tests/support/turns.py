@@ -8,7 +8,6 @@ from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duties import DUTIES
 from reliq_monitor.duty import Duty
 from reliq_monitor.partitions import Partitions
-from reliq_monitor.prepared_timeouts import PreparedTimeouts
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns, Scan
@@ -45,7 +44,7 @@ class Monitor(reliq_monitor.Monitor):
 
     def ask_undecided(self) -> tuple[int, int]:
         """Put questions about overdue prepared messages; return how many, and how many messages died undecided."""
-        return self.perform(PreparedTimeouts)
+        return self.perform(_duty("prepared"))
 
     def end_batches(self) -> int:
         """Send what follows the batches with messages that have all ended; return how many batches that were."""

@@ -1,12 +1,17 @@
 """A message that is sent together with a transaction of the application's own."""
 
+from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from reliq import forks
-from reliq.contract.values import check_id
+from reliq.contract.keywords import MessageOptions
+from reliq.contract.values import Duration, check_id
 from reliq.errors import ReliqError
-from reliq.protocol.prepared import DecisionOptions, PreparedQueue, not_rolled_back
+from reliq.features.prepared.decorator import Check
+from reliq.features.prepared.steps import CHECK_AFTER, CHECKS, DecisionOptions, PreparedQueue, not_rolled_back
+from reliq.model.outgoing import Body, NewMessage
+from reliq.protocol.queue import QueueSteps
 from reliq.transport.aiostore import AioStore
 
 
@@ -62,3 +67,42 @@ class Prepared:
 
     def __repr__(self) -> str:
         return f"<aio.Prepared {self.id}>"
+
+
+class PreparedCalls:
+    """What a queue has of prepared messages."""
+
+    _store: AioStore
+    _steps: QueueSteps
+
+    @cached_property
+    def _records(self) -> PreparedQueue:
+        return PreparedQueue(self._steps.partitions, self._steps.pool)
+
+    async def prepare(
+        self,
+        body: Body | NewMessage,
+        *,
+        timeout: Duration = CHECK_AFTER,
+        checks: int = CHECKS,
+        durability: str | None = None,
+        retries: int | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> Prepared:
+        """Send a message that no consumer sees until its handle commits; as a context the handle commits at its end.
+
+        Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
+        again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
+        other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
+        """
+        message, care = self._steps.prepared(body, options), DecisionOptions(durability, retries)
+        await self._store.run(self._records.prepare(message, timeout, checks, care))
+        return Prepared(self._store, self._records, message.id, care)
+
+    def prepared(self, id: str) -> Prepared:
+        """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""
+        return Prepared(self._store, self._records, id)
+
+
+class CheckCalls(Check):
+    """What an application has of prepared messages."""

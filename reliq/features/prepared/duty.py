@@ -4,9 +4,9 @@ import logging
 from collections.abc import Sequence
 
 from reliq import ops
+from reliq.features.prepared.steps import ask_overdue, overdue
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq.protocol.prepared import ask_overdue, overdue
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey, pages
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from reliq.features.prepared import signatures
 from reliq.model.keys import QueueKeys
-from reliq.ops import signatures
 from reliq.ops.browse import first_names, up_to
 from reliq.ops.producer import Entry
 from reliq.ops.request import Op, as_text, milliseconds, readable, scripted

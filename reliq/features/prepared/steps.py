@@ -9,15 +9,19 @@ from reliq import ops
 from reliq.contract import values
 from reliq.contract.values import Duration
 from reliq.errors import InvalidMessage, OutcomeUnknown, PreparedClosed, QueueFull, ReliqError
+from reliq.features.prepared import ops as own
+from reliq.features.prepared.ops import Decision
 from reliq.model.element import Undecodable
+from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message, undecodable_letter
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Decision, Steps, at_most
+from reliq.ops import Steps, at_most
 from reliq.ops.schema import Counter
 from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.durability import MEMORY, check_possible, confirm, durability
+from reliq.protocol.hidden import Hidden
 from reliq.protocol.middleware import around_send
 from reliq.protocol.partition import Moved
 from reliq.protocol.partitions import Partitions
@@ -61,7 +65,7 @@ class PreparedSteps:
         )  # fmt: skip
         session = self._pool.take()
         try:
-            prepare = ops.prepare(keys, entry, check_after, checks, session.producer, session.sequence)
+            prepare = own.prepare(keys, entry, check_after, checks, session.producer, session.sequence)
             introduction: list[ops.Op[Any]] = [ops.announce(keys.queue), ops.introduction(keys)]
             (_, known), answer = yield from stored(
                 [keys], bodies, session, at_most(prepare, care.retries), introduction
@@ -117,8 +121,8 @@ class PreparedSteps:
         producer: str = "",
         sequence: int = 0,
         dedup: str = "",
-    ) -> ops.Op[ops.Decided]:
-        return at_most(ops.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup), care.retries)
+    ) -> ops.Op[own.Decided]:
+        return at_most(own.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup), care.retries)
 
     def _confirmed(self, care: DecisionOptions, known: ops.Introduction, producer: str, sequence: int) -> Steps[None]:
         sure = durability(care.sure or known.durability or MEMORY.name)
@@ -128,18 +132,18 @@ class PreparedSteps:
     def purge(self) -> Steps[int]:
         """Remove all prepared messages; return how many."""
         removed = 0
-        while ids := (yield ops.prepared_ids(self._keys, _PAGE)):
-            answers = yield [ops.decide(self._keys, identity, "purged", REMEMBERED) for identity in ids]
+        while ids := (yield own.prepared_ids(self._keys, _PAGE)):
+            answers = yield [own.decide(self._keys, identity, "purged", REMEMBERED) for identity in ids]
             removed += sum(answer.decision == "purged" for answer in answers)
             lost = [identity for identity, answer in zip(ids, answers, strict=True) if answer.decision == "unknown"]
             if lost:
-                yield ops.forget_prepared(self._keys, lost)
+                yield own.forget_prepared(self._keys, lost)
         return removed
 
     def question(self) -> Steps[Message | None]:
         """Take one of the messages that await a check-back; None without one."""
-        while (identity := (yield ops.question(self._keys))) is not None:
-            element = yield ops.prepared_element(self._keys, identity)
+        while (identity := (yield own.question(self._keys))) is not None:
+            element = yield own.prepared_element(self._keys, identity)
             if element is None:  # decided meanwhile
                 continue
             with contextlib.suppress(Undecodable):  # it cannot be decided: it dies after too many check-backs
@@ -229,9 +233,9 @@ def _check(queue: str, identity: str, wanted: Decision, found: str) -> None:
 def ask_overdue(keys: QueueKeys, overdue: list[bytes]) -> Steps[tuple[int, int]]:
     """Put a question about each overdue message, or make it a dead letter; return how many of each. For monitors."""
     ids = [one.decode() for one in overdue]
-    records = yield [ops.asked(keys, identity) for identity in ids]
+    records = yield [own.asked(keys, identity) for identity in ids]
     answers = yield [
-        ops.ask(keys, identity, _letter(keys.queue, record.element) if record.asks >= record.most else b"", REMEMBERED)
+        own.ask(keys, identity, _letter(keys.queue, record.element) if record.asks >= record.most else b"", REMEMBERED)
         for identity, record in zip(ids, records, strict=True)
     ]
     return answers.count("asked"), answers.count("dead")
@@ -248,8 +252,23 @@ def _letter(queue: str, element: bytes | None) -> bytes:
 
 def overdue(keys: QueueKeys, now: int) -> ops.Op[list[bytes]]:
     """Return the op that reads the overdue messages."""
-    return ops.prepared_overdue(keys, now, _PAGE)
+    return own.prepared_overdue(keys, now, _PAGE)
 
 
 def not_rolled_back(identity: str, failure: ReliqError) -> str:
     return f"prepared message {identity} could not be rolled back, its check-back decides: {failure}"
+
+
+def _purge(keys: QueueKeys) -> Steps[int]:
+    return (yield from PreparedSteps(keys, ProducerPool()).purge())
+
+
+def _withdraw(keys: QueueKeys, identity: str) -> Steps[bool]:
+    """Roll back a message that its producer has not decided about."""
+    if (yield own.prepared_element(keys, identity)) is None:
+        return False
+    answer = yield own.decide(keys, identity, "rolled_back", REMEMBERED)
+    return bool(answer.decision == "rolled_back")
+
+
+UNDECIDED = Hidden(Place.PREPARED, own.prepared_element, _withdraw, _purge)

@@ -4,16 +4,18 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Mapping
 
 from reliq.errors import PreparedClosed, ReliqError
+from reliq.features.prepared.decorator import CheckBack
+from reliq.features.prepared.steps import PreparedQueue
+from reliq.model.handlers import Handlers
 from reliq.model.message import Message
 from reliq.model.signatures import HandlerFunction
 from reliq.protocol.partitions import Partitions
-from reliq.protocol.prepared import PreparedQueue
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
+from reliq.worker.companion import Companion
 from reliq.worker.failures import failures
 
 log = logging.getLogger("reliq.worker")
@@ -21,19 +23,23 @@ log = logging.getLogger("reliq.worker")
 _LOOK_EVERY = 0.5  #: seconds between two polls for questions
 
 
-class CheckBacks(threading.Thread):
+class CheckBacks(Companion):
     """Takes the monitor's questions, one at a time, and decides as the application answers.
 
     A question that is taken but not answered (no answer yet, an exception, a crash) is put again by the monitor. If two
     processes thus answer one question, the first decision counts.
     """
 
-    def __init__(self, store: Store, checks: Mapping[str, HandlerFunction]) -> None:
-        super().__init__(name="reliq-checks", daemon=True)
+    def __init__(self, store: Store, handlers: Handlers) -> None:
         self._store = store
         pool = ProducerPool()
-        self._checks = [(PreparedQueue(Partitions(queue, pool), pool), check) for queue, check in checks.items()]
+        checks = handlers.declared(CheckBack)
+        self._checks = [(PreparedQueue(Partitions(one.queue, pool), pool), one.function) for one in checks]
         self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Take questions from now on, in a thread of its own."""
+        threading.Thread(target=self.run, name="reliq-checks", daemon=True).start()
 
     def run(self) -> None:
         outage = OutageLog(log, "check-back")
