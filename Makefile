@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
+DOCS := $(VENV)/.docs
 comma := ,
 # Built without network; a warning, such as a link that leads nowhere, is an error.
 SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-campaign test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants demo bench bench-full docs pictures screenshots clean
+.PHONY: help setup check fix test test-campaign test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants demo bench bench-full docs pictures recording screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -134,11 +135,21 @@ bench-full: $(READY) ## The same with the large volumes (an hour)
 	@sh bench/peers/set_up.sh
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m bench --full
 
-docs: $(READY) ## The documentation site, on http://127.0.0.1:8000; it follows changes
+$(DOCS): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -f $(READY) || { echo "Installing what the site needs into $(VENV), once: MkDocs and the HTTP service (about 200 MB)"; \
+	  $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --editable '.[docs]'; }
+	@touch $(DOCS)
+
+docs: $(DOCS) ## The documentation site, on http://127.0.0.1:8000; it follows changes
+	@echo "Building the site; it opens on http://127.0.0.1:8000 in about half a minute"
 	$(SITE) serve --livereload --watch reliq --watch README.md
 
 pictures: $(READY) ## Draw the diagrams of the pages that are new or changed (needs npm and chromium)
 	@$(BIN)/python -m tools.site.diagrams
+
+recording: $(READY) ## The terminal in the README, of a real run of the demo (2 minutes; Java for its Spark job)
+	@$(BIN)/python -m tools.site.recording
 
 screenshots: $(READY) ## Pictures of the dashboard into docs/screenshots (5 minutes; needs chromium)
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.integration.ui.screenshots

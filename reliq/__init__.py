@@ -1,4 +1,15 @@
-"""reliq: a reliable message queue on Redis lists."""
+"""reliq: a reliable message queue on Redis lists.
+
+    app = reliq.Reliq()                    # the Redis of RELIQ_URL
+    app.queue("orders").send({"order": 1})
+
+    @app.handler("orders")                 # run it: reliq worker MODULE:app
+    def ship(message): ...
+
+Here are the classes that act. Not repeated here, and imported from `reliq` as well: errors (`pydoc reliq.errors`), and
+what calls return and accept: Stats, Found, Progress, DeadLetter, DelayedMessage, Schedule, Config, MessageOptions ...
+(`pydoc reliq.Stats`). With asyncio: `pydoc reliq.aio`.
+"""
 
 from reliq.runtime import startup  # noqa: F401  the first import: signals are handled while the others run
 
@@ -67,3 +78,14 @@ __all__ = [
     "Sending", "Stats", "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable", "__version__", "breaker",
     "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip
+
+#: What `help(reliq)` shows and a prompt completes: errors and records would fill six times as many lines.
+_SHOWN = (
+    "Again", "Batch", "Consumer", "Cycle", "Dead", "DeadLetters", "Delayed", "Message", "Middleware", "NewMessage",
+    "Prepared", "Queue", "Reliq", "Retry", "Schedules", "Topics", "breaker", "exponential", "fixed",
+    "rocketmq_levels", "steps",
+)  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return [name for name in globals() if name.startswith("__") or name in _SHOWN]

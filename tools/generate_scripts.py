@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LUA, KEYS, TARGET = Path("reliq/lua"), Path("reliq/model/keys.py"), Path("reliq/ops/signatures.py")
+LUA, KEYS, TARGET = Path("reliq/lua"), Path("reliq/contract/key_names.py"), Path("reliq/ops/signatures.py")
 FEATURES = Path("reliq/features")
 GROUPS = {"places": "place", "outcomes": "results"}  #: tuples of QueueKeys, and the shared file that names their keys
 BEGIN, END = "-- names of the keys and arguments (tools/generate_scripts.py)", "-- end of the names"

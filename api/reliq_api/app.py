@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import reliq
-from reliq.features.schedules import http as schedules
 from reliq.observability.histograms import Measurements
 from reliq.observability.prometheus import Exporter
 from reliq.protocol.application import eviction_allowed, url_from_environment
 from reliq.transport.store import Store
+from reliq_api import routes
 from reliq_api.access.auth import Guard
 from reliq_api.background import Background
 from reliq_api.consume.leases import Remembered
@@ -24,10 +24,9 @@ from reliq_api.http.buffered import Buffered
 from reliq_api.http.no_store import NoStore
 from reliq_api.pressure import Pressure
 from reliq_api.readiness import Readiness
-from reliq_api.routes import batches, dead, delayed, health, leases, life, messages, metrics, queues, topics
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
-from reliq_api.ui.router import router as dashboard
+from reliq_api.ui.assembly import dashboard
 
 _DESCRIPTION = (
     "A reliable message queue on Redis lists. A message that was accepted is handled at least once, or it is in one "
@@ -72,12 +71,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.buffered = Buffered(settings.max_buffered)
     app.add_middleware(NoStore)
-    app.include_router(topics.publishing)
-    for module in (messages, life, topics, schedules, leases, batches, queues, delayed, dead, health, metrics):
-        app.include_router(module.router)
+    for router in routes.routers():
+        app.include_router(router)
     problems.install(app)
     docs.install(app)
-    app.include_router(dashboard)
+    app.include_router(dashboard())
     return app
 
 

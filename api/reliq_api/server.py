@@ -1,10 +1,10 @@
 """The process of the service: uvicorn on uvloop and httptools, with an orderly shutdown."""
 
+import contextlib
 import logging
 import resource
-import signal
 import socket
-import sys
+from collections.abc import Iterator
 
 import uvicorn
 from fastapi import FastAPI
@@ -26,6 +26,13 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
         self._app = app
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle signals as uvicorn does; it sends them again at its orderly end, where they are only noted."""
+        with super().capture_signals():
+            startup.note_only()
+            yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.polls.drain()
@@ -68,10 +75,10 @@ def server_of(settings: Settings) -> Server:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; finish running calls and answer waiting polls. Raises InvalidSetting."""
-    # uvicorn handles the signal and sends it again after an orderly end: that is not a failure.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    signal.signal(signal.SIGINT, lambda *_: sys.exit(startup.INTERRUPTED))
+    """Serve until SIGTERM or SIGINT; finish running calls and answer waiting polls. Raises InvalidSetting.
+
+    Until uvicorn handles the signals, one ends the process at once, without an exception: see `startup`.
+    """
     _allow_many_connections()
     server = server_of(settings)
     listening = _listen(settings.host, settings.port)

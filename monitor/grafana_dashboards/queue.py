@@ -1,6 +1,7 @@
 """The dashboard Queue: one queue in all details. Best with one queue selected."""
 
 from grafana_dashboards.panels import QUEUE, Lines, Number, Page, here, quantiles, rate, worst
+from reliq.contract.outcomes import DEATHS
 
 NOW = (
     Number("Ready", "Messages that wait for a worker.", here("ready")),
@@ -50,9 +51,7 @@ FLOW = (
     ),
     Lines(
         "Died, by reason",
-        "Messages a second. max_failures: its handler failed too often; max_deliveries: it killed its workers; "
-        "expired: it was not started in time; rejected: its handler gave up; decode: it is not a message; "
-        "undecided: prepared, and never committed.",
+        f"Messages a second. {'; '.join(f'{one.name}: {one.text}' for one in DEATHS)}.",
         {"{{reason}}": rate("reliq_messages_dead_lettered", by="reason")},
         unit="ops",
         width=12,

@@ -26,7 +26,7 @@ class Duty(ABC, Generic[T]):
 
     @abstractmethod
     def turn(self, survey: Survey) -> Steps[T]:
-        """Do a bounded amount of what is to be done now; return what was done.
+        """Do a bounded amount of the work that is due; return what was done.
 
         A failure in one queue must not stop the others: `survey.attempts`.
         """

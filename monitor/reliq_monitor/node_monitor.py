@@ -199,7 +199,7 @@ class NodeMonitor:
                 self._hurries = True
 
     def _perform_due(self) -> float:
-        """Look, if it is time to, and perform the duties whose turn it is; return the seconds until the next turn."""
+        """Scan if a scan is due, perform the duties that are due, and return the seconds until the next turn."""
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + (self._interval / 2 if self._hurries else self._interval)
             self._hurries = False

@@ -1,7 +1,11 @@
-"""The delayed messages of a queue."""
+"""The delayed messages of a queue: list them, run them now."""
 
-from reliq.protocol.delayed import DelayedPage, delayed_of_queue
+from collections.abc import Mapping
+
+from reliq.errors import InvalidSetting
+from reliq.protocol.delayed import DelayedPage, Selection, delayed_of_queue, run_by_id, run_selected
 from reliq.protocol.partitions import Partitions
+from reliq.protocol.progress import Progress, unwatched
 from reliq.transport.aiostore import AioStore
 
 
@@ -13,10 +17,42 @@ class Delayed:
         self._partitions = partitions
 
     async def list(
-        self, *, limit: int = 50, after: str | None = None, failed: bool = False, bodies: bool = True
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        failed: bool = False,
+        error_class: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        bodies: bool = True,
     ) -> DelayedPage:
         """Return delayed messages, due soonest first; `after` is the `next` of the page before.
 
-        `failed`: only messages that wait for a retry; `last_error` says why. `bodies`: as in `queue.dead.list`.
+        `failed`: only messages that wait for a retry; `last_error` says why. `error_class`: only those whose last error
+        is of this class, with or without its module. `headers`: all of these must be equal. `bodies`: as in
+        `queue.dead.list`.
         """
-        return await self._store.run(delayed_of_queue(self._partitions, limit, after, failed, bodies))
+        wanted = Selection(failed, error_class, dict(headers or {}))
+        return await self._store.run(delayed_of_queue(self._partitions, limit, after, wanted, bodies))
+
+    async def run(
+        self,
+        *ids: str,
+        failed: bool = False,
+        error_class: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        progress: Progress = unwatched,
+    ) -> int:
+        """Make delayed messages due now, by their ids, by the filters of `list`, or all; return how many.
+
+        A monitor makes them ready at once. Their failures still count. `dry_run`: only count, for filters.
+        `progress` is called with the number so far. Raises InvalidName, and InvalidSetting without ids and filter.
+        """
+        wanted = Selection(failed, error_class, dict(headers or {}))
+        if not ids:
+            return await self._store.run(run_selected(self._partitions, wanted, all, dry_run, progress))
+        if all or dry_run or not wanted.empty:
+            raise InvalidSetting("run takes ids, or filters: not both")
+        return await self._store.run(run_by_id(self._partitions, ids))

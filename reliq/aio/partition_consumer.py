@@ -17,7 +17,7 @@ from reliq.ops import Move, Settled
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.protocol.oversized import takeable
-from reliq.protocol.settlement import checked_lease, lease_lost, settleable
+from reliq.protocol.settlement import advise_about, checked_lease, lease_lost, settleable, settled_before
 from reliq.runtime.moment import Moment
 from reliq.transport.aiostore import AioStore
 
@@ -56,6 +56,11 @@ class PartitionConsumer:
     @property
     def steps(self) -> ConsumerSteps:
         return self._steps
+
+    @property
+    def closed(self) -> bool:
+        """Whether its context has ended."""
+        return self._closed
 
     @property
     def idle(self) -> bool:
@@ -199,6 +204,7 @@ class PartitionConsumer:
         if not messages:
             return
         acks, moves = settleable(self._steps, messages, move)
+        settled = settled_before(self._steps, messages)
         if self._lock.locked():
             codes = await self._settle_beside(acks, moves)
         else:
@@ -207,6 +213,7 @@ class PartitionConsumer:
         lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
             raise lease_lost(self._steps.keys.queue, lost, len(messages))
+        advise_about(settled)
 
     async def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
         """Settle while another task waits in `claim`, which holds its connection for up to a second."""

@@ -18,11 +18,12 @@ from reliq.protocol.partition_progress import PartitionProgress, progress
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
+from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
 class Queue(CycleCalls, PreparedCalls):
-    """A queue. Made by `Reliq.queue(name)`, and shared by threads or tasks in the same way as its application."""
+    """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:
         self._store = store
@@ -36,6 +37,7 @@ class Queue(CycleCalls, PreparedCalls):
         body: Body | NewMessage,
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[MessageOptions],
     ) -> str:
@@ -43,12 +45,13 @@ class Queue(CycleCalls, PreparedCalls):
 
         `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this returns; where it
         is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
-        A call whose answer is lost is repeated by itself, for 5 seconds (`send_timeout`) and at most `retries` times
-        (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
-        InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
+        reliq repeats a call whose answer is lost, for 5 seconds (`send_timeout`) and at most `repeats` times
+        (None = as often as fits), and enqueues once: the script knows the producer's sequence. `retries` is the former
+        name of `repeats`. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and
+        OutcomeUnknown (it may be).
         """
         message = self._steps.prepared(body, options)
-        (sent,) = await self._store.run(self._steps.send_many([message], durability, retries))
+        (sent,) = await self._store.run(self._steps.send_many([message], durability, renamed(repeats, retries)))
         return sent
 
     async def send_many(
@@ -56,6 +59,7 @@ class Queue(CycleCalls, PreparedCalls):
         bodies: Iterable[Body | NewMessage],
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[BatchOptions],
     ) -> list[str]:
@@ -66,7 +70,7 @@ class Queue(CycleCalls, PreparedCalls):
         Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
         """
         messages = self._steps.prepared_many(bodies, options)
-        return await self._store.run(self._steps.send_many(messages, durability, retries))
+        return await self._store.run(self._steps.send_many(messages, durability, renamed(repeats, retries)))
 
     async def stats(self) -> Stats:
         """Return how many messages are in each state, and the counters."""
@@ -77,14 +81,14 @@ class Queue(CycleCalls, PreparedCalls):
         return await self._store.run(self._steps.config())
 
     async def configure(self, **changes: Unpack[ConfigChanges]) -> Config:
-        """Change the policy: limits of its size, retention, durability, and of what is given out.
+        """Change the policy: limits of its size, retention, durability, and of what consumers get.
 
         The settings are those of ConfigChanges. None = back to the default.
         """
         return await self._store.run(self._steps.configure(changes))
 
     async def pause(self) -> None:
-        """Start no message of this queue from now on, in any worker; sends go on. Running handlers finish."""
+        """Let no worker start a message of this queue from now on; sends go on, and running handlers finish."""
         await self._store.run(self._steps.pause())
 
     async def resume(self) -> None:
@@ -94,12 +98,12 @@ class Queue(CycleCalls, PreparedCalls):
     async def open_breaker(self, duration: Duration = "1h") -> None:
         """Open the circuit breaker by hand: no worker gets a message for `duration`, then one message is tried.
 
-        Where no handler of the queue has a breaker, the queue simply goes on after that time.
+        Without a handler that has a breaker, the queue goes on after that time.
         """
         await self._store.run(self._steps.open_breaker(duration))
 
     async def close_breaker(self) -> bool:
-        """Close the circuit breaker, and return whether it was open: messages are given out again."""
+        """Close the circuit breaker, and return whether it was open: consumers get messages again."""
         return await self._store.run(self._steps.close_breaker())
 
     async def partitions(self) -> PartitionProgress:
@@ -122,7 +126,7 @@ class Queue(CycleCalls, PreparedCalls):
         """Cancel a message, wherever it is.
 
         One that is ready, delayed, prepared or waits for its key is removed, and never runs: `cancelled`, the only true
-        answer as a condition. The consumer of one in processing is told with its next heartbeat: an async handler is
+        answer as a condition. The consumer of one in processing learns it with its next heartbeat: an async handler is
         cancelled, others see `message.cancelled`: `told`. A dead letter: `done`; any other id: `unknown`.
         A ready message is looked for as by `find`. Raises InvalidName, and OutcomeUnknown if an answer of Redis was
         lost and the message is not in the queue any more: this call may have removed it.

@@ -20,7 +20,7 @@ class Topics:
         return await self._store.run(self._steps.list())
 
     async def set_alternate(self, queue: str | None) -> None:
-        """Set the queue for messages that no binding matches; None: they are counted as unroutable, and gone."""
+        """Set the queue for messages that no binding matches; None: they are counted as unroutable, and dropped."""
         await self._store.run(self._steps.set_alternate(queue))
 
     async def stats(self) -> TopicStats:

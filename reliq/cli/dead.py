@@ -3,13 +3,15 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from reliq.cli.options import command, confirmed, counted, error_line, header, pair, queue_of, say, say_none, utc
 from reliq.cli.progress import Progress
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.model.dead_letter import DeadLetter
+from reliq.runtime.logging import paragraph, printable
 
 _NAMED = 5  #: ids that a question repeats
 
@@ -48,6 +50,7 @@ def add_to(commands: Any) -> None:
 def _dead_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", choices=REASONS, help="only those that died for this reason")
     parser.add_argument("--error-class", metavar="NAME", help="only those with a last error of this class")
+    parser.add_argument("--error-text", metavar="TEXT", help="only those whose last error says this in its first line")
     parser.add_argument("--older-than", metavar="TIME", help="only those dead for longer, e.g. 1h")
     parser.add_argument("--newer-than", metavar="TIME", help="only those dead for less")
     header(parser, "only those with this header")
@@ -76,8 +79,26 @@ def dead_show(options: argparse.Namespace) -> int:
     if letter is None:
         print(f"reliq: queue {options.queue} has no dead letter {options.id}", file=sys.stderr)
         return 1
-    print(json.dumps({**letter.summary(), **_details(letter)}, indent=None if options.json else 2))
+    if options.json or not sys.stdout.isatty():
+        print(json.dumps({**letter.summary(), **_details(letter)}, indent=None if options.json else 2))
+    else:
+        print("\n".join(_lines(letter)))
     return 0
+
+
+def _lines(letter: DeadLetter) -> Iterator[str]:
+    """Yield what a terminal shows of a dead letter: its errors and its body with their line breaks."""
+    details = _details(letter)
+    for name, value in letter.summary().items():
+        if name not in ("error", "headers") and value not in (None, "", {}):
+            yield f"{name:16}{printable(str(utc(value) if name.endswith('_at') else value))}"
+    for name, value in letter.headers.items():
+        yield f"{'header':16}{printable(f'{name}={value}')}"
+    for error in details["errors"]:
+        yield f"\nerror at {utc(error['at'])}, on {printable(error['worker'])}: {printable(error['error_class'])}"
+        yield f"    {paragraph(error['text'])}"
+    yield "\nbody" + (" (hex)" if "body_hex" in details else "")
+    yield f"    {paragraph(details.get('body') or details.get('body_hex', ''))}"
 
 
 def _details(letter: DeadLetter) -> dict[str, Any]:
@@ -130,6 +151,7 @@ def _filters(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "reason": options.reason,
         "error_class": options.error_class,
+        "error_text": options.error_text,
         "older_than": options.older_than,
         "newer_than": options.newer_than,
         "headers": dict(pair(one) for one in options.header),

@@ -23,7 +23,7 @@ from reliq.cli.options import (
     say_none,
 )
 from reliq.cli.queue_names import known_names
-from reliq.cli.stdin import read_batches, read_body
+from reliq.cli.stdin import broken_json, read_batches, read_body
 from reliq.contract import kinds
 from reliq.contract.options import BY_NAME, SEND, SEND_MANY
 from reliq.contract.settings import BY_NAME as BY_SETTING
@@ -76,6 +76,8 @@ def send(options: argparse.Namespace) -> int:
         return _send_lines(options, queue, more)
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     identity = queue.send(body, **given_options(options, SEND))
+    if why := broken_json(body):
+        print(f"reliq: the body begins like JSON and is not JSON ({why}): it was sent as text", file=sys.stderr)
     print(json.dumps({"id": identity}) if options.json else identity)
     return 0
 

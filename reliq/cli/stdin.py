@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterator
 
+import msgspec
+
 from reliq.contract import values
 from reliq.errors import InvalidMessage
 from reliq.model.outgoing import too_large
@@ -36,6 +38,18 @@ def read_batches(limit: int) -> Iterator[list[bytes]]:
             lines, size = [], 0
     if lines:
         yield lines
+
+
+def broken_json(body: str | bytes) -> str:
+    """Return why a body that begins like a JSON object or array is none; empty for any other body."""
+    text = body.encode("utf-8", "replace") if isinstance(body, str) else body
+    if not text.lstrip().startswith((b"{", b"[")):
+        return ""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)
+    return ""
 
 
 def _too_large(limit: int) -> str:

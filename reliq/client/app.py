@@ -20,6 +20,7 @@ from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps, open_batches, progress
 from reliq.protocol.seen import every_queue
+from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
@@ -71,21 +72,23 @@ class Reliq(CheckCalls, ScheduleCalls, Application):
         *,
         mandatory: bool = False,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[PublishOptions],
     ) -> dict[str, str]:
         """Enqueue a copy into every queue that subscribes to the routing key, in one atomic step; return id by queue.
 
         Without a subscriber: Unroutable if `mandatory`, else it goes to the alternate queue (`topics.set_alternate`),
-        or is counted and gone. The other options are those of PublishOptions and of `Queue.send`. All queues get it or
-        none: QueueFull names the one that is full. Raises as `Queue.send`, and InvalidName for a routing key with
-        blanks or wildcards.
+        or is counted and dropped. The other options are those of PublishOptions and of `Queue.send`. All queues get it
+        or none: QueueFull names the full one. Raises as `Queue.send`, and InvalidName for a routing key with blanks
+        or wildcards.
         """
         message = self._topics.prepared(body, options)
-        return self.store.run(self._topics.publish(routing_key, message, mandatory, durability, retries))
+        most = renamed(repeats, retries)
+        return self.store.run(self._topics.publish(routing_key, message, mandatory, durability, most))
 
     def subscribe(self, queue: str, *patterns: str) -> bool:
-        """Send the queue what is published under keys that match: `*` is one word, `#` any number of words.
+        """Let the queue receive what is published under matching keys: `*` is one word, `#` any number of words.
 
         Subscriptions live in Redis until `unsubscribe`; producers follow within a second. The queue is the consumer
         group: its workers compete, and its retries and dead letters are its own. Return whether a pattern is new.

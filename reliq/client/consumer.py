@@ -1,6 +1,7 @@
 # Generated from reliq/aio/consumer.py by tools/generate_sync.py: do not edit
 """Claiming and settling by hand."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,14 +17,17 @@ from reliq.model.message import Message
 from reliq.protocol.claiming import PATIENCE, pause, ready_counts, rotated
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.partitions import Partitions
+from reliq.runtime.advice import advise
 from reliq.transport.store import Store
+
+log = logging.getLogger("reliq.partitions")
 
 _FAILURES = (RedisUnavailable, OutcomeUnknown, QueueFull)
 _WAIT = 0.2  #: seconds of waiting for a message of one partition before the others are looked at
 
 
 class Consumer:
-    """Claims and settles by hand. A context: leaving it gives back what was not settled.
+    """Claims and settles by hand. A context: leaving it hands back what was not settled.
 
         with app.queue("orders").consumer(lease=30) as consumer:
             for message in consumer.claim(limit=10, wait=5):
@@ -60,20 +64,26 @@ class Consumer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._entered = False
-        failure: ReliqError | None = None
-        for part in self._parts.values():
+        failed: dict[str, ReliqError] = {}
+        leaving = [name for name, part in self._parts.items() if part.steps.alive]
+        for name, part in self._parts.items():
             try:
                 part.__exit__(kind, error, at)
             except ReliqError as one:
-                failure = failure or one
-        if failure is not None:
-            raise failure
+                failed[name] = one
+        if failed and len(failed) == len(leaving):
+            raise next(iter(failed.values()))
+        for name, failure in failed.items():
+            text = "not_unregistered queue=%s error=%s: the monitor returns what it held when the lease ends"
+            log.warning(text, name, failure)
 
     def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
-        """Up to `limit` messages; empty when nothing came within `wait` seconds. Raises InvalidSetting once closed.
+        """Return up to `limit` messages; none if nothing came within `wait` seconds. Raises InvalidSetting once closed.
 
         With partitions: one that fails stops no other; raises its error only if all of them fail.
         """
+        if not self._entered:
+            self._advise_to_enter()
         self._follow()
         if len(self._parts) == 1:
             return self._first.claim(limit, wait)
@@ -86,7 +96,7 @@ class Consumer:
                 if failed:
                     self._store.run(pause(_WAIT))
                 messages = self._claim(limit) or self._wait(limit, until - time.monotonic())
-            except RedisUnavailable as error:  # of all partitions
+            except (RedisUnavailable, OutcomeUnknown) as error:  # of all partitions
                 if isinstance(error, RedisUnsuitable) or time.monotonic() > patient_until:
                     raise
                 failed = True
@@ -94,8 +104,19 @@ class Consumer:
             if messages or until - time.monotonic() <= 0.001:
                 return messages
 
+    def _advise_to_enter(self) -> None:
+        """Warn about a claim outside of the context, unless the context has ended: then the claim is refused."""
+        if not self._first.closed:
+            name = self._first.keys.queue
+            advise(
+                f"a consumer of {name!r} claims outside of its context: its lease is not renewed, so other consumers "
+                f"get its messages after {self.lease:g} s; write with queue.consumer() as consumer"
+            )
+
     def _follow(self) -> None:
         """Add the consumers of partitions that are new, and end those of partitions that are not there any more."""
+        if len(self._parts) == 1 and self._partitions.alone:
+            return
         every = self._store.run(self._partitions.known())
         for keys in every:
             if keys.queue not in self._parts:
@@ -163,19 +184,19 @@ class Consumer:
                 part.take_back(some)
 
     def ack(self, *messages: Message) -> None:
-        """Handled: gone for good. Raises LeaseLost when the monitor had taken one back before."""
+        """Remove handled messages for good. Raises LeaseLost if the monitor has returned one of them to the queue."""
         self._each(messages, lambda part, some: part.ack(*some))
 
     def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
-        """Failed: try again after `delay`. Counts as a failure."""
+        """Retry messages after `delay`; this counts as a failure."""
         self._each((message,), lambda part, some: part.retry(some[0], delay, error))
 
     def dead(self, message: Message, reason: str) -> None:
-        """Give up: to the dead letters, with reason `rejected` and this text as its last error."""
+        """Make messages dead letters, with reason `rejected` and this text as the last error."""
         self._each((message,), lambda part, some: part.dead(some[0], reason))
 
     def release(self, *messages: Message) -> None:
-        """Hand back untouched: to the tail of the queue, taken next, nothing counted."""
+        """Hand messages back unstarted: they are claimed next, and nothing is counted."""
         self._each(messages, lambda part, some: part.release(*some))
 
     def heartbeat(self) -> bool:
@@ -200,7 +221,8 @@ class Consumer:
 
     def _each(self, messages: Sequence[Message], settle: Callable[[PartitionConsumer, list[Message]], None]) -> None:
         """Settle the messages of each partition; raises the first error in the end."""
-        messages = [message for message in messages if not self._is_settled(message)]
+        if self._former:
+            messages = [message for message in messages if not self._is_settled(message)]
         if len(self._parts) == 1:
             settle(self._first, [*messages])
             return

@@ -17,7 +17,7 @@ from reliq.model.message import Message
 from reliq.ops import Move, Settled, Steps
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import buried, failure_now, released, retried
-from reliq.protocol.settlement import checked_lease, lease_lost, settleable
+from reliq.protocol.settlement import advise_about, checked_lease, lease_lost, settleable, settled_before
 from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
 
@@ -48,6 +48,11 @@ class PartitionConsumer:
     @property
     def steps(self) -> ConsumerSteps:
         return self._steps
+
+    @property
+    def closed(self) -> bool:
+        """Whether its context has ended."""
+        return self._closed
 
     @property
     def idle(self) -> bool:
@@ -163,11 +168,13 @@ class PartitionConsumer:
     def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
         """Ack the messages, or move them; raises LeaseLost after it has settled those that were still held."""
         acks, moves = settleable(self._steps, messages, move)
+        settled = settled_before(self._steps, messages)
         with self._lock:
             codes, _ = self._store.run(self._steps.settle(acks, moves), self._connection)
         lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
             raise lease_lost(self._steps.keys.queue, lost, len(messages))
+        advise_about(settled)
 
     def _leases(self) -> list[Lease]:
         steps = self._steps

@@ -19,11 +19,12 @@ from reliq.protocol.partition_progress import PartitionProgress, progress
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
+from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
 class Queue(CycleCalls, PreparedCalls):
-    """A queue. Made by `Reliq.queue(name)`, and shared by threads or tasks in the same way as its application."""
+    """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:
         self._store = store
@@ -37,6 +38,7 @@ class Queue(CycleCalls, PreparedCalls):
         body: Body | NewMessage,
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[MessageOptions],
     ) -> str:
@@ -44,12 +46,13 @@ class Queue(CycleCalls, PreparedCalls):
 
         `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this returns; where it
         is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
-        A call whose answer is lost is repeated by itself, for 5 seconds (`send_timeout`) and at most `retries` times
-        (None = as often as fits), and enqueues once: the script knows the producer's sequence. Raises InvalidMessage,
-        InvalidName, QueueFull, RedisUnavailable (not enqueued), and OutcomeUnknown (it may be).
+        reliq repeats a call whose answer is lost, for 5 seconds (`send_timeout`) and at most `repeats` times
+        (None = as often as fits), and enqueues once: the script knows the producer's sequence. `retries` is the former
+        name of `repeats`. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and
+        OutcomeUnknown (it may be).
         """
         message = self._steps.prepared(body, options)
-        (sent,) = self._store.run(self._steps.send_many([message], durability, retries))
+        (sent,) = self._store.run(self._steps.send_many([message], durability, renamed(repeats, retries)))
         return sent
 
     def send_many(
@@ -57,6 +60,7 @@ class Queue(CycleCalls, PreparedCalls):
         bodies: Iterable[Body | NewMessage],
         *,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[BatchOptions],
     ) -> list[str]:
@@ -67,7 +71,7 @@ class Queue(CycleCalls, PreparedCalls):
         Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
         """
         messages = self._steps.prepared_many(bodies, options)
-        return self._store.run(self._steps.send_many(messages, durability, retries))
+        return self._store.run(self._steps.send_many(messages, durability, renamed(repeats, retries)))
 
     def stats(self) -> Stats:
         """Return how many messages are in each state, and the counters."""
@@ -78,14 +82,14 @@ class Queue(CycleCalls, PreparedCalls):
         return self._store.run(self._steps.config())
 
     def configure(self, **changes: Unpack[ConfigChanges]) -> Config:
-        """Change the policy: limits of its size, retention, durability, and of what is given out.
+        """Change the policy: limits of its size, retention, durability, and of what consumers get.
 
         The settings are those of ConfigChanges. None = back to the default.
         """
         return self._store.run(self._steps.configure(changes))
 
     def pause(self) -> None:
-        """Start no message of this queue from now on, in any worker; sends go on. Running handlers finish."""
+        """Let no worker start a message of this queue from now on; sends go on, and running handlers finish."""
         self._store.run(self._steps.pause())
 
     def resume(self) -> None:
@@ -95,12 +99,12 @@ class Queue(CycleCalls, PreparedCalls):
     def open_breaker(self, duration: Duration = "1h") -> None:
         """Open the circuit breaker by hand: no worker gets a message for `duration`, then one message is tried.
 
-        Where no handler of the queue has a breaker, the queue simply goes on after that time.
+        Without a handler that has a breaker, the queue goes on after that time.
         """
         self._store.run(self._steps.open_breaker(duration))
 
     def close_breaker(self) -> bool:
-        """Close the circuit breaker, and return whether it was open: messages are given out again."""
+        """Close the circuit breaker, and return whether it was open: consumers get messages again."""
         return self._store.run(self._steps.close_breaker())
 
     def partitions(self) -> PartitionProgress:
@@ -123,7 +127,7 @@ class Queue(CycleCalls, PreparedCalls):
         """Cancel a message, wherever it is.
 
         One that is ready, delayed, prepared or waits for its key is removed, and never runs: `cancelled`, the only true
-        answer as a condition. The consumer of one in processing is told with its next heartbeat: an async handler is
+        answer as a condition. The consumer of one in processing learns it with its next heartbeat: an async handler is
         cancelled, others see `message.cancelled`: `told`. A dead letter: `done`; any other id: `unknown`.
         A ready message is looked for as by `find`. Raises InvalidName, and OutcomeUnknown if an answer of Redis was
         lost and the message is not in the queue any more: this call may have removed it.

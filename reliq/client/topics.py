@@ -21,7 +21,7 @@ class Topics:
         return self._store.run(self._steps.list())
 
     def set_alternate(self, queue: str | None) -> None:
-        """Set the queue for messages that no binding matches; None: they are counted as unroutable, and gone."""
+        """Set the queue for messages that no binding matches; None: they are counted as unroutable, and dropped."""
         self._store.run(self._steps.set_alternate(queue))
 
     def stats(self) -> TopicStats:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from reliq.contract import outcomes
+
 
 class Counter:
     """`counters` of a queue: how often something happened since the queue exists (reliq.contract.counters)."""
@@ -40,5 +42,5 @@ class Counter:
 
     @staticmethod
     def dead(reason: str) -> str:
-        """Return the counter of dead letters with this reason (reliq.contract.counters.REASONS)."""
-        return f"dead:{reason}"
+        """Return the counter of dead letters with this reason (reliq.contract.outcomes.DEATHS)."""
+        return outcomes.dead(reason)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from reliq.contract.outcomes import DEAD_LETTERED, REASONS
+
 
 @dataclass(frozen=True, slots=True)
 class Counter:
@@ -20,6 +22,7 @@ class Counter:
     left_out: str = ""  #: why it is no metric
     enters: int = 0  #: in the audit: 1 for messages that came in, -1 for those that have left for good
     of_places: bool = False  #: whether it is of places in the lists of a partition, and goes with them
+    event: str = ""  #: whether the history of a message notes it: STAYS or ENDS
     see: str = ""  #: a link from docs/operations to the page that says more
 
     @property
@@ -28,8 +31,8 @@ class Counter:
         return f"{self.text[0].upper()}{self.text[1:]}."
 
 
-#: Why a message becomes a dead letter; `dead:REASON` counts those of each reason.
-REASONS: Final = ("max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided", "invalid")
+#: What the history notes: after the event the message is in the queue, or not any more.
+STAYS, ENDS = "stays", "ends"
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -39,7 +42,7 @@ def _listed(names: Iterable[str]) -> str:
 COUNTERS: Final = (
     Counter(
         "enqueued", "messages accepted, also delayed and prepared ones; a duplicate is not", "reliq_messages_enqueued",
-        enters=1,
+        enters=1, event=STAYS,
     ),
     Counter("deduplicated", "sends answered with the id of an earlier message", "reliq_messages_deduplicated"),
     Counter(
@@ -55,18 +58,27 @@ COUNTERS: Final = (
         left_out="it tells how programs send, not what happens to their messages",
     ),
     Counter(
-        "claimed", "messages claimed by consumers; one that comes back is counted again", "reliq_messages_claimed"
+        "claimed", "messages claimed by consumers; one that comes back is counted again", "reliq_messages_claimed",
+        event=STAYS,
     ),
-    Counter("acked", "messages handled: gone for good", "reliq_messages_acked", enters=-1),
-    Counter("retried", "failures that are tried again", "reliq_messages_retried"),
-    Counter("requeued", "messages put back because their handler returned Again", "reliq_messages_requeued"),
+    Counter("acked", "messages handled: gone for good", "reliq_messages_acked", enters=-1, event=ENDS),
+    Counter("retried", "failures that are tried again", "reliq_messages_retried", event=STAYS),
     Counter(
-        "released", "messages handed back untouched by consumers that could not start them", "reliq_messages_released"
+        "requeued", "messages put back because their handler returned Again", "reliq_messages_requeued", event=STAYS
     ),
-    Counter("reclaimed", "messages taken back from consumers that vanished", "reliq_messages_reclaimed"),
+    Counter(
+        "released", "messages handed back untouched by consumers that could not start them", "reliq_messages_released",
+        event=STAYS,
+    ),
+    Counter(
+        "reclaimed", "messages taken back from consumers that vanished", "reliq_messages_reclaimed", event=STAYS
+    ),
     Counter("promoted", "delayed messages that became ready", "reliq_messages_promoted"),
-    Counter("dead_lettered", f"messages that died, by reason: {_listed(REASONS)}", "reliq_messages_dead_lettered"),
-    Counter("redriven", "dead letters put back into the queue", "reliq_messages_redriven"),
+    Counter(
+        DEAD_LETTERED, f"messages that died, by reason: {_listed(REASONS)}", "reliq_messages_dead_lettered",
+        event=STAYS,
+    ),
+    Counter("redriven", "dead letters put back into the queue", "reliq_messages_redriven", event=STAYS),
     Counter("ordered", "times a message was put behind another one of its key", "reliq_messages_ordered"),
     Counter("prepared", "messages prepared, to be committed or rolled back", "reliq_messages_prepared"),
     Counter("committed", "prepared messages that entered the queue", "reliq_messages_committed"),
@@ -79,21 +91,25 @@ COUNTERS: Final = (
         "reliq_schedule_ticks_missed",
     ),
     Counter(
-        "purged", "ready and delayed messages removed by an operator", "reliq_messages_purged", enters=-1
+        "purged", "ready and delayed messages removed by an operator", "reliq_messages_purged", enters=-1,
+        event=ENDS,
     ),
     Counter("purged_dead", "dead letters removed by an operator", "reliq_dead_letters_purged", enters=-1),
     Counter("trimmed", "dead letters removed by the queue's retention policy", "reliq_dead_letters_trimmed", enters=-1),
-    Counter("cancelled", "messages removed by a cancellation", "reliq_messages_cancelled", enters=-1),
+    Counter(
+        "cancelled", "messages removed by a cancellation", "reliq_messages_cancelled", enters=-1, event=ENDS
+    ),
     Counter(
         "withdrawn", "prepared messages that never entered: rolled back, or a duplicate then",
         "reliq_messages_withdrawn", enters=-1,
     ),
     Counter(
         "replaced", "messages that a newer one with their deduplication key replaced", "reliq_messages_replaced",
-        enters=-1, see="[latest wins](../how-to/flow.md#latest-wins)",
+        enters=-1, event=ENDS, see="[latest wins](../how-to/flow.md#latest-wins)",
     ),
     Counter(
         "sent_home", "messages that a monitor took to the partition that is the home of their key", enters=-1,
+        event=STAYS,
         left_out="such a message stays in its queue",
     ),
     Counter(
@@ -115,6 +131,9 @@ COUNTERS: Final = (
 )  # fmt: skip
 
 BY_NAME: Final = {one.name: one for one in COUNTERS}
+
+#: Events after which a message is not in the queue any more.
+LAST_EVENTS: Final = frozenset(one.name for one in COUNTERS if one.event == ENDS)
 
 #: Counters of messages that have left the queue for good.
 GONE: Final = tuple(one.name for one in COUNTERS if one.enters < 0)

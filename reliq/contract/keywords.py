@@ -80,20 +80,20 @@ class ConfigChanges(TypedDict, total=False):
 
     - `max_length`: messages ready and delayed, above which sends raise QueueFull.
     - `max_bytes`: bytes of Redis' memory for these messages, above which sends raise QueueFull.
-    - `max_deliveries`: consumers that may vanish with a message before it is a dead letter.
+    - `max_deliveries`: consumers that may die with a message before it becomes a dead letter.
     - `dead_max_age`: how long dead letters are kept, such as '30d'.
     - `dead_max_count`: how many dead letters are kept, the latest ones.
     - `durability`: where a message must be stored before its send returns, unless the send says so: "memory", "fsync"
       or "replicas=1"; a change takes effect within a minute, such as 'fsync'.
-    - `rate`: how many messages are given out, by the server's clock, such as '100/s'.
-    - `burst`: how many of them at once.
-    - `concurrency`: how many messages are in processing at once, over all consumers.
-    - `key_rate`: how many messages of one limit key are given out, such as '5/s'.
-    - `key_concurrency`: how many messages of one limit key are ready or in processing at once.
-    - `fair`: whether one message of each limit key is taken after another.
-    - `weights`: how many messages of a limit key are taken in its turn, with `fair`, such as 'gold:4,silver:2'.
-    - `track`: whether an index of the messages is kept, so that `find` is quick.
-    - `history`: how long the transitions of messages are kept, such as '1h'.
+    - `rate`: how many messages consumers may get, by the server's clock, such as '100/s'.
+    - `burst`: how many messages consumers may get at once after a pause, with `rate`.
+    - `concurrency`: how many messages may be in processing at once, over all consumers.
+    - `key_rate`: how many messages of one limit key consumers may get, such as '5/s'.
+    - `key_concurrency`: how many messages of one limit key may be ready or in processing at once.
+    - `fair`: whether limit keys take turns.
+    - `weights`: how many messages of a limit key run in its turn, with `fair`, such as 'gold:4,silver:2'.
+    - `track`: whether to index all messages, so that `find` is quick.
+    - `history`: how long to keep the transitions of messages, such as '1h'.
     - `partitions`: how many partitions the queue has, for a stream that one Redis node cannot carry.
     """
 
@@ -123,7 +123,7 @@ class Config:
     max_length: int | None = None
     #: bytes of Redis' memory for these messages, above which sends raise QueueFull
     max_bytes: int | None = None
-    #: consumers that may vanish with a message before it is a dead letter
+    #: consumers that may die with a message before it becomes a dead letter
     max_deliveries: int = 5
     #: how long dead letters are kept, in seconds
     dead_max_age: float | None = None
@@ -132,25 +132,25 @@ class Config:
     #: where a message must be stored before its send returns, unless the send says so: "memory", "fsync" or
     #: "replicas=1"; a change takes effect within a minute
     durability: str = "memory"
-    #: how many messages are given out, by the server's clock
+    #: how many messages consumers may get, by the server's clock
     rate: str | None = None
-    #: how many of them at once
+    #: how many messages consumers may get at once after a pause, with `rate`
     burst: int | None = None
-    #: how many messages are in processing at once, over all consumers
+    #: how many messages may be in processing at once, over all consumers
     concurrency: int | None = None
-    #: how many messages of one limit key are given out
+    #: how many messages of one limit key consumers may get
     key_rate: str | None = None
-    #: how many messages of one limit key are ready or in processing at once
+    #: how many messages of one limit key may be ready or in processing at once
     key_concurrency: int | None = None
-    #: whether one message of each limit key is taken after another
+    #: whether limit keys take turns
     fair: bool = False
-    #: how many messages of a limit key are taken in its turn, with `fair`
+    #: how many messages of a limit key run in its turn, with `fair`
     weights: dict[str, int] = field(default_factory=dict)
-    #: whether an index of the messages is kept, so that `find` is quick
+    #: whether to index all messages, so that `find` is quick
     track: bool = False
-    #: how long the transitions of messages are kept, in seconds
+    #: how long to keep the transitions of messages, in seconds
     history: float | None = None
     #: how many partitions the queue has, for a stream that one Redis node cannot carry
     partitions: int = 1
-    #: whether messages are kept from the workers: `pause` and `resume` change it
+    #: whether workers start no message: `pause` and `resume` change it
     paused: bool = False

@@ -14,8 +14,8 @@ class Kind:
     """A kind of value. `check` raises InvalidSetting, InvalidMessage or InvalidName, naming the value."""
 
     noun: ClassVar[str]
-    annotation: ClassVar[str]  #: what a caller in Python may give, None aside
-    held: ClassVar[str]  #: what the library keeps of it
+    annotation: ClassVar[str] = "str"  #: what a caller in Python may give, None aside
+    held: ClassVar[str] = "str"  #: what the library keeps of it
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -80,10 +80,8 @@ class Whole(Kind):
 class Rate(Kind):
     """A number of messages in a unit of time, such as "100/s"."""
 
-    noun, annotation, held = "a rate", "str", "str"
-
-    def check(self, value: Any, what: str) -> str:
-        return values.rate(value, what)
+    noun = "a rate"
+    check = staticmethod(values.rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +94,7 @@ class Flag(Kind):
     def choices(self) -> tuple[str, ...]:
         return "false", "true"
 
-    def check(self, value: Any, what: str) -> bool:
-        return values.yes_or_no(value, what)
+    check = staticmethod(values.yes_or_no)
 
     def text(self, value: bool) -> str:
         return "true" if value else "false"
@@ -115,8 +112,7 @@ class Weights(Kind):
 
     noun, annotation, held = "weights by key", "Mapping[str, int]", "dict[str, int]"
 
-    def check(self, value: Any, what: str) -> dict[str, int]:
-        return values.weights(value, what)
+    check = staticmethod(values.weights)
 
     def text(self, value: Mapping[str, int]) -> str:
         return ",".join(f"{key}:{weight}" for key, weight in value.items())
@@ -132,10 +128,8 @@ class Weights(Kind):
 class Durability(Kind):
     """Where a message must be stored before its send returns."""
 
-    noun, annotation, held = "a durability", "str", "str"
-
-    def check(self, value: Any, what: str) -> str:
-        return values.durability(value, what)
+    noun = "a durability"
+    check = staticmethod(values.durability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +138,7 @@ class Text(Kind):
 
     longest: int | None = values.MAX_KEY_BYTES
 
-    noun, annotation, held = "a text", "str", "str"
+    noun = "a text"
 
     def check(self, value: Any, what: str) -> str:
         """Return the text; without a limit, only what is no text or empty is refused."""
@@ -166,7 +160,7 @@ class Choice(Kind):
 
     words: tuple[str, ...]
 
-    noun, annotation, held = "a choice", "str", "str"
+    noun = "a choice"
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -182,7 +176,7 @@ class Choice(Kind):
 class Identity(Kind):
     """The id of a message."""
 
-    noun, annotation, held = "an id", "str", "str"
+    noun = "an id"
 
     def check(self, value: Any, what: str = "message id") -> str:
         return values.check_id(value)

@@ -27,6 +27,7 @@ class Setting:
     shared: bool = False  #: whether it is of the whole queue, so that each partition has a share of it
     limits_claims: bool = False  #: whether claims must ask for it
     example: str = ""
+    see: str = ""  #: a link from docs/reference to the page that says more
 
 
 SETTINGS: Final = (
@@ -40,67 +41,69 @@ SETTINGS: Final = (
         "Most bytes of Redis' memory for them", "no limit", shared=True,
     ),
     Setting(
-        "max_deliveries", Whole(1, 10_000), "consumers that may vanish with a message before it is a dead letter",
+        "max_deliveries", Whole(1, 10_000), "consumers that may die with a message before it becomes a dead letter",
         "Deliveries before a message is dead", f"{MAX_DELIVERIES}", default=MAX_DELIVERIES,
     ),
     Setting(
-        "dead_max_age", Duration(shortest=1.0), "how long dead letters are kept", "Dead letters are kept for",
+        "dead_max_age", Duration(shortest=1.0), "how long dead letters are kept", "Keep dead letters for",
         "for good", example="30d",
     ),
     Setting(
         "dead_max_count", Whole(1, _MANY), "how many dead letters are kept, the latest ones",
-        "Dead letters that are kept at most", "all of them", shared=True,
+        "Keep at most so many dead letters", "all of them", shared=True,
     ),
     Setting(
         "durability", Durability(), "where a message must be stored before its send returns, unless the send says so: "
         '"memory", "fsync" or "replicas=1"; a change takes effect within a minute',
-        "Before a send returns, the message is in", "memory", default="memory", example="fsync",
+        "A send returns when the message is in", "memory", default="memory", example="fsync",
+        see="[how sure a send is](../concepts/guarantees.md#how-sure-a-send-is)",
     ),
     Setting(
-        "rate", Rate(), "how many messages are given out, by the server's clock", "Messages given out", "no limit",
-        shared=True, limits_claims=True, example="100/s",
+        "rate", Rate(), "how many messages consumers may get, by the server's clock", "Rate", "no limit",
+        shared=True, limits_claims=True, example="100/s", see="[limits](../how-to/flow.md)",
     ),
     Setting(
-        "burst", Whole(1, 1_000_000), "how many of them at once", "Of these, how many at once",
+        "burst", Whole(1, 1_000_000), "how many messages consumers may get at once after a pause, with `rate`", "Burst",
         "those of a tenth of a second", shared=True,
     ),
     Setting(
-        "concurrency", Whole(1, 1_000_000), "how many messages are in processing at once, over all consumers",
-        "Messages in processing at once", "no limit", shared=True, limits_claims=True,
+        "concurrency", Whole(1, 1_000_000), "how many messages may be in processing at once, over all consumers",
+        "Concurrency", "no limit", shared=True, limits_claims=True,
     ),
     Setting(
-        "key_rate", Rate(), "how many messages of one limit key are given out", "Messages of one limit key given out",
+        "key_rate", Rate(), "how many messages of one limit key consumers may get", "Rate of each limit key",
         "no limit", limits_claims=True, example="5/s",
     ),
     Setting(
-        "key_concurrency", Whole(1, 1000), "how many messages of one limit key are ready or in processing at once",
-        "Messages of one limit key at once", "no limit", limits_claims=True,
+        "key_concurrency", Whole(1, 1000), "how many messages of one limit key may be ready or in processing at once",
+        "Concurrency of each limit key", "no limit", limits_claims=True,
     ),
     Setting(
-        "fair", Flag(), "whether one message of each limit key is taken after another",
-        "One message of each limit key after another", "false", default=False, limits_claims=True,
+        "fair", Flag(), "whether limit keys take turns",
+        "Limit keys take turns", "false", default=False, limits_claims=True,
     ),
     Setting(
-        "weights", Weights(), "how many messages of a limit key are taken in its turn, with `fair`",
+        "weights", Weights(), "how many messages of a limit key run in its turn, with `fair`",
         "Weights of limit keys", "1 for each", default={}, example="gold:4,silver:2",
     ),
     Setting(
-        "track", Flag(), "whether an index of the messages is kept, so that `find` is quick",
-        "An index of all messages", "false", default=False,
+        "track", Flag(), "whether to index all messages, so that `find` is quick",
+        "Index all messages", "false", default=False, see="[find and cancel](../how-to/life.md)",
     ),
     Setting(
-        "history", Duration(shortest=1.0), "how long the transitions of messages are kept",
-        "Transitions of messages are kept for", "none", example="1h",
+        "history", Duration(shortest=1.0), "how long to keep the transitions of messages",
+        "Keep the history of messages for", "none", example="1h",
     ),
     Setting(
         "partitions", Whole(1, MOST_PARTITIONS), "how many partitions the queue has, for a stream that one Redis node "
         "cannot carry", "Partitions, on the nodes of a cluster", "1", default=1,
+        see="[partitions](../how-to/partitions.md)",
     ),
 )  # fmt: skip
 
 #: What the policy tells beside its settings: it is changed by calls of its own.
 PAUSED: Final = Setting(
-    "paused", Flag(), "whether messages are kept from the workers: `pause` and `resume` change it", "Paused", "false",
+    "paused", Flag(), "whether workers start no message: `pause` and `resume` change it", "Paused", "false",
     default=False,
 )  # fmt: skip
 

@@ -42,7 +42,7 @@ ERRORS_KEPT = 10  #: the first failure and the latest nine
 MIN_QUOTA_BYTES = 1024 * 1024  #: the smallest byte limit of a queue
 MAX_BATCH = 1000  #: messages in one call of a script
 
-MAX_DELIVERIES = 5  #: consumers that may vanish with a message before it becomes a dead letter
+MAX_DELIVERIES = 5  #: consumers that may die with a message before it becomes a dead letter
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
@@ -165,7 +165,7 @@ def durability(value: object, what: str = "durability") -> str:
 
 def retries(value: object) -> int | None:
     """Read the largest number of repetitions of a call; None: as many as there is time for."""
-    return None if value is None else whole(value, "retries", 0, 1_000_000)
+    return None if value is None else whole(value, "repeats", 0, 1_000_000)
 
 
 def whole(value: object, what: str, smallest: int, largest: int) -> int:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Any, Unpack
@@ -68,29 +69,27 @@ handled = Table(
     Column("at", BigInteger, nullable=False),  # ms since the epoch
 )
 
-outbox = Table(
-    "reliq_outbox",
-    metadata,
-    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("id", String(128), nullable=False, unique=True),
-    Column("queue", String(128), nullable=False),
-    Column("headers", Text, nullable=False),
-    Column("delay", Float, nullable=False),
-    Column("options", Text),  # JSON: the other options that are set; null in rows of programs that have none
-    Column("body", LargeBinary, nullable=False),
-)
+
+def _of_message(identity: Column[str]) -> list[Column[Any]]:
+    """Return the columns of a message, with this one for its id."""
+    return [
+        Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+        identity,
+        Column("queue", String(128), nullable=False),
+        Column("headers", Text, nullable=False),
+        Column("delay", Float, nullable=False),
+        Column("options", Text),  # JSON: the other options that are set; null in rows of programs that have none
+        Column("body", LargeBinary, nullable=False),
+    ]
+
+
+outbox = Table("reliq_outbox", metadata, *_of_message(Column("id", String(128), nullable=False, unique=True)))
 
 #: Rows that the relay removed from the outbox because their queue will never accept them unchanged.
 parked = Table(
     "reliq_outbox_parked",
     metadata,
-    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("id", String(128), nullable=False),
-    Column("queue", String(128), nullable=False),
-    Column("headers", Text, nullable=False),
-    Column("delay", Float, nullable=False),
-    Column("options", Text),  # JSON: the other options that are set; null in rows of programs that have none
-    Column("body", LargeBinary, nullable=False),
+    *_of_message(Column("id", String(128), nullable=False)),
     Column("reason", Text, nullable=False),
     Column("at", BigInteger, nullable=False),  # ms since the epoch
 )
@@ -105,11 +104,8 @@ _COLUMNS = frozenset(("id", "headers", "delay"))  #: options of a message that h
 def create_tables(connection: Connection | Engine) -> None:
     """Create what is missing: tables, and columns that earlier versions had not; with migrations, use `metadata`."""
     metadata.create_all(connection)
-    if isinstance(connection, Engine):
-        with connection.begin() as opened:
-            _add_columns(opened)
-    else:
-        _add_columns(connection)
+    with connection.begin() if isinstance(connection, Engine) else nullcontext(connection) as opened:
+        _add_columns(opened)
 
 
 def _add_columns(connection: Connection) -> None:
@@ -284,10 +280,8 @@ class _Pass:
         for row in rows:
             try:
                 message = checked(_message(row), self._app.max_body)
-                if row.queue in self._app.handlers.versions:
-                    message.headers.setdefault(
-                        VERSION_HEADER, "1"
-                    )  # its row was written by another program, maybe of an earlier version
+                if row.queue in self._app.handlers.versions:  # another program wrote the row, maybe an earlier one
+                    message.headers.setdefault(VERSION_HEADER, "1")
                 readable.append((row, message))
             except (ReliqError, ValueError, TypeError) as error:
                 self._park([(row, str(error))])
@@ -322,7 +316,7 @@ class _Pass:
                 self._refused[row.queue] = ReliqError(f"{cause}; run create_tables")
 
 
-_FIELDS = ("id", "queue", "headers", "delay", "options", "body")
+_FIELDS = tuple(one.name for one in outbox.columns if one.name != "number")
 
 
 def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:

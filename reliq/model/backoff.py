@@ -2,15 +2,16 @@
 
 A back-off takes the number of failures and the latest error, and returns the delay in seconds until the next try, or
 None: no more tries, the message becomes a dead letter. `limit` counts the retries: limit=3 means at most four runs.
-Any function of this form is a back-off.
+Any function of this form is a back-off, and a number n stands for exponential(limit=n).
 """
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from reliq.contract.values import Duration, seconds, whole
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidHandler, InvalidSetting
 
 Backoff = Callable[[int, BaseException], float | None]
 
@@ -75,6 +76,26 @@ class exponential:
         # The exponent is bounded because 3.0 ** 10_000 raises OverflowError; the cap is reached long before.
         delay = min(cap, first * self.factor ** min(failures - 1, 64))
         return delay * (1.0 + random.uniform(-self.jitter, self.jitter))
+
+
+def backoff_of(retry: object, max_retries: int | None, queue: str) -> Any:
+    """Return the back-off that a handler was given: one, a number of retries, or none; raises InvalidHandler."""
+    if max_retries is not None:
+        if retry is not None:
+            raise InvalidHandler(
+                f"the handler of queue {queue!r} has retry={retry!r} and max_retries={max_retries!r}: give one of them"
+            )
+        return exponential(limit=whole(max_retries, "max_retries", 0, _RETRIES_MOST))
+    if retry is None:
+        return exponential()
+    if isinstance(retry, int) and not isinstance(retry, bool):
+        return exponential(limit=whole(retry, "retry", 0, _RETRIES_MOST))
+    if not callable(retry):
+        raise InvalidHandler(
+            f"retry of queue {queue!r} is {retry!r}: give a number of retries such as 3, or a back-off such as "
+            'reliq.exponential(limit=3) or reliq.fixed("30s", limit=3)'
+        )
+    return retry
 
 
 def rocketmq_levels() -> steps:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidHandler
-from reliq.model.backoff import Backoff, exponential
+from reliq.model.backoff import Backoff, backoff_of
 from reliq.model.breaker import Breaker
 from reliq.model.keys import check_name, instance_queue
 from reliq.model.message import Message
@@ -86,7 +86,7 @@ class Handlers:
         queue: str,
         function: HandlerFunction,
         *,
-        retry: Backoff | None,
+        retry: Backoff | int | None,
         retry_on: type[BaseException] | Errors,
         dead_on: type[BaseException] | Errors,
         time_limit: Duration | None,
@@ -94,6 +94,7 @@ class Handlers:
         once_for: Duration = "1d",
         breaker: Breaker | None = None,
         result: Duration | None = None,
+        max_retries: int | None = None,
     ) -> Handler:
         """Register the handler of a queue; raises InvalidHandler for a second one and for a non-function."""
         check_name(queue)
@@ -104,7 +105,7 @@ class Handlers:
                 f"queue {queue!r} has two handlers, {name_of(first)} and {name_of(function)}: "
                 "one queue has one handler; use a second queue, or a topic with two subscriptions"
             )
-        backoff = exponential() if retry is None else retry
+        backoff = backoff_of(retry, max_retries, queue)
         check_callable(backoff, f"retry of queue {queue!r}", "the number of failures", "the error")
         if not isinstance(once, (bool, str)) or once == "":
             raise InvalidHandler(f"once of {queue!r} is {once!r}: True, or the name of a header")

@@ -1,4 +1,4 @@
-"""The names of all Redis keys that reliq uses, spelled here and nowhere else.
+"""The names of all Redis keys that reliq uses. Those of a queue are made from the table reliq.contract.keys.
 
 All keys of a queue carry the hash tag `{queue}`, so a queue lies in one slot of a Redis Cluster and a script may use
 all of its keys.
@@ -8,6 +8,8 @@ import hashlib
 import re
 import secrets
 
+from reliq.contract import key_names
+from reliq.contract.keys import QUEUE_KEYS
 from reliq.errors import InvalidName
 
 QUEUES = "reliq:queues"  #: set: the names of all queues
@@ -70,24 +72,7 @@ def batch_record(batch: str) -> str:
     return f"reliq:{{@batches}}:batch:{batch}"
 
 
-class JobKeys:
-    """The keys of staged jobs: those of a queue or, for jobs of several queues, those under the tag `@several`."""
-
-    __slots__ = ("_prefix", "epochs", "jobs", "place")
-
-    def __init__(self, place: str) -> None:
-        self.place = place  #: the hash tag
-        self._prefix = f"reliq:{{{place}}}:"
-        self.jobs = self._prefix + "jobs"  #: zset: unfinished staged jobs, by the ms at which to look at them
-        self.epochs = self._prefix + "epochs"  #: hash: stream -> the last epoch it committed, and when
-
-    def job(self, job: str) -> str:
-        """Return the key of a staged job; hash: its state, its run and, once committed, its manifest."""
-        return f"{self._prefix}job:{job}"
-
-    def parts(self, job: str) -> str:
-        """Return the key of a job's parts; set: "queue part" of all that the job has staged, approved or not."""
-        return f"{self._prefix}parts:{job}"
+JobKeys = key_names.JobKeys
 
 
 def dedup_digest(key: str) -> str:
@@ -98,75 +83,20 @@ def dedup_digest(key: str) -> str:
 SEVERAL = JobKeys("@several")  #: for jobs that write to several queues; not a valid queue name
 
 
-class QueueKeys(JobKeys):
+class QueueKeys(key_names.NamedKeys):
     """The keys of one queue."""
 
-    __slots__ = (
-        "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
-        "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "logical", "low",
-        "messages", "next_round", "outcomes", "places", "prepared", "producers", "questions", "queue", "results",
-        "rounds", "runs", "schedule_states", "schedules", "servers", "ticks", "told", "trying", "waiting",
-    )  # fmt: skip
+    __slots__ = ("logical", "queue")
 
     def __init__(self, queue: str) -> None:
         super().__init__(check_grammar(queue))
         self.queue = queue
         self.logical = logical_name(queue)  #: the name that users know
-        prefix = self._prefix
-        self.messages = prefix + "messages"  #: list: ready, pushed at the head, taken from the tail
-        self.high = prefix + "high"  #: list: ready, with high priority
-        self.low = prefix + "low"  #: list: ready, with low priority
-        self.waiting = prefix + "waiting"  #: zset: messages waiting for their key, by group and turn; score 0
-        self.next_round = prefix + "next_round"  #: list: ready, members of the cycle visited in this round
-        self.rounds = prefix + "rounds"  #: zset: groups of the cycle by their round; without resting members
-        self.active = prefix + "active"  #: hash: group -> the id of the message that holds the key
-        self.cycle = prefix + "cycle"  #: hash: group -> the id of the circulating message, and the member
-        self.bodies = prefix + "bodies"  #: hash: reference -> body, of the messages whose element has no body
-        self.delayed = prefix + "delayed"  #: zset: messages not due yet, by due ms
-        self.dead = prefix + "dead"  #: zset: dead letters, by ms of death
-        self.index = prefix + "index"  #: hash: id -> score, of the messages in delayed or dead
-        self.consumers = prefix + "consumers"  #: set: consumers that may hold messages
-        self.servers = prefix + "servers"  #: zset: processes that share the partitions, by ms of their latest word
-        self.results = prefix + "results"  #: hash: id -> what the handler has returned
-        self.earlier_results = prefix + "earlier_results"  #: hash: those of the time before
-        self.awaited = prefix + "awaited"  #: string: exists while someone waits for a result
-        self.answers = prefix + "answers"  #: stream: the ids of messages with results, while someone waits
-        self.trying = prefix + "trying"  #: hash: consumer -> the redelivered message it is trying (reliq_monitor.marks)
-        self.told = prefix + "told"  #: hash: id of a message that was cancelled while a consumer held it -> ms of that
-        self.counters = prefix + "counters"  #: hash
-        self.config = prefix + "config"  #: hash: the queue's policy
-        self.flow = prefix + "flow"  #: hash: the state of the queue's limits and of its circuit breaker
-        self.buckets = prefix + "buckets"  #: zset: groups by the ms at which the bucket of their key is full again
-        self.freed = prefix + "freed"  #: list: an entry while another message may be in processing within `concurrency`
-        self.producers = prefix + "producers"  #: hash: producer -> its last sequence number, and when
-        self.prepared = (
-            prefix + "prepared"
-        )  #: zset: ids of messages that wait for a decision, by the ms of their next check-back
-        self.questions = (
-            prefix + "questions"
-        )  #: zset: ids of prepared messages that a check-back is to decide, by the ms of the request
-        self.schedules = prefix + "schedules"  #: hash: name of a schedule -> its definition, JSON
-        self.schedule_states = prefix + "schedule_states"  #: hash: name -> its next tick and its counts, JSON
-        self.ticks = prefix + "ticks"  #: zset: names of schedules, by the ms at which a monitor sends their next tick
-        self.runs = prefix + "runs"  #: hash: name -> ms of its latest run, and what was sent, JSON
-        self.followed = prefix + "followed"  #: hash: id -> where it entered the queue; " batch" -> its counts
-        self.history = prefix + "history"  #: stream: the transitions of messages
-        #: What scripts call `places`: the keys of ready messages, and those that decide which one is next. This is the
-        #: order in their KEYS; tools/generate_scripts.py writes the same names into the scripts.
-        self.places = (
-            self.messages, self.high, self.low, self.waiting, self.active, self.cycle, self.next_round, self.rounds,
-            self.counters, self.config, self.bodies, self.followed, self.history,
-        )  # fmt: skip
-        #: What scripts call `outcomes`: what handlers have returned, and who waits for it.
-        self.outcomes = (self.results, self.earlier_results, self.awaited, self.answers)
 
     @property
     def everything(self) -> tuple[str, ...]:
         """The keys that every queue may have, without those of its consumers, jobs and deduplication keys."""
-        slots = (getattr(self, name) for one in (JobKeys, QueueKeys) for name in one.__slots__)
-        return tuple(
-            one for one in slots if isinstance(one, str) and one.startswith(self._prefix) and one != self._prefix
-        )
+        return tuple(self._prefix + one.name for one in QUEUE_KEYS if not one.of)
 
     @property
     def pattern(self) -> str:
@@ -178,66 +108,31 @@ class QueueKeys(JobKeys):
         """How the names of the keys begin that last longer than a message: its windows, marks, reports and decisions,
         and what staged jobs have.
         """
-        kinds = ("burst", "dedup", "done", "half", "idempotency", "job", "parts", "report", "staged")
-        return tuple(f"{self._prefix}{kind}:" for kind in kinds)
+        return tuple(f"{self._prefix}{one.name}:" for one in QUEUE_KEYS if one.searched)
 
     @property
     def kinds(self) -> dict[str, str]:
         """The type of each key that a reclaim writes to, or that its scripts read, as returned by the command TYPE."""
-        lists = (self.messages, self.high, self.low, self.next_round)
-        zsets = (self.dead, self.waiting, self.rounds)
-        hashes = (self.counters, self.config, self.index, self.active, self.cycle, self.trying, self.bodies)
-        return {**dict.fromkeys(lists, "list"), **dict.fromkeys(zsets, "zset"), **dict.fromkeys(hashes, "hash")}
-
-    def processing(self, consumer: str) -> str:
-        """Return the key of a consumer's processing list: the messages it holds, newest at the head."""
-        return f"{self._prefix}processing:{consumer}"
-
-    def lease(self, consumer: str) -> str:
-        """Return the key of a consumer's lease; string: its deadline, ms of the Redis server's clock."""
-        return f"{self._prefix}lease:{consumer}"
-
-    def settled(self, lease: str) -> str:
-        """Return the key that marks an HTTP lease as ended because all its messages were settled; kept for a minute."""
-        return f"{self._prefix}settled:{lease}"
+        return {self._prefix + one.name: one.kind for one in QUEUE_KEYS if one.reclaimed}
 
     def idempotency(self, key: str) -> str:
-        """Return the key of the HTTP service's answer to the first request with this Idempotency-Key; string."""
-        return f"{self._prefix}idempotency:{hashlib.sha256(key.encode()).hexdigest()}"
+        """Return the key of the HTTP service's answer to the first request with this Idempotency-Key."""
+        return self.idempotency_of(hashlib.sha256(key.encode()).hexdigest())
 
     def dedup(self, key: str) -> str:
-        """Return the Redis key of a deduplication key; string: the message id.
+        """Return the Redis key of a deduplication key.
 
         The deduplication key is hashed: a user's text never becomes part of a Redis key.
         """
         return self.dedup_of(dedup_digest(key))
 
-    def dedup_of(self, digest: str) -> str:
-        """Return the same for the digest of a deduplication key."""
-        return f"{self._prefix}dedup:{digest}"
-
     def burst(self, key: str) -> str:
-        """Return the Redis key of a burst of sends with a deduplication key, of which the latest is debounced.
-
-        String: the ms at which the first was sent, and the id of the latest; expires when that is due.
-        """
-        return f"{self._prefix}burst:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        """Return the Redis key of a burst of sends with a deduplication key, of which the latest is debounced."""
+        return self.burst_of(dedup_digest(key))
 
     def done(self, identity: str) -> str:
-        """Return the key that marks an id or header value as handled once; string; expires with the window."""
-        return f"{self._prefix}done:{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
-
-    def prepared_record(self, identity: str) -> str:
-        """Return the key of a prepared message; hash: the message and, for a while, the decision about it."""
-        return f"{self._prefix}half:{identity}"
-
-    def report(self, identity: str) -> str:
-        """Return the key of what a handler has reported about a message; hash; expires a week after the latest."""
-        return f"{self._prefix}report:{identity}"
-
-    def staged(self, job: str, part: str) -> str:
-        """Return the key of a staged part; list: chunks of messages, invisible until their job commits."""
-        return f"{self._prefix}staged:{job}:{part}"
+        """Return the key that marks an id or header value as handled once."""
+        return self.done_of(dedup_digest(identity)[:32])
 
 
 # A consumer's id is random for each start, never a pid or host name: no other process may inherit a dead consumer's

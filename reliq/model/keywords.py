@@ -10,12 +10,14 @@ class DeadLetterFilters(TypedDict, total=False):
     """Filters of dead letters; a letter has to fit all that are given, and None is no filter.
 
     `ids`: one or several. `reason`: why they died. `error_class`: of the last error, with or without its module.
+    `error_text`: a part of the first line that this error says.
     `older_than`, `newer_than`: since death. `headers`: all of these must be equal.
     """
 
     ids: str | Iterable[str] | None
     reason: str | None
     error_class: str | None
+    error_text: str | None
     older_than: Duration | None
     newer_than: Duration | None
     headers: Mapping[str, str] | None

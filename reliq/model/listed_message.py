@@ -10,6 +10,8 @@ from reliq.model.message import Message, wrapped
 
 _START = 1024  #: bytes shown of an element that is larger than any message
 
+_BY_HAND = ("Dead", "Retry")  #: what a consumer by hand writes into the history
+
 
 @dataclass(frozen=True, slots=True)
 class Glimpse:
@@ -86,6 +88,15 @@ class ListedMessage(Message):
     @property
     def last_error(self) -> Failure | None:
         return self.errors[-1] if self.errors else None
+
+    def failed_with(self, error_class: str) -> bool:
+        """Whether its last error is of this class, given with or without its module; reliq's own as users import it."""
+        if self.last_error is None:
+            return False
+        whole = self.last_error.error_class
+        name = whole.rpartition(".")[2]
+        own = whole.startswith("reliq.") or whole in _BY_HAND
+        return error_class in ((whole, name, f"reliq.{name}") if own else (whole, name))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of {self.queue}: {self.size} bytes, failures={self.failures}>"

@@ -113,7 +113,7 @@ class Message:
 
     @property
     def deliveries(self) -> int:
-        """How many consumers vanished while they held this message."""
+        """How many consumers died while they held this message."""
         return self._envelope.deliveries
 
     @property
@@ -123,7 +123,7 @@ class Message:
 
     @property
     def redelivered(self) -> bool:
-        """Whether a consumer vanished while it held this message."""
+        """Whether a consumer died while it held this message."""
         return self._envelope.redelivered
 
     @property
@@ -207,7 +207,7 @@ class Message:
         """Report how far the handler is, from 0 to 1; to be awaited in async handlers. `text`: up to 1,000 bytes.
 
         Operators see it, and the message is not charged with a delivery if its worker dies now. At most ten reports a
-        second are sent. Raises LeaseLost if the message is not this consumer's any more, and InvalidMessage.
+        second are sent. Raises LeaseLost if this consumer no longer holds the message, and InvalidMessage.
         """
         return self._holder().report(self, checked_progress(fraction, text))
 
@@ -215,7 +215,7 @@ class Message:
         """Store what the next handler of this message can go on from, as `message.state`; await it in async handlers.
 
         `state`: dicts, lists, texts, numbers, bytes, None; up to 1 MiB. It is deleted with the message, or a week after
-        the latest report. Raises LeaseLost if the message is not this consumer's any more (then it is not stored),
+        the latest report. Raises LeaseLost if this consumer no longer holds the message (then nothing is stored),
         InvalidMessage, RedisUnavailable, OutcomeUnknown and QueueFull.
         """
         return self._holder().report(self, checked_state(state))

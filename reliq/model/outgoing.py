@@ -27,6 +27,7 @@ from reliq.model.element import (
     new_reference,
 )
 from reliq.model.keywords import check_names
+from reliq.model.unencodable import why_not_json
 
 JsonBody = dict[str, Any] | list[Any] | tuple[Any, ...] | int | float | bool | None
 Body = bytes | bytearray | memoryview | str | JsonBody | TypedBody
@@ -236,8 +237,7 @@ def encode_body(body: Body) -> bytes:
     try:
         return (body if isinstance(body, str) else _strict_json(body)).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        kind = type(body).__name__
-        raise InvalidMessage(f"a body of type {kind} is neither bytes, text nor JSON: {error}") from None
+        raise InvalidMessage(f"the body is neither bytes, text nor JSON: {why_not_json(body, error)}") from None
 
 
 def check_headers(headers: Mapping[str, str]) -> dict[str, str]:

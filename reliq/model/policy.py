@@ -15,7 +15,7 @@ class Retry(Exception):
 
     It counts as a failure, so the policy's limit still applies. `scope="queue"`: no worker gets a message of the queue
     before `delay` is over, as when a service answers 429 with a time; `scope="key"`: the same for the messages with the
-    limit key of this one. That is no failure of the other messages.
+    limit key of this one. The other messages do not fail by it.
     """
 
     __module__ = "reliq"  # the name that users know is the one in the history of a message

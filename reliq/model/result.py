@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
+from reliq.contract.outcomes import Stored
 from reliq.contract.values import bytes_text
 from reliq.errors import InvalidMessage
 
 MAX_RESULT_BYTES = 1024 * 1024
 _strict_json = json.JSONEncoder(allow_nan=False).encode
-_JSON, _BYTES = b"j", b"b"  #: what a stored result begins with
-DEAD, CANCELLED = b"d", b"c"  #: stored in the place of a result
+_JSON, _BYTES, DEAD, CANCELLED = (one.value for one in Stored)
 
 
 class Answer:

@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CoroutineType, NoneType, SimpleNamespace, UnionType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from reliq.errors import InvalidHandler
@@ -156,13 +156,32 @@ def is_async(function: HandlerFunction) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
+def check_called(given: object, decorator: str, arguments: str) -> None:
+    """Raise InvalidHandler if a decorator was not called: then it gets the function in place of its argument.
+
+    `arguments`: an example of them, {} in it for the name of the function.
+    """
+    if callable(given):
+        name = name_of(given).rpartition(".")[2]
+        call = f"@app.{decorator}({arguments.format(name)})"
+        raise InvalidHandler(f"@app.{decorator} above {name} is not called: write {call}")
+
+
 def name_of(function: object) -> str:
     """Return the name of a function, for an error or a log."""
     return getattr(function, "__qualname__", repr(function))
 
 
-def refuse_coroutine(result: object) -> None:
-    """Raise TypeError if a handler's result is a coroutine, which means that the handler has not run."""
+def refuse_unrun(result: object) -> None:
+    """Raise TypeError if a handler's result is work that has not run: a coroutine, an awaitable or a generator."""
+    kind = type(result)
     if isinstance(result, CoroutineType):
         result.close()
         raise TypeError("the handler returned a coroutine that is never awaited: make the handler an async def")
+    if hasattr(kind, "__await__"):
+        raise TypeError(
+            f"the handler returned an awaitable of type {kind.__name__}, which is never awaited: make the handler an "
+            "async def and await it there"
+        )
+    if isinstance(result, (GeneratorType, AsyncGeneratorType)):
+        raise TypeError("the handler returned a generator, of which nothing has run: loop over it in the handler")

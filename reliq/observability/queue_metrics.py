@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from reliq.contract.counters import COUNTERS, REASONS, Counter
+from reliq.contract.counters import COUNTERS, Counter
+from reliq.contract.outcomes import REASONS
 from reliq.model.stats import STATES, Stats
 from reliq.ops.schema import Counter as Name
 

@@ -159,7 +159,7 @@ from reliq.ops.monitor import (
     set_mark,
     type_of,
 )
-from reliq.ops.operator import Revival, cancel, discard, purge, redrive
+from reliq.ops.operator import Revival, cancel, discard, hasten, purge, redrive
 from reliq.ops.partitions import (
     Homes,
     Introduction,
@@ -394,6 +394,7 @@ __all__ = [
     "has_key",
     "has_messages",
     "hash_size",
+    "hasten",
     "heartbeat",
     "held_count",
     "held_keys",

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal
 
-from reliq.contract import values
+import msgspec
+
+from reliq.contract import outcomes, values
 from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
 from reliq.ops import signatures
@@ -16,19 +17,12 @@ from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 Cancelled = tuple[tuple[str, int], ...]  #: ids of cancelled messages, each with the ms at which that was
 NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known place
 NO_RESULTS: Mapping[bytes, tuple[str, bytes]] = MappingProxyType({})
+Destination = outcomes.Destination
+Settled = outcomes.Settled
 _UNKNOWN = "?"  #: the script reads the batches of a row from its messages
 
 
-class Settled(StrEnum):
-    """The result of settling one message."""
-
-    DONE = "d"
-    ALREADY = "a"  #: no longer held under a valid lease: settled before
-    LOST = "l"  #: no longer held, and the lease is over
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """The reply of claim, and of settle with a claim. `codes`: one letter of `Settled` for each settled message.
 
     `elsewhere`: the acks in a row are not the oldest messages of the processing list, and nothing was done. `limited`:
@@ -39,19 +33,6 @@ class Claimed:
     now: int
     elements: list[bytes]
     codes: str = ""
-
-
-class Destination(StrEnum):
-    """Where a message goes from the processing list, if it is not acked."""
-
-    HEAD = "head"  #: of the ready messages: it is taken last
-    TAIL = "tail"  #: of the ready messages: it is taken next
-    DELAYED = "delayed"
-    DEAD = "dead"
-    GONE = "gone"  #: it is deleted
-    DONE = "done"  #: it is deleted, and its mark is set: it was handled, and must not run again
-    ROUND = "round"  #: HEAD for a member of a cycle, after other messages of its key; GONE if the member was removed
-    REST = "rest"  #: DELAYED for a member of a cycle, in the same way
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +109,7 @@ def claim(
         consumer=consumer,
         held=held,
     )
-    op = scripted(call, _read_claimed)
-    return Op(op.command, op.read, op.script, repeatable=False)
+    return scripted(call, _read_claimed, repeatable=False)
 
 
 def block(keys: QueueKeys, consumer: str, seconds: float) -> Op[bytes | None]:
@@ -188,8 +168,7 @@ def settle(
         moves=[part for move in moves for part in _move(move, places)],
         results=[part for element in acks for part in _result(element, results)] if results_kept else (),
     )
-    op = scripted(call, _read_settled)
-    return op if limit == 0 else Op(op.command, op.read, op.script, repeatable=False)
+    return scripted(call, _read_settled, repeatable=limit == 0)
 
 
 def _positions(others: Sequence[bytes], moves: Sequence[Move], uncounted: Collection[bytes]) -> str:

@@ -1,7 +1,6 @@
 """Ops of flow control: claims within the limits of a queue, its circuit breaker, and holding it back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from reliq.model.breaker import Breaker
@@ -14,8 +13,7 @@ from reliq.ops.request import Op, milliseconds, scripted
 Reason = Literal["", "rate", "concurrency", "breaker", "held", "probe"]
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedClaim(Claimed):
+class LimitedClaim(Claimed, frozen=True):
     """The reply of claim_limited. `limited`: the queue has limits; `ok`: it has none any more.
 
     `consumers`: the caller did not know all of `others`, and nothing was done.

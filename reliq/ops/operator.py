@@ -1,6 +1,6 @@
-"""Ops for operators: redrive, discard, cancel and purge."""
+"""Ops for operators: redrive, discard, cancel, purge, and delayed messages that are to run now."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,3 +53,8 @@ def cancel(keys: QueueKeys, identity: str) -> Op[bool]:
 
 def purge(keys: QueueKeys, limit: int) -> Op[int]:
     return scripted(signatures.purge(places=keys.places, delayed=keys.delayed, index=keys.index, limit=limit))
+
+
+def hasten(keys: QueueKeys, ids: Collection[str]) -> Op[int]:
+    """Make delayed messages due now; return how many of them are delayed."""
+    return scripted(signatures.hasten(delayed=keys.delayed, index=keys.index, ids=ids), int)

@@ -14,6 +14,7 @@ from reliq.ops.request import Argument, Op, T, Transaction, milliseconds, option
 from reliq.ops.schema import Topics
 
 NO_BATCHES: Mapping[str, int] = MappingProxyType({})
+NO_DUPLICATES: dict[int, str] = {}
 NO_PARTITIONS: Mapping[int, tuple[int, bool]] = MappingProxyType({})
 
 
@@ -35,8 +36,7 @@ class Enqueued(msgspec.Struct, frozen=True):
     held: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A message to enqueue that is delayed, or has a deduplication key, an ordering key or a priority.
 
     `replace`: it replaces the one with its deduplication key that waits; `delay` is then its debounce.
@@ -53,8 +53,7 @@ class Entry:
     at_most: float | None = None  #: seconds after the first of a burst at which the newest is due
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBody:
+class StoredBody(msgspec.Struct, frozen=True):
     """A body that is stored in the hash `bodies`, under its reference."""
 
     reference: bytes
@@ -137,12 +136,11 @@ def enqueue(
         producer=producer,
         sequence=sequence,
         plain_and_version=f"{len(plain)} {version}" if version else len(plain),
-        batches=" ".join(f"{batch} {count}" for batch, count in batches.items()),
+        batches=" ".join([f"{batch} {count}" for batch, count in batches.items()]) if batches else "",
         elements=plain,
         options=[part for entry in entries for part in _option(entry)],
     )
-    op = scripted(call, _read_enqueued)
-    return op if producer else Op(op.command, op.read, op.script, repeatable=False)
+    return scripted(call, _read_enqueued, repeatable=bool(producer))
 
 
 def _option(entry: Entry) -> tuple[Argument, ...]:
@@ -162,6 +160,8 @@ def _read_enqueued(reply: Any) -> Enqueued:
         return Enqueued("full", now, {}, *map(readable, rest))
     if status == b"moved":
         return Enqueued("moved", now, {}, moved=frozenset(rest[0]), held=frozenset(rest[1]))
+    if not rest:
+        return Enqueued("ok" if status == b"ok" else "repeated", now, NO_DUPLICATES)
     conflicts = frozenset(-1 - position for position in rest[::2] if position < 0)
     firsts = {
         max(position, -1 - position): first.decode() for position, first in zip(rest[::2], rest[1::2], strict=True)

@@ -130,10 +130,10 @@ def script_named(name: str) -> Script:
     return script
 
 
-def scripted(call: Call, read: Callable[[Any], T] = _as_is) -> Op[T]:
+def scripted(call: Call, read: Callable[[Any], T] = _as_is, repeatable: bool = True) -> Op[T]:
     name, keys, arguments = call
-    script = script_named(name)
-    return Op(("EVALSHA", script.sha, len(keys), *keys, *arguments), read, script)
+    script = _SCRIPTS.get(name) or script_named(name)
+    return Op(("EVALSHA", script.sha, len(keys), *keys, *arguments), read, script, repeatable)
 
 
 def scripted_within(call: Call, read: Callable[[Any], T] = _as_is) -> Op[T]:

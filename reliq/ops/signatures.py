@@ -224,6 +224,10 @@ def forget_tracked(*, config: str, followed: str, cursor: Argument, limit: Argum
     return "forget_tracked", (config, followed), (cursor, limit)
 
 
+def hasten(*, delayed: str, index: str, ids: Iterable[Argument]) -> Call:
+    return "hasten", (delayed, index), (*ids,)
+
+
 def heartbeat(*, lease: str, lease_ms: Argument) -> Call:
     return "heartbeat", (lease,), (lease_ms,)
 

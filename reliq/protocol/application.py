@@ -15,6 +15,7 @@ from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending, check_middleware
 from reliq.model.policy import Errors
 from reliq.model.routing import check_pattern
+from reliq.model.signatures import check_called
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.topics import TopicSteps
@@ -67,7 +68,7 @@ class Application:
         self,
         queue: str,
         *,
-        retry: Backoff | None = None,
+        retry: Backoff | int | None = None,
         retry_on: type[BaseException] | Errors = BaseException,
         dead_on: type[BaseException] | Errors = (),
         time_limit: Duration | None = None,
@@ -75,27 +76,30 @@ class Application:
         once_for: Duration = "1d",
         breaker: Breaker | None = None,
         result: Duration | None = None,
+        max_retries: int | None = None,
     ) -> Callable[[F], F]:
         """Bind a function (def or async def) to a queue. If it returns, the message is acked; if it raises, tried
         again.
 
         The function takes the message, or the body as the type of its annotation (a dataclass, msgspec.Struct or
         pydantic model), or both; a body that does not fit makes a dead letter at once, with reason `invalid`.
-        `retry`: a back-off; by default 10 retries, after 5 s, 15 s, 45 s ... up to an hour, +-20 %.
+        `retry`: a back-off; by default 10 retries, after 5 s, 15 s, 45 s ... up to an hour, +-20 %. A number such as 3
+        means `reliq.exponential(limit=3)`: at most 3 retries after the same pauses. `max_retries=3` means the same.
         `dead_on`: errors that make a dead letter at once. `retry_on`: if given, all other errors do.
         `time_limit`: how long one run may take; a longer one counts as a failure.
-        `once`: a handled message is not handled again, however often it is delivered, for `once_for`. True identifies
+        `once`: skip a message that was handled within `once_for`, however often it is delivered. True identifies
         messages by id; a text by the value of the header with this name (without it, by id). Costs one more round trip.
         `breaker`: `reliq.breaker(...)`; when too many runs fail, no worker gets messages of the queue for a while.
         `result`: for at least this time, what the function returns (JSON or bytes) is kept for `queue.result(id)`.
         Raises InvalidHandler for a second handler of a queue.
         """
-        check_name(queue)  # at once: `@app.handler` without parentheses would otherwise register nothing, silently
+        check_called(queue, "handler", '"{}"')
+        check_name(queue)
 
         def bind(function: F) -> F:
             self.handlers.add(
                 queue, function, retry=retry, retry_on=retry_on, dead_on=dead_on, time_limit=time_limit,
-                once=once, once_for=once_for, breaker=breaker, result=result,
+                once=once, once_for=once_for, breaker=breaker, result=result, max_retries=max_retries,
             )  # fmt: skip
             return function
 
@@ -107,6 +111,7 @@ class Application:
         Each process has its own queue from its start to its end and receives what is published meanwhile. A process
         that is not running misses the message; one that is 10,000 messages behind receives no more. There is no retry.
         """
+        check_called(pattern, "broadcast", '"order.#"')
         check_pattern(pattern)
 
         def bind(function: F) -> F:
@@ -151,6 +156,7 @@ class Application:
 
         It is called after the dead letter is stored; an error that it raises is logged and has no other effect.
         """
+        check_called(queue, "on_dead", "")
 
         def bind(hook: DeadHook) -> DeadHook:
             self.handlers.add_dead_hook(queue, hook)

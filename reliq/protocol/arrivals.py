@@ -5,7 +5,7 @@ are not to be handled are buried. All of it may be repeated after a lost answer.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from reliq import ops
 from reliq.model.element import BLANK, Undecodable
@@ -13,11 +13,10 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Holder
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Settled, Steps
-from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.held import LARGE, HeldMessages
 from reliq.protocol.limits import Limits
-from reliq.protocol.outcomes import expired, passed_over, undecodable
+from reliq.protocol.outcomes import cancelled, expired, passed_over, undecodable
 from reliq.protocol.oversized import takeable
 
 SettleMoves = Callable[[Sequence[Move]], ops.Op[ops.Claimed]]
@@ -67,8 +66,8 @@ class Arrivals:
         """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
         queue, held = self._keys.logical, self._held.by_element
         self.clock_offset = now / 1000 - time.monotonic()
-        for element in elements:
-            message = opened(queue, element, now)
+        for message in opened(queue, elements, now):
+            element = message.element
             if isinstance(message, Move):
                 self.dying.append(message)
                 continue
@@ -139,15 +138,17 @@ class Arrivals:
             if member is None or not member.startswith(message.id.encode() + b" "):
                 self.messages.remove(message)
                 self._held.remove(message.element)
-                self.dying.append(Move(message.element, Destination.GONE, Counter.CANCELLED, message.id))
+                self.dying.append(cancelled(message))
         yield from self.bury(settle)
 
 
-def opened(queue: str, element: bytes, now: int) -> Message | Move:
-    """Return the message in an element, or the move of one that is not to be handled."""
-    try:
-        message = Message.decode(queue, element)
-    except Undecodable:
-        return passed_over(element) if element == BLANK else undecodable(element)
-    extra = message.extra
-    return expired(message) if extra is not None and 0 < extra.expires_at <= now else message
+def opened(queue: str, elements: Iterable[bytes], now: int) -> Iterator[Message | Move]:
+    """Yield the message in each element, or the move of one that is not to be handled."""
+    for element in elements:
+        try:
+            message = Message.decode(queue, element)
+        except Undecodable:
+            yield passed_over(element) if element == BLANK else undecodable(element)
+            continue
+        extra = message.extra
+        yield expired(message) if extra is not None and 0 < extra.expires_at <= now else message

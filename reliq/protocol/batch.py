@@ -83,7 +83,7 @@ class Route(NamedTuple):
 DIRECT = Route()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """The messages of one call of a script, encoded once, whichever script takes them."""
 
@@ -98,7 +98,7 @@ class Call:
     @classmethod
     def of(cls, messages: Sequence[NewMessage], now: int, route: Route = DIRECT) -> "Call":
         """Encode the messages as sent at `now`."""
-        if isinstance(messages, RawBatch):
+        if type(messages) is RawBatch:
             return cls(messages, messages.ids, messages.elements(now), (), [], messages.apart(), ops.NO_BATCHES)
         placed: Sequence[NewMessage] = [message for message in messages if message.placed]
         others = [message for message in messages if not message.placed] if placed else messages
@@ -113,10 +113,9 @@ class Call:
             for one in placed
         ]  # fmt: skip
         ids = [message.id for message in messages]
-        plain, batches = (
-            [encoded(one, now, bodies) for one in others],
-            Counter(one.batch for one in others if one.batch),
-        )
+        plain = [encoded(one, now, bodies) for one in others]
+        batched = [one.batch for one in others if one.batch]
+        batches = Counter(batched) if batched else ops.NO_BATCHES
         return cls(messages, ids, plain, placed, entries, bodies, batches)
 
     def at(self, positions: Collection[int]) -> list[str]:
@@ -144,6 +143,9 @@ def calls_of(messages: Sequence[NewMessage]) -> Iterator[Sequence[NewMessage]]:
 
     Redis closes a connection with more than 1 GiB of unread arguments, and serves no other client during a call.
     """
+    if len(messages) == 1:
+        yield messages
+        return
     sizes = messages.sizes if isinstance(messages, RawBatch) else [len(message.body) for message in messages]
     start = 0
     while start < len(messages):

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reliq import ops
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.contract.values import Duration, check_id, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.dead_letter import DeadLetter
+from reliq.model.error_text import gist
 from reliq.model.keys import QueueKeys
 from reliq.model.keywords import DeadLetterFilters, check_names
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted, done_everywhere
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page
+from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page, walk
 from reliq.protocol.oversized import revivable
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress, unwatched
@@ -26,8 +27,6 @@ _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even
 _PURGE, _REDRIVE = "the purge of the dead letters", "the redrive"
 _SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
 
-_BY_HAND = ("Dead", "Retry")  #: what a consumer by hand writes into the history
-
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -35,6 +34,7 @@ class Filter:
 
     reason: str | None = None
     error_class: str | None = None  #: of the last error, with or without its module
+    error_text: str | None = None  #: a part of the first line that this error says
     older_than: Duration | None = None
     newer_than: Duration | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -57,6 +57,7 @@ class Filter:
         return cls(
             filters.get("reason"),
             filters.get("error_class"),
+            filters.get("error_text"),
             filters.get("older_than"),
             filters.get("newer_than"),
             dict(filters.get("headers") or {}),
@@ -73,8 +74,9 @@ class Filter:
             return False
         if self.reason is not None and letter.reason != self.reason:
             return False
-        last = letter.last_error.error_class if letter.last_error else ""
-        if self.error_class is not None and self.error_class not in _names_of(last):
+        if self.error_class is not None and not letter.failed_with(self.error_class):
+            return False
+        if self.error_text is not None and self.error_text not in gist_of(letter):
             return False
         return all(letter.headers.get(name) == value for name, value in self.headers.items())
 
@@ -83,13 +85,6 @@ class Filter:
         oldest = "-inf" if self.newer_than is None else str(now - round(float(self.newer_than) * 1000))  # type: ignore[arg-type]
         latest = "+inf" if self.older_than is None else f"({now - round(float(self.older_than) * 1000) + 1}"  # type: ignore[arg-type]
         return oldest, latest
-
-
-def _names_of(error_class: str) -> tuple[str, ...]:
-    """Return the names of an error class: in full, without its module and, of reliq's own, as users import it."""
-    name = error_class.rpartition(".")[2]
-    own = error_class.startswith("reliq.") or error_class in _BY_HAND
-    return (error_class, name, f"reliq.{name}") if own else (error_class, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +144,12 @@ class DeadLetterSteps:
     def __init__(self, keys: QueueKeys) -> None:
         self.keys = keys
 
-    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool) -> Steps[Page]:
-        """Read up to `limit` letters, latest first, from `cursor` on."""
+    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool, start: int = 0) -> Steps[Page]:
+        """Read up to `limit` letters, latest first, from `cursor` on. `start`: bytes of each body, without `bodies`."""
         scores = wanted.scores((yield ops.server_time()))
         matches = None if wanted.empty else wanted.matches
         letters, following = yield from read_page(
-            DeadLetter, self.keys, self.keys.dead, "down", scores, limit, cursor, bodies, matches
+            DeadLetter, self.keys, self.keys.dead, "down", scores, limit, cursor, bodies, matches, start
         )
         return Page(letters, following)
 
@@ -262,35 +257,17 @@ class DeadLetterSteps:
         return removed
 
     def _walk(
-        self,
-        wanted: Filter,
-        act: Callable[[list[DeadLetter]], Steps[bool]],
-        removing: bool,
-        shown: int | None = None,
+        self, wanted: Filter, act: Callable[[list[DeadLetter]], Steps[bool]], removing: bool, shown: int | None = None
     ) -> Steps[None]:
         """Pass the matching letters to `act`, part by part, oldest first, until it returns False.
 
-        `removing`: `act` removes the letters that it is given. `shown`: bytes of the bodies that it needs.
-        The walk ends at the present: it does not meet letters
-        that die meanwhile, for example because they were just redriven.
+        The walk ends at the present: it does not meet letters that die meanwhile, for example because they were just
+        redriven.
         """
         now = yield ops.server_time()
         start, latest = wanted.scores(now)
-        if latest == "+inf":
-            latest = f"({now + 1}"
-        skip = 0
-        while True:
-            browsed = yield ops.browse(self.keys.dead, "up", start, latest, STEP, skip, shown)
-            letters = self._letters(browsed)
-            matching = [letter for letter in letters if wanted.matches(letter)]
-            if matching and not (yield from act(matching)):
-                return
-            if not browsed.more:
-                return
-            gone = {letter.element for letter in matching} if removing else set()
-            last = letters[-1].score
-            staying = sum(letter.score == last and letter.element not in gone for letter in letters)
-            start, skip = last, staying + (skip if last == start else 0)
+        scores = start, f"({now + 1}" if latest == "+inf" else latest
+        yield from walk(DeadLetter, self.keys, self.keys.dead, scores, wanted.matches, act, removing, shown)
 
     def _letters(self, browsed: ops.Browsed) -> list[DeadLetter]:
         return [DeadLetter.read(self.keys.logical, glimpse) for glimpse in browsed.found]
@@ -308,11 +285,11 @@ class DeadLetterQueue:
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
 
-    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool) -> Steps[Page]:
-        """Read up to `limit` letters, latest first, from `cursor` on."""
+    def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool, start: int = 0) -> Steps[Page]:
+        """Read up to `limit` letters, latest first, from `cursor` on. `start`: bytes of each body, without `bodies`."""
 
         def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[DeadLetter]]:
-            page = yield from DeadLetterSteps(keys).page(wanted, limit, cursor, bodies)
+            page = yield from DeadLetterSteps(keys).page(wanted, limit, cursor, bodies, start)
             return page.letters, page.next
 
         letters, following = yield from merged_page(self._partitions, read, "down", limit, cursor, bodies)
@@ -351,6 +328,11 @@ class DeadLetterQueue:
             _PURGE, lambda keys: DeadLetterSteps(keys).purge(wanted, everything, Counter.PURGED_DEAD)
         )
         return sum((yield from steps))
+
+
+def gist_of(letter: DeadLetter) -> str:
+    """Return the first line that the last error of a letter says; empty without an error."""
+    return gist(letter.last_error) if letter.last_error else ""
 
 
 def _discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:

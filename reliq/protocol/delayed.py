@@ -1,13 +1,40 @@
-"""The steps that list delayed messages."""
+"""The steps that list delayed messages, and make them due."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from reliq import ops
+from reliq.contract.values import check_id
+from reliq.errors import InvalidSetting
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq.protocol.listing import Part, merged_page, read_page
+from reliq.protocol.acts import counted
+from reliq.protocol.listing import STEP, Part, merged_page, read_page, walk
 from reliq.protocol.partitions import Partitions
+from reliq.protocol.progress import Progress, unwatched
+
+_RUN = "the run of delayed messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A selection of delayed messages; an empty one selects all of them."""
+
+    failed: bool = False  #: only those that wait for a retry
+    error_class: str | None = None  #: of the last error, with or without its module
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        return self == Selection()
+
+    def matches(self, message: DelayedMessage) -> bool:
+        if self.failed and not message.failures:
+            return False
+        if self.error_class is not None and not message.failed_with(self.error_class):
+            return False
+        return all(message.headers.get(name) == value for name, value in self.headers.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +54,62 @@ class DelayedPage:
         return self.messages[place]
 
 
-def delayed_page(keys: QueueKeys, limit: int, cursor: str | None, failed: bool, bodies: bool) -> Steps[DelayedPage]:
-    """Read up to `limit` messages from `cursor` on; with `failed`, only those with a failed run."""
-    wanted = _has_failed if failed else None
-    messages, following = yield from read_page(
-        DelayedMessage, keys, keys.delayed, "up", ("-inf", "+inf"), limit, cursor, bodies, wanted
-    )
-    return DelayedPage(messages, following)
-
-
 def delayed_of_queue(
-    partitions: Partitions, limit: int, cursor: str | None, failed: bool, bodies: bool
+    partitions: Partitions, limit: int, cursor: str | None, wanted: Selection, bodies: bool
 ) -> Steps[DelayedPage]:
     """Read up to `limit` messages of all partitions of a queue, from `cursor` on."""
+    matches = None if wanted.empty else wanted.matches
 
     def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[DelayedMessage]]:
-        page = yield from delayed_page(keys, limit, cursor, failed, bodies)
-        return page.messages, page.next
+        return (
+            yield from read_page(
+                DelayedMessage, keys, keys.delayed, "up", ("-inf", "+inf"), limit, cursor, bodies, matches
+            )
+        )
 
     messages, following = yield from merged_page(partitions, read, "up", limit, cursor, bodies)
     return DelayedPage(messages, following)
 
 
-def _has_failed(message: DelayedMessage) -> bool:
-    return message.failures > 0
+def run_by_id(partitions: Partitions, ids: Sequence[str]) -> Steps[int]:
+    """Make the delayed messages with these ids due now; return how many there were."""
+    for identity in ids:
+        check_id(identity)
+
+    def run(keys: QueueKeys) -> Steps[int]:
+        count = 0
+        with counted(_RUN, keys, lambda: count):
+            for start in range(0, len(ids), STEP):
+                count += yield ops.hasten(keys, ids[start : start + STEP])
+        return count
+
+    return sum((yield from partitions.act(_RUN, run)))
+
+
+def run_selected(
+    partitions: Partitions, wanted: Selection, everything: bool, dry_run: bool, progress: Progress = unwatched
+) -> Steps[int]:
+    """Make the selected messages that are not due yet due now; return how many. Raises InvalidSetting."""
+    if wanted.empty and not everything:
+        raise InvalidSetting("running delayed messages needs ids, a filter, or all=True")
+    total = 0
+
+    def run(keys: QueueKeys) -> Steps[int]:
+        count = 0
+
+        def act(messages: list[DelayedMessage]) -> Steps[bool]:
+            nonlocal count, total
+            some = len(messages) if dry_run else (yield ops.hasten(keys, [one.id for one in messages]))
+            count, total = count + some, total + some
+            progress(total)
+            return True
+
+        with counted(_RUN, keys, lambda: 0 if dry_run else count):
+            later = (yield ops.server_time()) + 1
+            steps = walk(
+                DelayedMessage, keys, keys.delayed, (str(later), "+inf"), wanted.matches, act, not dry_run, shown=0
+            )
+            yield from steps
+        return count
+
+    return sum((yield from partitions.act(_RUN, run)))

@@ -6,7 +6,7 @@ something after it, and asks how many servers have that write.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from reliq import ops
 from reliq.contract import values
@@ -50,6 +50,23 @@ def durability(value: object) -> Durability:
     if name == MEMORY.name:
         return MEMORY
     return _FSYNC if name == _FSYNC.name else Durability(name, replicas=int(name.partition("=")[2]))
+
+
+class Terms(NamedTuple):
+    """What a caller demands of a send, of whatever messages."""
+
+    wanted: Durability | None = None  #: None = the durability of the queue
+    retries: int | None = None  #: the largest number of repetitions; None: as many as there is time for
+
+    @classmethod
+    def of(cls, sure: str | None, retries: int | None) -> "Terms":
+        """Read the keywords of a call; raises InvalidSetting."""
+        if sure is None and retries is None:
+            return ANY
+        return cls(None if sure is None else durability(sure), values.retries(retries))
+
+
+ANY = Terms()
 
 
 def check_possible(wanted: Durability) -> Steps[None]:

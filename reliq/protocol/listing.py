@@ -106,17 +106,18 @@ def read_page(
     cursor: str | None,
     bodies: bool,
     wanted: Callable[[M], bool] | None = None,
+    start: int = 0,
 ) -> Steps[tuple[list[M], str | None]]:
     """Read up to `limit` wanted messages and the cursor of the next page, None at the end.
 
-    Without `bodies`, large bodies stay in Redis. With them, a page ends before `limit` when it has 64 MiB of them, and
-    the body of a message that is not wanted is not read.
+    Without `bodies`, only the first `start` bytes of each body are read. With them, a page ends before `limit` when it
+    has 64 MiB of them, and the body of a message that is not wanted is not read.
     """
     whole(limit, "limit", 1, 100_000)
     edge, skip = scores[order == "down"], 0  # the cursor: the latest score, and how many messages of it were read
     if cursor is not None:
         edge, skip = _read_cursor(cursor)
-    first_look = None if bodies and wanted is None else 0
+    first_look = start if not bodies else None if wanted is None else 0
     look, step = first_look, min(STEP, max(_STEP_LEAST, limit))
     found: list[M] = []
     size, following, more = 0, None, True
@@ -143,3 +144,32 @@ def read_page(
     if bodies:
         yield from read_bodies(keys, found)  # those that are stored apart
     return found, following
+
+
+def walk(
+    kind: type[M],
+    keys: QueueKeys,
+    zset: str,
+    scores: tuple[str, str],
+    wanted: Callable[[M], bool],
+    act: Callable[[list[M]], Steps[bool]],
+    removing: bool,
+    shown: int | None = None,
+) -> Steps[None]:
+    """Pass the wanted messages between two scores to `act`, part by part, lowest score first, until it returns False.
+
+    `removing`: `act` takes what it is given out of these scores. `shown`: bytes of the bodies that it needs.
+    """
+    (start, latest), skip = scores, 0
+    while True:
+        browsed = yield ops.browse(zset, "up", start, latest, STEP, skip, shown)
+        found = [kind.read(keys.logical, glimpse) for glimpse in browsed.found]
+        matching = [message for message in found if wanted(message)]
+        if matching and not (yield from act(matching)):
+            return
+        if not browsed.more:
+            return
+        gone = {message.element for message in matching} if removing else set()
+        last = found[-1].score
+        staying = sum(message.score == last and message.element not in gone for message in found)
+        start, skip = last, staying + (skip if last == start else 0)

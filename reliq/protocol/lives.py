@@ -10,9 +10,7 @@ from reliq.model.element import decode_envelope
 from reliq.model.keys import QueueKeys
 from reliq.model.life import EVERY, Life, Report
 from reliq.model.message import Message
-from reliq.ops import Destination, Move, Settled, Steps
-
-_LEAVES = (Destination.GONE, Destination.DONE)
+from reliq.ops import Move, Settled, Steps
 
 
 class Lives:
@@ -74,7 +72,7 @@ class Lives:
     def end(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> Steps[None]:
         """Forget settled messages; what Redis has of those that left the queue is deleted."""
         leaving = [(element, True) for element in acks]
-        leaving += [(move.element, move.destination in _LEAVES) for move in moves]
+        leaving += [(move.element, move.destination.leaves) for move in moves]
         ended: list[tuple[bytes, Life]] = []
         for (element, leaves), code in zip(leaving, codes, strict=True):
             life = self._by_element.pop(element, None)

@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from reliq import ops
-from reliq.errors import OutcomeUnknown, QueueFull, ReliqError
+from reliq.errors import QueueFull, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, at_most
 from reliq.protocol.batch import DIRECT, Call, Route, calls_of
-from reliq.protocol.durability import MEMORY, Durability, confirm, durability
+from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 
 ANNOUNCE_EVERY = 60.0  #: seconds; a producer then announces the queue again, in case it was deleted
@@ -59,13 +59,7 @@ class Partition:
         if announced is not None:
             self._announced_at = time.monotonic()
 
-    def send(
-        self,
-        messages: Sequence[NewMessage],
-        wanted: Durability | None,
-        retries: int | None,
-        route: Route = DIRECT,
-    ) -> Steps[list[str]]:
+    def send(self, messages: Sequence[NewMessage], terms: Terms = ANY, route: Route = DIRECT) -> Steps[list[str]]:
         """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
 
         Raises Moved, AtLimit and OutcomeUnknown; `sent` has the ids of the calls before.
@@ -73,39 +67,46 @@ class Partition:
         ids: list[str] = []
         for batch in calls_of(messages):
             try:
-                ids += yield from self._send(batch, wanted, retries, route)
+                ids += yield from self._call(batch, terms, route)
             except ReliqError as error:
                 error.sent = tuple(ids)
                 raise
         return ids
 
-    def _send(
-        self, batch: Sequence[NewMessage], wanted: Durability | None, retries: int | None, route: Route
-    ) -> Steps[list[str]]:
-        """Send one batch with one call of a script."""
+    def _call(self, batch: Sequence[NewMessage], terms: Terms, route: Route) -> Steps[list[str]]:
+        """Encode a batch, call the script that takes it, and read the outcome."""
         now = self._pool.clock.now()
         call = Call.of(batch, now, route)
-        ids, session = call.ids, self._pool.take()
-        try:
-            if self._limited or self.unknown or call.entries or call.batches:
-                ids = yield from self._enqueue(call, session, retries, route.version)
-            else:
+        with self._pool.session(call.ids) as session:
+            pushed = False
+            if not (self._limited or call.entries or call.batches or self.unknown):
                 push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
-                _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, retries))
-                if not pushed:
-                    self._limited = True
-                    ids = yield from self._enqueue(call, session, retries, route.version)
-            sure = wanted or self.durability
+                _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, terms.retries))
+                self._limited = self._limited or not pushed
+            if not pushed:
+                session.ids = yield from self._enqueue(call, session, terms.retries, route)
+            sure = terms.wanted or self.durability
             if sure.waits:
                 yield from confirm(self.keys, sure, session.producer, session.sequence)
-            return ids
-        except AtLimit as full:
+            return session.ids
+
+    def _enqueue(self, call: Call, session: ProducerSession, retries: int | None, route: Route) -> Steps[list[str]]:
+        """Enqueue by the script that decides where each message goes; raises Moved and AtLimit."""
+        request = ops.enqueue(
+            self.keys, call.plain, call.entries, session.producer, session.sequence, call.batches, route.version
+        )
+        introduction = self.introduction() if self.unknown else []
+        known, answer = yield from stored([self.keys], call.bodies, session, at_most(request, retries), introduction)
+        if introduction:
+            self.introduced(*known)
+        self._pool.clock.note(answer.now, session.called_at)
+        if answer.status == "moved":
+            raise Moved(self.keys.queue, call.at(answer.moved), call.at(answer.held))
+        if answer.status == "full":
+            full = AtLimit(f"{at_limit(self.keys, answer)}; none of the {len(call.ids)} was enqueued")
             full.final = route.free and (yield from self._ends(session))
-            raise
-        except OutcomeUnknown as error:
-            raise OutcomeUnknown(str(error), tuple(ids)) from None
-        finally:
-            self._pool.give_back(session)
+            raise full
+        return call.enqueued(answer)
 
     def _ends(self, session: ProducerSession) -> Steps[bool]:
         """Use the next number of a producer: a repetition of its latest call that is on its way will not count.
@@ -119,20 +120,18 @@ class Partition:
             return False
         return answer.status != "full"
 
-    def _enqueue(self, call: Call, session: ProducerSession, retries: int | None, version: int) -> Steps[list[str]]:
-        request = ops.enqueue(
-            self.keys, call.plain, call.entries, session.producer, session.sequence, call.batches, version
-        )
-        introduction = self.introduction() if self.unknown else []
-        known, answer = yield from stored([self.keys], call.bodies, session, at_most(request, retries), introduction)
-        if introduction:
-            self.introduced(*known)
-        self._pool.clock.note(answer.now, session.called_at)
-        if answer.status == "moved":
-            raise Moved(self.keys.queue, call.at(answer.moved), call.at(answer.held))
-        if answer.status == "full":
-            raise AtLimit(
-                f"queue {self.keys.logical!r} holds {answer.length} of at most {answer.max_length} {answer.unit}; "
-                f"none of the {len(call.ids)} was enqueued"
-            )
-        return call.enqueued(answer)
+
+class Refusal(Protocol):
+    """The answer of a script that adds messages: how full the queue is."""
+
+    @property
+    def length(self) -> int: ...
+    @property
+    def max_length(self) -> int: ...
+    @property
+    def unit(self) -> str: ...
+
+
+def at_limit(keys: QueueKeys, answer: Refusal) -> str:
+    """Return how full a queue is that has refused messages."""
+    return f"queue {keys.logical!r} holds {answer.length} of at most {answer.max_length} {answer.unit}"

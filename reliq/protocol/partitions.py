@@ -16,13 +16,14 @@ from reliq.ops.schema import Counter
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.batch import Route
 from reliq.protocol.claiming import Failing
-from reliq.protocol.durability import Durability
+from reliq.protocol.durability import ANY, Terms
 from reliq.protocol.partition import ANNOUNCE_EVERY, AtLimit, Moved, Partition
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.spread import SETTLING, Spread
 from reliq.runtime.looking import unseen
 
 T = TypeVar("T")
+E = TypeVar("E", bound=ReliqError)
 
 _FRESH = 2.0  #: seconds for which an operator's call trusts the layout that was read last
 _AWAY = 5.0  #: seconds for which messages without a key avoid a partition that could not be reached
@@ -71,13 +72,15 @@ class Partitions:
         yield ops.Sleep(SETTLING)
         yield from self.read()
 
-    def _current(self) -> Steps[Layout]:
-        """Return the layout for a send: as the first partition told it with its introduction, or read once a minute."""
+    def _current(self) -> Layout | None:
+        """Return the layout for a send, as the first partition told it with its introduction; None: it is to be read.
+
+        That of several partitions is read once a minute.
+        """
         if self.first.layout != self._text:
             self._note(self.first.layout)
-        if self.layout.count > 1 and time.monotonic() - self._read_at > ANNOUNCE_EVERY:
-            yield from self.read()
-        return self.layout
+        known = self.layout.count == 1 or time.monotonic() - self._read_at <= ANNOUNCE_EVERY
+        return self.layout if known else None
 
     def every(self, fresh: float = _FRESH) -> Steps[list[Partition]]:
         """Return all partitions that may have messages, by a layout that was read at most `fresh` seconds ago.
@@ -93,6 +96,11 @@ class Partitions:
                     raise
                 self.note_away(self.queue)
         return [self.named(name) for name in self.layout.every(self.queue)]
+
+    @property
+    def alone(self) -> bool:
+        """Whether the queue has no other partition than the first, by a layout that is fresh enough for a claim."""
+        return not self.layout.several and time.monotonic() - self._read_at <= _FRESH
 
     def known(self) -> Steps[list[QueueKeys]]:
         """Return the same, for a claim."""
@@ -152,7 +160,7 @@ class Partitions:
 
     def home_of(self, message: NewMessage) -> Steps[QueueKeys]:
         """Return the partition for a message that is to be placed elsewhere than among the ready ones."""
-        layout, bucket = (yield from self._current()), bucket_of(message)
+        layout, bucket = self._current() or (yield from self.read()), bucket_of(message)
         return self.first.keys if bucket is None else self.named(layout.homes(self.queue, bucket)[-1]).keys
 
     def offered(self, message: NewMessage, refused: list[str]) -> Steps[Partition]:
@@ -160,7 +168,7 @@ class Partitions:
 
         Where all have, the layout is read again, and `refused` begins anew.
         """
-        layout, bucket = (yield from self._current()), bucket_of(message)
+        layout, bucket = self._current() or (yield from self.read()), bucket_of(message)
         homes = self.open_ones()[:1] if bucket is None else layout.homes(self.queue, bucket)
         if refused and (bucket is None or set(homes) <= set(refused)):
             changed = yield from self.read()
@@ -172,32 +180,36 @@ class Partitions:
 
     # --- sending ---
 
-    def send(self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
+    def send(self, messages: Sequence[NewMessage], terms: Terms = ANY) -> Steps[list[str]]:
         """Enqueue messages, each in the home of its key, the others spread evenly; return the ids."""
+        ids: list[str] = []
         try:
-            return (yield from self._send(messages, wanted, retries))
+            layout = self._current() or (yield from self.read())
+            if layout.count == 1 and not layout.moving:
+                try:
+                    return (yield from self.first.send(messages, terms, Route(layout.version)))
+                except Moved as moved:  # the queue has partitions since
+                    ids += moved.sent
+                layout = yield from self.read()
+            for start in range(len(ids), len(messages), _PART * layout.count):
+                ids += yield from Spread(self, messages[start : start + _PART * layout.count], terms).send()
         except AtLimit as full:
-            yield ops.count(self.first.keys, Counter.REJECTED, len(messages) - len(full.sent))
-            error = QueueFull(str(full))
-            error.sent = full.sent
-            raise error from None
-
-    def _send(self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
-        layout, ids = (yield from self._current()), list[str]()
-        if layout.count == 1 and not layout.moving:
-            try:
-                return (yield from self.first.send(messages, wanted, retries, Route(layout.version)))
-            except Moved as moved:  # the queue has partitions since
-                ids += moved.sent
-            layout = yield from self.read()
-        for start in range(len(ids), len(messages), _PART * layout.count):
-            spread = Spread(self, messages[start : start + _PART * layout.count], wanted, retries)
-            try:
-                ids += yield from spread.send()
-            except ReliqError as error:
-                error.sent = (*ids, *error.sent)
-                raise
+            sent = (*ids, *full.sent)
+            yield ops.count(self.first.keys, Counter.REJECTED, len(messages) - len(sent))
+            raise self._in_part(QueueFull(str(full)), sent, messages) from None
+        except ReliqError as error:
+            self._in_part(error, (*ids, *error.sent), messages)
+            raise
         return ids
+
+    def _in_part(self, error: E, sent: tuple[str, ...], messages: Sequence[NewMessage]) -> E:
+        """Return the error of a send; it says which messages were enqueued before."""
+        error.sent = sent
+        if sent:
+            first = "the first " if self.layout.count == 1 else ""
+            text = f"{error}; {first}{len(sent)} of the {len(messages)} messages of the call were enqueued"
+            error.args = (text,)
+        return error
 
     def rooms(self) -> Steps[dict[str, int]]:
         """Return how many messages each partition that takes some has room for, by its share of `max_length`."""

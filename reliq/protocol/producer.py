@@ -4,10 +4,12 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from reliq import forks, ops
 from reliq.contract import values
+from reliq.errors import OutcomeUnknown
 from reliq.model.keys import QueueKeys
 from reliq.model.middleware import Middleware, Sending
 from reliq.ops import Steps
@@ -22,13 +24,24 @@ class ProducerSession:
     be taken for a repeated call and be lost.
     """
 
-    __slots__ = ("called_at", "mark", "producer", "sequence")
+    __slots__ = ("_free", "called_at", "ids", "mark", "producer", "sequence")
 
-    def __init__(self) -> None:
+    def __init__(self, free: "deque[ProducerSession]") -> None:
         self.producer = secrets.token_hex(8)
         self.sequence = 0
         self.called_at = 0  #: ms of this machine's clock: when its latest call began
         self.mark = forks.mark()
+        self.ids: list[str] = []  #: of the messages of its call
+        self._free = free
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End the call; OutcomeUnknown names its messages."""
+        self._free.append(self)
+        if error is not None and self.ids and isinstance(error, OutcomeUnknown):
+            raise OutcomeUnknown(str(error), tuple(self.ids)) from None
 
 
 def stored(
@@ -95,16 +108,15 @@ class ProducerPool:
         self.versions: Mapping[str, int] = {}  #: by queue: the version of the bodies that this application sends
         self._free: deque[ProducerSession] = deque()
 
-    def take(self) -> ProducerSession:
+    def session(self, ids: list[str] | None = None) -> ProducerSession:
+        """Return the session for a call with these messages, as a context: the call is under way in it."""
         while True:
             try:
                 session = self._free.pop()
             except IndexError:
-                session = ProducerSession()
+                session = ProducerSession(self._free)
             if session.mark == forks.mark():  # else it belongs to the parent process
                 session.sequence += 1
                 session.called_at = this_machines_ms()
+                session.ids = ids or []
                 return session
-
-    def give_back(self, session: ProducerSession) -> None:
-        self._free.append(session)

@@ -6,7 +6,6 @@ from reliq import ops
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
-from reliq.errors import ReliqError
 from reliq.model.found import Cancellation, CancelledMany, Found, Place
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import Body, NewMessage, check_option_names
@@ -15,16 +14,16 @@ from reliq.model.upgrades import stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Config as Field
 from reliq.protocol.acts import counted
-from reliq.protocol.batch import RawBatch, checked, checked_many
-from reliq.protocol.durability import Durability, check_possible, durability
+from reliq.protocol.batch import checked, checked_many
+from reliq.protocol.durability import Terms, check_possible, durability
 from reliq.protocol.features import HIDDEN
-from reliq.protocol.middleware import around_send
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.policy import check_shares, checked_setting, read_config, weight_digests
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.resizing import change, policy_of, settle, take_effect
 from reliq.protocol.search import Search
+from reliq.protocol.sending import around_send, ready
 from reliq.protocol.stats import stats_of
 from reliq.runtime import tracing
 
@@ -48,25 +47,10 @@ class QueueSteps:
 
         `sure`: the requested durability; None = that of the queue.
         """
-        wanted = None if sure is None else durability(sure)
-        retries = values.retries(retries)
-        if wanted is not None:
-            yield from check_possible(wanted)
-        expiring = not isinstance(messages, RawBatch) and [message for message in messages if message.ttl is not None]
-        if expiring and not self._pool.clock.known:
-            yield from self._pool.clock.ask()
-        steps = self._send(messages, wanted, retries)
-        return (yield from around_send(self._pool, self.keys.queue, messages, steps))
-
-    def _send(self, messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None) -> Steps[list[str]]:
-        try:
-            return (yield from self.partitions.send(messages, wanted, retries))
-        except ReliqError as error:
-            if error.sent:
-                first = "the first " if self.partitions.layout.count == 1 else ""
-                before = f"{first}{len(error.sent)} of the {len(messages)} messages of the call were enqueued"
-                error.args = (f"{error}; {before}",)
-            raise
+        terms = Terms.of(sure, retries)
+        if terms.wanted is not None or not self._pool.clock.known:
+            yield from ready(self._pool, terms, messages)
+        return (yield from around_send(self._pool, self.keys.queue, messages, self.partitions.send(messages, terms)))
 
     @property
     def version(self) -> int:

@@ -31,7 +31,7 @@ from reliq.protocol.acts import done_everywhere
 from reliq.protocol.batch_counts import note_place
 from reliq.protocol.partitions import checked
 from reliq.protocol.policy import SHARED, read_whole, share
-from reliq.protocol.producer import ProducerPool
+from reliq.protocol.producer import ProducerPool, stored
 
 _TRIES = 10
 _STRAYS = 100  #: messages that a monitor takes home in one call
@@ -241,7 +241,7 @@ def _bring(
     During a change they wait there in line: the former home may have others of the key. Return those that are there:
     the home may be full, or have room for the first ones only.
     """
-    entries, stored, brought = [], [], []
+    entries, bodies, brought = [], [], []
     for one in strays:
         message, element = Message.decode(keys.queue, one.element), one.element
         if message.reference:
@@ -251,21 +251,15 @@ def _bring(
             if body is not None:  # with a reference of its own: a repeated call deletes the body that it has stored
                 reference = new_reference(len(body))
                 element = with_reference(element, reference)
-                stored.append(ops.StoredBody(reference, body))
+                bodies.append(ops.StoredBody(reference, body))
         dedup_key = f"@stray {name_of(one.element).hex()}"
         entries.append(ops.Entry(message.id, element, 0.0, dedup_key, _REMEMBERED, held=layout.moving))
         brought.append(one)
     if not brought:
         return []
-    session = pool.take()
-    try:
+    with pool.session() as session:
         enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
-        if stored:
-            *_, answer = yield ops.with_bodies([home], stored, session.producer, session.sequence, enqueue)
-        else:
-            answer = yield enqueue
-    finally:
-        pool.give_back(session)
+        _, answer = yield from stored([home], bodies, session, enqueue)
     if answer.status in ("ok", "repeated"):
         return brought
     fewer = brought[: len(brought) // 2] if answer.status == "full" else []

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from reliq import ops
+from reliq.contract.counters import LAST_EVENTS
 from reliq.contract.values import check_id
 from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.model.dead_letter import DeadLetter
@@ -25,8 +26,6 @@ from reliq.protocol.listing import read_by_id
 from reliq.protocol.progress import Progress, unwatched
 
 _PASSES = 2  #: looks through the whole queue for one message, which may move during the first
-#: Events after which a message is not in the queue any more.
-_ENDS = frozenset({Counter.ACKED, Counter.CANCELLED, Counter.PURGED, Counter.REPLACED})
 _CONSUMERS = 100  #: processing lists that are read in one round trip
 
 
@@ -42,7 +41,7 @@ class Search:
         history = yield from self.history(identity)
         if found is None:
             last = history[-1] if history else None
-            if last is None or last.name not in _ENDS:
+            if last is None or last.name not in LAST_EVENTS:
                 return None
             return Found(self.keys.logical, identity, Place.DONE, reason=last.name, since=last.at, history=history)
         claims = [event.at for event in history if event.name == Counter.CLAIMED]

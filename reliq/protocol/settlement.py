@@ -8,6 +8,7 @@ from reliq.errors import InvalidSetting, LeaseLost
 from reliq.model.message import Message
 from reliq.ops import Move
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.runtime.advice import advise
 
 
 def checked_lease(lease: Duration) -> float:
@@ -25,6 +26,17 @@ def settleable(
             raise InvalidSetting(f"cannot settle {message!r} here: another consumer holds it")
     ours = [message for message in messages if not message.lost]
     return ([message.element for message in ours], []) if move is None else ([], [move(message) for message in ours])
+
+
+def settled_before(consumer: ConsumerSteps, messages: Sequence[Message]) -> list[Message]:
+    """Return the messages that are not held any more although their lease was not lost."""
+    return [message for message in messages if not message.lost and message.element not in consumer.held]
+
+
+def advise_about(settled: Sequence[Message]) -> None:
+    """Warn about messages that have been settled a second time."""
+    for message in settled:
+        advise(f"message {message.id} of {message.queue!r} was settled before: settling it again changes nothing")
 
 
 def lease_lost(queue: str, lost: int, of: int) -> LeaseLost:

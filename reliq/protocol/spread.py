@@ -9,7 +9,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps, Together
 from reliq.protocol.batch import RawBatch, Route
-from reliq.protocol.durability import Durability
+from reliq.protocol.durability import Terms
 from reliq.protocol.partition import AtLimit, Moved
 
 if TYPE_CHECKING:
@@ -32,13 +32,10 @@ class Offer(NamedTuple):
 class Spread:
     """One call's messages, on their way to the partitions."""
 
-    def __init__(
-        self, partitions: "Partitions", messages: Sequence[NewMessage], wanted: Durability | None, retries: int | None
-    ) -> None:
+    def __init__(self, partitions: "Partitions", messages: Sequence[NewMessage], terms: Terms) -> None:
         self._partitions = partitions
         self._messages = messages
-        self._wanted = wanted
-        self._retries = retries
+        self._terms = terms
         self._ids: dict[int, str] = {}  #: by the place of a message that was enqueued
         self._refused: dict[int, list[str]] = {}  #: by the place of a message: which partitions have refused it
         self._waiting = frozenset[str]()  #: ids of messages that wait in the partition they are offered next
@@ -68,7 +65,7 @@ class Spread:
     def _offered(self, offer: Offer) -> Steps[list[str]]:
         route = Route(self._partitions.layout.version, offer.free, self._waiting)
         partition, messages = self._partitions.named(offer.name), self._taken(offer.places)
-        return partition.send(messages, self._wanted, self._retries, route)
+        return partition.send(messages, self._terms, route)
 
     def _note(self, offer: Offer, answer: Any) -> None:
         """Note what has become of the messages that a partition was offered."""

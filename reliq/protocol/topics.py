@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reliq import ops
-from reliq.contract import values
 from reliq.contract.keywords import PublishOptions
-from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
+from reliq.errors import InvalidMessage, QueueFull, Unroutable
 from reliq.model.keys import QueueKeys, check_grammar, check_name
 from reliq.model.outgoing import Body, NewMessage, check_option_names
 from reliq.model.routing import Routes, check_pattern, check_routing_key
@@ -18,11 +17,11 @@ from reliq.ops.schema import Counter as Field
 from reliq.ops.schema import Topics
 from reliq.ops.topology import slot_of
 from reliq.protocol.batch import checked, encoded
-from reliq.protocol.durability import Durability, check_possible, confirm, durability
-from reliq.protocol.middleware import around_send
-from reliq.protocol.partition import Partition
+from reliq.protocol.durability import Terms, confirm
+from reliq.protocol.partition import Partition, at_limit
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.queue import QueueSteps
+from reliq.protocol.sending import around_send, ready
 
 _FRESH = 0.5  #: seconds for which known bindings are used without asking Redis
 
@@ -79,11 +78,8 @@ class TopicSteps:
         `check` gets exactly the queues that the message would enter, and raises to refuse them.
         """
         check_routing_key(routing_key)
-        wanted, retries = None if sure is None else durability(sure), values.retries(retries)
-        if wanted is not None:
-            yield from check_possible(wanted)
-        if not self._pool.clock.known and message.ttl is not None:
-            yield from self._pool.clock.ask()
+        terms = Terms.of(sure, retries)
+        yield from ready(self._pool, terms, [message])
         queues = yield from self._reached(routing_key)
         if not queues and mandatory:
             raise Unroutable(f"no queue is bound to a pattern that matches {routing_key!r}; nothing was enqueued")
@@ -95,8 +91,7 @@ class TopicSteps:
         if check is not None:
             check(queues)
         self._stamp(message, queues)
-        reached = [self._queue(name) for name in queues]
-        steps = self._publish(routing_key, message, reached, wanted, retries)
+        steps = self._publish(routing_key, message, [self._queue(name) for name in queues], terms)
         return (yield from around_send(self._pool, routing_key, [message], steps))
 
     def _stamp(self, message: NewMessage, queues: Sequence[str]) -> None:
@@ -119,12 +114,7 @@ class TopicSteps:
         return (yield from self.publish(routing_key, message))
 
     def _publish(
-        self,
-        routing_key: str,
-        message: NewMessage,
-        queues: Sequence[QueueSteps],
-        wanted: Durability | None,
-        retries: int | None,
+        self, routing_key: str, message: NewMessage, queues: Sequence[QueueSteps], terms: Terms
     ) -> Steps[dict[str, str]]:
         left, held = list(queues), set[str]()
         refused: dict[str, list[str]] = {queue.keys.queue: [] for queue in queues}
@@ -137,13 +127,8 @@ class TopicSteps:
                     held.discard(name)
             versions = {queue.keys.queue: queue.partitions.layout.version for queue in left}
             known = {name: (version, name in held) for name, version in versions.items() if version}
-            session = self._pool.take()
-            try:
-                moved = yield from self._publish_in(session, routing_key, message, partitions, known, wanted, retries)
-            except OutcomeUnknown as error:
-                raise OutcomeUnknown(str(error), (message.id,)) from None
-            finally:
-                self._pool.give_back(session)
+            with self._pool.session([message.id]) as session:
+                moved = yield from self._publish_in(session, routing_key, message, partitions, known, terms)
             for keys, is_moved, _ in moved:
                 refused[keys.logical] += [keys.queue] if is_moved else []
             held |= {keys.logical for keys, _, has_others in moved if has_others}
@@ -158,8 +143,7 @@ class TopicSteps:
         message: NewMessage,
         queues: Sequence[Partition],
         known: Mapping[str, tuple[int, bool]],
-        wanted: Durability | None,
-        retries: int | None,
+        terms: Terms,
     ) -> Steps[list[tuple[QueueKeys, bool, bool]]]:
         """Publish in these partitions.
 
@@ -172,7 +156,9 @@ class TopicSteps:
         strangers = [queue for queue in queues if queue.unknown]
         announcements = [ops.announce(queue.keys.queue) for queue in strangers]
         introductions = [ops.introduction(queue.keys) for queue in strangers]
-        publish = [ops.at_most(_publication(group, message, element, session, known), retries) for group in groups]
+        publish = [
+            ops.at_most(_publication(group, message, element, session, known), terms.retries) for group in groups
+        ]
         if bodies:
             announced, told = (yield from ops.together(announcements, introductions)) if strangers else ([], [])
             answers = []
@@ -185,7 +171,7 @@ class TopicSteps:
             queue.introduced(name, known_now)
         self._pool.clock.note(answers[0].now, session.called_at)
         yield from _refuse_full(groups, answers, message.id)
-        sure = wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
+        sure = terms.wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
         moved: list[tuple[QueueKeys, bool, bool]] = []
         for group, answer in zip(groups, answers, strict=True):
             if answer.status == "moved":
@@ -277,7 +263,7 @@ def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Pu
     group, full = refusals[0]
     others = f"only {', '.join(reached)} got it" if reached else "nothing was enqueued in any bound queue"
     raise QueueFull(
-        f"queue {group[full.refuser].logical!r} holds {full.length} of at most {full.max_length} {full.unit}; {others}",
+        f"{at_limit(group[full.refuser], full)}; {others}",
         dict.fromkeys(reached, identity),
     )
 

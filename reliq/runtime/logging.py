@@ -1,4 +1,7 @@
-"""Log lines: one for each event, as text for people and `grep`, or as JSON. No line breaks, no passwords.
+"""Log lines: one for each event, as text for people and `grep`, or as JSON. No passwords.
+
+Only on a terminal does an event with a text of several lines, such as a traceback, take several: indented, so that none
+can pose as another event.
 
 The library never logs a body; a traceback of a handler's own error may contain whatever that handler put into it.
 """
@@ -36,7 +39,8 @@ def configure(level: int, as_json: bool, tracebacks: bool = False) -> None:
     if tracebacks:
         os.environ[_TRACEBACKS] = "1"
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if os.environ.get(_AS_JSON) == "1" else Lines())
+    text = Paragraphs() if sys.stderr.isatty() else Lines()
+    handler.setFormatter(JsonLines() if os.environ.get(_AS_JSON) == "1" else text)
     logging.basicConfig(level=level, handlers=[handler])
 
 
@@ -56,6 +60,12 @@ def one_line(text: str) -> str:
     return printable(redacted(text))
 
 
+def paragraph(text: str) -> str:
+    """Return the text without passwords, its further lines indented, with other control characters escaped."""
+    lines = redacted(text).splitlines()
+    return "\n    ".join(printable(line) for line in lines)
+
+
 class Lines(logging.Formatter):
     """Formats a record as time, level, logger and message; a traceback follows in the same line."""
 
@@ -65,6 +75,14 @@ class Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
         return one_line(super().format(record))
+
+
+class Paragraphs(Lines):
+    """Formats a record for a terminal: the same, with the line breaks of its texts; further lines are indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line or several."""
+        return paragraph(logging.Formatter.format(self, record))
 
 
 class JsonLines(logging.Formatter):

@@ -21,7 +21,7 @@ class Moment(NamedTuple):
         return cls(-math.inf, -math.inf)
 
     def after(self, seconds: float) -> Self:
-        return self._replace(monotonic=self.monotonic + seconds, wall=self.wall + seconds)
+        return type(self)(self.monotonic + seconds, self.wall + seconds)
 
     def passed(self) -> bool:
         """Whether the moment has passed by at least one of the clocks."""

@@ -59,7 +59,7 @@ class Claims:
 
     def _bury(self, claimant: Claimant, answer: ops.Claimed) -> Steps[int]:
         """Bury undecodable and expired messages, as in any consumer; return how many."""
-        found = (opened(self.keys.queue, element, answer.now) for element in answer.elements)
+        found = opened(self.keys.queue, answer.elements, answer.now)
         dying = [one for one in found if isinstance(one, Move)]
         if dying:
             yield from claimant.settle((), dying)

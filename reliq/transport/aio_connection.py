@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from reliq import forks
-from reliq.ops import Await, Request, Sleep, Transaction, Watch
+from reliq.ops import Await, Op, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
 from reliq.transport.aio_replies import read_replies
 from reliq.transport.calls import (
@@ -65,6 +65,8 @@ class AioConnection:
         if isinstance(request, Watch):
             self.watching = False
         replies = await self._exchange(commands_of(request))
+        if type(request) is Op and not isinstance(replies[0], Exception):  # nearly every call
+            return request.read(replies[0])
         if unknown := unknown_scripts(replies):
             await self._load(request, replies, unknown)
         if unknown_in_transaction(request, replies):

@@ -77,7 +77,7 @@ class AioStore(Server):
     async def _again(
         self, request: Request, connection: AioConnection, failure: ConnectionLost | TryAgain, timeout: float | None
     ) -> Any:
-        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching)
+        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching, self._known)
         while True:
             await asyncio.sleep(patience.after(failure))
             try:

@@ -33,6 +33,8 @@ def current_slots(server: Server, connected: Container[Node]) -> NodeSteps[Slots
             server.learn(slots)
             return slots
     failure.node = ""  # not one of them answers
+    if isinstance(failure, ConnectionLost):
+        failure.sent = False  # only the question for the slots was sent
     raise failure
 
 

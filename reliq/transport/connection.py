@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from reliq import forks
 from reliq.errors import ReliqError
-from reliq.ops import Request, Sleep, Transaction, Watch
+from reliq.ops import Op, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
 from reliq.transport.calls import (
     asked_elsewhere,
@@ -99,6 +99,8 @@ class Connection:
     def finish(self, request: Request, ticket: Any) -> Any:
         """Read the answer to a request that `begin` has sent; raises as `perform`."""
         replies = self._receive(ticket)
+        if type(request) is Op and not isinstance(replies[0], Exception):  # nearly every call
+            return request.read(replies[0])
         if unknown := unknown_scripts(replies):
             self._load(request, replies, unknown)
         if unknown_in_transaction(request, replies):

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 
 TIMED_OUT = "timed out"  #: the cause of a connection that failed because no answer came in time
+CLOSED = "the server closed the connection"  #: likewise
 
 
 class ConnectionLost(Exception):
@@ -162,7 +163,18 @@ def cause_of(error: Exception) -> str:
     if isinstance(error, errors.TimeoutError):
         return TIMED_OUT
     closed = isinstance(error, (errors.ConnectionError, EOFError))
-    return "the server closed the connection" if closed else type(error).__name__
+    return CLOSED if closed else type(error).__name__
+
+
+def tls_hint(url: str, cause: str) -> str:
+    """Return what may be wrong with the scheme of a URL whose server has never answered."""
+    if url.startswith("rediss://") and (cause == TIMED_OUT or "wrong version number" in cause):
+        return "; if this port is not for TLS, the URL must begin with redis://"
+    if url.startswith("redis://") and cause in (CLOSED, "connection reset by peer"):
+        return "; if this port is for TLS, the URL must begin with rediss://"
+    if "certificate verify failed" in cause:
+        return "; ?ssl_ca_certs=/path/to/ca.pem in the URL names the authority that signed its certificate"
+    return ""
 
 
 def _system_cause(error: OSError) -> str:
@@ -173,9 +185,9 @@ def _system_cause(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"the host name cannot be resolved: {text}"
     if isinstance(error, ssl.SSLError):
-        return f"TLS: {text}"
+        return "TLS: " + re.sub(r" \(_ssl\.c:\d+\)$", "", text)
     if number := re.search(r"\[Errno (\d+)\]", str(error)):  # asyncio: one text for all addresses of a host
         text = os.strerror(int(number[1]))
     elif isinstance(error, (TimeoutError, ConnectionError)):
-        text = TIMED_OUT if isinstance(error, TimeoutError) else "the server closed the connection"
+        text = TIMED_OUT if isinstance(error, TimeoutError) else CLOSED
     return text[:1].lower() + text[1:]

@@ -10,7 +10,7 @@ import time
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.ops import Request, Watch
 from reliq.transport.calls import most_retries, only_reads, repeatable
-from reliq.transport.errors import ConnectionLost, TryAgain
+from reliq.transport.errors import ConnectionLost, TryAgain, tls_hint
 
 _PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)  #: seconds between two tries; the last one repeats
 
@@ -18,8 +18,10 @@ _PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)  #: seconds between two tries; the la
 class CallRetry:
     """The retries of one call: with growing pauses, until its time or its retries are used up."""
 
-    def __init__(self, request: Request, where: str, timeout: float, watching: bool) -> None:
+    def __init__(self, request: Request, where: str, timeout: float, watching: bool, reached: bool = True) -> None:
+        """`reached`: the server has answered before."""
         self._where = where
+        self._reached = reached
         self._node = ""  #: the node of a cluster that failed last
         self._until = time.monotonic() + timeout
         self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
@@ -56,7 +58,8 @@ class CallRetry:
             refused = RedisUnavailable(f"{self._who} refuses temporarily: {refusal}")
             refused.moving = isinstance(failure, TryAgain) and failure.moving
             return self._named(refused)
-        return self._named(RedisUnavailable(f"{self._who} cannot be reached ({failure})"))
+        hint = "" if self._reached else tls_hint(self._where, str(failure))
+        return self._named(RedisUnavailable(f"{self._who} cannot be reached ({failure}{hint})"))
 
     def _unknown(self, more: str) -> ReliqError:
         text = f"no answer from {self._who}: the call may have been carried out, or not"

@@ -16,6 +16,7 @@ from reliq.contract import values
 from reliq.errors import ReliqError
 from reliq.ops import Request, Steps, Together
 from reliq.ops.topology import Node
+from reliq.runtime.advice import warn_of_blocking
 from reliq.transport.cluster import ClusterConnection
 from reliq.transport.connection import Connection
 from reliq.transport.errors import ConnectionLost, TryAgain
@@ -37,6 +38,7 @@ class Store(Server):
 
     def run(self, steps: Steps[T], connection: Connection | None = None, timeout: float | None = None) -> T:
         """Run steps to their end. Raises the errors of the steps, RedisUnavailable or OutcomeUnknown."""
+        warn_of_blocking()
         if connection is not None:
             return self._drive(steps, connection, timeout)
         borrowed = self._take()
@@ -94,7 +96,7 @@ class Store(Server):
         self, request: Request, connection: Connection, failure: ConnectionLost | TryAgain, timeout: float | None
     ) -> Any:
         """Send a request that failed again, for as long as it may be repeated and there is time."""
-        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching)
+        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching, self._known)
         while True:
             time.sleep(patience.after(failure))
             try:
@@ -155,9 +157,10 @@ class Store(Server):
         """Keep a connection for the next call, and close the one that was idle for longest if that is too long."""
         now = connection.idle_since = time.monotonic()
         self._idle.append(connection)
-        with suppress(IndexError):  # another thread took it
-            if now - self._idle[0].idle_since > IDLE_MOST:
-                self._idle.popleft().close()
+        if len(self._idle) > 1:
+            with suppress(IndexError):  # another thread took it
+                if now - self._idle[0].idle_since > IDLE_MOST:
+                    self._idle.popleft().close()
 
     def connection(self, name: str = "") -> Connection:
         """Return a new connection for exclusive use; `name` is its name in CLIENT LIST."""

@@ -8,7 +8,7 @@ from reliq.model.message import Message
 from reliq.model.middleware import check_middleware
 from reliq.model.policy import Again
 from reliq.model.result import answer
-from reliq.model.signatures import HandlerFunction, refuse_coroutine
+from reliq.model.signatures import HandlerFunction, refuse_unrun
 from reliq.model.upgrades import reading
 from reliq.runtime import tracing
 from reliq.runtime.middleware import around_runs
@@ -21,7 +21,7 @@ def answering(function: HandlerFunction, is_async: bool) -> HandlerFunction:
 
     def run(message: Message) -> Any:
         result = function(message)
-        refuse_coroutine(result)
+        refuse_unrun(result)
         return result if isinstance(result, Again) else answer(result)
 
     async def run_async(message: Message) -> Any:

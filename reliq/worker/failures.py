@@ -15,6 +15,7 @@ from reliq.model.element import Failure, Undecodable
 from reliq.model.error_text import gist
 from reliq.model.message import Message
 from reliq.runtime import logging as logs
+from reliq.worker.origin import origin
 
 log = logging.getLogger("reliq.worker")
 
@@ -50,6 +51,9 @@ class FailureLog:
         queue, failures = message.queue, message.failures + 1
         template = "failed queue=%s id=%s failures=%d retry_in_seconds=%.1f error_class=%s error=%s"
         values = [queue, message.id, failures, delay, failure.error_class, _text(error)]
+        if at := origin(error):
+            template += " at=%s"
+            values.append(at)
         if logs.tracebacks_wanted() or self._log.isEnabledFor(logging.DEBUG):
             template += " exception=%s"
             values.append(failure.text)

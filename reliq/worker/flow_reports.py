@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reliq import ops
+from reliq.contract.outcomes import FAILED, PASSED, counters_of
 from reliq.model.breaker import Breaker
 from reliq.model.element import LATEST
 from reliq.model.message import Message
@@ -17,9 +18,7 @@ from reliq.protocol.consumer import ConsumerSteps
 
 log = logging.getLogger("reliq.worker")
 
-#: The counters of moves after a run that failed, and after one that did not. Others say nothing about a run.
-_FAILED = frozenset({Counter.RETRIED, Counter.dead("max_failures")})
-_PASSED = frozenset({Counter.ACKED, Counter.REQUEUED, Counter.dead("rejected")})
+_FAILED, _PASSED = counters_of(FAILED), counters_of(PASSED)
 
 
 class FlowReports:

@@ -20,7 +20,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Again
 from reliq.model.result import Answer
-from reliq.model.signatures import HandlerFunction, refuse_coroutine
+from reliq.model.signatures import HandlerFunction, refuse_unrun
 from reliq.ops import Destination, Mark, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import repeated
@@ -124,7 +124,7 @@ def _identity(handler: Handler, message: Message) -> str:
 
 
 def _outcome(result: object, finished: Finished) -> object:
-    refuse_coroutine(result)
+    refuse_unrun(result)
     if isinstance(result, Again):
         return result
     return replace(finished, result=result.stored) if isinstance(result, Answer) else finished

@@ -9,7 +9,7 @@ from reliq.errors import InvalidBody, TimeLimitExceeded
 from reliq.model.handlers import Handler
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead, Policy, Retry
-from reliq.model.signatures import refuse_coroutine
+from reliq.model.signatures import refuse_unrun
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, failure_now, released, retried
@@ -24,7 +24,7 @@ def after_return(message: Message, result: object) -> Move | None:
     """Return the move after a return: None is an ack, Again puts the message back, a run-once handler writes a mark."""
     if result is None:
         return None
-    refuse_coroutine(result)
+    refuse_unrun(result)
     if isinstance(result, (Finished, Repeated)):
         return result.move(message)
     if not isinstance(result, Again):

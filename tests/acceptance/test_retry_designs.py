@@ -9,7 +9,7 @@ import time
 import pytest
 
 import reliq
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from tests.support.workers import eventually, process, working
 
 

@@ -18,7 +18,7 @@ def test_the_public_api_is_the_one_in_the_file():
 def test_the_text_of_the_api_has_what_users_rely_on():
     text = "\n".join(lines())
     assert "async def reliq.aio.Queue.send(self, body: Body | NewMessage, only durability: str | None = None" in text
-    assert "def reliq.Reliq.handler(self, queue: str, only retry: Backoff | None = None" in text  # inherited
+    assert "def reliq.Reliq.handler(self, queue: str, only retry: Backoff | int | None = None" in text  # inherited
     assert "class reliq.QueueFull(ReliqError)" in text
     assert "def reliq.exponential.__init__(self, first: Duration = 5.0" in text
     assert re.search(r"\._[a-z]", text) is None

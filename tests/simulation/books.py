@@ -3,9 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from reliq.contract.counters import GONE
 from reliq.model.keys import QueueKeys
-from reliq.ops import schema
+from tests.reference.model import crowded, missing, within_rate
 from tests.simulation.stories import PROCESSING, Violation
 from tests.simulation.world import World, queues_of
 
@@ -35,8 +34,7 @@ class Books:
         """Return how many messages the counters of a partition have that are not there."""
         raw = self._world.contents.get(QueueKeys(queue).counters, [])
         counters = {name.decode(): int(value) for name, value in zip(raw[::2], raw[1::2], strict=True)}
-        here = len(self._world.there(queue))
-        return counters.get(schema.Counter.ENQUEUED, 0) - sum(counters.get(name, 0) for name in GONE) - here
+        return missing(counters, len(self._world.there(queue)))
 
     def _check_concurrency(self, queue: str, most: int | None) -> None:
         if most is None or self._has_shares(queue):
@@ -50,13 +48,10 @@ class Books:
         """No limit key has more messages in processing than it may, in all partitions together."""
         if most is None or self._world.restarted:
             return
-        held: dict[str, int] = defaultdict(int)
-        for message, place in self._world.where.items():
-            if message[0] == queue and place.state == PROCESSING:
-                held[self._world.stories[message].limit_key] += 1
-        for key, count in held.items():
-            if key and count > most:
-                raise Violation(f"{count} messages of {queue} with limit key {key} are in processing, not {most}")
+        where, stories = self._world.where.items(), self._world.stories
+        held = [stories[one].limit_key for one, place in where if one[0] == queue and place.state == PROCESSING]
+        for key in crowded(held, most):
+            raise Violation(f"more than {most} messages of {queue} with limit key {key} are in processing")
 
     def _has_shares(self, queue: str) -> bool:
         """Whether partitions have shares of the limits of the queue, which change one after the other."""
@@ -70,8 +65,5 @@ class Books:
         each, claims = 1.0 / int(rate.partition("/")[0]), self._claims[queue]
         count = self._world.layouts[queue].count
         burst = count * (max(1, round(0.1 / each / count)) + 1)  # each partition gives out one message at least
-        for first, since in enumerate(claims):
-            for last in range(first + burst, len(claims)):
-                if last - first + 1 > burst + (claims[last] - since) / each:
-                    seconds = claims[last] - since
-                    raise Violation(f"{last - first + 1} messages of {queue} in {seconds:.3f} s are above {rate}")
+        if not within_rate(claims, each, burst):
+            raise Violation(f"the claims of {queue} are above {rate}, with {burst} at once: {claims}")

@@ -7,12 +7,13 @@ from typing import Any
 
 from reliq.contract import values
 from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
-from reliq.features.prepared.steps import DecisionOptions, PreparedQueue
+from reliq.features.prepared.steps import PreparedQueue
 from reliq.features.schedules.decorator import Every
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
 from reliq.protocol.batches import BatchSteps
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, RedriveOptions
+from reliq.protocol.durability import ANY
 from reliq.protocol.queue import QueueSteps
 from tests.simulation.choices import Action
 from tests.simulation.clock import EPOCH
@@ -112,7 +113,7 @@ class Producer(Caller):
             self._observer.calls.answered(one, message.id, "answered" if one in reached else "refused")
 
     def _prepare(self, queue: str, name: str, decision: str, after: float, check: str, **options: Any) -> Steps[None]:
-        of, care = self._queue(queue), DecisionOptions()
+        of, care = self._queue(queue), ANY
         steps = PreparedQueue(of.partitions, of.pool)
         (message,) = self._messages([queue], name, check=check, **options)
         with self._told([queue], [message]):

@@ -5,6 +5,7 @@ from typing import Any
 
 from reliq.contract.values import MAX_DELIVERIES
 from reliq.model.keys import owner_of
+from tests.reference.model import death_is_right
 from tests.simulation.stories import DEAD, NOWHERE, PROCESSING, Message, Place, Story, Violation
 from tests.simulation.world import World
 
@@ -45,12 +46,13 @@ class Ends:
 
     def _died(self, message: Message, story: Story, letter: Place, outcome: str) -> None:
         reason, failures = self._reason(letter), self._world.envelope(letter.element).failures
-        expected = {
-            "rejected": outcome == "dead",
-            "max_failures": outcome == "fail" and failures > MAX_FAILURES,
-            "expired": story.ttl is not None and self._world.clock.now >= story.sent_at + story.ttl,
-        }
-        if not expected.get(reason, False):
+        if not death_is_right(
+            reason,
+            rejected=outcome == "dead",
+            failures=failures if outcome == "fail" else 0,
+            most_failures=MAX_FAILURES,
+            late=story.ttl is not None and self._world.clock.now >= story.sent_at + story.ttl,
+        ):
             raise Violation(f"{message[1]} of {message[0]} is a dead letter ({reason}) after {outcome or 'no run'}")
 
     def _reason(self, letter: Place) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tests.simulation.arrows import may_move
+from tests.reference.model import may_move
 from tests.simulation.books import Books
 from tests.simulation.calls import Calls
 from tests.simulation.ends import Ends
@@ -83,7 +83,7 @@ class Observer(World):
                 self.moves.append(f"{message[1]}: {old.queue} -> {new.queue}")
             return
         self.moves.append(f"{message[1]}: {arrow[0] or '-'} -> {arrow[1] or '-'}")
-        if not may_move(causes, story, arrow):
+        if not may_move(causes, arrow, story.replace):
             what = "is lost" if new is None else f"goes to {new.state}"
             raise Violation(f"{message[1]} {what} from {arrow[0] or 'nowhere'} by {', '.join(causes) or 'a read'}")
         self._note(process, causes, message, story, old, new)

@@ -74,6 +74,11 @@ def test_without_a_node_that_answers_the_last_failure_is_raised():
     assert run(current_slots(Cluster(), ()), lost(), lost(), last) == ([A, B, C], last)
 
 
+def test_a_request_whose_slot_map_got_no_answer_has_not_been_sent():
+    _, error = run(current_slots(Cluster(), ()), lost(sent=True), lost(sent=True), lost(sent=True))
+    assert not error.sent
+
+
 def test_a_server_without_slots_is_no_cluster():
     asked, error = run(current_slots(Cluster(), ()), ReliqError("cluster support disabled"))
 

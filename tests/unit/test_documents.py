@@ -21,6 +21,7 @@ _LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^ {0,3}\[[^\]]+\]:\s*(\S+)|\b(?:src|hre
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 _PATH = re.compile(r"`((?:api|bench|deploy|docs|examples|monitor|reliq|tests)/[\w./-]+)`")
 _HEADING = re.compile(r"^#{1,6} +(.+?)#* *$", re.MULTILINE)
+_FOLLOWED = re.compile(r"\bcd (\S+)|\bpip (?:install '|wheel --no-deps --wheel-dir \S+ )(\.[^\[\n]*)")
 _BUILT = re.compile(r"\bsignatures\.(\w+)")
 
 
@@ -142,7 +143,7 @@ def test_the_tutorial_installs_from_the_checkout_in_the_folder_where_its_reader_
     tutorial = ROOT / "docs" / "tutorial"
     for page in (tutorial / "index.md", *sorted(tutorial.glob("[1-9]-*.md"))):
         for block in blocks(page):
-            for change, source in re.findall(r"\bcd (\S+)|\bpip install '(\.[^\[']*)", block.code):
+            for change, source in _FOLLOWED.findall(block.code):
                 if change:
                     folder = Path(os.path.normpath(folder / change))
                 else:

@@ -43,7 +43,7 @@ def written(tmp_path: Path, keys: str, arguments: str, code: str) -> str:
 def copy_of_the_tree(tmp_path: Path) -> Path:
     shutil.copytree(LUA, tmp_path / generate_scripts.LUA)
     for path in (generate_scripts.KEYS, generate_scripts.TARGET):
-        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(generate_scripts.ROOT / path, tmp_path / path)
     return tmp_path
 

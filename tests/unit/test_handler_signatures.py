@@ -99,7 +99,7 @@ def test_an_async_on_dead_is_refused_because_it_is_never_awaited(app):
         app.on_dead("q")(died)
 
 
-@pytest.mark.parametrize("backoff", [lambda failures: 5, lambda: 5, lambda a, b, c: 5, 5])
+@pytest.mark.parametrize("backoff", [lambda failures: 5, lambda: 5, lambda a, b, c: 5, "5s"])
 def test_a_back_off_that_cannot_take_a_failure_is_refused(app, backoff):
     with pytest.raises(InvalidHandler, match="retry of queue 'q'"):
         app.handler("q", retry=backoff)(print)

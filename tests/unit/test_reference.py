@@ -8,8 +8,11 @@ import pytest
 
 import reliq
 from reliq.contract import kinds
+from reliq.contract.counters import COUNTERS
+from reliq.contract.keys import QUEUE_KEYS, SERVER_KEYS
 from reliq.contract.keywords import ConfigChanges
 from reliq.contract.options import OPTIONS
+from reliq.contract.outcomes import DEATHS, OUTCOMES
 from reliq.contract.settings import SETTINGS as SETTINGS_OF_QUEUES
 from reliq_api.http.problems import CODES
 from tools.site.reference import PAGES, command_line, errors, python_api
@@ -51,7 +54,20 @@ def test_every_public_method_has_a_docstring():
 
 def test_every_setting_of_a_queue_is_documented():
     settings = set(ConfigChanges.__annotations__)
-    assert {name for name in settings if f"`{name}`" not in SETTINGS} == set()
+    page = PAGES["reference/queue-settings.md"]()
+    assert {name for name in settings if f"| `{name}` |" not in page} == set()
+
+
+def test_every_option_of_a_message_is_documented():
+    page = PAGES["reference/message-options.md"]()
+    assert {one.name for one in OPTIONS if f"| `{one.name}` |" not in page} == set()
+
+
+def test_every_outcome_reason_counter_and_key_is_documented():
+    outcomes, keys = PAGES["reference/outcomes.md"](), PAGES["reference/keys.md"]()
+    names = [one.name for table in (OUTCOMES, DEATHS, COUNTERS) for one in table]
+    assert {name for name in names if f"| `{name}` |" not in outcomes} == set()
+    assert {one.shown for one in (*QUEUE_KEYS, *SERVER_KEYS) if f"| `{one.shown}` |" not in keys} == set()
 
 
 def test_every_setting_of_a_queue_is_in_the_row_of_its_call_over_http():

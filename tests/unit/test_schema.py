@@ -5,7 +5,7 @@ import re
 import pytest
 
 from reliq import ops
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.contract.settings import BY_NAME
 from reliq.ops import schema
 from tests.support.scripts import FEATURES, LUA

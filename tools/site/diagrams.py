@@ -60,9 +60,14 @@ def _draw(diagrams: dict[Path, str]) -> None:
         page.evaluate("mermaid.initialize({startOnLoad: false, theme: 'neutral', flowchart: {htmlLabels: false}})")
         for path, text in diagrams.items():
             drawn = page.evaluate("async ([id, text]) => (await mermaid.render(id, text)).svg", [f"d{path.stem}", text])
-            path.write_text(drawn + "\n", encoding="utf-8")
+            path.write_text(_unclipped(drawn) + "\n", encoding="utf-8")
             print(path.relative_to(ROOT))  # noqa: T201
         browser.close()
+
+
+def _unclipped(svg: str) -> str:
+    """Let labels grow over their boxes: the reader's font may be wider than the one that they were measured with."""
+    return svg.replace(">", "><style>foreignObject { overflow: visible; }</style>", 1)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from tools.site import diagrams, sources
 from tools.site.reference import PAGES
 
 ROOT = Path(__file__).parents[2]
+#: How much a page counts in the search, by the beginning of its path: what to do comes before how it is defined.
+RANKS = {"tutorial/": 2.0, "how-to/": 3.0, "runbooks/": 2.0, "reference/": 0.5, "decisions/": 0.3, "source/": 0.1}
 _markdown: dict[str, tuple[Page, str]] = {}  #: by the path of a page: the page and its Markdown
 
 
@@ -48,11 +50,17 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links into the repository lead to its files on the site; replace diagrams by their pictures."""
+    """Rank the page in the search, lead its links to files of the repository on the site, and draw its diagrams."""
+    page.meta["search"] = {"boost": rank_of(page.file.src_uri)}
     origin = sources.origin_of(page.file.src_uri)
     markdown = sources.relinked(markdown, origin, page.file.src_uri)
     _markdown[page.file.src_uri] = (page, markdown)
     return diagrams.replaced(markdown, page.file.src_uri)
+
+
+def rank_of(uri: str) -> float:
+    """Return by what the search multiplies the score of a page."""
+    return next((rank for folder, rank in RANKS.items() if uri.startswith(folder)), 1.0)
 
 
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:

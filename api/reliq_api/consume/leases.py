@@ -16,11 +16,9 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Life, Report
 from reliq.model.message import Message
 from reliq.model.policy import Policy, Retry
-from reliq.ops import Destination, Move, Settled, Steps
+from reliq.ops import Move, Settled, Steps
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
-
-CODES = {Settled.DONE: "done", Settled.ALREADY: "already", Settled.LOST: "lost"}
 
 _SETTLED_REMEMBERED = 60.0  #: seconds for which a repeated settle is answered `already`, not `lost`
 _ENTRY_BYTES = 600  #: memory of a remembered message besides its element
@@ -118,7 +116,7 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
         yield from _forget(keys, ids, len(acks), moves, answer.codes)
     codes = ["lost" if answer.status == "lost" else "already"] * len(outcomes)
     for place, code in zip(places[0] + places[1], answer.codes, strict=True):
-        codes[place] = CODES[Settled(code)]
+        codes[place] = Settled(code).code
     if "lost" in codes and (yield _known(keys, lease)):  # another request has just settled the last message
         return ["already" if code == "lost" else code for code in codes]
     return codes
@@ -182,7 +180,7 @@ def _cancelled(messages: Iterable[Message], told: ops.Cancelled) -> list[Message
 
 def _forget(keys: QueueKeys, ids: Sequence[str], acks: int, moves: Sequence[Move], codes: str) -> Steps[None]:
     """Delete the notes about the messages, acks first, that have left the queue now."""
-    leaves = [True] * acks + [move.destination is Destination.GONE for move in moves]
+    leaves = [True] * acks + [move.destination.leaves for move in moves]
     gone = [one for one, left, code in zip(ids, leaves, codes, strict=True) if left and code == Settled.DONE]
     if gone:
         yield [ops.forget_reports(keys, gone), ops.forget_told(keys, gone)]

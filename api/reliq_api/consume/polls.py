@@ -75,17 +75,24 @@ class Poll:
                 return messages
         if self._failure is not None and all(keys.queue in self._partitions.failing for keys in every):
             raise self._failure
-        with contextlib.suppress(RedisUnavailable):
-            yield from self.steps.leave()
+        yield from self.leave()
         return []
 
+    def leave(self) -> ops.Steps[None]:
+        """Leave a partition that has given no messages: without an answer, the lease ends by itself."""
+        with contextlib.suppress(RedisUnavailable, OutcomeUnknown):
+            yield from self.steps.leave()
+
     def _claim_from(self, keys: QueueKeys) -> ops.Steps[list[Message]]:
-        """Claim from one of several partitions: none if it fails. Raises OutcomeUnknown if it may hold messages."""
+        """Claim from one of several partitions: none if it fails; a second try reads back what the first one moved."""
         failing = self._partitions.failing
         try:
             yield from self._turn_to(keys)
-            messages = yield from self.steps.claim(self.limit)
-        except (RedisUnavailable, QueueFull) as error:
+            try:
+                messages = yield from self.steps.claim(self.limit)
+            except OutcomeUnknown:
+                messages = yield from self.steps.claim(self.limit)
+        except (RedisUnavailable, OutcomeUnknown, QueueFull) as error:
             failing.note(keys.queue, error)
             self._failure = error
             self._begin_anew(keys)
@@ -107,8 +114,7 @@ class Poll:
     def _turn_to(self, keys: QueueKeys) -> ops.Steps[None]:
         """Ask this partition from now on."""
         if self.steps.keys.queue != keys.queue:
-            with contextlib.suppress(RedisUnavailable):  # it has no messages, and its lease ends by itself
-                yield from self.steps.leave()
+            yield from self.leave()
             self._begin_anew(keys)
 
     def _begin_anew(self, keys: QueueKeys) -> None:
@@ -168,7 +174,7 @@ class Polls:
         except OutcomeUnknown:  # the second try reads back what the first one moved
             messages = await self._store.run(poll.claim())
         if not messages:
-            await self._store.run(poll.steps.leave())
+            await self._store.run(poll.leave())
         return messages
 
     def _forget(self, poller: "Poller") -> None:

@@ -11,11 +11,11 @@ from reliq.contract.values import MAX_BATCH
 from reliq.errors import ReliqError
 from reliq.model.outgoing import NewMessage
 from reliq_api.enqueue.bodies import conflict, encode
-from reliq_api.enqueue.cloudevents import EVENTS, read_event
-from reliq_api.enqueue.entries import read_entry
-from reliq_api.enqueue.inbound import JSON, check_size, largest_text, media_type
+from reliq_api.enqueue.cloudevents import EVENTS
+from reliq_api.enqueue.inbound import JSON, Form, Head, largest_text, media_type, read_message
 from reliq_api.http.problems import Problem, of_error
-from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest, check_json_text
+from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest, fields
+from reliq_api.http.strict_json import check_json_text
 from reliq_api.pressure import Pressure
 from reliq_api.settings import Settings
 
@@ -26,19 +26,19 @@ _CALL_BYTES = 4 * 1024 * 1024  #: bytes of messages in one call, or one message 
 _LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 
-Read = Callable[[bytes, dict[str, str]], NewMessage]
 Chunks = AsyncIterator[Iterable[bytes]]
 
 
-def reader_of(request: BoundedRequest) -> tuple[Read, Chunks]:
-    """Return the reader of a message and the stream of the messages' texts; raises Problem."""
-    media = media_type(request)
+def read_batch(request: BoundedRequest) -> tuple[Head, Chunks]:
+    """Return what the headers say of the messages, and the stream of the messages' texts; raises Problem."""
+    headers, settings = fields(request), request.app.state.settings
+    media = media_type(headers)
     if media in _LINES:
-        return read_entry, _lines(request)
+        return Head.of(Form.ENTRY, headers, settings), _lines(request)
     if media == JSON:
-        return read_entry, _array(request)
+        return Head.of(Form.ENTRY, headers, settings), _array(request)
     if media == EVENTS:
-        return read_event, _array(request)
+        return Head.of(Form.EVENT, headers, settings), _array(request)
     raise Problem("unsupported_media_type", f"a batch is {JSON}, application/x-ndjson or {EVENTS}")
 
 
@@ -90,20 +90,15 @@ class Batch:
         queue: aio.Queue,
         pressure: Pressure,
         settings: Settings,
-        read: Read,
-        inherited: dict[str, str],
-        durability: str | None = None,
+        head: Head,
         confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`confirm` raises Problem if the key of the request is no longer valid."""
         self._confirm = confirm
         self._queue = queue
         self._pressure = pressure
-        self._read = read
-        self._inherited = inherited
-        self._durability = durability
+        self._head = head
         self._most = settings.max_batch
-        self._largest = settings.max_body
         self._results: list[Raw] = []
         self._pending: list[NewMessage] = []
         self._places: list[int] = []  #: positions of the pending messages among the results
@@ -126,8 +121,7 @@ class Batch:
                 await self._flush()
                 raise self.stopped(Problem("batch_too_large", f"a batch has at most {self._most} messages"))
             try:
-                message = self._read(text, self._inherited)
-                check_size(message, self._largest)
+                message = read_message(self._head, text)
             except Problem as problem:
                 self._refuse(problem)
             except ReliqError as error:
@@ -160,7 +154,7 @@ class Batch:
             if self._confirm is not None:
                 await self._confirm()
             await self._pressure.check()
-            ids = await self._queue.send_many(pending, durability=self._durability)
+            ids = await self._queue.send_many(pending, durability=self._head.durability)
         except (ReliqError, Problem) as error:
             problem = error if isinstance(error, Problem) else of_error(error)
             self._pending, self._places = pending, places

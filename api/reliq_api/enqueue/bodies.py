@@ -11,7 +11,7 @@ from reliq.model.life import read_state
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import check_json_text, read_json
+from reliq_api.http.strict_json import read_json
 
 Encoding = Literal["auto", "text", "base64"]
 
@@ -75,7 +75,6 @@ def conflict(message: NewMessage) -> dict[str, bool]:
 
 def _is_json(body: bytes) -> bool:
     try:
-        check_json_text(body)
         read_json(body)
     except (msgspec.MsgspecError, Problem):
         return False

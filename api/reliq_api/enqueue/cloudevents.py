@@ -11,10 +11,8 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Raw
 
-from reliq.model.outgoing import NewMessage
-from reliq_api.enqueue.entries import decode_base64, json_value
+from reliq_api.enqueue.entries import Described, decode_base64, json_value
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import check_json_text, read_json
 
 EVENT = "application/cloudevents+json"
 EVENTS = "application/cloudevents-batch+json"
@@ -39,21 +37,10 @@ def is_binary(headers: Mapping[str, str]) -> bool:
     return "ce-specversion" in headers
 
 
-def attributes(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the checked attributes of an event in binary mode."""
-    found = {name: unquote(value) for name, value in headers.items() if name.startswith(_PREFIX)}
-    return _checked(found)
-
-
-def check_data(kind: str, body: bytes) -> None:
-    """Raise Problem for an event in binary mode with unreadable data declared as JSON."""
-    if not body or kind not in ("application/json", "text/json"):
-        return
-    check_json_text(body)
-    try:
-        read_json(body)
-    except msgspec.ValidationError as error:
-        raise Problem("invalid_message", f"the data of the event cannot be read as JSON: {error}") from None
+def with_attributes(options: dict[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of a message with those of an event in binary mode; raises Problem."""
+    found = _checked({name: unquote(value) for name, value in headers.items() if name.startswith(_PREFIX)})
+    return {"dedup_key": dedup_key(found), **options, "headers": {**found, **options["headers"]}}
 
 
 def dedup_key(attributes: Mapping[str, str]) -> str:
@@ -61,26 +48,18 @@ def dedup_key(attributes: Mapping[str, str]) -> str:
     return json.dumps([attributes["ce-source"], attributes["ce-id"]])
 
 
-def read_event(text: bytes, inherited: dict[str, str]) -> NewMessage:
-    """Return the message for an event in structured mode; raises Problem."""
-    check_json_text(text)
-    try:
-        read_json(text)
-        members = {name: value for name, value in _decode_event(text).items() if bytes(value) != b"null"}
-        data, encoded = members.pop("data", None), members.pop("data_base64", None)
-        if data is not None and encoded is not None:
-            raise Problem("invalid_message", "an event has data or data_base64, not both")
-        kind = msgspec.json.decode(members.pop("datacontenttype", Raw(b'"application/json"')), type=str)
-        found = _checked(dict(_attribute(name, value) for name, value in members.items()))
-        body = b"" if data is None else _data(memoryview(data), kind)
-        if encoded is not None:
-            body = decode_base64(msgspec.json.decode(encoded, type=str))
-    except msgspec.ValidationError as error:
-        raise Problem("invalid_message", f"the event does not fit its schema: {error}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
-    headers = {**inherited, **found, "content-type": kind}
-    return NewMessage(body, headers=headers, dedup_key=dedup_key(found))
+def read_event(text: bytes) -> Described:
+    """Return the body and the options of an event in structured mode; raises Problem, and msgspec.DecodeError."""
+    members = {name: value for name, value in _decode_event(text).items() if bytes(value) != b"null"}
+    data, encoded = members.pop("data", None), members.pop("data_base64", None)
+    if data is not None and encoded is not None:
+        raise Problem("invalid_message", "an event has data or data_base64, not both")
+    kind = msgspec.json.decode(members.pop("datacontenttype", Raw(b'"application/json"')), type=str)
+    found = _checked(dict(_attribute(name, value) for name, value in members.items()))
+    body = b"" if data is None else _data(memoryview(data), kind)
+    if encoded is not None:
+        body = decode_base64(msgspec.json.decode(encoded, type=str))
+    return body, {"headers": {**found, "content-type": kind}, "dedup_key": dedup_key(found)}
 
 
 def _data(raw: memoryview, kind: str) -> bytes:

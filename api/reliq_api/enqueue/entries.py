@@ -1,18 +1,17 @@
-"""Messages described by the JSON of a request."""
+"""Messages described by the JSON of a request, or by its headers."""
 
 import binascii
 import re
 from base64 import b64decode
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw
 
 from reliq.contract import kinds
-from reliq.contract.options import OPTIONS, SEND, Option, given
-from reliq.model.outgoing import NewMessage
+from reliq.contract.options import OPTIONS, SEND, Option, given, options_of
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import check_json_text, read_json
 
 DURATION = r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$"
 Duration = Annotated[float, Meta(ge=0)] | Annotated[str, Meta(pattern=DURATION)] | None
@@ -35,33 +34,45 @@ _BODY: tuple[tuple[str, Any, Any], ...] = (("body", Raw, Raw()), ("body_base64",
 #: One message. Exactly one of `body` and `body_base64` is given.
 Entry: Any = msgspec.defstruct("Entry", [*_BODY, *map(_member, OPTIONS)], forbid_unknown_fields=True, frozen=True)
 
+Described = tuple[bytes, dict[str, Any]]  #: the body of a message, and its options as NewMessage takes them
+#: The header of each option.
+HEADERS = {f"reliq-{one.flag}": one for one in options_of(SEND) if not isinstance(one.kind, kinds.Headers)}
+_HEADER = "reliq-header-"
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _ESCAPE = re.compile(rb"\\")
 
 
-def read_entry(text: bytes, inherited: dict[str, str]) -> NewMessage:
-    """Return the message for a JSON object; `inherited`: default headers.
-
-    Raises Problem, InvalidMessage, InvalidName.
-    """
-    check_json_text(text)
-    try:
-        entry = _decode_entry(text)
-        read_json(text)  # JSON that is kept unchanged must be readable for its consumer
-        body = _body(entry)
-    except msgspec.ValidationError as error:
-        raise Problem("invalid_message", f"the message does not fit its schema: {error}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
-    headers = entry.headers
-    if kind := lost_kind(bytes(memoryview(entry.body)[:1]), body):
-        headers = {"content-type": kind, **(headers or {})}
-    if inherited:
-        headers = {**inherited, **(headers or {})}
+def read_entry(text: bytes) -> Described:
+    """Return the body and the options of a JSON object; raises Problem, and msgspec.DecodeError."""
+    entry = _decode_entry(text)
+    body = _body(entry)
     options = given(msgspec.structs.asdict(entry), SEND)
-    return NewMessage(body, **{**options, "headers": headers})
+    if kind := lost_kind(bytes(memoryview(entry.body)[:1]), body):
+        options["headers"] = {"content-type": kind, **(entry.headers or {})}
+    return body, options
+
+
+def read_headers(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options that headers of a request give, those of the message among them."""
+    options = {one.name: _value(one, headers[name]) for name, one in HEADERS.items() if name in headers}
+    own = {name.removeprefix(_HEADER): value for name, value in headers.items() if name.startswith(_HEADER)}
+    kind = headers.get("content-type")
+    return {**options, "headers": {"content-type": kind, **own} if kind else own}
+
+
+def _value(option: Option, text: str) -> str | float:
+    """Return the value of an option, as NewMessage takes it."""
+    return _number(text) if isinstance(option.kind, kinds.Duration) else text
+
+
+def _number(text: str) -> float | str:
+    """Return seconds, or a text with a unit for NewMessage to read."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _body(entry: Any) -> bytes:

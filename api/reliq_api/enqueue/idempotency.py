@@ -8,9 +8,11 @@ import hashlib
 import logging
 import re
 import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
-from fastapi import Request, Response
+from fastapi import Response
 
 from reliq import ops
 from reliq.errors import ReliqError
@@ -19,7 +21,6 @@ from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps
 from reliq.transport.aiostore import AioStore
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import fields
 
 log = logging.getLogger("reliq.api")
 
@@ -38,35 +39,71 @@ class Record(msgspec.Struct):
     answer: str = ""
 
 
-def key_of(request: Request) -> str | None:
-    """Return the idempotency key of the request; raises Problem if it is invalid."""
-    text = fields(request).get("idempotency-key")
+def key_of(headers: Mapping[str, str], client: str) -> str | None:
+    """Return the idempotency key of a client's request; raises Problem if it is invalid."""
+    text = headers.get("idempotency-key")
     if text is None:
         return None
     found = _KEY.fullmatch(text)
     if found is None:
         raise Problem("invalid_header", "Idempotency-Key: use 1 to 255 printable ASCII characters without spaces")
-    return f"{request.state.access.id}:{found[1]}"
+    return f"{client}:{found[1]}"
 
 
-def fingerprint(request: Request, body: bytes) -> str:
+def fingerprint(headers: Mapping[str, str], body: bytes) -> str:
     digest = hashlib.sha256(body)
-    for name, value in sorted(fields(request).items()):
+    for name, value in sorted(headers.items()):
         if name.startswith(_FINGERPRINTED):
             digest.update(f"\n{name}:{value}".encode())
     return digest.hexdigest()
 
 
+class Answer(NamedTuple):
+    """The answer to an enqueue."""
+
+    status: int
+    content: bytes  #: JSON
+
+    def response(self) -> Response:
+        return Response(self.content, self.status, media_type="application/json")
+
+
 class OnlyOnce:
     """One request with its key."""
 
-    def __init__(self, queue: str, key: str, fingerprint: str, send_timeout: float) -> None:
+    def __init__(self, store: AioStore, queue: str, key: str, fingerprint: str, send_timeout: float) -> None:
+        self._store = store
         self._key = key
         self._at = QueueKeys(queue).idempotency(key)
         self._fingerprint = fingerprint
         self._running = send_timeout + _MARGIN  #: seconds for which an unfinished request blocks its repetition
 
-    def begin(self) -> Steps[Response | None]:
+    async def answer(self, message: NewMessage, send: Callable[[], Awaitable[Answer]]) -> Response:
+        """Return the answer of `send`, or the first one if the request was sent before. Raises Problem for a conflict.
+
+        If Redis is away when the answer is noted, the record expires by itself; the answer does not depend on it.
+        """
+        replayed: Response | None = await self._store.run(self._begin())
+        if replayed is not None:
+            return replayed
+        if message.dedup_key is None:  # so that the message is enqueued once, unless it has a key of its own
+            message.dedup_key, message.window = f"idempotency {self._key}", REMEMBERED
+        try:
+            answer = await send()
+        except (ReliqError, Problem):
+            await self._note(ops.forget_request(self._at))  # a repetition must run
+            raise
+        record = Record(self._fingerprint, status=answer.status, answer=answer.content.decode())
+        await self._note(ops.end_request(self._at, msgspec.json.encode(record), REMEMBERED))
+        return answer.response()
+
+    async def _note(self, request: ops.Op[Any]) -> None:
+        try:
+            await self._store.run(ops.one(request), timeout=0)
+        except ReliqError as error:
+            log.warning("idempotency: %s", error)
+
+    def _begin(self) -> Steps[Response | None]:
         """Return None if the request must run, else the first answer. Raises Problem for a conflict."""
         mine = msgspec.json.encode(Record(self._fingerprint, secrets.token_hex(8)))
         _, text = yield [
@@ -84,24 +121,3 @@ class OnlyOnce:
             raise Problem("request_in_progress", "the first request with this Idempotency-Key still runs")
         headers = {"Idempotency-Replayed": "true"}
         return Response(first.answer, first.status, headers=headers, media_type="application/json")
-
-    def guard(self, message: NewMessage) -> None:
-        """Add a deduplication key, so that the message is enqueued once, unless the message has its own."""
-        if message.dedup_key is None:
-            message.dedup_key, message.window = f"idempotency {self._key}", REMEMBERED
-
-    def end(self, status: int, answer: bytes) -> Steps[None]:
-        record = Record(self._fingerprint, status=status, answer=answer.decode())
-        yield ops.end_request(self._at, msgspec.json.encode(record), REMEMBERED)
-
-    def forget(self) -> Steps[None]:
-        """Note a failure: a repetition must run."""
-        yield ops.forget_request(self._at)
-
-
-async def note(store: AioStore, steps: Steps[None]) -> None:
-    """Write to the record. If Redis is away, the record expires by itself; the answer does not depend on it."""
-    try:
-        await store.run(steps, timeout=0)
-    except ReliqError as error:
-        log.warning("idempotency: %s", error)

@@ -1,21 +1,21 @@
-"""Reading one message from a request, by its content type."""
+"""Reading one message from a request: what its headers say, then its body."""
 
 from collections.abc import Mapping
-from typing import Any
+from enum import Enum
+from typing import NamedTuple
 
-from fastapi import Request
+import msgspec
 
-from reliq.contract import kinds
-from reliq.contract.options import SEND, Option, options_of
+from reliq.contract import values
 from reliq.errors import InvalidSetting
 from reliq.model.outgoing import NewMessage, too_large
-from reliq.protocol.durability import durability
 from reliq.runtime.tracing import is_traceparent
 from reliq_api.enqueue import cloudevents
-from reliq_api.enqueue.entries import read_entry
+from reliq_api.enqueue.entries import Described, read_entry, read_headers
 from reliq_api.http.docs import header
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest, fields
+from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
+from reliq_api.http.strict_json import read_json
 from reliq_api.settings import Settings
 
 JSON = "application/json"
@@ -29,13 +29,56 @@ DURABILITY = header(
 
 _TRACESTATE_LARGEST = 512
 _AROUND = 64 * 1024  #: bytes for all that surrounds a body in JSON
-_OPTIONS = {f"reliq-{one.flag}": one for one in options_of(SEND) if not isinstance(one.kind, kinds.Headers)}
-_HEADER = "reliq-header-"
 
 
-def media_type(request: Request) -> str:
+class Form(Enum):
+    """How a message is written; the value says of its JSON what is wrong where it does not fit."""
+
+    ENTRY = "the message does not fit its schema"
+    EVENT = "the event does not fit its schema"
+    BINARY_EVENT = "the data of the event cannot be read as JSON"
+    BYTES = ""
+
+
+class Head(NamedTuple):
+    """What the headers of a request say of its message, or of each of its messages."""
+
+    form: Form
+    headers: Mapping[str, str]  #: of the request
+    trace: dict[str, str]  #: the W3C trace context, which is stored with a message
+    durability: str | None  #: that is requested; None: that of the queue
+    max_body: int  #: bytes of a message's body
+    is_json: bool = True  #: whether a message, or the data of an event in binary mode, is written in JSON
+
+    @classmethod
+    def of(cls, form: Form, headers: Mapping[str, str], settings: Settings, *, is_json: bool = True) -> "Head":
+        """Read the headers for messages of this form; raises Problem."""
+        return cls(form, headers, trace(headers), durability_of(headers), settings.max_body, is_json)
+
+    @property
+    def is_event(self) -> bool:
+        return self.form in (Form.EVENT, Form.BINARY_EVENT)
+
+
+def read_head(headers: Mapping[str, str], settings: Settings) -> Head:
+    """Return what the headers of a request with one message say; raises Problem."""
+    media = media_type(headers)
+    if cloudevents.is_binary(headers):
+        return Head.of(Form.BINARY_EVENT, headers, settings, is_json=media in (JSON, "text/json"))
+    if media == JSON:
+        return Head.of(Form.ENTRY, headers, settings)
+    if media == cloudevents.EVENT:
+        return Head.of(Form.EVENT, headers, settings)
+    if media in _BATCHES:
+        raise Problem("unsupported_media_type", "a batch goes to .../messages/batch")
+    return Head.of(Form.BYTES, headers, settings, is_json=False)
+
+
+_BATCHES = (cloudevents.EVENTS, "application/x-ndjson")
+
+
+def media_type(headers: Mapping[str, str]) -> str:
     """Return the content type without its parameters; raises Problem for content encodings."""
-    headers = fields(request)
     encoding = headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise Problem("unsupported_media_type", "send the body without a content-encoding")
@@ -60,11 +103,11 @@ def trace(headers: Mapping[str, str]) -> dict[str, str]:
     )
 
 
-def durability_of(request: Request) -> str | None:
+def durability_of(headers: Mapping[str, str]) -> str | None:
     """Return the requested durability; None: that of the queue. Raises Problem."""
-    text = fields(request).get("reliq-durability")
+    text = headers.get("reliq-durability")
     try:
-        return None if text is None else durability(text).name
+        return None if text is None else values.durability(text)
     except InvalidSetting as error:
         raise Problem("invalid_header", f"Reliq-Durability: {error}") from None
 
@@ -74,11 +117,6 @@ def body_too_large(size: int | str, limit: int) -> Problem:
     return Problem("body_too_large", too_large(size, limit, "max_body of `reliq api`"), limit=limit)
 
 
-def check_size(message: NewMessage, largest: int) -> None:
-    if len(message.body) > largest:
-        raise body_too_large(len(message.body), largest)
-
-
 def largest_text(settings: Settings) -> int:
     """Return the bytes that a message in JSON may have: a text of the largest body takes six times as much if each of
     its characters is escaped.
@@ -86,55 +124,34 @@ def largest_text(settings: Settings) -> int:
     return min(6 * settings.max_body + _AROUND, settings.max_buffered)
 
 
-async def read_body(request: BoundedRequest) -> bytes:
+async def read_body(request: BoundedRequest, head: Head) -> bytes:
     """Return the body of a request with one message; raises Problem, for a large one before it is read."""
-    settings: Settings = request.app.state.settings
-    if media_type(request) in (JSON, cloudevents.EVENT) and not cloudevents.is_binary(fields(request)):
-        request.allow(max(largest_text(settings), REQUEST_LARGEST))
-    else:
-        request.allow(settings.max_body, lambda size: body_too_large(size, settings.max_body))
-    return await request.taken()
+    if head.form in (Form.ENTRY, Form.EVENT):
+        return await request.taken(max(largest_text(request.app.state.settings), REQUEST_LARGEST))
+    return await request.taken(head.max_body, body_too_large)
 
 
-def read_message(request: Request, body: bytes) -> NewMessage:
-    """Return the message in a request; raises Problem, InvalidMessage, InvalidName."""
-    media = media_type(request)
-    headers = fields(request)
-    inherited = trace(headers)
-    if cloudevents.is_binary(headers):
-        cloudevents.check_data(media, body)
-        attributes = cloudevents.attributes(headers)
-        options = {"dedup_key": cloudevents.dedup_key(attributes), **_options(headers)}
-        return _raw(headers, body, {**inherited, **attributes}, options)
-    if media == JSON:
-        return read_entry(body, inherited)
-    if media == cloudevents.EVENT:
-        return cloudevents.read_event(body, inherited)
-    if media in (cloudevents.EVENTS, "application/x-ndjson"):
-        raise Problem("unsupported_media_type", "a batch goes to .../messages/batch")
-    return _raw(headers, body, inherited, _options(headers))
+def read_message(head: Head, text: bytes) -> NewMessage:
+    """Return the message that a text describes; raises Problem, InvalidMessage, InvalidName."""
+    body, options = _described(head, text)
+    if len(body) > head.max_body:
+        raise body_too_large(len(body), head.max_body)
+    if head.trace:
+        options["headers"] = {**head.trace, **options.get("headers", {})}
+    return NewMessage(body, **options)
 
 
-def _raw(headers: Mapping[str, str], body: bytes, own: dict[str, str], options: dict[str, Any]) -> NewMessage:
-    given = {name.removeprefix(_HEADER): value for name, value in headers.items() if name.startswith(_HEADER)}
-    kind = headers.get("content-type")
-    if kind:
-        own = {**own, "content-type": kind}
-    return NewMessage(body, headers={**own, **given}, **options)
-
-
-def _options(headers: Mapping[str, str]) -> dict[str, Any]:
-    return {one.name: _value(one, headers[name]) for name, one in _OPTIONS.items() if name in headers}
-
-
-def _value(option: Option, text: str) -> str | float | bool:
-    """Return the value of an option, as NewMessage takes it."""
-    return _number(text) if isinstance(option.kind, kinds.Duration) else text
-
-
-def _number(text: str) -> float | str:
-    """Return seconds, or a text with a unit for NewMessage to read."""
+def _described(head: Head, text: bytes) -> Described:
+    """Return the body and the options of a message."""
     try:
-        return float(text)
-    except ValueError:
-        return text
+        if head.is_json and text:
+            read_json(text)  # JSON that is kept unchanged must be readable for its consumer
+        if head.form is Form.BYTES:
+            return text, read_headers(head.headers)
+        if head.form is Form.BINARY_EVENT:
+            return text, cloudevents.with_attributes(read_headers(head.headers), head.headers)
+        return cloudevents.read_event(text) if head.form is Form.EVENT else read_entry(text)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid_message", f"{head.form.value}: {error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None

@@ -1,9 +1,6 @@
-"""Requests read within limits: counted while they stream in, strict JSON, one value per header."""
+"""Requests read within limits: counted while they stream in, one value per header."""
 
 import asyncio
-import codecs
-import json
-import re
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -13,11 +10,10 @@ from starlette.types import Message, Receive, Scope
 
 from reliq_api.http.buffered import Buffered
 from reliq_api.http.problems import Problem
+from reliq_api.http.strict_json import read_json
 
 REQUEST_LARGEST = 2 * 1024 * 1024  #: bytes of a request that has no body of a message
 SLOWEST = 256 * 1024  #: bytes a second that a larger body must have on average
-DEPTH_LARGEST = 64
-_UTF8_PART = 1024 * 1024
 _HEADERS_MOST = 100
 _HEADER_BYTES = 32 * 1024
 _ONE_VALUE = frozenset(
@@ -28,8 +24,10 @@ _ONE_VALUE = frozenset(
         b"reliq-at-most",
     )
 )  # fmt: skip
-_NAME_ENDS = re.compile(rb'"[ \t\r\n]*:')
-_BRACKETS = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
+
+
+#: Makes the refusal of a body: its bytes, as a number or as "more than", and the limit.
+TooLarge = Callable[[int | str, int], Problem]
 
 
 def break_off(scope: Scope, problem: Problem) -> None:
@@ -50,12 +48,10 @@ class BoundedRequest(Request):
         self._released = 0
         self.allow(REQUEST_LARGEST)
 
-    def allow(
-        self, largest: int, too_large: Callable[[int | str], Problem] | None = None, total: float | None = None
-    ) -> None:
+    def allow(self, largest: int, too_large: TooLarge | None = None, total: float | None = None) -> None:
         """Set the largest body. `too_large`: makes the refusal of a size; `total`: seconds that the body may take."""
         self._largest = largest
-        self._too_large = too_large or self._request_too_large
+        self._too_large = too_large or _request_too_large
         if total is None:
             total = 2 * self._patience + max(0, largest - REQUEST_LARGEST) / SLOWEST
         self._until = self._started + total
@@ -72,7 +68,7 @@ class BoundedRequest(Request):
             part = message.get("body", b"")
             more = message.get("more_body", False)
             if self._received + len(part) > self._largest:
-                raise self._too_large(f"more than {self._largest:,}")
+                raise self._too_large(f"more than {self._largest:,}", self._largest)
             if part:
                 self._buffered.take(len(part))
                 self._received += len(part)
@@ -82,18 +78,14 @@ class BoundedRequest(Request):
         """Refuse a body by its Content-Length, before it is read."""
         length = int(fields(self).get("content-length", 0))
         if length > self._largest:
-            raise self._too_large(length)
+            raise self._too_large(length, self._largest)
         if self._largest <= self._buffered.most:  # else it is read in parts
             self._buffered.check(length)
 
-    def _request_too_large(self, size: int | str) -> Problem:
-        has = f"{size:,}" if isinstance(size, int) else size
-        return Problem(
-            "body_too_large", f"the request has {has} bytes, the limit is {self._largest:,}", limit=self._largest
-        )
-
-    async def taken(self) -> bytes:
-        """Return the body without keeping it: what is not needed any more takes no memory."""
+    async def taken(self, largest: int | None = None, too_large: TooLarge | None = None) -> bytes:
+        """Return the body without keeping it: what is not needed any more takes no memory. `largest`: as `allow`."""
+        if largest is not None:
+            self.allow(largest, too_large)
         body = bytearray()
         async for part in self.stream():
             body += part
@@ -128,11 +120,15 @@ class BoundedRequest(Request):
 
     async def json(self) -> Any:
         body = await self.body()
-        check_json_text(body)
         try:
             return read_json(body)
         except msgspec.ValidationError as error:
             raise Problem("invalid_request", f"the body holds a value that cannot be read: {error}") from None
+
+
+def _request_too_large(size: int | str, limit: int) -> Problem:
+    has = f"{size:,}" if isinstance(size, int) else size
+    return Problem("body_too_large", f"the request has {has} bytes, the limit is {limit:,}", limit=limit)
 
 
 async def gone(request: Request) -> None:
@@ -164,62 +160,3 @@ def check_headers(scope: Scope) -> None:
         for name in _ONE_VALUE:
             if names.count(name) > 1:
                 raise Problem("invalid_header", f"the header {name.decode()} occurs more than once")
-
-
-def check_json_text(body: bytes) -> None:
-    """Refuse text that is not UTF-8 or nested too deeply, before a parser recurses into it."""
-    _check_utf8(body)
-    if body.count(b"[") + body.count(b"{") <= DEPTH_LARGEST:
-        return
-    depth = 0
-    for found in _BRACKETS.finditer(body):
-        first = found[0][:1]
-        if first in b"[{":
-            depth += 1
-            if depth > DEPTH_LARGEST:
-                raise Problem("invalid_json", f"the body is nested deeper than {DEPTH_LARGEST} levels")
-        elif first in b"]}":
-            depth -= 1
-
-
-def _check_utf8(body: bytes) -> None:
-    """Refuse what is not UTF-8, in parts: the text of a large body would take up to four times its memory."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for start in range(0, len(body), _UTF8_PART):
-        before = start - len(decoder.getstate()[0])
-        part = body[start : start + _UTF8_PART]
-        try:
-            decoder.decode(part, final=start + _UTF8_PART >= len(body))
-        except UnicodeDecodeError as error:
-            raise Problem("invalid_json", f"the body is not UTF-8 (byte {before + error.start})") from None
-
-
-def read_json(text: bytes) -> Any:
-    """Return a JSON value as message.json() would. Raises Problem, or msgspec.ValidationError for too large a number.
-
-    Stricter than Python's parser: no NaN, no lone surrogates, and no repeated names in an object, as parsers differ in
-    which of the two they use.
-    """
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.ValidationError:
-        raise
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
-    # Each name has one colon. If there are more colons, some are part of texts, or a name is repeated.
-    colons = text.count(b":")
-    if colons > 1 and colons != (names := _names(value)) and len(_NAME_ENDS.findall(text)) != names:
-        json.loads(text, object_pairs_hook=_distinct)
-    return value
-
-
-def _names(value: Any) -> int:
-    """Count the names of all objects in a value."""
-    if type(value) is dict:
-        return len(value) + sum(map(_names, value.values()))
-    return sum(map(_names, value)) if type(value) is list else 0
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> None:
-    if len({name for name, _ in pairs}) < len(pairs):
-        raise Problem("invalid_json", "an object has the same name twice")

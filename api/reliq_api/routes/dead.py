@@ -33,9 +33,12 @@ async def list_dead(
     after: Annotated[str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before.")] = None,
     reason: schemas.DeathReason | None = None,
     error_class: Annotated[str | None, Query(max_length=200)] = None,
+    error_text: Annotated[str | None, Query(max_length=500)] = None,
 ) -> schemas.DeadLetterPage:
     found = await existing(request, queue)
-    page = await found.dead.list(limit=limit, after=after, bodies=False, reason=reason, error_class=error_class)
+    page = await found.dead.list(
+        limit=limit, after=after, bodies=False, reason=reason, error_class=error_class, error_text=error_text
+    )
     letters = [schemas.DeadLetter(**letter.summary()) for letter in page]
     return schemas.DeadLetterPage(letters=letters, next=page.next)
 

@@ -47,7 +47,7 @@ async def find(queue: schemas.QueueName, id: Id, request: Request) -> Response:
     summary="Cancel a message",
     response_model=schemas.Cancelled,
     responses={
-        202: {"model": schemas.Cancelled, "description": "A consumer holds it, and is told"},
+        202: {"model": schemas.Cancelled, "description": "A consumer holds it, and learns it with its next heartbeat"},
         **failures("invalid_name", "message_not_found", "message_done", "outcome_unknown"),
     },
     openapi_extra=needs("operate"),

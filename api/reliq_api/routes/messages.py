@@ -1,15 +1,13 @@
 """Enqueue: one message, or a batch of them."""
 
-from fastapi import Request, Response
+from fastapi import Response
 
-from reliq.errors import ReliqError
-from reliq.model.outgoing import NewMessage
 from reliq_api import schemas
 from reliq_api.enqueue import cloudevents
-from reliq_api.enqueue.batch import STREAM_LARGEST, Batch, reader_of
+from reliq_api.enqueue.batch import STREAM_LARGEST, Batch, read_batch
 from reliq_api.enqueue.bodies import conflict, encode
-from reliq_api.enqueue.idempotency import OnlyOnce, fingerprint, key_of, note
-from reliq_api.enqueue.inbound import DURABILITY, JSON, check_size, durability_of, read_body, read_message, trace
+from reliq_api.enqueue.idempotency import Answer, OnlyOnce, fingerprint, key_of
+from reliq_api.enqueue.inbound import DURABILITY, JSON, read_body, read_head, read_message
 from reliq_api.http.docs import EVENT, body_of, failures, header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedRequest, fields
@@ -56,47 +54,24 @@ async def enqueue(queue: schemas.QueueName, request: BoundedRequest) -> Response
     Reliq-Header-NAME for headers of the message. With Reliq-Durability any of them is answered only with that
     durability. 503: not enqueued. 504: unknown; repeat it with its key.
     """
-    key = key_of(request)
-    body = await read_body(request)
-    digest = "" if key is None else fingerprint(request, body)
-    message = read_message(request, body)
+    state, headers = request.app.state, fields(request)
+    key = key_of(headers, request.state.access.id)
+    head = read_head(headers, state.settings)
+    body = await read_body(request, head)
+    digest = "" if key is None else fingerprint(headers, body)
+    message = read_message(head, body)
     del body  # it and the message's element are never in memory at the same time, unless it is the message's body
-    check_size(message, request.app.state.settings.max_body)
-    if key is not None:
-        return await _enqueue_once(queue, request, message, OnlyOnce(queue, key, digest, _send_timeout(request)))
-    return _answer(*await _send(queue, request, message))
 
+    async def send() -> Answer:
+        await state.pressure.check()
+        identity = await state.sends.send(queue, message, head.durability)
+        answer = {"id": identity, "deduplicated": message.duplicate, **conflict(message)}
+        return Answer(200 if message.duplicate else 201, encode(answer))
 
-async def _send(queue: str, request: Request, message: NewMessage) -> tuple[int, bytes]:
-    state = request.app.state
-    await state.pressure.check()
-    identity = await state.sends.send(queue, message, durability_of(request))
-    answer = {"id": identity, "deduplicated": message.duplicate, **conflict(message)}
-    return 200 if message.duplicate else 201, encode(answer)
-
-
-def _send_timeout(request: Request) -> float:
-    timeout: float = request.app.state.settings.send_timeout
-    return timeout
-
-
-async def _enqueue_once(queue: str, request: Request, message: NewMessage, once: OnlyOnce) -> Response:
-    store = request.app.state.reliq.store
-    replayed: Response | None = await store.run(once.begin())
-    if replayed is not None:
-        return replayed
-    once.guard(message)
-    try:
-        status, answer = await _send(queue, request, message)
-    except (ReliqError, Problem):
-        await note(store, once.forget())
-        raise
-    await note(store, once.end(status, answer))
-    return _answer(status, answer)
-
-
-def _answer(status: int, content: bytes) -> Response:
-    return Response(content, status, media_type=JSON)
+    if key is None:
+        return (await send()).response()
+    once = OnlyOnce(state.reliq.store, queue, key, digest, state.settings.send_timeout)
+    return await once.answer(message, send)
 
 
 @router.post(
@@ -126,14 +101,13 @@ async def enqueue_batch(queue: schemas.QueueName, request: BoundedRequest) -> Re
         raise Problem("invalid_header", "a batch takes no Idempotency-Key: give its messages a dedup_key")
     state = request.app.state
     request.allow(STREAM_LARGEST, total=state.settings.stream_timeout)
-    read, chunks = reader_of(request)
+    head, chunks = read_batch(request)
     queued = state.reliq.queue(queue)
-    inherited, sure = trace(fields(request)), durability_of(request)
 
     async def confirm() -> None:
         await state.guard.confirm(request.state.access, "enqueue", queue)
 
-    batch = Batch(queued, state.pressure, state.settings, read, inherited, sure, confirm)
+    batch = Batch(queued, state.pressure, state.settings, head, confirm)
     try:
         async for texts in chunks:
             await batch.add(texts)
@@ -141,4 +115,4 @@ async def enqueue_batch(queue: schemas.QueueName, request: BoundedRequest) -> Re
     except Problem as problem:  # the body ended early or was empty: earlier messages may be enqueued
         raise problem if "results" in problem.extra else batch.stopped(problem) from None
     await batch.flush()
-    return _answer(200, encode(batch.summary()))
+    return Answer(200, encode(batch.summary())).response()

@@ -11,7 +11,7 @@ from reliq_api import schemas
 from reliq_api.access.auth import Access
 from reliq_api.enqueue import cloudevents
 from reliq_api.enqueue.bodies import encode
-from reliq_api.enqueue.inbound import DURABILITY, JSON, check_size, durability_of, media_type, read_body, read_message
+from reliq_api.enqueue.inbound import DURABILITY, JSON, read_body, read_head, read_message
 from reliq_api.http.docs import EVENT, body_of, failures, header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedRequest, fields
@@ -61,18 +61,17 @@ async def publish(routing_key: schemas.RoutingKey, request: BoundedRequest) -> R
     """
     if _KEY.fullmatch(routing_key) is None:
         raise Problem("invalid_name", "a routing key is words with dots in between, such as order.created.eu")
-    if "idempotency-key" in fields(request):
+    state, headers = request.app.state, fields(request)
+    if "idempotency-key" in headers:
         raise Problem("invalid_header", "publishing takes no Idempotency-Key: each queue would have its own")
     mandatory = _flag(request, "mandatory")
-    message = read_message(request, await read_body(request))
-    if media_type(request) == cloudevents.EVENT or cloudevents.is_binary(fields(request)):
+    head = read_head(headers, state.settings)
+    message = read_message(head, await read_body(request, head))
+    if head.is_event:
         message.dedup_key = None  # an event always has one
-    state = request.app.state
-    check_size(message, state.settings.max_body)
     await state.pressure.check()
     access: Access = request.state.access
-    sure = durability_of(request)
-    queues = await state.reliq.publish_checked(routing_key, message, access.check_reach, mandatory, sure)
+    queues = await state.reliq.publish_checked(routing_key, message, access.check_reach, mandatory, head.durability)
     return Response(encode({"queues": queues}), 201 if queues else 200, media_type=JSON)
 
 

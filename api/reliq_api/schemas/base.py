@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from reliq.contract import values
+from reliq.contract.outcomes import REASONS
 from reliq_api.enqueue.entries import DURATION
 
 QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
@@ -23,7 +24,7 @@ def as_whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-DeathReason = Literal["max_failures", "max_deliveries", "expired", "rejected", "decode", "undecided", "invalid"]
+DeathReason = Literal[*REASONS]  # type: ignore[valid-type]
 Whole = Annotated[int, BeforeValidator(as_whole)]
 Seconds = Annotated[float, Field(ge=0, le=values.MAX_DELAY_SECONDS, allow_inf_nan=False, examples=[30])]
 Period = Seconds | Annotated[str, Field(pattern=DURATION, examples=["5m"])]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reliq.contract import values
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq_api.schemas.base import DeathReason, MessageId, Period, QueueName, Request, Whole
 
 
@@ -15,6 +15,7 @@ class Filter(Request):
     ids: list[MessageId] | None = Field(None, min_length=1, max_length=values.MAX_BATCH)
     reason: DeathReason | None = None
     error_class: str | None = Field(None, max_length=200, description="Of the last error, with or without its module.")
+    error_text: str | None = Field(None, max_length=500, description="A part of the first line that this error says.")
     older_than: Period | None = Field(None, description="Dead for longer.")
     newer_than: Period | None = Field(None, description="Dead for less.")
     headers: dict[str, str] | None = None

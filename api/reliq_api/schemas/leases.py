@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from reliq.contract import values
+from reliq.contract import outcomes, values
 from reliq.model.life import MAX_TEXT_BYTES
 from reliq_api.schemas.base import Lease, MessageId, Request, Seconds, Whole
 
@@ -82,8 +82,8 @@ class SettleRequest(Request):
 
 class Settled(BaseModel):
     id: MessageId
-    code: Literal["done", "already", "lost"] = Field(
-        description="already: not in this lease, so settled before. lost: the lease is over, others may have it."
+    code: Literal[*(one.code for one in outcomes.Settled)] = Field(  # type: ignore[valid-type]
+        description=". ".join(f"{one.code}: {one.text}" for one in outcomes.Settled) + "."
     )
 
 

@@ -1,4 +1,4 @@
-"""Messages and what is answered to a send."""
+"""Messages, and the answer to a send."""
 
 from typing import Any, Literal
 

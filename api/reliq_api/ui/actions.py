@@ -15,7 +15,8 @@ from reliq.protocol.dead_letters import RedriveOptions
 from reliq_api.ui import policy
 from reliq_api.ui.access import Operated, Viewer
 from reliq_api.ui.dead_pages import Running
-from reliq_api.ui.guard import Page, form
+from reliq_api.ui.guard import Page, form, wrong_name
+from reliq_api.ui.render import page
 from reliq_api.ui.search import Search
 
 router = APIRouter(route_class=Page, prefix="/queues/{name}")
@@ -61,21 +62,20 @@ async def set_policy(request: Request, queue: Operated, fields: Form) -> Respons
 
 @router.post("/purge")
 async def purge(request: Request, queue: Operated, fields: Form) -> Response:
-    _check_confirmed(queue, fields)
+    if (given := wrong_name(queue.name, fields)) is not None:
+        return page(request, "purge.html", status=400, queue=queue.name, stats=await queue.stats(), given=given)
     return _back(request, queue, f"?notice=purged&count={await queue.purge()}")
 
 
 @router.post("/dead/purge")
 async def purge_dead(request: Request, queue: Operated, fields: Form) -> Response:
-    _check_confirmed(queue, fields)
-    filters = Search.read(fields).filters()
+    search = Search.read(fields)
+    filters = search.filters()
+    if (given := wrong_name(queue.name, fields)) is not None:
+        dead = (await queue.stats()).dead
+        return page(request, "dead_purge.html", status=400, queue=queue.name, search=search, dead=dead, given=given)
     removed = await queue.dead.purge(all=not filters, **filters)
     return _back(request, queue, f"/dead?notice=deleted&count={removed}")
-
-
-def _check_confirmed(queue: Queue, fields: list[tuple[str, str]]) -> None:
-    if dict(fields).get("confirm", "").strip() != queue.name:
-        raise HTTPException(400, "Nothing was removed: the name of the queue has to be typed as confirmation.")
 
 
 @router.post("/dead/redrive")

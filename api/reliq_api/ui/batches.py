@@ -8,8 +8,7 @@ from reliq_api.ui.guard import Page
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/batches")
-
-SECTION = {"batches": "Batches"}
+LINK = "Batches"  #: in the bar of every page
 
 SHOWN = 100
 

@@ -7,7 +7,7 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.aio.queue import Queue
-from reliq.contract.counters import REASONS
+from reliq.contract.outcomes import REASONS
 from reliq.errors import InvalidName
 from reliq.model.dead_letter import DeadLetter
 from reliq_api.ui import reading
@@ -34,15 +34,16 @@ Running = Annotated[Redrives, Depends(redrives_of)]
 async def dead_letters(
     request: Request, queue: Operated, search: Wanted, redrives: Running, after: str | None = None
 ) -> Response:
+    store, partitions = reliq_of(request).store, partitions_of(request, queue.name)
     return page(
         request,
         "dead.html",
         queue=queue.name,
-        letters=await queue.dead.list(limit=LETTERS, after=after, bodies=False, **search.filters()),
+        letters=await store.run(reading.letters(partitions, search.filter(), LETTERS, after)),
         search=search,
         first=after is None,
         dead=(await queue.stats()).dead,
-        tally=await reliq_of(request).store.run(reading.tally(partitions_of(request, queue.name))),
+        tally=await store.run(reading.tally(partitions)),
         reasons=REASONS,
         ages=AGES,
         running=redrives.running(queue.name),
@@ -91,7 +92,7 @@ async def ask_purge(request: Request, queue: Operated, search: Wanted) -> Respon
 
 async def _ask(request: Request, template: str, queue: Queue, search: Search) -> Response:
     search.filters()  # an invalid search is refused here, not after the confirmation
-    return page(request, template, queue=queue.name, search=search, dead=(await queue.stats()).dead)
+    return page(request, template, queue=queue.name, search=search, dead=(await queue.stats()).dead, given=None)
 
 
 @router.get("/redrives/{identity}")

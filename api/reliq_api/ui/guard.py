@@ -4,7 +4,7 @@ A message's body, headers and error text are untrusted. Jinja escapes them; the 
 line, for the day on which an escape is missing: no script, style or request that is not a file of this package.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
@@ -72,6 +72,12 @@ def _failed(request: Request, status: int, detail: str, headers: Mapping[str, st
     response = page(request, "error.html", status=status, title=HTTPStatus(status).phrase, detail=detail)
     response.headers.update(headers or {})
     return response
+
+
+def wrong_name(name: str, fields: Sequence[tuple[str, str]]) -> str | None:
+    """Return what was typed as confirmation if it is not the name that has to be typed; else None."""
+    typed = dict(fields).get("confirm", "").strip()
+    return None if typed == name else typed
 
 
 async def form(request: Request) -> list[tuple[str, str]]:

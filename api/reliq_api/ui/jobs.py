@@ -17,8 +17,7 @@ from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/jobs")
-
-SECTION = {"jobs": "Jobs"}
+LINK = "Jobs"  #: in the bar of every page
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 

@@ -1,6 +1,7 @@
 """The pages about queues."""
 
 import time
+from collections.abc import Iterable
 
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
@@ -12,7 +13,7 @@ from reliq.contract.settings import SETTINGS
 from reliq.errors import ReliqError
 from reliq.model.stats import Stats
 from reliq.runtime.looking import note_missing, unseen
-from reliq_api.ui import policy, reading
+from reliq_api.ui import policy, reading, triage
 from reliq_api.ui.access import Operated, Seen, Viewer, partitions_of, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION
 from reliq_api.ui.charts import Chart, chart
@@ -22,6 +23,8 @@ from reliq_api.ui.render import page
 from reliq_api.ui.sampler import COARSE, COARSE_EVERY, FINE, PERIOD, History, Sampler
 
 router = APIRouter(route_class=Page)
+
+STALE = 5 * PERIOD  #: seconds after which the numbers of the first page are old
 
 SPANS = {"5m": FINE * PERIOD, "2h": COARSE * COARSE_EVERY * PERIOD}
 
@@ -39,29 +42,45 @@ def sampler_of(request: Request) -> Sampler:
 
 
 @router.get("/")
-async def overview(request: Request, who: Viewer, q: str = "") -> Response:
+async def overview(request: Request, who: Viewer, q: str = "", state: str = "", sort: str = "trouble") -> Response:
     sampler = sampler_of(request)
-    if not sampler.histories or sampler.age > 5 * PERIOD:
+    if not sampler.histories or sampler.age > STALE:
         await sampler.sample()  # at the start, and when Redis is back; raises the reason if it is not
-    found = {name: one for name, one in sorted(sampler.histories.items()) if who.may_see(name)}
-    wanted = {name: one for name, one in found.items() if q.strip().lower() in name.lower()}
+    histories = {name: one for name, one in sampler.histories.items() if who.may_see(name)}
+    found = {name: one.latest for name, one in histories.items() if one.latest}
+    sort = sort if sort in triage.ORDERS else "trouble"
     rows = [
-        (one.latest, _sparkline(one, "into"), _sparkline(one, "out"), who.may_operate(name))
-        for name, one in wanted.items()
-        if one.latest is not None
+        (
+            one,
+            triage.states(one),
+            _sparkline(histories[one.queue], "into"),
+            _sparkline(histories[one.queue], "out"),
+            who.may_operate(one.queue),
+        )
+        for one in triage.chosen(found, q, state, sort)
     ]
     note_missing(sampler.missing)
-    totals = _totals([one.latest for one in found.values() if one.latest])
-    flow = _flow(list(found.values()))
-    return page(request, "overview.html", rows=rows, totals=totals, flow=flow, q=q, count=len(found), sampler=sampler)
+    return page(
+        request,
+        "overview.html",
+        rows=rows,
+        totals=_totals(found.values()),
+        flow=_flow(list(histories.values())),
+        chosen={"q": q, "state": state, "sort": sort},
+        states=triage.counts(found.values()),
+        count=len(found),
+        sampler=sampler,
+        stale=sampler.age > STALE,
+    )
 
 
 def _sparkline(history: History, measure: str) -> Chart:
     return chart(history.column("at"), {measure: history.column(measure)}, SPANS["5m"], time.monotonic())
 
 
-def _totals(found: list[Stats]) -> dict[str, int]:
-    return {name: sum(getattr(one, name) for one in found) for name in ("ready", "processing", "delayed", "dead")}
+def _totals(found: Iterable[Stats]) -> dict[str, int]:
+    every = list(found)
+    return {name: sum(getattr(one, name) for one in every) for name in ("ready", "processing", "delayed", "dead")}
 
 
 def _flow(histories: list[History]) -> Chart:
@@ -78,14 +97,15 @@ def _flow(histories: list[History]) -> Chart:
 
 @router.get("/queues/{name}")
 async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m") -> Response:
-    store, name = reliq_of(request).store, found.name
+    store, name, stats = reliq_of(request).store, found.name, await found.stats()
     partitions, may_operate = partitions_of(request, name), who.may_operate(name)
     span = span if span in SPANS else "5m"
     return page(
         request,
         "queue.html",
         queue=name,
-        stats=await found.stats(),
+        stats=stats,
+        states=triage.states(stats),
         counters=COUNTERS,
         config=await seen_policy(found),
         spread=await store.run(reading.spread(partitions)),
@@ -123,7 +143,7 @@ def _plots(history: History, span: str) -> list[tuple[str, str, Chart]]:
 
 @router.get("/queues/{name}/purge")
 async def ask_purge(request: Request, queue: Operated) -> Response:
-    return page(request, "purge.html", queue=queue.name, stats=await queue.stats())
+    return page(request, "purge.html", queue=queue.name, stats=await queue.stats(), given=None)
 
 
 @router.get("/queues/{name}/policy")

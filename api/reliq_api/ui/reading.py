@@ -14,8 +14,8 @@ from reliq.model.found import Found, Place
 from reliq.model.keys import QueueKeys, is_connected, is_partition
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
-from reliq.protocol.dead_letters import DeadLetterQueue, Filter
-from reliq.protocol.delayed import delayed_of_queue
+from reliq.protocol.dead_letters import DeadLetterQueue, Filter, Page, gist_of
+from reliq.protocol.delayed import Selection, delayed_of_queue
 from reliq.protocol.partition_progress import PartitionProgress, progress
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.running import Running, first_of, running
@@ -26,6 +26,8 @@ NEXT_LARGEST = 10
 START = 200  #: bytes of the body of a message that is taken next
 BODY_READ = 256 * 1024  #: bytes of a dead letter's body: a larger one is shown in part, and not as formatted JSON
 TALLY_LARGEST = 1000
+GROUPS_LARGEST = 12  #: of dead letters with the same error
+LINE_START = 200  #: characters of the first line of an error
 RETRIES_LARGEST = 10
 RUNNING_LARGEST = 20  #: messages in processing on the page of a queue
 DEPTH = 100  #: messages of a list that are read to show the body of one
@@ -62,7 +64,7 @@ class Tally:
     counted: int
     complete: bool  #: whether all letters were counted
     reasons: tuple[tuple[str, int], ...]  #: the most frequent first
-    errors: tuple[tuple[str, int], ...]
+    errors: tuple[tuple[str, str, int], ...]  #: class and first line of the last error, and how many
 
 
 def exists(queue: str) -> Steps[bool]:
@@ -162,7 +164,7 @@ def running_now(partitions: Partitions) -> Steps[list[Running]]:
 
 def retries(partitions: Partitions) -> Steps[list[DelayedMessage]]:
     """Read the messages that wait for a retry, among the delayed ones that are due first."""
-    page = yield from delayed_of_queue(partitions, RETRIES_LOOKED_AT, None, failed=False, bodies=False)
+    page = yield from delayed_of_queue(partitions, RETRIES_LOOKED_AT, None, Selection(), bodies=False)
     return [message for message in page if message.failures][:RETRIES_LARGEST]
 
 
@@ -170,6 +172,15 @@ def tally(partitions: Partitions) -> Steps[Tally]:
     """Count the latest dead letters by reason and by their last error."""
     page = yield from DeadLetterQueue(partitions).page(Filter(), TALLY_LARGEST, None, bodies=False)
     letters = page.letters
-    errors = Counter(letter.last_error.error_class for letter in letters if letter.last_error)
+    errors = Counter((one.last_error.error_class, gist_of(one)[:LINE_START]) for one in letters if one.last_error)
     reasons = Counter(letter.reason for letter in letters)
-    return Tally(len(letters), page.next is None, tuple(reasons.most_common()), tuple(errors.most_common(8)))
+    return Tally(len(letters), page.next is None, tuple(reasons.most_common()), _groups(errors))
+
+
+def _groups(errors: Counter[tuple[str, str]]) -> tuple[tuple[str, str, int], ...]:
+    return tuple((name, line, count) for (name, line), count in errors.most_common(GROUPS_LARGEST))
+
+
+def letters(partitions: Partitions, wanted: Filter, limit: int, after: str | None) -> Steps[Page]:
+    """Read a page of dead letters, each with the start of its body."""
+    return (yield from DeadLetterQueue(partitions).page(wanted, limit, after, bodies=False, start=START))

@@ -127,7 +127,7 @@ _environment.filters |= {
     "shown": shown, "size": size, "trace_id": trace_id, "until": until, "utc": utc,
 }  # fmt: skip
 
-SECTIONS: dict[str, str] = {}  #: in the bar of all pages: path and title; `router` enters them
+LINKS: list[tuple[str, str]] = []  #: in the bar of every page: the `LINK` of each module with pages, and their path
 
 NOTICES = {
     "paused": "The queue is paused: nothing is started, sends go on.",
@@ -142,11 +142,13 @@ NOTICES = {
     "unbound": "The binding is gone. What the queue has got, it keeps.",
     "unbound_before": "There was no such binding.",
     "cancel-cancelled": "The message is cancelled: it never runs.",
-    "cancel-told": "Its consumer is told with its next heartbeat.",
+    "cancel-told": "Its consumer learns it with its next heartbeat.",
     "cancel-done": "Nothing to cancel: the message has ended.",
     "cancel-unknown": "Nothing to cancel: the message is not in the queue any more.",
     "sent": "The message is sent.",
     "edited": "The edited message is back in the queue.",
+    "hastened": "Messages that run now: {count}.",
+    "cancelled": "Messages cancelled: {count}.",
     "purged": "Removed for good: {count}.",
     "deleted": "Dead letters removed for good: {count}.",
 }
@@ -158,8 +160,8 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
     text = _environment.get_template(template).render(
         base=base,
         assets=f"{base}/assets/{VERSION}",
-        sections=SECTIONS,
         version=reliq.__version__,
+        links=LINKS,
         notice=_notice(request),
         status=status,
         missing=(missing_now() or Missing()).lines(),

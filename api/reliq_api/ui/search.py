@@ -9,10 +9,21 @@ from typing import Any
 from urllib.parse import urlencode
 
 from reliq.errors import InvalidSetting
+from reliq.protocol.dead_letters import Filter
 
 AGES = ("15m", "1h", "6h", "1d", "7d", "30d")
 
 Fields = Sequence[tuple[str, str]]
+
+
+def header_of(text: str) -> dict[str, str]:
+    """Return the header in a field, `name=value`, as a mapping; raises InvalidSetting."""
+    if not text:
+        return {}
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidSetting(f"header is {text!r}: write name=value")
+    return {name.strip(): value.strip()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +32,7 @@ class Search:
 
     reason: str = ""
     error: str = ""
+    text: str = ""  #: of the last error
     header: str = ""  #: name=value
     newer: str = ""
     older: str = ""
@@ -34,7 +46,7 @@ class Search:
 
     @staticmethod
     def names() -> tuple[str, ...]:
-        return ("reason", "error", "header", "newer", "older")
+        return ("reason", "error", "text", "header", "newer", "older")
 
     def fields(self) -> list[tuple[str, str]]:
         """Return the fields for hidden inputs and links, as read by `read`."""
@@ -46,25 +58,22 @@ class Search:
         text = urlencode(pairs + [(name, value) for name, value in more.items() if value])
         return f"?{text}" if text else ""
 
+    def filter(self) -> Filter:
+        """Return the filter of dead letters; raises InvalidSetting."""
+        return Filter(**self.filters())
+
     def filters(self) -> dict[str, Any]:
         """Return the keywords for `queue.dead.list`, `.redrive` and `.purge`; raises InvalidSetting."""
         wanted: dict[str, Any] = {
             "reason": self.reason or None,
             "error_class": self.error or None,
+            "error_text": self.text or None,
             "newer_than": self.newer or None,
             "older_than": self.older or None,
             "ids": self.ids or None,
-            "headers": self._headers(),
+            "headers": header_of(self.header),
         }
         return {name: value for name, value in wanted.items() if value}
-
-    def _headers(self) -> dict[str, str]:
-        if not self.header:
-            return {}
-        name, equals, value = self.header.partition("=")
-        if not equals:
-            raise InvalidSetting(f"header is {self.header!r}: write name=value")
-        return {name.strip(): value.strip()}
 
     def sentence(self) -> str:
         """Describe the search in words, for confirmations."""
@@ -77,6 +86,8 @@ class Search:
             yield f"reason {self.reason}"
         if self.error:
             yield f"last error {self.error}"
+        if self.text:
+            yield f"an error that says {self.text}"
         if self.header:
             yield f"header {self.header}"
         if self.newer:

@@ -18,8 +18,7 @@ from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/topics")
-
-SECTION = {"topics": "Topics"}
+LINK = "Topics"  #: in the bar of every page
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 

@@ -63,7 +63,7 @@ class Report:
             ("killed (kill -9)", _text(self.killed)),
             ("paused past the lease", _text(self.paused)),
             ("redelivered", f"{self.redelivered:,}"),
-            ("runs beyond the first", f"{self.extra_runs:,}"),
+            ("duplicate runs", f"{self.extra_runs:,}"),
             ("not handled in time", f"{self.unhandled:,}"),
             ("lost", f"{self.lost:,}"),
         ]

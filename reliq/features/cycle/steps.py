@@ -38,13 +38,10 @@ class CycleSteps:
 
     def _add(self, entrants: Sequence[Member]) -> Steps[Entered]:
         """Call the script once."""
-        session = self._pool.take()
-        try:
+        with self._pool.session() as session:
             answer = yield from ops.one(own.cycle_add(self._keys, entrants, session.producer, session.sequence))
             self._clock.note(answer.now, session.called_at)
             return answer
-        finally:
-            self._pool.give_back(session)
 
     def _entrant(self, member: str) -> Member:
         message = NewMessage(member, key=member)

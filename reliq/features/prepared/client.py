@@ -10,9 +10,11 @@ from reliq.contract.keywords import MessageOptions
 from reliq.contract.values import Duration, check_id
 from reliq.errors import ReliqError
 from reliq.features.prepared.decorator import Check
-from reliq.features.prepared.steps import CHECK_AFTER, CHECKS, DecisionOptions, PreparedQueue, not_rolled_back
+from reliq.features.prepared.steps import CHECK_AFTER, CHECKS, PreparedQueue, not_rolled_back
 from reliq.model.outgoing import Body, NewMessage
+from reliq.protocol.durability import ANY, Terms
 from reliq.protocol.queue import QueueSteps
+from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
@@ -25,13 +27,11 @@ class Prepared:
     Leaving the context commits; an exception in it rolls back. `commit` and `rollback` may be repeated.
     """
 
-    def __init__(
-        self, store: Store, steps: PreparedQueue, identity: str, care: DecisionOptions = DecisionOptions()
-    ) -> None:
+    def __init__(self, store: Store, steps: PreparedQueue, identity: str, terms: Terms = ANY) -> None:
         self.id = check_id(identity)
         self._store = store
         self._steps = steps
-        self._care = care
+        self._terms = terms
         self._decided = False
         self._mark = forks.mark()
 
@@ -41,13 +41,13 @@ class Prepared:
         Raises PreparedClosed when it is decided otherwise, RedisUnavailable (nothing is decided) and OutcomeUnknown
         (it may be): repeat it then, or have the check-back answer.
         """
-        identity = self._store.run(self._steps.commit(self.id, self._care))
+        identity = self._store.run(self._steps.commit(self.id, self._terms))
         self._decided = True
         return identity
 
     def rollback(self) -> None:
         """Discard it: no consumer will ever see it. Raises as `commit`."""
-        self._store.run(self._steps.rollback(self.id, self._care))
+        self._store.run(self._steps.rollback(self.id, self._terms))
         self._decided = True
 
     def __enter__(self) -> Self:
@@ -85,6 +85,7 @@ class PreparedCalls:
         timeout: Duration = CHECK_AFTER,
         checks: int = CHECKS,
         durability: str | None = None,
+        repeats: int | None = None,
         retries: int | None = None,
         **options: Unpack[MessageOptions],
     ) -> Prepared:
@@ -94,9 +95,9 @@ class PreparedCalls:
         again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
         other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
         """
-        message, care = self._steps.prepared(body, options), DecisionOptions(durability, retries)
-        self._store.run(self._records.prepare(message, timeout, checks, care))
-        return Prepared(self._store, self._records, message.id, care)
+        message, terms = self._steps.prepared(body, options), Terms.of(durability, renamed(repeats, retries))
+        self._store.run(self._records.prepare(message, timeout, checks, terms))
+        return Prepared(self._store, self._records, message.id, terms)
 
     def prepared(self, id: str) -> Prepared:
         """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""

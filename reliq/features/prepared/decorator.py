@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from reliq.errors import InvalidHandler
 from reliq.model.handlers import Handlers, checked_function
 from reliq.model.keys import check_name
-from reliq.model.signatures import HandlerFunction, name_of
+from reliq.model.signatures import HandlerFunction, check_called, name_of
 from reliq.model.upgrades import reading
 from reliq.protocol.application import Application
 
@@ -26,11 +26,12 @@ class Check(Application):
     """What synchronous and asyncio applications share of prepared messages."""
 
     def check(self, queue: str) -> Callable[[F], F]:
-        """Bind a function (def or async def) that decides about prepared messages after their producer fell silent.
+        """Bind a function (def or async def) that decides about prepared messages whose producer made no decision.
 
         The function takes the message and returns True (commit), False (roll back) or None (not known yet, ask again).
         It runs in the workers of this application. Raises InvalidHandler for a second one of a queue.
         """
+        check_called(queue, "check", '"{}"')
 
         def bind(function: F) -> F:
             _add(self.handlers, queue, function)

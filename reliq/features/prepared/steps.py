@@ -2,13 +2,12 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from reliq import ops
 from reliq.contract import values
 from reliq.contract.values import Duration
-from reliq.errors import InvalidMessage, OutcomeUnknown, PreparedClosed, QueueFull, ReliqError
+from reliq.errors import InvalidMessage, PreparedClosed, QueueFull, ReliqError
 from reliq.features.prepared import ops as own
 from reliq.features.prepared.ops import Decision
 from reliq.model.element import Undecodable
@@ -20,12 +19,12 @@ from reliq.ops import Steps, at_most
 from reliq.ops.schema import Counter
 from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.durability import MEMORY, check_possible, confirm, durability
+from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
 from reliq.protocol.hidden import Hidden
-from reliq.protocol.middleware import around_send
-from reliq.protocol.partition import Moved
+from reliq.protocol.partition import Moved, at_limit
 from reliq.protocol.partitions import Partitions
-from reliq.protocol.producer import ProducerPool, stored
+from reliq.protocol.producer import ProducerPool, ProducerSession, stored
+from reliq.protocol.sending import around_send, ready
 
 T = TypeVar("T")
 
@@ -36,19 +35,6 @@ REMEMBERED = 600.0  #: seconds for which a decision is remembered
 _PAGE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionOptions:
-    """The durability and the retries of the calls for one prepared message."""
-
-    sure: str | None = None  #: the requested durability; None = that of the queue
-    retries: int | None = None
-
-    def __post_init__(self) -> None:
-        values.retries(self.retries)
-        if self.sure is not None:
-            durability(self.sure)
-
-
 class PreparedSteps:
     """The operations on the prepared messages of one partition of a queue, as steps."""
 
@@ -56,78 +42,65 @@ class PreparedSteps:
         self._keys = keys
         self._pool = pool
 
-    def prepare(self, message: NewMessage, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
+    def prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[None]:
         """Raises QueueFull, InvalidMessage where its id is in use, and Moved where the partition takes none."""
         keys, bodies = self._keys, list[ops.StoredBody]()
         entry = ops.Entry(
             message.id, encoded(message, self._pool.clock.now(), bodies), message.delay, message.dedup_key,
             message.window, message.digest,
         )  # fmt: skip
-        session = self._pool.take()
-        try:
+        with self._pool.session([entry.id]) as session:
             prepare = own.prepare(keys, entry, check_after, checks, session.producer, session.sequence)
             introduction: list[ops.Op[Any]] = [ops.announce(keys.queue), ops.introduction(keys)]
             (_, known), answer = yield from stored(
-                [keys], bodies, session, at_most(prepare, care.retries), introduction
+                [keys], bodies, session, at_most(prepare, terms.retries), introduction
             )
             self._pool.clock.note(answer.now, session.called_at)
             if answer.status == "moved":
                 raise Moved(keys.queue, [entry.id], [])
             if answer.status == "full":
                 yield ops.count(keys, Counter.REJECTED)
-                raise QueueFull(
-                    f"queue {keys.logical!r} holds {answer.length} of at most {answer.max_length} {answer.unit}, "
-                    "not counting prepared messages; nothing was prepared"
-                )
+                raise QueueFull(f"{at_limit(keys, answer)}, not counting prepared messages; nothing was prepared")
             if answer.status == "id_in_use":
                 raise InvalidMessage(f"message {entry.id} is prepared already: queue.prepared(id) is its handle")
-            yield from self._confirmed(care, known, session.producer, session.sequence)
-        except OutcomeUnknown as error:
-            raise OutcomeUnknown(str(error), (entry.id,)) from None
-        finally:
-            self._pool.give_back(session)
+            yield from self._confirmed(terms, known, session)
 
-    def commit(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[str]:
+    def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
-        session = self._pool.take()
-        try:
+        with self._pool.session([identity]) as session:
             known, answer = yield [
                 ops.introduction(self._keys),
-                self._decision(identity, "committed", care, session.producer, session.sequence),
+                self._decision(identity, "committed", terms, session.producer, session.sequence),
             ]
             if answer.decision == "key":
                 answer = yield self._decision(
-                    identity, "committed", care, session.producer, session.sequence, dedup=answer.id
+                    identity, "committed", terms, session.producer, session.sequence, dedup=answer.id
                 )
             _check(self._keys.queue, identity, "committed", answer.decision)
-            yield from self._confirmed(care, known, session.producer, session.sequence)
+            yield from self._confirmed(terms, known, session)
             first: str = answer.id
             return first
-        except OutcomeUnknown as error:
-            raise OutcomeUnknown(str(error), (identity,)) from None
-        finally:
-            self._pool.give_back(session)
 
-    def rollback(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[None]:
+    def rollback(self, identity: str, terms: Terms = ANY) -> Steps[None]:
         """Roll back a message; raises PreparedClosed."""
-        answer = yield self._decision(identity, "rolled_back", care)
+        answer = yield self._decision(identity, "rolled_back", terms)
         _check(self._keys.queue, identity, "rolled_back", answer.decision)
 
     def _decision(
         self,
         identity: str,
         decision: Decision,
-        care: DecisionOptions,
+        terms: Terms,
         producer: str = "",
         sequence: int = 0,
         dedup: str = "",
     ) -> ops.Op[own.Decided]:
-        return at_most(own.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup), care.retries)
+        return at_most(own.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup), terms.retries)
 
-    def _confirmed(self, care: DecisionOptions, known: ops.Introduction, producer: str, sequence: int) -> Steps[None]:
-        sure = durability(care.sure or known.durability or MEMORY.name)
+    def _confirmed(self, terms: Terms, known: ops.Introduction, session: ProducerSession) -> Steps[None]:
+        sure = terms.wanted or durability(known.durability or MEMORY.name)
         if sure.waits:
-            yield from confirm(self._keys, sure, producer, sequence)
+            yield from confirm(self._keys, sure, session.producer, session.sequence)
 
     def purge(self) -> Steps[int]:
         """Remove all prepared messages; return how many."""
@@ -161,7 +134,7 @@ class PreparedQueue:
         self._partitions = partitions
         self._pool = pool
 
-    def prepare(self, message: NewMessage, timeout: Duration, checks: int, care: DecisionOptions) -> Steps[None]:
+    def prepare(self, message: NewMessage, timeout: Duration, checks: int, terms: Terms) -> Steps[None]:
         """Prepare the message in the home of its key, else in the first partition.
 
         Raises QueueFull, and InvalidMessage where its id is in use.
@@ -172,29 +145,25 @@ class PreparedQueue:
             raise InvalidMessage(
                 "a prepared message cannot replace another one: replace is True; send it, or leave it out"
             )
-        if care.sure is not None:
-            yield from check_possible(durability(care.sure))
-        clock = self._pool.clock
-        if not clock.known and message.ttl is not None:
-            yield from clock.ask()
-        steps = self._prepare(message, check_after, checks, care)
+        yield from ready(self._pool, terms, [message])
+        steps = self._prepare(message, check_after, checks, terms)
         yield from around_send(self._pool, self._partitions.queue, [message], steps)
 
-    def _prepare(self, message: NewMessage, check_after: float, checks: int, care: DecisionOptions) -> Steps[None]:
+    def _prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[None]:
         while True:
             keys = yield from self._partitions.home_of(message)
             try:
-                return (yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, care))
+                return (yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, terms))
             except Moved:  # by a layout that was read a while ago
                 yield from self._partitions.read_again()
 
-    def commit(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[str]:
+    def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
-        return (yield from self._decide(lambda steps: steps.commit(identity, care)))
+        return (yield from self._decide(lambda steps: steps.commit(identity, terms)))
 
-    def rollback(self, identity: str, care: DecisionOptions = DecisionOptions()) -> Steps[None]:
+    def rollback(self, identity: str, terms: Terms = ANY) -> Steps[None]:
         """Roll back a message; raises PreparedClosed."""
-        yield from self._decide(lambda steps: steps.rollback(identity, care))
+        yield from self._decide(lambda steps: steps.rollback(identity, terms))
 
     def question(self) -> Steps[Message | None]:
         """Take one of the messages that await a check-back; None without one."""

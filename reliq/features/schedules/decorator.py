@@ -11,7 +11,7 @@ from reliq.features.schedules.steps import ScheduleSteps
 from reliq.model.handlers import Handlers
 from reliq.model.keys import check_name
 from reliq.model.outgoing import Body
-from reliq.model.signatures import HandlerFunction, name_of
+from reliq.model.signatures import HandlerFunction, check_called, name_of
 from reliq.protocol.application import Application
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,6 +41,7 @@ class Every(Application):
         of this application stores the schedule when it starts; it stays until `app.schedules.remove(name)`. Raises
         InvalidSetting, InvalidName or InvalidMessage, and InvalidHandler for a second schedule of the same name.
         """
+        check_called(when, "every", '"5m"')
 
         def bind(function: F) -> F:
             home = _queue_of(self.handlers, function, queue)

@@ -11,12 +11,12 @@ from fastapi.routing import APIRouter
 from reliq.errors import InvalidName
 from reliq.features.schedules.steps import Schedule
 from reliq_api.ui.access import Viewer, reliq_of
-from reliq_api.ui.guard import Page, form
+from reliq_api.ui.guard import Page, form, wrong_name
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/schedules")
+LINK = "Schedules"  #: in the bar of every page
 
-SECTION = {"schedules": "Schedules"}
 NOTICES = {
     "schedule-paused": "The schedule is paused: it sends nothing.",
     "schedule-resumed": "The schedule goes on with its next tick.",
@@ -86,11 +86,17 @@ Sendable = Annotated[Schedule, Depends(sendable)]
 
 @router.get("/{name}")
 async def one_schedule(request: Request, found: Seen, who: Viewer) -> Response:
+    return await _page(request, found, who)
+
+
+async def _page(request: Request, found: Schedule, who: Viewer, given: str | None = None) -> Response:
+    """Return the page of a schedule. `given`: what was typed instead of its name to remove it."""
     fate = await reliq_of(request).schedules.fate(found.name)
     ticks: Sequence[str] = [tick.strftime("%a %Y-%m-%d %H:%M:%S %z") for tick in found.following(TICKS)]
     may_operate = who.may_operate(found.queue)
     return page(
-        request, "schedule.html", one=found, ticks=ticks, fate=FATES.get(fate, ""), may_operate=may_operate,
+        request, "schedule.html", status=200 if given is None else 400, given=given,
+        one=found, ticks=ticks, fate=FATES.get(fate, ""), may_operate=may_operate,
         may_send=who.may_send(found.queue), dead=fate == "dead",
     )  # fmt: skip
 
@@ -114,9 +120,9 @@ async def run(request: Request, found: Sendable) -> Response:
 
 
 @router.post("/{name}/remove")
-async def remove(request: Request, found: Operated, fields: Form) -> Response:
-    if dict(fields).get("confirm", "").strip() != found.name:
-        raise HTTPException(400, "Nothing was removed: the name of the schedule has to be typed as confirmation.")
+async def remove(request: Request, found: Operated, who: Viewer, fields: Form) -> Response:
+    if (given := wrong_name(found.name, fields)) is not None:
+        return await _page(request, found, who, given)
     await reliq_of(request).schedules.remove(found.name)
     return _back(request, "schedule-removed")
 

@@ -91,7 +91,7 @@ def before_start(evidence: Evidence, story: Story, run: Run) -> Iterator[Fault]:
 
 
 def duplicates(evidence: Evidence) -> Iterator[tuple[Story, Fault | None]]:
-    """Yield each run beyond the first that no call asked for, with the fault that explains it."""
+    """Yield each duplicate run that no call asked for, with the fault that explains it."""
     for story in evidence.stories.values():
         if len(story.runs) < 2:
             continue
@@ -115,7 +115,7 @@ def late_starts(evidence: Evidence) -> Iterator[str]:
 
 
 def duplicated(evidence: Evidence) -> Iterator[str]:
-    """Each run beyond the first has its fault; where the row promises none, there is none."""
+    """Each duplicate run has its fault; where the row promises none, there is none."""
     for story, fault in duplicates(evidence):
         if fault is None or evidence.promised["duplicates"] == "none":
             yield story.identity

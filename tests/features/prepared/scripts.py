@@ -13,6 +13,6 @@ CALLS = {
 
 
 def given(world: World) -> None:
-    prepared = Entry("p", keyed("p", "k"), 0.0, "dedup", 60.0, "digest")
-    world.run(own.prepare(KEYS, prepared, 60.0, 3, "z", 1))
+    prepared = Entry("p", keyed("p", "k"), 0.0, "dedup", 86_400.0, "digest")
+    world.run(own.prepare(KEYS, prepared, 86_400.0, 3, "z", 1))
     world.redis.zadd(KEYS.prepared, {"p": 1})

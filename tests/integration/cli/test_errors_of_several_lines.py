@@ -84,3 +84,14 @@ def test_every_error_of_the_library_has_a_name_that_can_be_imported():
     public = [getattr(reliq, name) for name in reliq.__all__]
     modules = {one.__module__ for one in public if isinstance(one, type) and issubclass(one, BaseException)}
     assert modules == {"reliq", "reliq.errors"}
+
+
+def test_on_a_terminal_the_details_have_the_line_breaks_and_into_a_pipe_they_are_json(app, say, monkeypatch):
+    one = die(app, ValueError(f"{SEVERAL}\x1b[31m"), retry=0)
+    assert json.loads(say("dead", "show", "orders", one))["id"] == one
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    shown = say("dead", "show", "orders", one).splitlines()
+    assert shown[0].split() == ["id", one]
+    assert shown[-5:] == ["    hint: look", "    bye\\x1b[31m", "", "body", "    x"]
+    assert "    ValueError: no such order" in shown
+    assert json.loads(say("dead", "show", "orders", one, "--json"))["id"] == one

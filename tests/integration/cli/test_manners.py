@@ -41,6 +41,7 @@ def on_a_terminal(*arguments):
         ("cancel", "ordrs", "x"),
         ("breaker", "ordrs", "open"), ("config", "ordrs"), ("dead", "list", "ordrs"), ("dead", "show", "ordrs", "x"),
         ("dead", "redrive", "ordrs"), ("dead", "purge", "ordrs", "--all", "--yes"), ("delayed", "list", "ordrs"),
+        ("delayed", "run", "ordrs", "--all"),
     ],
     ids=" ".join,
 )  # fmt: skip

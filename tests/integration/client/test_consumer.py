@@ -82,7 +82,8 @@ def test_ack_twice_is_fine(queue):
     with queue.consumer() as consumer:
         (message,) = consumer.claim()
         consumer.ack(message)
-        consumer.ack(message)
+        with pytest.warns(RuntimeWarning, match="was settled before"):
+            consumer.ack(message)
     assert queue.stats().counters["acked"] == 1
 
 

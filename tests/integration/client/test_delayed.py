@@ -1,14 +1,24 @@
 """`queue.delayed`: what waits, until when, and because of which error."""
 
 import json
+from contextlib import closing
 
 import pytest
 
+from reliq import ops
 from reliq.cli import main
 from reliq.errors import InvalidSetting
 from reliq.model.keys import QueueKeys
+from reliq.transport.store import Store
 
 KEYS = QueueKeys("q")
+
+
+@pytest.fixture
+def promote(url):
+    """What a monitor does; how many became ready."""
+    with closing(Store(url)) as store:
+        yield lambda: store.call(ops.promote(KEYS, 1000))[0]
 
 
 def fail(queue, body="x", delay="1h", error="no such order"):
@@ -80,3 +90,64 @@ def test_on_the_command_line(app, client, capsys):
     assert [message["id"] for message in page["messages"]] == [retry]
     assert main.main(["delayed", "list", "q", "--json", "--after", page["next"], "--url", app.url]) == 0
     assert [message["id"] for message in json.loads(capsys.readouterr().out)["messages"]] == [later, ""]
+
+
+def test_a_message_runs_now_by_its_id_and_its_failures_stay(queue, promote):
+    retry, other = fail(queue), queue.send("x", delay="2h")
+    assert queue.delayed.run(retry, "unknown") == 1
+    with queue.consumer() as consumer:
+        promote()
+        (message,) = consumer.claim()
+        assert (message.id, message.failures) == (retry, 1)
+        consumer.ack(message)
+    assert [message.id for message in queue.delayed.list()] == [other]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "due"),
+    [
+        ({"failed": True}, 2),
+        ({"error_class": "Retry"}, 2),
+        ({"error_class": "ValueError"}, 0),
+        ({"headers": {"tenant": "acme"}}, 1),
+        ({"headers": {"tenant": "acme"}, "failed": True}, 0),
+        ({"all": True}, 4),
+    ],
+)
+def test_the_messages_of_a_filter_run_now(queue, promote, wanted, due):
+    fail(queue)
+    fail(queue, delay="3h")
+    queue.send("x", delay="2h", headers={"tenant": "acme"})
+    queue.send("x", delay="2h")
+    assert queue.delayed.run(**wanted, dry_run=True) == due
+    assert promote() == 0
+    assert queue.delayed.run(**wanted) == due
+    assert promote() == due
+
+
+def test_many_messages_run_now_each_once(queue, promote):
+    queue.send_many(range(1200), delay="1h")
+    seen: list[int] = []
+    assert queue.delayed.run(all=True, progress=seen.append) == 1200
+    assert seen[-1] == 1200
+    assert promote() == 1000
+    assert promote() == 200
+
+
+@pytest.mark.parametrize("wanted", [{}, {"headers": {}}])
+def test_without_ids_and_without_a_filter_nothing_runs(queue, promote, wanted):
+    queue.send("x", delay="1h")
+    with pytest.raises(InvalidSetting, match="needs ids, a filter, or all=True"):
+        queue.delayed.run(**wanted)
+    with pytest.raises(InvalidSetting, match="ids, or filters: not both"):
+        queue.delayed.run("id", failed=True)
+    assert promote() == 0
+
+
+def test_the_command_runs_delayed_messages_now(queue, url, capsys):
+    retry = fail(queue)
+    queue.send("x", delay="1h")
+    assert main.main(["delayed", "run", "q", retry, "--url", url]) == 0
+    assert capsys.readouterr().out == "1 delayed message due now\n"
+    assert main.main(["delayed", "run", "q", "--all", "--dry-run", "--json", "--url", url]) == 0
+    assert json.loads(capsys.readouterr().out) == {"due": 1, "dry_run": True}

@@ -78,7 +78,7 @@ def test_nobody_sees_it_after_its_rollback(queue, app):
 
 def test_the_options_are_those_of_a_send(queue, app):
     options = {"id": "mine", "delay": "1h", "ttl": "2h", "key": "k", "priority": "high", "durability": "memory"}
-    queue.prepare("x", **options, retries=1).commit()
+    queue.prepare("x", **options, repeats=1).commit()
     assert here(app) == (0, 0, 1, 0)
     assert app.queue("q").cancel("mine")
 
@@ -215,7 +215,7 @@ def test_a_purge_takes_them_along(queue, app):
         ({"timeout": "soon"}, InvalidSetting),
         ({"checks": -1}, InvalidSetting),
         ({"durability": "disk"}, InvalidSetting),
-        ({"retries": -1}, InvalidSetting),
+        ({"repeats": -1}, InvalidSetting),
         ({"id": "a b"}, InvalidName),
         ({"priority": "urgent"}, InvalidMessage),
     ],

@@ -62,7 +62,7 @@ SENDS = {
 def test_a_call_is_tried_again_as_often_as_it_says(deaf, verb, app):
     proxy, cut_off = deaf
     proxy.lose = 2
-    SENDS[verb](cut_off, retries=2)
+    SENDS[verb](cut_off, repeats=2)
     assert proxy.tries == (4 if verb == "prepare" else 3)  # the commit is one more
     assert app.queue("q").stats().ready == 1
 
@@ -73,7 +73,7 @@ def test_and_no_more_often(deaf, verb, retries, app):
     proxy, cut_off = deaf
     proxy.lose = 10
     with pytest.raises(OutcomeUnknown) as error:
-        SENDS[verb](cut_off, retries=retries)
+        SENDS[verb](cut_off, repeats=retries)
     assert proxy.tries == 1 + retries
     assert len(error.value.ids) == 1
     stats = app.queue("q").stats()
@@ -91,6 +91,6 @@ def test_by_default_as_often_as_there_is_time(deaf, app):
 @pytest.mark.parametrize("retries", [-1, 0.5, "2", True])
 def test_what_is_no_number_of_retries_is_refused(app, retries):
     for send in SENDS.values():
-        with pytest.raises(InvalidSetting, match="retries is"):
-            send(app, retries=retries)
+        with pytest.raises(InvalidSetting, match="repeats is"):
+            send(app, repeats=retries)
     assert app.queue("q").stats().ready == 0

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from reliq.runtime.logging import JsonLines, Lines
+from reliq.runtime.logging import JsonLines, Lines, Paragraphs
 from tests.support.workers import Child
 
 
@@ -39,7 +39,14 @@ def test_a_traceback_stays_in_its_line(formatter):
     assert len(line.splitlines()) == 1
 
 
-@pytest.mark.parametrize("formatter", [Lines(), JsonLines()], ids=["text", "json"])
+def test_on_a_terminal_it_has_its_lines_and_none_of_them_begins_like_an_event():
+    shown = Paragraphs().format(record("dead queue=%s exception=%s", "orders", "Traceback:\r\n  a\nKeyError: \x1b[31m"))
+    first, *further = shown.split("\n")
+    assert first.endswith("dead queue=orders exception=Traceback:")
+    assert further == ["      a", "    KeyError: \\x1b[31m"]
+
+
+@pytest.mark.parametrize("formatter", [Lines(), Paragraphs(), JsonLines()], ids=["text", "terminal", "json"])
 @pytest.mark.parametrize(
     "url",
     [

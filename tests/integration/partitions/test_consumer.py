@@ -18,6 +18,7 @@ from reliq.protocol import claiming
 from reliq.protocol.stats import stats_of
 from tests.support.cluster import Cluster
 from tests.support.fleet import wait
+from tests.support.losing_proxy import LosingProxy, scripts_of
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
@@ -215,6 +216,61 @@ def test_what_a_call_without_an_answer_has_taken_is_handed_out_though_its_partit
         client.lmove(part.keys.messages, part.keys.processing(part.id), "RIGHT", "LEFT")
         part.steps.connected(named=True)  # as after a lost connection
         assert sorted(message.id for message in consumer.claim(limit=4)) == sorted(sent)
+
+
+def test_a_partition_whose_answers_are_lost_keeps_its_messages_and_stops_no_other(face, app, redis_server, soon):
+    app.queue("orders").configure(partitions=4)
+    sent = app.queue("orders").send_many(["body"] * 400)
+    silent, others = NAMES[2], [*NAMES[:2], NAMES[3]]
+    with LosingProxy(redis_server.port, scripts_of(silent)) as proxy:
+        with face(proxy.url, send_timeout=0.5).queue("orders").consumer() as consumer:
+            got = consumer.claim(limit=10)  # it has read which partitions there are
+            proxy.armed = True
+            while len(got_of(got, others)) < 300:
+                got += claimed(consumer)
+            consumer.claim(limit=10)
+            assert proxy.lost
+            proxy.armed = False
+            while len(got) < 400:
+                got += claimed(consumer)
+            consumer.ack(*got)
+        assert sorted(message.id for message in got) == sorted(sent)
+    assert app.queue("orders").stats().counters["acked"] == 400
+    assert held_of(app, NAMES) == 0
+
+
+def test_a_claim_outlasts_answers_of_all_partitions_that_are_lost(face, app, redis_server, soon):
+    app.queue("orders").configure(partitions=2)
+    names = names_of(app, "orders")
+    sent = [app.queue("orders").send("body") for _ in range(20)]
+
+    def lost(data: bytes) -> bool:
+        return proxy.lost < 24 and any(scripts_of(name)(data) for name in names)
+
+    with LosingProxy(redis_server.port, lost) as proxy:
+        with face(proxy.url, send_timeout=30).queue("orders").consumer() as consumer:
+            proxy.armed = True
+            got: list[reliq.Message] = []
+            while len(got) < 20:
+                got += consumer.claim(limit=20)
+            consumer.ack(*got)
+        assert proxy.lost == 24
+    assert sorted(message.id for message in got) == sorted(sent)
+    assert app.queue("orders").stats().counters["acked"] == 20
+
+
+def test_who_leaves_without_an_answer_from_one_partition_has_left_the_others(face, app, redis_server, client, caplog):
+    app.queue("orders").configure(partitions=4)
+    app.queue("orders").send_many(["body"] * 400)
+    with LosingProxy(redis_server.port, scripts_of(NAMES[2])) as proxy:
+        with face(proxy.url, send_timeout=0.5).queue("orders").consumer() as consumer:
+            consumer.ack(*consumer.claim(limit=400))
+            assert [client.scard(QueueKeys(name).consumers) for name in NAMES] == [1, 1, 1, 1]
+            proxy.armed = True
+        assert proxy.lost
+    assert [client.scard(QueueKeys(name).consumers) for name in (*NAMES[:2], NAMES[3])] == [0, 0, 0]
+    assert "not_unregistered queue=orders@partition.2" in caplog.text
+    assert app.queue("orders").stats().counters["acked"] == 400
 
 
 def test_a_heartbeat_by_hand_renews_the_other_leases_if_a_partition_fails(face, monkeypatch):

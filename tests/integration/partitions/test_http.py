@@ -13,6 +13,7 @@ from reliq.protocol.claiming import Failing, ready_counts
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.stats import stats_of
 from tests.integration.api.serving import serving
+from tests.support.losing_proxy import LosingProxy, scripts_of
 from tests.support.workers import eventually, working
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
@@ -182,6 +183,26 @@ def test_a_partition_that_fails_hides_no_other(app, orders, service, monkeypatch
         got += len(messages)
     assert got == 300
     assert held_by_partition(app) == {name: 100 * (name != failing) for name in NAMES}
+
+
+@pytest.mark.parametrize("wait", [0, 0.3], ids=["at once", "waiting"])
+def test_a_partition_whose_answers_are_lost_hides_no_other(app, orders, redis_server, wait):
+    orders.send_many(["body"] * 400)
+    silent = NAMES[1]
+    with LosingProxy(redis_server.port, scripts_of(silent)) as proxy, serving(proxy.url) as service:
+        proxy.armed = True
+        got: set[str] = set()
+        while True:
+            answer = service.post("/v1/queues/orders/leases", json={"limit": 100, "wait": wait})
+            assert answer.status_code == 200
+            if not (messages := answer.json()["messages"]):
+                break
+            got |= {message["id"] for message in messages}
+        assert proxy.lost
+    assert len(got) == 300
+    assert {name: count for name, count in held_by_partition(app).items() if name != silent} == dict.fromkeys(
+        [name for name in NAMES if name != silent], 100
+    )
 
 
 def test_partitions_that_cannot_be_read_are_left_out_and_one_of_them_is_tried_again(monkeypatch):

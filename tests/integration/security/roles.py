@@ -196,6 +196,7 @@ OPERATING = (
     ("cancel", "q", "--key", "none"), ("cancel", "q", "in-order"), ("cancel", "q", "prepared"), ("cancel", "q", "held"),
     ("cancel", "q", "later"), ("topics", "bind", "q", "order.*"), ("topics", "list"), ("topics", "test", "order.a"),
     ("topics", "unbind", "q", "order.*"), ("dead", "list", "q"), ("delayed", "list", "q"), ("audit",),
+    ("delayed", "run", "q", "--all"),
     ("dead", "redrive", "q", "--limit", "1"), ("dead", "purge", "q", "--all", "--yes"), ("doctor",),
     ("purge", "q", "--yes"), ("keys", "create", "x", "--scope", "enqueue", "--queue", "*"), ("keys", "list"),
     ("audit", "--repair"), ("queue", "delete", "q", "--force", "--yes"),

@@ -95,7 +95,7 @@ def test_a_queue_is_paused_resumed_and_purged(app, look):
     expect(page.locator("h1")).to_contain_text("paused")
     assert app.queue("orders").stats().paused
     page.get_by_role("button", name="Resume").click()
-    expect(page.locator("h1")).to_contain_text("running")
+    expect(page.locator("h1")).to_contain_text("no consumers")
     page.get_by_role("link", name="Purge…").click()
     expect(page.get_by_text("2 ready messages")).to_be_visible()
     page.get_by_label("to confirm").fill("orders")
@@ -218,6 +218,7 @@ def paths(app) -> Iterator[list[str]]:
     running, _ = app.queue("orders").send_many([1, 2])
     app.queue("invoices").send(1)
     app.queue("invoices").pause()
+    app.queue("late").send("x", delay="1h")
     (letter,) = bury(app, "emails", [{"to": "ada"}], "no such address", headers={"tenant": "acme"})
     dead = "/queues/emails/dead"
     of_dead = ["", "?reason=expired", f"/letter?id={letter}", f"/edit?id={letter}", "/redrive", "/purge"]
@@ -230,7 +231,9 @@ def paths(app) -> Iterator[list[str]]:
     app.schedules.add("paused", "30s", "orders")
     app.schedules.pause("paused")
     of_queues += ["/schedules", "/schedules/daily-report@eu", "/schedules/paused", "/find", "/queues/orders/send"]
-    of_queues += [f"/queues/orders/{one}?id={running}" for one in ("message", "message/cancel")]
+    of_queues += [f"/queues/orders/{one}?id={running}" for one in ("message", "message/cancel")] + [
+        "/queues/late/delayed"
+    ]
     with app.queue("orders").consumer() as consumer:
         consumer.claim()[0].progress(0.4, "page 12 of 30")
         yield [*of_queues, *(dead + one for one in of_dead)]
@@ -264,6 +267,14 @@ def test_no_page_is_wider_than_a_phone(paths, look):
     for path in paths:
         page.goto(origin + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
+def test_sixty_queues_fit_on_a_few_screens_of_a_phone(app, look):
+    for number in range(60):
+        app.queue(f"queue-{number}").send_many(range(number + 1))
+    page = look("/", **PHONE)
+    expect(page.locator("table.queues tbody tr")).to_have_count(60)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3000
 
 
 def test_everything_can_be_read_without_javascript(app, look):

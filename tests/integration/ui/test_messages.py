@@ -218,3 +218,53 @@ def test_lists_show_the_first_line_of_an_error_and_details_all_of_it(app, client
         assert ("no such order" in text, "bye" in text) == (True, False)
     for page in (f"/queues/orders/dead/letter?id={dead}", f"/queues/orders/message?id={delayed}"):
         assert several in client.get(page).text
+
+
+# --- delayed messages ---
+
+
+def test_delayed_messages_are_listed_by_their_error_and_header(client, orders):
+    plain = orders.send("x", delay="2h", headers={"tenant": "acme"})
+    with orders.consumer() as consumer:
+        retry = orders.send("y")
+        consumer.retry(consumer.claim()[0], "1h", "no such <order>")
+
+    def listed(**query):
+        answer = client.get("/queues/orders/delayed", params=query)
+        assert answer.status_code == 200
+        return [one for one in (plain, retry) if f">{one}<" in answer.text]
+
+    assert listed() == [plain, retry]
+    assert listed(failed="1") == listed(error="Retry") == [retry]
+    assert listed(header="tenant=acme") == [plain]
+    assert listed(error="ValueError") == []
+    assert "no such &lt;order&gt;" in client.get("/queues/orders/delayed").text
+    assert client.get("/queues/orders/delayed", params={"header": "tenant"}).status_code == 422
+
+
+def test_chosen_delayed_messages_run_now_or_are_cancelled(app, client, orders, audit):
+    first, second, third, fourth = (orders.send("x", delay="1h") for _ in range(4))
+    assert client.post("/queues/orders/delayed/run", data={}).status_code == 400
+    assert client.post("/queues/orders/delayed/cancel", data={}).status_code == 400
+    answer = client.post("/queues/orders/delayed/run", data={"id": first})
+    assert answer.headers["location"] == "/queues/orders/delayed?notice=hastened&count=1"
+    assert "Messages that run now: 1." in text_of(client.get(answer.headers["location"]))
+    assert orders.find(first).due_at < orders.find(second).due_at
+    answer = client.post("/queues/orders/delayed/cancel", data={"id": [second, third]})
+    assert answer.headers["location"].endswith("notice=cancelled&count=2")
+    assert {one.id for one in orders.delayed.list()} == {first, fourth}
+    assert any(f"POST /queues/orders/delayed/run id='{first}'" in line for line in audit())
+
+
+def test_all_that_failed_with_an_error_run_now(client, orders):
+    later = orders.send("x", delay="3h")
+    with orders.consumer() as consumer:
+        for _ in range(2):
+            orders.send("y")
+            consumer.retry(consumer.claim()[0], "1h", "no such order")
+    page = client.get("/queues/orders/delayed", params={"error": "Retry"})
+    hidden = fields_of(page.text)
+    assert hidden == {"error": "Retry", "all": "1"}
+    answer = client.post("/queues/orders/delayed/run", data=hidden)
+    assert answer.headers["location"] == "/queues/orders/delayed?error=Retry&notice=hastened&count=2"
+    assert [one.id for one in orders.delayed.list()][-1] == later

@@ -21,7 +21,7 @@ from tests.integration.ui.dying import bury
 from tests.support.workers import aged, eventually
 
 PAGES = ("/", "/queues/orders", "/queues/orders/purge", "/queues/orders/dead", "/queues/orders/dead/redrive",
-         "/queues/orders/dead/purge", "/queues/orders/policy", "/topics", "/topics?key=a",
+         "/queues/orders/dead/purge", "/queues/orders/delayed", "/queues/orders/policy", "/topics", "/topics?key=a",
          "/jobs", "/schedules", "/schedules/none", "/queues/none", "/find", "/find?id=none",
          "/queues/orders/send")  # fmt: skip
 
@@ -50,8 +50,29 @@ def test_the_queues_are_listed_with_their_numbers(app, client):
     app.queue("orders").send(4, delay=60)
     bury(app, "emails", [b"x"])
     text = text_of(client.get("/"))
-    assert "orders 3 0 1 0" in text
-    assert "emails 0 0 0 1" in text
+    assert "orders no consumers 3 0 1 0" in text
+    assert "emails dead letters 0 0 0 1" in text
+
+
+def test_the_first_page_begins_with_trouble_and_can_be_ordered_and_filtered(app, client):
+    app.queue("a-calm").send(1, delay=60)
+    app.queue("b-paused").send_many(range(5))
+    app.queue("b-paused").pause()
+    app.queue("c-waiting").send_many(range(3))
+    bury(app, "d-dead", [b"x"])
+
+    def listed(**query: str) -> list[str]:
+        return re.findall(r'<tr id="queue-([^"]+)"', client.get("/", params=query).text)
+
+    assert listed() == ["d-dead", "c-waiting", "b-paused", "a-calm"]
+    assert listed(sort="name") == ["a-calm", "b-paused", "c-waiting", "d-dead"]
+    assert listed(sort="ready") == ["b-paused", "c-waiting", "a-calm", "d-dead"]
+    assert listed(sort="nonsense") == listed()
+    assert listed(state="unattended") == ["c-waiting"]
+    assert listed(state="dead", q="calm") == []
+    assert "All 4 Dead letters 1 No consumers 1 Paused 1 Idle 1" in text_of(client.get("/"))
+    tiles = re.findall(r'class="card tile (\w+)[^"]*"><a href="([^"]+)"', client.get("/").text)
+    assert dict(tiles)["dead"] == "/?q=&amp;state=&amp;sort=dead"
 
 
 def test_without_a_queue_it_says_how_to_make_one(client):
@@ -124,7 +145,7 @@ def test_dead_letters_come_in_pages_latest_first(app, client):
     seen, path = [], "/queues/orders/dead"
     while path:
         text = client.get(path).text
-        seen += re.findall(r'aria-label="Choose ([^"]+)"', text)
+        seen += re.findall(r'name="id" value="([^"]+)" aria-label="Choose', text)
         following = re.search(r'rel="next" href="([^"]+)"', text)
         path = unescape(following[1]) if following else ""
     assert sorted(seen) == sorted(ids)
@@ -367,3 +388,16 @@ def test_redis_away_is_said_on_a_page():
         server.start()
     assert answer.status_code in {503, 504}  # the connection was refused, or it broke under the request
     assert "Redis" in text_of(answer)
+
+
+def test_dead_letters_are_grouped_by_class_and_first_line_of_their_error(app, client):
+    bury(app, "orders", ["first", "second"], "no such order\nin the warehouse")
+    (other,) = bury(app, "orders", ["third"], "card declined")
+    answer = client.get("/queues/orders/dead")
+    assert "By error Letters Error 2 Dead no such order 1 Dead card declined" in text_of(answer)
+    assert ">first<" in answer.text  # the start of a body
+    (link,) = re.findall(r'href="([^"]+)"><b title="Dead">Dead</b> <span class="text">card declined', answer.text)
+    text = text_of(client.get(unescape(link)))
+    assert other in text and "third" in text and "second" not in text
+    assert app.queue("orders").dead.purge(error_text="no such order") == 2
+    assert [one.id for one in app.queue("orders").dead.list(error_text="declined")] == [other]

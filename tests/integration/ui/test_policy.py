@@ -75,7 +75,7 @@ def test_it_is_changed_in_a_browser(app, look, script):
     page = look("/queues/orders", java_script_enabled=script)
     page.get_by_role("link", name="Change…").click()
     page.get_by_label("Most messages").fill("5000")
-    page.get_by_label("Dead letters are kept for").fill("7d")
+    page.get_by_label("Keep dead letters for").fill("7d")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("The policy is saved.")).to_be_visible()
     expect(page.get_by_text("5,000")).to_be_visible()

@@ -73,7 +73,10 @@ def test_hostile_values_are_text(app, client):
 def test_removal_needs_the_name(app, client):
     app.schedules.add("s", "1h", "q")
     for form in ({}, {"confirm": "t"}):
-        assert client.post("/schedules/s/remove", data=form).status_code == 400
+        answer = client.post("/schedules/s/remove", data=form)
+        assert answer.status_code == 400
+        assert "the name of the schedule has to be typed" in answer.text
+        assert f'value="{form.get("confirm", "")}"' in answer.text
     assert client.post("/schedules/none/pause").status_code == 404
     cross = client.post("/schedules/s/pause", headers={"Sec-Fetch-Site": "cross-site"})
     assert cross.status_code == 403

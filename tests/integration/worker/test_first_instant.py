@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -56,6 +57,28 @@ def test_a_signal_that_waits_for_the_first_line_of_reliq(app, tmp_path, command)
         child.send_signal(signal.SIGTERM)
         assert child.wait(20) == 0
         assert child.stderr.read() == b""
+
+
+def test_while_the_http_service_is_made():
+    """No exception is raised there either: it would be in the middle of what pydantic and msgspec do."""
+    code = textwrap.dedent("""
+        import signal
+        from reliq.runtime import startup
+        from reliq_api import server
+        from reliq_api.settings import Settings
+
+        def make(settings):
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                print("an exception was raised")
+
+        startup.begin()
+        server.server_of = make
+        server.serve(Settings(port=0))
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 def test_while_a_supervisors_children_import(app, tmp_path):

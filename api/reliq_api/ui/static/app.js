@@ -46,6 +46,14 @@
   });
   document.addEventListener("visibilitychange", () => (document.hidden || !wanted ? clearTimeout(timer) : refresh()));
 
+  // A box above a column chooses all below it. Without this script there is no such box.
+  for (const box of document.querySelectorAll("[data-chooses]")) {
+    box.hidden = false;
+    box.addEventListener("change", () => {
+      for (const one of box.form.elements) if (one.name === box.dataset.chooses && one.type === "checkbox") one.checked = box.checked;
+    });
+  }
+
   // What was done is said once: a reload does not say it again.
   const address = new URL(location.href);
   if (address.searchParams.has("notice")) {

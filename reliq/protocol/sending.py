@@ -1,4 +1,4 @@
-"""Middleware around the steps of a send."""
+"""What surrounds each send: what it takes for granted is made certain, and middleware runs around it."""
 
 import contextvars
 from collections.abc import Generator, Sequence
@@ -8,11 +8,21 @@ from reliq.errors import InvalidMessage
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage, check_again
 from reliq.ops import Await, Steps
+from reliq.protocol.batch import RawBatch
+from reliq.protocol.durability import Terms, check_possible
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime import tracing
 from reliq.runtime.middleware import around
 
 T = TypeVar("T")
+
+
+def ready(pool: ProducerPool, terms: Terms, messages: Sequence[NewMessage]) -> Steps[None]:
+    """Raise DurabilityUnavailable, before anything is sent, and ask the server for its time if a `ttl` needs it."""
+    if terms.wanted is not None:
+        yield from check_possible(terms.wanted)
+    if not pool.clock.known and not isinstance(messages, RawBatch) and any(one.ttl is not None for one in messages):
+        yield from pool.clock.ask()
 
 
 def around_send(pool: ProducerPool, destination: str, messages: Sequence[NewMessage], steps: Steps[T]) -> Steps[T]:

@@ -1,0 +1,86 @@
+"""The page of the delayed messages of a queue: what waits for its time or a retry, and runs now or never."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+from fastapi import Depends, HTTPException, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRouter
+
+from reliq.model.found import Cancellation
+from reliq_api.ui.access import Operated
+from reliq_api.ui.guard import Page, form
+from reliq_api.ui.render import page
+from reliq_api.ui.search import Fields, header_of
+
+LISTED = 25  #: messages on one page
+
+router = APIRouter(route_class=Page, prefix="/queues/{name}/delayed")
+
+Form = Annotated[list[tuple[str, str]], Depends(form)]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which delayed messages are listed, and run by one click."""
+
+    failed: bool = False
+    error: str = ""
+    header: str = ""  #: name=value
+
+    @classmethod
+    def read(cls, fields: Fields) -> "Wanted":
+        given = {name: value.strip() for name, value in fields if value.strip()}
+        return cls("failed" in given, given.get("error", ""), given.get("header", ""))
+
+    def fields(self) -> list[tuple[str, str]]:
+        given = [("failed", "1" if self.failed else ""), ("error", self.error), ("header", self.header)]
+        return [(name, value) for name, value in given if value]
+
+    def query(self, **more: str) -> str:
+        text = urlencode([*self.fields(), *((name, value) for name, value in more.items() if value)])
+        return f"?{text}" if text else ""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the keywords for `queue.delayed.list` and `.run`; raises InvalidSetting."""
+        return {"failed": self.failed, "error_class": self.error or None, "headers": header_of(self.header)}
+
+
+@router.get("")
+async def delayed(request: Request, queue: Operated, after: str | None = None) -> Response:
+    wanted = Wanted.read(request.query_params.multi_items())
+    return page(
+        request,
+        "delayed.html",
+        queue=queue.name,
+        messages=await queue.delayed.list(limit=LISTED, after=after, bodies=False, **wanted.filters()),
+        search=wanted,
+        first=after is None,
+        count=(await queue.stats()).delayed,
+    )
+
+
+@router.post("/run")
+async def run(request: Request, queue: Operated, fields: Form) -> Response:
+    """Run the chosen messages, or without a choice those that the page lists."""
+    wanted, ids = Wanted.read(fields), [value for name, value in fields if name == "id" and value]
+    if not ids and "all" not in dict(fields):
+        raise HTTPException(400, "Nothing was changed: choose the messages that are to run.")
+    due = await (queue.delayed.run(*ids) if ids else queue.delayed.run(all=True, **wanted.filters()))
+    return _back(request, queue.name, wanted, "hastened", due)
+
+
+@router.post("/cancel")
+async def cancel(request: Request, queue: Operated, fields: Form) -> Response:
+    ids = [value for name, value in fields if name == "id" and value]
+    if not ids:
+        raise HTTPException(400, "Nothing was changed: choose the messages that are to be cancelled.")
+    cancelled = sum([await queue.cancel(one) is Cancellation.CANCELLED for one in ids])
+    return _back(request, queue.name, Wanted.read(fields), "cancelled", cancelled)
+
+
+def _back(request: Request, queue: str, wanted: Wanted, notice: str, count: int) -> Response:
+    base = request.scope.get("root_path", "").rstrip("/")
+    query = wanted.query(notice=notice, count=str(count))
+    return RedirectResponse(f"{base}/queues/{quote(queue, safe='')}/delayed{query}", status_code=303)

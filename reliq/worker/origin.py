@@ -1,0 +1,35 @@
+"""Where in the user's code an error was raised."""
+
+import os
+import sysconfig
+import traceback
+from pathlib import Path
+
+_HERE = str(Path(__file__).parents[1]) + os.sep
+_PYTHON = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+
+
+def origin(error: BaseException) -> str:
+    """Return file, line and function of the last frame in the user's code, else of the last frame; empty without any.
+
+    Code of reliq, of Python's own library and of installed packages is not the user's.
+    """
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(code, line) for code, line in frames if not _is_foreign(code.co_filename)]
+    if not frames:
+        return ""
+    code, line = (own or frames)[-1]
+    return f"{_short(code.co_filename)}:{line} in {code.co_name}"
+
+
+def _is_foreign(file: str) -> bool:
+    return file.startswith((_HERE, "<", *_PYTHON)) or any(one in file for one in _INSTALLED)
+
+
+def _short(file: str) -> str:
+    """Return the path as it is typed in the current folder."""
+    try:
+        return file.removeprefix(os.getcwd() + os.sep)  # noqa: PTH109  for each failure: a Path takes ten times as long
+    except OSError:  # the folder is gone
+        return file

@@ -1,0 +1,600 @@
+"""What a queue does: the specification, as a program without Redis, processes or time.
+
+A `System` has queues, batches and schedules. Each method is one thing that happens; it changes the state as reliq must
+change it, and raises `Impossible` for what must never happen. Tests do the same with reliq and with this, and compare.
+What reliq may choose (which of several ready messages comes next, in which partition one lies) is told to the model,
+which says whether it is allowed.
+
+From top to bottom: places and the moves between them, outcomes, which options go together, messages, the queue
+(sends, lines of keys, claims, outcomes, operators), batches, schedules, and the rules that hold at every moment.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reliq.contract.counters import balance
+from reliq.contract.outcomes import REASONS
+from reliq.contract.settings import SETTINGS
+
+# --- places ---
+
+#: A message is always in exactly one of these, or gone.
+READY = "ready"  #: a consumer may claim it
+DELAYED = "delayed"  #: not due yet
+PROCESSING = "processing"  #: one consumer has it
+DEAD = "dead"  #: a dead letter
+PREPARED = "prepared"  #: invisible until its producer decides
+GONE = ""  #: not sent yet, or gone for good
+#: A part of `ready`: another message of its key comes first. It is no place of its own: the step that lets the other
+#: one go makes this one ready.
+WAITING = "waiting"
+
+Move = tuple[str, str]
+
+#: Which step may move a message from where to where; a step that is not here moves none.
+MOVES: Mapping[str, set[Move]] = {
+    "push": {(GONE, READY)},
+    "enqueue": {(GONE, READY), (GONE, DELAYED), (READY, GONE), (DELAYED, GONE)},
+    "publish": {(GONE, READY), (GONE, DELAYED)}, "fire": {(GONE, READY)}, "prepare": {(GONE, PREPARED)},
+    "decide": {(PREPARED, READY), (PREPARED, DELAYED), (PREPARED, GONE)},
+    "ask": {(PREPARED, DEAD)},
+    "claim": {(READY, PROCESSING)}, "claim_limited": {(READY, PROCESSING), (READY, DELAYED)},
+    "settle": {
+        (READY, PROCESSING), (PROCESSING, GONE), (PROCESSING, READY), (PROCESSING, DELAYED), (PROCESSING, DEAD),
+        (READY, GONE),
+    },
+    "newest": {(READY, PROCESSING), (PROCESSING, GONE)},
+    "promote": {(DELAYED, READY), (READY, GONE)},
+    "cancel": {(DELAYED, GONE)},
+    "sweep": {(DELAYED, GONE), (READY, GONE)}, "purge": {(DELAYED, GONE), (READY, GONE)},
+    "redrive": {(DEAD, READY), (DEAD, GONE), (READY, GONE)},
+    "discard": {(DEAD, GONE)},
+    "reclaim_when_full": {(PROCESSING, READY), (PROCESSING, DEAD)},
+    "EXEC": {(PROCESSING, READY), (PROCESSING, DEAD)},
+    "BLMOVE": {(READY, PROCESSING)},
+    "commit_roll": {(GONE, READY), (GONE, DELAYED), (GONE, DEAD)},
+    "cycle_add": {(GONE, READY)}, "cycle_remove": {(READY, GONE), (DELAYED, GONE)},
+}  # fmt: skip
+
+#: Of these moves those that only `replace` allows: a newer message of the same dedup key has come.
+REPLACING: Mapping[str, set[Move]] = {
+    "enqueue": {(READY, GONE), (DELAYED, GONE)}, "promote": {(READY, GONE)},
+    "settle": {(READY, GONE)}, "newest": {(PROCESSING, GONE)}, "redrive": {(DEAD, GONE), (READY, GONE)},
+}  # fmt: skip
+
+
+def may_move(steps: Iterable[str], move: Move, replaces: bool) -> bool:
+    """Whether one of these steps may move a message in this way. `replaces`: it was sent with `replace`."""
+    nothing = set[Move]()
+    return any(
+        move in MOVES.get(one, nothing) and (replaces or move not in REPLACING.get(one, nothing)) for one in steps
+    )
+
+
+class Impossible(AssertionError):
+    """Something happened that must never happen."""
+
+
+class Full(Exception):
+    """A send was refused: the queue would have more than max_length messages."""
+
+
+# --- outcomes ---
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a message leaves processing."""
+
+    to: str  #: its next place
+    counter: str
+    fails: bool = False  #: whether it has one failure more
+    forgives: bool = False  #: whether its failures and deliveries are 0 again
+
+
+OUTCOMES: Mapping[str, Outcome] = {
+    "ack": Outcome(GONE, "acked"),
+    "repeated": Outcome(GONE, "acked"),  #: handled before, by `once`: it does not run
+    "cancelled": Outcome(GONE, "cancelled"),  #: cancelled while its consumer had it
+    "retry": Outcome(READY, "retried", fails=True),
+    "retry later": Outcome(DELAYED, "retried", fails=True),
+    "again": Outcome(READY, "requeued", forgives=True),
+    "again later": Outcome(DELAYED, "requeued", forgives=True),
+    "requeue": Outcome(READY, "requeued"),  #: what kombu calls so: nothing is forgiven
+    "release": Outcome(READY, "released"),
+    "release later": Outcome(DELAYED, "released"),
+    **{reason: Outcome(DEAD, f"dead:{reason}", fails=reason in ("max_failures", "rejected", "invalid"))
+       for reason in REASONS},
+}  # fmt: skip
+
+
+def death_is_right(reason: str, *, rejected: bool, failures: int, most_failures: int, late: bool) -> bool:
+    """Whether a message that was settled may be a dead letter for this reason."""
+    return {"rejected": rejected, "max_failures": failures > most_failures, "expired": late}.get(reason, False)
+
+
+# --- options ---
+
+
+def refusal(options: Mapping[str, Any]) -> str:
+    """Return why these options of a message do not go together; empty if they do. Unset options are left out."""
+    key, limit_key, replace = options.get("key"), options.get("limit_key"), options.get("replace", False)
+    if key and limit_key and key != limit_key:
+        return "a message has one key: with an ordering key it has the limits of that"
+    if not replace:
+        return "they delay what is replaced" if {"debounce", "at_most"} & options.keys() else ""
+    if "dedup_key" not in options:
+        return "there is no key of the messages to replace"
+    if key or limit_key:
+        return "messages of a key all run"
+    if options.get("delay"):
+        return "debounce delays it"
+    if "at_most" in options and not 0 < options.get("debounce", 0) <= options["at_most"]:
+        return "at_most bounds debounce"
+    return ""
+
+
+# --- messages ---
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One message, and what becomes of it. Times are seconds."""
+
+    id: str
+    body: bytes = b""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    batch: str = ""
+    place: str = GONE
+    sent_at: float = 0.0
+    due: float = 0.0
+    turn: int = 0  #: the order in which messages have come into the lines of their keys
+    holds: bool = False  #: whether it holds its key: the others of the line wait for it
+    consumer: str = ""
+    failures: int = 0
+    deliveries: int = 0  #: consumers that have vanished with it, as far as it is charged for them
+    redelivered: bool = False
+    reason: str = ""  #: why it is dead
+
+    @property
+    def line(self) -> tuple[str, str] | None:
+        """What decides when it may be ready: its kind and the key. Same texts of two kinds are two lines."""
+        if self.options.get("replace"):
+            return "latest", self.options["dedup_key"]
+        for kind in ("key", "limit_key"):
+            if self.options.get(kind):
+                return kind, self.options[kind]
+        return None
+
+    @property
+    def delay(self) -> float:
+        """How long it is delayed at first."""
+        return self.options.get("debounce") or self.options.get("delay") or 0.0
+
+    def is_late(self, now: float) -> bool:
+        """Whether its time to live is over: it is not started any more."""
+        ttl = self.options.get("ttl")
+        return ttl is not None and now >= self.sent_at + ttl
+
+
+# --- the queue ---
+
+
+class Queue:
+    """One queue. Partitions are no matter of the model: it is the same queue with any number of them."""
+
+    def __init__(self, system: "System", name: str) -> None:
+        self.name = name
+        self._system = system
+        self.settings: dict[str, Any] = {one.name: one.default for one in SETTINGS}
+        self.messages: dict[str, Message] = {}  #: all that are in a place
+        self.counters: Counter[str] = Counter()
+        self.windows: dict[str, tuple[str, bytes, float]] = {}  #: dedup key: first id, its body, until when
+        self.bursts: dict[str, float] = {}  #: dedup key of debounced messages: when the first one was sent
+        self.results: dict[str, Any] = {}
+        self.paused = False
+        self.breaker_until = 0.0  #: until then the open breaker gives out nothing
+        self._turns = 0
+
+    def all(self, *places: str) -> list[Message]:
+        """Return the messages in these places, in the order of their turns."""
+        return sorted((one for one in self.messages.values() if one.place in places), key=lambda one: one.turn)
+
+    def configure(self, **changes: Any) -> None:
+        """Change the policy; None: back to the default."""
+        defaults = {one.name: one.default for one in SETTINGS}
+        self.settings |= {name: defaults[name] if value is None else value for name, value in changes.items()}
+
+    # --- sends ---
+
+    def send(self, *messages: Message) -> list[str]:
+        """Enqueue all of a call or none; return for each message its id or, of a duplicate, that of the first one."""
+        now, fresh, answers = self._system.now, list[Message](), list[str]()
+        windows, conflicts = dict(self.windows), 0
+        for message in messages:
+            first = self._first_of(message, windows)
+            answers.append(first[0] if first else message.id)
+            if first is None:
+                fresh.append(message)
+            elif first[1] != message.body:
+                conflicts += 1
+        self._check_room(fresh)
+        self.windows = windows
+        self.counters["deduplicated"] += len(messages) - len(fresh)
+        self.counters["dedup_conflicts"] += conflicts
+        for message in fresh:
+            self.counters["enqueued"] += 1
+            message.sent_at = now
+            self._count(message, sent=1)
+            self._arrive(message)
+        return answers
+
+    def _first_of(self, message: Message, windows: dict[str, tuple[str, bytes, float]]) -> tuple[str, bytes] | None:
+        """Return the message that this one would repeat; without one it is the first from now on."""
+        key = message.options.get("dedup_key")
+        if key is None or message.options.get("replace"):
+            return None
+        first = windows.get(key)
+        if first is not None and self._system.now < first[2]:
+            return first[:2]
+        windows[key] = (message.id, message.body, self._system.now + message.options.get("window", 600.0))
+        return None
+
+    def _check_room(self, fresh: Sequence[Message], prepared: bool = False) -> None:
+        """Raise Full if there is no room; what replaces another message needs none, and for none there always is."""
+        most = self.settings["max_length"]
+        lines = {one.line for one in self.all(WAITING, DELAYED)}
+        added = 0
+        for one in fresh:
+            is_new = not one.options.get("replace") or one.line not in lines
+            added += is_new
+            lines |= {one.line} if one.delay or not self._is_free(one) else set()
+        there = len(self.all(READY, WAITING, DELAYED)) + (len(self.all(PREPARED)) if prepared else 0)
+        if most is not None and added > 0 and there + added > most:
+            self.counters["rejected"] += len(fresh)
+            raise Full(self.name)
+
+    def _arrive(self, message: Message) -> None:
+        """Put a new message into its first place."""
+        self.messages[message.id] = message
+        if message.options.get("replace"):
+            self._arrive_latest(message)
+        elif message.delay:
+            message.place, message.due = DELAYED, self._system.now + message.delay
+        else:
+            self._enter(message)
+
+    def _arrive_latest(self, message: Message) -> None:
+        """The latest wins: a message takes the place of the one of its dedup key that waits, or is debounced."""
+        now, line = self._system.now, message.line
+        older = [one for one in self.all(DELAYED) if one.line == line and not one.holds]
+        for one in older:
+            self._leave(one, "replaced")
+        if not message.delay or any(one.line == line for one in self.all(WAITING)):
+            self._enter(message)
+            return
+        since = self.bursts[message.options["dedup_key"]] if older else now
+        self.bursts[message.options["dedup_key"]] = since
+        message.place = DELAYED
+        message.due = min(now + message.delay, since + message.options.get("at_most", float("inf")))
+
+    def prepare(self, message: Message) -> None:
+        """Store an invisible message; its room is taken now, because a commit is never refused."""
+        self._check_room([message], prepared=True)
+        self.messages[message.id] = message
+        message.place, message.sent_at = PREPARED, self._system.now
+        self.counters.update(["prepared", "enqueued"])
+
+    def commit(self, identity: str) -> str:
+        """Let a prepared message enter; return its id or, of a duplicate, that of the first one."""
+        message = self._in(identity, PREPARED)
+        self.counters["committed"] += 1
+        first = self._first_of(message, self.windows)
+        if first is not None:
+            self.counters.update(["deduplicated", *["dedup_conflicts"] * (first[1] != message.body)])
+            self._leave(message, "withdrawn")
+            return first[0]
+        self._arrive(message)
+        return identity
+
+    def roll_back(self, identity: str) -> None:
+        self._leave(self._in(identity, PREPARED), "withdrawn")
+
+    # --- lines: ordering keys, limit keys, and the latest of a dedup key ---
+
+    def _slots(self, line: tuple[str, str]) -> int | None:
+        """How many messages of a line may be ready or further at once; None: any number."""
+        kind, key = line
+        if kind != "limit_key":
+            return 1
+        if self.settings["key_concurrency"]:
+            return int(self.settings["key_concurrency"])
+        if self.settings["fair"] or self.settings["key_rate"]:
+            return int(self.settings["weights"].get(key, 1))
+        return None
+
+    def _until_claim(self, line: tuple[str, str]) -> bool:
+        """Whether a claimed message lets the next one of its line be ready, or only one that is done."""
+        return line[0] == "limit_key" and not self.settings["key_concurrency"]
+
+    def _is_free(self, message: Message) -> bool:
+        line = message.line
+        slots = None if line is None else self._slots(line)
+        return slots is None or sum(one.holds for one in self.messages.values() if one.line == line) < slots
+
+    def _enter(self, message: Message) -> None:
+        """A message is ready, or waits for others of its line."""
+        self._turns += 1
+        message.turn, message.consumer = self._turns, ""
+        line = message.line
+        if self._is_free(message):
+            message.place, message.holds = READY, line is not None and self._slots(line) is not None
+            return
+        if line is not None and line[0] == "latest":
+            for older in [one for one in self.all(WAITING) if one.line == line]:
+                self._leave(older, "replaced")
+        message.place = WAITING
+        self.counters["ordered"] += 1
+
+    def _return(self, message: Message, delay: float | None = None) -> None:
+        """A message comes back, after a delay or at once: it is ready if it still holds its key."""
+        if delay is not None:
+            message.place, message.consumer, message.due = DELAYED, "", self._system.now + delay
+        elif message.holds:
+            self._turns += 1
+            message.place, message.turn, message.consumer = READY, self._turns, ""
+        else:
+            self._enter(message)
+
+    def _let_go(self, message: Message) -> None:
+        """A message holds its key no more: the one that has waited longest is ready."""
+        line, message.holds = message.line, False
+        for following in [one for one in self.all(WAITING) if one.line == line]:
+            if not self._is_free(following):
+                break
+            following.place, following.holds = READY, True
+
+    def _leave(self, message: Message, counter: str) -> None:
+        """A message is gone for good."""
+        was_dead, message.place = message.place == DEAD, GONE
+        del self.messages[message.id]
+        self.counters[counter] += 1
+        if not was_dead and counter != "withdrawn":
+            self._count(message, **{"handled" if counter == "acked" else "cancelled": 1})
+        if message.holds:
+            self._let_go(message)
+
+    def _count(self, message: Message, **counts: int) -> None:
+        batch = self._system.batches.get(message.batch)
+        if batch is not None:
+            batch.counts.update(counts)
+
+    # --- claims and outcomes ---
+
+    def obstacle(self, identity: str) -> str:
+        """Return why a consumer may not claim this message now; empty if it may."""
+        message = self.messages.get(identity)
+        if message is None or message.place not in (READY, WAITING):
+            return f"it is {message.place if message else 'gone'}"
+        if message.place == WAITING and not self._replaces_ready(message):
+            return "another message of its key comes first"
+        if self.paused:
+            return "the queue is paused"
+        if self._system.now < self.breaker_until:
+            return "the breaker is open"
+        most = self.settings["concurrency"]
+        if most is not None and len(self.all(PROCESSING)) >= most:
+            return f"{most} messages are in processing"
+        return ""
+
+    def _replaces_ready(self, message: Message) -> Message | None:
+        """Return the ready message whose place this one takes when it is claimed, as the latest of its dedup key."""
+        is_latest = message.line is not None and message.line[0] == "latest"
+        return next((one for one in self.all(READY) if is_latest and one.line == message.line), None)
+
+    def claim(self, identity: str, consumer: str) -> None:
+        """A consumer has claimed a message. If that is late it dies, and is not handed out."""
+        if why := self.obstacle(identity):
+            raise Impossible(f"{identity} of {self.name} is claimed, and {why}")
+        message = self.messages[identity]
+        older = self._replaces_ready(message) if message.place == WAITING else None
+        if older is not None:
+            message.holds, older.holds = True, False
+            self._leave(older, "replaced")
+        message.place, message.consumer = PROCESSING, consumer
+        self.counters["claimed"] += 1
+        if message.line is not None and message.holds and self._until_claim(message.line):
+            self._let_go(message)
+
+    def put_off(self, identity: str) -> None:
+        """A claim has found that the rate of the message's key is used up: it is delayed, and keeps its place."""
+        message = self._in(identity, READY)
+        if not (message.line and self.settings["key_rate"]):
+            raise Impossible(f"{identity} of {self.name} is put off, and its key has no rate")
+        message.place = DELAYED
+
+    def settle(self, identity: str, outcome: str, *, delay: float = 0.0, result: Any = None) -> None:
+        """A consumer has settled a message."""
+        message, how = self._in(identity, PROCESSING), OUTCOMES[outcome]
+        if outcome == "expired" and not message.is_late(self._system.now):
+            raise Impossible(f"{identity} of {self.name} has expired, and its time is not over")
+        message.failures = 0 if how.forgives else message.failures + how.fails
+        message.deliveries = 0 if how.forgives else message.deliveries
+        if result is not None:
+            self.results[identity] = result
+        if how.to == GONE:
+            self._leave(message, how.counter)
+        elif how.to == DEAD:
+            self._die(message, outcome)
+        else:
+            self.counters[how.counter] += 1
+            self._return(message, delay if how.to == DELAYED else None)
+
+    def _die(self, message: Message, reason: str) -> None:
+        message.place, message.reason, message.consumer, message.due = DEAD, reason, "", self._system.now
+        self.counters["dead_lettered"] += 1
+        self.counters[f"dead:{reason}"] += 1
+        self._count(message, dead=1)
+        if message.holds:
+            self._let_go(message)
+
+    def vanish(self, consumer: str, charged: str = "") -> None:
+        """A consumer is gone: all it had is taken back. One message may be charged for that, and may die of it."""
+        for message in [one for one in self.all(PROCESSING) if one.consumer == consumer]:
+            message.deliveries += message.id == charged
+            message.redelivered = True
+            if message.id == charged and message.deliveries >= self.settings["max_deliveries"]:
+                self._die(message, "max_deliveries")
+            else:
+                self.counters["reclaimed"] += 1
+                self._return(message)
+
+    def promote(self) -> None:
+        """Delayed messages that are due become ready, in the order of their times."""
+        now = self._system.now
+        for message in sorted(self.all(DELAYED), key=lambda one: one.due):
+            if message.due <= now and message.place == DELAYED:
+                self.counters["promoted"] += 1
+                self._return(message)
+
+    # --- operators ---
+
+    def cancel(self, identity: str) -> str:
+        """Cancel a message, wherever it is; return what became of the call."""
+        message = self.messages.get(identity)
+        if message is None or message.place in (DEAD, PROCESSING):
+            return {None: "unknown", DEAD: "done", PROCESSING: "told"}[message.place if message else None]
+        self._leave(message, "withdrawn" if message.place == PREPARED else "cancelled")
+        return "cancelled"
+
+    def purge(self) -> int:
+        """Remove all that is ready, delayed or prepared."""
+        some = self.all(WAITING) + self.all(READY, DELAYED, PREPARED)
+        for message in some:
+            self._leave(message, "purged")
+        return len(some)
+
+    def redrive(self, *identities: str) -> None:
+        """Put dead letters back, as if they were new; none where a newer message of the same dedup key is there."""
+        for message in (self._in(one, DEAD) for one in identities):
+            if message.line and message.line[0] == "latest" and not self._is_free(message):
+                self._leave(message, "replaced")
+                continue
+            self.counters["redriven"] += 1
+            self._count(message, dead=-1)
+            message.failures = message.deliveries = 0
+            message.reason = ""
+            self._enter(message)
+
+    def discard(self, *identities: str, counter: str = "purged_dead") -> None:
+        """Remove dead letters; `counter`: `trimmed` where the retention does it."""
+        for one in identities:
+            self._leave(self._in(one, DEAD), counter)
+
+    def open_breaker(self, seconds: float) -> None:
+        self.breaker_until = self._system.now + seconds
+
+    def _in(self, identity: str, place: str) -> Message:
+        message = self.messages.get(identity)
+        if message is None or message.place != place:
+            raise Impossible(f"{identity} of {self.name} is {message.place if message else 'gone'}, not {place}")
+        return message
+
+
+# --- batches and schedules ---
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages that are counted together; one message follows when all of them have ended."""
+
+    id: str
+    parent: str = ""
+    ends: Mapping[str, tuple[str, Message]] = field(default_factory=dict)  #: "done", "dead": queue and message
+    state: str = "open"
+    counts: Counter[str] = field(default_factory=Counter)  #: sent, handled, dead, cancelled
+
+    @property
+    def open(self) -> int:
+        """How many of its messages have not ended."""
+        return self.counts["sent"] - sum(self.counts[one] for one in ("handled", "dead", "cancelled"))
+
+
+class System:
+    """All queues of one Redis."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.queues: dict[str, Queue] = {}
+        self.batches: dict[str, Batch] = {}  #: those that have not ended
+
+    def queue(self, name: str) -> Queue:
+        if name not in self.queues:
+            self.queues[name] = Queue(self, name)
+        return self.queues[name]
+
+    def passes(self, seconds: float) -> None:
+        """Time passes. What is due by then happens when a monitor does it."""
+        self.now += seconds
+
+    def publish(self, queues: Iterable[str], message: Message) -> None:
+        """Enqueue a copy into each queue, into all or into none."""
+        for name in queues:
+            self.queue(name).send(Message(message.id, message.body, message.options))
+
+    def tick(self, queue: str, message: Message, missed: int = 0) -> None:
+        """A schedule is due. A tick is one message, however many monitors look; `missed`: ticks without one."""
+        self.queue(queue).send(message)
+        self.queue(queue).counters.update({"scheduled": 1, "ticks_missed": missed})
+
+    def end_batches(self) -> list[str]:
+        """End the batches that are closed, with all messages and inner batches ended; return which."""
+        ended = []
+        for batch in list(self.batches.values()):
+            inner = any(one.parent == batch.id for one in self.batches.values())
+            if batch.state == "open" or batch.open or inner:
+                continue
+            parent = self.batches.get(batch.parent)
+            if parent is not None:
+                parent.counts.update(batch.counts)
+            end = batch.ends.get("dead") if batch.counts["dead"] and "dead" in batch.ends else batch.ends.get("done")
+            if end is not None and batch.state == "closed":
+                self.queue(end[0]).send(end[1])
+            del self.batches[batch.id]
+            ended.append(batch.id)
+        return ended
+
+
+# --- rules that hold at every moment ---
+
+
+def missing(counters: Mapping[str, int], there: int) -> int:
+    """Return how many messages a queue has counted that are not there: each is in a place, or counted as gone."""
+    return balance(counters) - there
+
+
+def crowded(holders: Iterable[str], most: int = 1) -> list[str]:
+    """Return the keys of which more than so many messages are out; `holders`: the key of each, "" without one."""
+    return sorted(key for key, count in Counter(holders).items() if key and count > most)
+
+
+def in_order(began: Sequence[Any], sent: Sequence[Any]) -> bool:
+    """Whether messages of a key began in the order in which they were sent; some may not have begun."""
+    known = set(began)
+    return list(began) == [one for one in sent if one in known]
+
+
+def within_rate(times: Sequence[float], each: float, burst: int) -> bool:
+    """Whether a bucket with `burst` tokens, and a new one every `each` seconds, allows claims at these times."""
+    return all(
+        last - first + 1 <= burst + (times[last] - times[first]) / each
+        for first in range(len(times))
+        for last in range(first + burst, len(times))
+    )
+
+
+def batch_is_possible(still_open: int, sent: int, dead: int, cancelled: int) -> bool:
+    """Whether these counts of a batch can be."""
+    return min(still_open, dead, cancelled) >= 0 and still_open + dead + cancelled <= sent
