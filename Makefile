@@ -11,7 +11,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-campaign test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants demo bench bench-full docs pictures recording screenshots clean
+.PHONY: help setup check fix test test-campaign combine test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -47,12 +47,17 @@ fix: $(READY) ## Format, mend what can be mended, and write anew what is generat
 # Only tests with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were.
 # Most tests wait for processes and servers: four at a time keep two cores busy. Stealing leaves a file, and with it a
 # JVM or a browser, to one worker as long as all have work.
+# Those of the package are `make test-install`, which .ci/run calls too.
 test: $(READY) ## The tests, on both cores (about 10 minutes)
-	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow and not campaign' -rR
+	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow and not campaign and not combine' --ignore tests/packaging -rR
 
 # Each row runs about ten processes, so two rows at a time are enough for two cores.
-test-campaign: $(READY) ## Each row of the fault campaign in its short version (5 minutes)
-	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign
+test-campaign: $(READY) ## Each row of the fault campaign in its short version, and the longest proof of the model checker (5 minutes)
+	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign tests/model_checking
+
+# Pairs of all entries of the contract with each face, and triples of the twelve with most defects.
+combine: $(READY) ## Every pair of features compared with the reference model (half an hour)
+	$(BIN)/pytest -n 2 --dist worksteal -m combine tests/combine
 
 # In copies; TESTS="tests/scripts" runs fewer tests of the core, SLICES="schedules" deletes one slice only.
 test-slices: $(READY) ## Each feature deleted in a copy, and the tests of the core there (5 minutes each)
@@ -65,7 +70,7 @@ test-all: $(READY) ## Every target with tests, and one table at the end (hours; 
 coverage: $(READY) ## The same with coverage, of child processes too; printed, no figure is demanded
 	@mkdir -p .data/coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 4 --dist worksteal -m 'not slow and not campaign' -rR
+	$(BIN)/coverage run -m pytest -n 4 --dist worksteal -m 'not slow and not campaign and not combine' -rR
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --sort=cover
 
@@ -113,6 +118,13 @@ faults: $(READY) ## The fault campaign in full, and its page (hours; as root als
 
 faults-mutants: $(READY) ## Mistakes put into copies of reliq, each of which the campaign must find (10 minutes)
 	$(BIN)/pytest tests/campaign/test_mutants.py
+
+# COUNT= how many, MUTANTS= which choice of them. cosmic-ray makes the mistakes in Python.
+COUNT ?= 50
+MUTANTS ?= 1
+mutants: $(READY) ## Small mistakes in the core and the scripts, made by a tool, each of which the tests must find (an hour)
+	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check cosmic-ray
+	@$(BIN)/python tools/mutants.py --count $(COUNT) --seed $(MUTANTS)
 
 # pip's own lines say which package, and how far. Without a network, what was installed before has to do.
 $(DEMO): pyproject.toml

@@ -92,7 +92,7 @@ def fill_dead(app: reliq.Reliq, queue: reliq.Queue, count: int) -> list[str]:
             step = min(1000, count - len(ids))
             ids += queue.send_many([BODY] * step)
             messages = consumer.claim(limit=step)
-            consumer._first._settle(messages, died)
+            consumer._first.settle(messages, died)
     return ids
 
 

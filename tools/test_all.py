@@ -16,11 +16,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TARGETS = (
-    "test", "test-campaign", "test-install", "test-slow", "test-docs", "test-celery", "test-spark-matrix",
-    "test-lowest", "test-slices", "faults-mutants", "simulate",
+    "test", "test-campaign", "combine", "test-install", "test-slow", "test-docs", "test-celery", "test-spark-matrix",
+    "test-lowest", "test-slices", "faults-mutants", "simulate", "mutants",
 )  # fmt: skip
 _CLOSING = re.compile(r"^=*\s*(?:no tests ran|\d+ (?:passed|failed|errors?|skipped|deselected|rerun)\b.*) in [\d.]+s")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
+_MUTANTS = re.compile(r"^\d+ mutants, (\d+) found, (\d+) not found$")
 _SEEDS = re.compile(r"^(\d+) seeds, .*: (\d+) failed$")
 
 
@@ -45,12 +46,15 @@ class Result:
 
 
 def counts(printed: Iterable[str]) -> tuple[int, int, int]:
-    """Return how many passed, failed and were skipped, by the closing lines of pytest and of the simulation."""
+    """Return how many passed, failed and were skipped, by the closing lines of pytest, simulation and mutants."""
     passed = failed = skipped = 0
     for line in printed:
         if seeds := _SEEDS.match(line):
             passed += int(seeds[1]) - int(seeds[2])
             failed += int(seeds[2])
+        elif mutants := _MUTANTS.match(line):
+            passed += int(mutants[1])
+            failed += int(mutants[2])
         elif _CLOSING.match(line):
             found = {word.rstrip("s"): int(count) for count, word in _COUNT.findall(line)}
             passed += found.get("passed", 0)

@@ -26,7 +26,7 @@ from reliq_api.pressure import Pressure
 from reliq_api.readiness import Readiness
 from reliq_api.settings import Settings
 from reliq_api.store import BoundedStore
-from reliq_api.ui.assembly import dashboard
+from reliq_api.ui.router import router as dashboard
 
 _DESCRIPTION = (
     "A reliable message queue on Redis lists. A message that was accepted is handled at least once, or it is in one "
@@ -75,7 +75,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(router)
     problems.install(app)
     docs.install(app)
-    app.include_router(dashboard())
+    app.include_router(dashboard)
     return app
 
 

@@ -9,21 +9,25 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
-from reliq.client.partition_consumer import PartitionConsumer
+from reliq.client.holding import Holding
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
-from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.message import Message
-from reliq.protocol.claiming import PATIENCE, pause, ready_counts, rotated
+from reliq.model.partitions import Layout
+from reliq.ops import Move
+from reliq.protocol.claiming import PATIENCE, Round, pause, rotated
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.protocol.partitions import Partitions
+from reliq.protocol.settlement import checked_lease
 from reliq.runtime.advice import advise
 from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.partitions")
 
-_FAILURES = (RedisUnavailable, OutcomeUnknown, QueueFull)
-_WAIT = 0.2  #: seconds of waiting for a message of one partition before the others are looked at
+_WAIT = 0.2  #: seconds of waiting for a message of one of several places before the others are looked at
+_ENOUGH = 0.001  #: seconds that are too short to wait
 
 
 class Consumer:
@@ -39,36 +43,34 @@ class Consumer:
     """
 
     def __init__(self, store: Store, partitions: Partitions, lease: Duration = values.LEASE) -> None:
+        self.lease = checked_lease(lease)  #: seconds
         self._store = store
         self._partitions = partitions
-        self._first = PartitionConsumer(store, partitions.first.keys, lease)
-        self._parts = {partitions.queue: self._first}  #: one for each partition, by its queue
-        self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of partitions that are not there any more
+        self._layout: Layout | None = None  #: by which its places were found
+        self._first = Holding(store, partitions.first.keys, self.lease)
+        self._parts = {partitions.queue: self._first}  #: one for each place of the queue
+        self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of places that are not there any more
         self._turn = 0
         self._entered = False
+        self._closed = False
 
     @property
     def id(self) -> str:
         """Its id in Redis; a new one after every lost lease."""
         return self._first.id
 
-    @property
-    def lease(self) -> float:
-        """Seconds."""
-        return self._first.lease
-
     def __enter__(self) -> Self:
         self._entered = True
-        self._first.__enter__()
+        self._first.keep()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._entered = False
+        self._entered, self._closed = False, True
         failed: dict[str, ReliqError] = {}
         leaving = [name for name, part in self._parts.items() if part.steps.alive]
         for name, part in self._parts.items():
             try:
-                part.__exit__(kind, error, at)
+                part.leave()
             except ReliqError as one:
                 failed[name] = one
         if failed and len(failed) == len(leaving):
@@ -82,122 +84,114 @@ class Consumer:
 
         With partitions: one that fails stops no other; raises its error only if all of them fail.
         """
+        if self._closed:
+            raise InvalidSetting("this consumer has ended with its `with` block: make a new one")
         if not self._entered:
-            self._advise_to_enter()
-        self._follow()
-        if len(self._parts) == 1:
-            return self._first.claim(limit, wait)
+            advise(
+                f"a consumer of {self._partitions.queue!r} claims outside of its context: its lease is not renewed, "
+                f"so other consumers get its messages after {self.lease:g} s; write with queue.consumer() as "
+                "consumer"
+            )
         whole(limit, "limit", 1, values.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
+        if self._layout is not self._partitions.layout or not self._partitions.fresh:
+            self._follow()
+        if len(self._parts) == 1:
+            return self._claim_alone(limit, until)
         patient_until = max(until, time.monotonic() + self._store.timeout)
-        failed = False
         while True:
             try:
-                if failed:
-                    self._store.run(pause(_WAIT))
                 messages = self._claim(limit) or self._wait(limit, until - time.monotonic())
-            except (RedisUnavailable, OutcomeUnknown) as error:  # of all partitions
+            except (RedisUnavailable, OutcomeUnknown) as error:  # of all places
                 if isinstance(error, RedisUnsuitable) or time.monotonic() > patient_until:
                     raise
-                failed = True
+                self._store.run(pause(_WAIT))
                 continue
-            if messages or until - time.monotonic() <= 0.001:
+            if messages or until - time.monotonic() <= _ENOUGH:
                 return messages
 
-    def _advise_to_enter(self) -> None:
-        """Warn about a claim outside of the context, unless the context has ended: then the claim is refused."""
-        if not self._first.closed:
-            name = self._first.keys.queue
-            advise(
-                f"a consumer of {name!r} claims outside of its context: its lease is not renewed, so other consumers "
-                f"get its messages after {self.lease:g} s; write with queue.consumer() as consumer"
-            )
-
     def _follow(self) -> None:
-        """Add the consumers of partitions that are new, and end those of partitions that are not there any more."""
-        if len(self._parts) == 1 and self._partitions.alone:
-            return
+        """Hold messages of the places that are new, and leave those that are not there any more."""
         every = self._store.run(self._partitions.known())
+        self._layout = self._partitions.layout
         for keys in every:
             if keys.queue not in self._parts:
-                part = PartitionConsumer(self._store, keys, self.lease)
-                self._parts[keys.queue] = part
+                part = self._parts[keys.queue] = Holding(self._store, keys, self.lease)
                 if self._entered:
-                    part.__enter__()
+                    part.keep()
         for name in self._parts.keys() - {keys.queue for keys in every}:
-            if self._parts[name].idle:
+            if not self._parts[name].steps.held:
                 part = self._parts.pop(name)
                 self._former.add(part.steps)
                 with suppress(ReliqError):  # its lease is not renewed any more
-                    part.__exit__(None, None, None)
+                    part.leave()
+
+    def _claim_alone(self, limit: int, until: float) -> list[Message]:
+        """Claim from the only place, for which no other has to wait."""
+        messages = self._first.claim(limit)
+        while not messages and (left := until - time.monotonic()) > _ENOUGH:
+            timeout = min(left, values.BLOCK, self.lease / values.HEARTBEATS_PER_LEASE)
+            messages = self._first.claim(limit, timeout)
+        return messages
 
     def _claim(self, limit: int) -> list[Message]:
-        """Claim from those partitions that have messages, another one first each time; raises if all fail."""
-        parts, failing = [*self._parts.values()], self._partitions.failing
-        counts = self._store.run(ready_counts([part.keys for part in parts], failing, self._store.node_of))
+        """Claim from those places that have messages, another one first each time; raises if all fail."""
         self._turn += 1
+        look = Round([part.keys for part in self._parts.values()], self._partitions.failing)
+        self._store.run(look.begin(self._turn, self._owes, self._store.node_of))
         messages: list[Message] = []
-        failure: ReliqError | None = None
         try:
-            for part in rotated(parts, self._turn):
-                count = counts.get(part.keys.queue)
-                if len(messages) == limit or count is None or not (count or part.owes):
-                    continue
-                try:
-                    messages += self._claim_from(part, limit - len(messages))
-                except _FAILURES as error:
-                    failure = error
+            for keys in look.keys:
+                if len(messages) < limit:
+                    with look.trying(keys):
+                        messages += self._parts[keys.queue].claim(limit - len(messages), 0, PATIENCE)
         except BaseException:
             self._take_back(messages)
             raise
-        if failure is not None and not messages and all(part.keys.queue in failing for part in parts):
-            raise failure
+        if not messages:
+            look.end()
         return messages
 
-    def _claim_from(self, part: PartitionConsumer, limit: int, wait: float = 0) -> list[Message]:
-        failing = self._partitions.failing
-        try:
-            messages = part.claim(limit, wait, PATIENCE)
-        except _FAILURES as error:
-            failing.note(part.keys.queue, error)
-            raise
-        failing.works(part.keys.queue)
-        return messages
+    def _owes(self, name: str) -> bool:
+        return self._parts[name].owes
 
     def _wait(self, limit: int, left: float) -> list[Message]:
-        """Wait a while for a message of one of the partitions, another one each time."""
-        if left <= 0.001:
+        """Wait a while for a message of one of the places, another one each time."""
+        if left <= _ENOUGH:
             return []
-        parts = [part for part in self._parts.values() if part.keys.queue not in self._partitions.failing]
+        parts = [part for name, part in self._parts.items() if name not in self._partitions.failing]
         if not parts:
             self._store.run(pause(min(left, _WAIT)))
             return []
         self._turn += 1
-        with suppress(*_FAILURES):
-            return self._claim_from(rotated(parts, self._turn)[0], limit, min(left, _WAIT))
+        part = rotated(parts, self._turn)[0]
+        with Round([part.keys], self._partitions.failing).trying(part.keys):
+            return part.claim(limit, min(left, _WAIT), PATIENCE)
         return []
 
     def _take_back(self, messages: Sequence[Message]) -> None:
-        """Note that the caller does not receive claimed messages."""
+        """Give back claimed messages that the caller does not receive."""
         for part in self._parts.values():
             if some := [message for message in messages if part.holds(message)]:
-                part.take_back(some)
+                part.give_back(some)
 
     def ack(self, *messages: Message) -> None:
         """Remove handled messages for good. Raises LeaseLost if the monitor has returned one of them to the queue."""
-        self._each(messages, lambda part, some: part.ack(*some))
+        self._settle(messages)
 
     def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
         """Retry messages after `delay`; this counts as a failure."""
-        self._each((message,), lambda part, some: part.retry(some[0], delay, error))
+        failure, later = failure_now(self._holder(message).id, "Retry", error), seconds(delay, "delay")
+        self._settle((message,), lambda one: retried(one, failure, later))
 
     def dead(self, message: Message, reason: str) -> None:
         """Make messages dead letters, with reason `rejected` and this text as the last error."""
-        self._each((message,), lambda part, some: part.dead(some[0], reason))
+        failure = failure_now(self._holder(message).id, "Dead", str(reason))
+        self._settle((message,), lambda one: buried(one, failure, "rejected"))
 
     def release(self, *messages: Message) -> None:
         """Hand messages back unstarted: they are claimed next, and nothing is counted."""
-        self._each(messages, lambda part, some: part.release(*some))
+        self._settle(messages, released)
 
     def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost. The context does it anyway."""
@@ -211,28 +205,28 @@ class Consumer:
             raise failure
         return alive
 
-    def _holder(self, message: Message) -> PartitionConsumer:
-        """Return the consumer of the message's partition; of a message that is not held here any one, to refuse it."""
+    def _holder(self, message: Message) -> Holding:
+        """Return what holds the message; of a message that is not held here any one, to refuse it."""
         return next((part for part in self._parts.values() if part.holds(message)), self._first)
 
     def _is_settled(self, message: Message) -> bool:
-        """Whether its partition is not there any more: that held no message then."""
+        """Whether its place is not there any more: that held no message then."""
         return isinstance(message, Message) and message.holder in self._former
 
-    def _each(self, messages: Sequence[Message], settle: Callable[[PartitionConsumer, list[Message]], None]) -> None:
-        """Settle the messages of each partition; raises the first error in the end."""
+    def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
+        """Settle the messages of each place; raises the first error in the end."""
         if self._former:
             messages = [message for message in messages if not self._is_settled(message)]
         if len(self._parts) == 1:
-            settle(self._first, [*messages])
+            self._first.settle(messages, move)
             return
-        shares: dict[PartitionConsumer, list[Message]] = {}
+        shares: dict[Holding, list[Message]] = {}
         for message in messages:
             shares.setdefault(self._holder(message), []).append(message)
         failure: ReliqError | None = None
         for part, some in shares.items():
             try:
-                settle(part, some)
+                part.settle(some, move)
             except ReliqError as error:
                 failure = failure or error
         if failure is not None:

@@ -1,4 +1,6 @@
-"""Renewing leases from a thread of their own: a busy handler must not cost its worker the lease."""
+"""Renewing leases from a thread of their own: a busy handler must not cost its worker the lease. Written by hand:
+`reliq.aio.heartbeat` does it in a task.
+"""
 
 import logging
 import threading
@@ -8,36 +10,14 @@ from functools import partial
 from reliq import ops
 from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.model.keys import QueueKeys, connection_name
+from reliq.model.keys import connection_name
 from reliq.ops.topology import Node
+from reliq.protocol.lease import Lease
 from reliq.runtime.moment import Moment
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.heartbeat")
-
-
-class Lease:
-    """One consumer's lease, as its heartbeat needs to know it."""
-
-    __slots__ = ("consumer", "keys", "length", "renewed", "told")
-
-    def __init__(
-        self,
-        keys: QueueKeys,
-        consumer: str,
-        length: float,
-        renewed: Callable[[Moment], object] = id,
-        told: Callable[[ops.Cancelled], object] = id,
-    ) -> None:
-        """`renewed` gets the moment at which each renewal that Redis confirmed was sent; `told` the cancelled messages
-        of the queue: id, and ms of the server's clock.
-        """
-        self.keys = keys
-        self.consumer = consumer
-        self.length = length
-        self.renewed = renewed
-        self.told = told
 
 
 class Heartbeat(threading.Thread):

@@ -5,7 +5,7 @@ are not to be handled are buried. All of it may be repeated after a lost answer.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from reliq import ops
 from reliq.model.element import BLANK, Undecodable
@@ -66,12 +66,16 @@ class Arrivals:
         """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
         queue, held = self._keys.logical, self._held.by_element
         self.clock_offset = now / 1000 - time.monotonic()
-        for message in opened(queue, elements, now):
-            element = message.element
-            if isinstance(message, Move):
-                self.dying.append(message)
+        for element in elements:
+            try:
+                message = Message.decode(queue, element)
+            except Undecodable:
+                self.dying.append(passed_over(element) if element == BLANK else undecodable(element))
                 continue
             if (extra := message.extra) is not None:
+                if 0 < extra.expires_at <= now:
+                    self.dying.append(expired(message))
+                    continue
                 if extra.group and message.is_latest:
                     self._latest.append(message)
                 if extra.batch:
@@ -140,15 +144,3 @@ class Arrivals:
                 self._held.remove(message.element)
                 self.dying.append(cancelled(message))
         yield from self.bury(settle)
-
-
-def opened(queue: str, elements: Iterable[bytes], now: int) -> Iterator[Message | Move]:
-    """Yield the message in each element, or the move of one that is not to be handled."""
-    for element in elements:
-        try:
-            message = Message.decode(queue, element)
-        except Undecodable:
-            yield passed_over(element) if element == BLANK else undecodable(element)
-            continue
-        extra = message.extra
-        yield expired(message) if extra is not None and 0 < extra.expires_at <= now else message

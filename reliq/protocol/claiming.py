@@ -3,18 +3,23 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from reliq import ops
-from reliq.errors import RedisUnavailable, ReliqError
+from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
 from reliq.ops import Steps, Together, at_most
+from reliq.protocol.consumer import ConsumerSteps
 
 log = logging.getLogger("reliq.partitions")
 
 PATIENCE = 0.25  #: seconds for which a claim from one of several partitions is repeated: the others wait meanwhile
 _AGAIN = 5.0  #: seconds between two tries whether one of the failing partitions works again
+
+_FAILURES = (RedisUnavailable, OutcomeUnknown, QueueFull)
 
 T = TypeVar("T")
 NodeOf = Callable[[str], Any]  #: returns the node of a key, as far as it is known
@@ -53,6 +58,50 @@ class Failing:
             return there, []
         self._next_try = time.monotonic() + _AGAIN
         return there, [random.choice(out)]
+
+
+class Round:
+    """One look of a consumer at the places of its queue; `keys`: those to claim from now, in this order."""
+
+    def __init__(self, every: Sequence[QueueKeys], failing: Failing) -> None:
+        self.keys = every
+        self._every = every
+        self._failing = failing
+        self._failure: ReliqError | None = None
+
+    def begin(self, turn: int, owes: Callable[[str], bool], node_of: NodeOf | None = None) -> Steps[None]:
+        """Find the places that have messages, or of which one `owes` some: another one comes first each turn."""
+        counts = yield from ready_counts(self._every, self._failing, node_of)
+        there = [one for one in rotated(self._every, turn) if one.queue in counts]
+        self.keys = [one for one in there if counts[one.queue] or owes(one.queue)]
+
+    @contextmanager
+    def trying(self, keys: QueueKeys) -> Iterator[None]:
+        """Claim from a place: a failure of it is noted, and stops nothing."""
+        try:
+            yield
+        except _FAILURES as error:
+            self._failure = error
+            self._failing.note(keys.queue, error)
+        else:
+            self._failing.works(keys.queue)
+
+    def end(self) -> None:
+        """Raise the latest failure if all places fail."""
+        if self._failure is not None and all(one.queue in self._failing for one in self._every):
+            raise self._failure
+
+
+def taken(consumer: ConsumerSteps, limit: int, timeout: float = 0.0) -> Steps[list[Message]]:
+    """Claim up to `limit` messages, and wait for them at most `timeout` seconds.
+
+    After a lost answer once more: that reads back what the first call has moved.
+    """
+    consumer.end_lost_life()
+    try:
+        return (yield from (consumer.wait(limit, timeout) if timeout else consumer.claim(limit)))
+    except OutcomeUnknown:
+        return (yield from (consumer.wait(limit, timeout) if timeout else consumer.claim(limit)))
 
 
 def ready_counts(

@@ -5,20 +5,20 @@ Shared by the worker, the HTTP leases and the consumers that claim by hand.
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from reliq import forks, ops
 from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
-from reliq.model.life import Report
+from reliq.model.life import DONE, Report
 from reliq.model.message import Message
 from reliq.ops import Move, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
 from reliq.protocol.claimant import Claimant
-from reliq.protocol.held import HeldMessages, State
+from reliq.protocol.held import HeldMessages, State, UnderWay
 from reliq.protocol.limits import Limits
 from reliq.protocol.lives import Lives
 from reliq.protocol.outcomes import released
@@ -42,7 +42,7 @@ class ConsumerSteps:
         self._held = HeldMessages()
         self.limits = Limits(keys)
         self.lives = Lives(keys)
-        self.run_report: Callable[[Steps[None]], Awaitable[None]] = _not_running
+        self.run_report: Callable[[Steps[None]], Awaitable[None] | None] = _not_running
         self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
@@ -50,7 +50,7 @@ class ConsumerSteps:
         self._paused = False  #: what the latest claim said
         self._announced = False  #: its queue is in the set of all queues
         self._named = True  #: its connections carry its name; else only the lease tells that it lives
-        self._under_way = 0  #: calls without an answer so far
+        self._under_way = UnderWay(self._doubt)  #: calls that may move messages
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
         self._settled_elsewhere: set[bytes] | None = None  #: settled by the watchdog while a read-back is under way
         self._handed: list[Message] = []  #: what the latest claim answered to its caller
@@ -155,7 +155,7 @@ class ConsumerSteps:
 
     def _claim(self, limit: int, room: int) -> Steps[None]:
         """Claim messages, within the limits of the queue if it has some."""
-        with self._asking():
+        with self._under_way:
             sent_at = Moment.now()
             answer = yield from self.claimant.claim(self.limits, limit, room)
             self._note(answer, sent_at, claimed=True)
@@ -169,10 +169,13 @@ class ConsumerSteps:
         """
         row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
         limited, plain = (limit, 0) if self.limits.apply else (0, limit)
-        with self._asking():
+        with self._under_way:
             sent_at = Moment.now()
-            with self._held.leaving(row):
+            self._held.leaving += row
+            try:
                 answers = yield [self.settle_op(acks, moves, plain, row), *beside]
+            finally:
+                self._held.leaving -= row
             answer: ops.Claimed = answers[0]
             if answer.status == "elsewhere":
                 sent_at = Moment.now()
@@ -214,7 +217,7 @@ class ConsumerSteps:
             return (yield from self.claim(limit))
         more = self.claimant.claim_op(limit - 1, room, held=len(self.held))
         try:
-            with self._asking():
+            with self._under_way:
                 sent_at = Moment.now()
                 moved, answer = yield [ops.block(self.keys, self.consumer, timeout), more]
                 self._note(answer, sent_at, claimed=True, moved=moved)
@@ -244,10 +247,7 @@ class ConsumerSteps:
         self._state = State.NEW
 
     def tell(self, cancelled: ops.Cancelled) -> list[Message]:
-        """Note which messages were cancelled, by id, and when (ms); return those held here that learn it now.
-
-        Thread-safe.
-        """
+        """Note cancelled messages: id, and ms; return those held here that learn it now. Thread-safe."""
         return self.lives.tell(list(self.held.values()), cancelled)
 
     def keep_results(self, kept: float) -> None:
@@ -262,13 +262,18 @@ class ConsumerSteps:
         """Store what a handler reports about a message that is held here."""
         element = message.element
         place = self._held.places([element]).get(element) if self.handles is None or self.handles(element) else None
-        return self.run_report(self.lives.report(self.consumer, message, report, place))
+        return self.run_report(self.lives.report(self.consumer, message, report, place)) or DONE
 
     def lose(self) -> None:
         """Note that the heartbeat found no lease: the held messages belong to others now. Thread-safe."""
         self._gone = True
         for message in list(self.held.values()):
             message.lost = True
+
+    def end_lost_life(self) -> None:
+        """End this life if its lease was lost; not while an answer is under way, which ends it."""
+        if self._gone and not self._under_way.calls:
+            self.end_life()
 
     def end_life(self) -> None:
         """End this life after a lost lease: the monitor has taken everything back. The next life has a new name."""
@@ -309,7 +314,7 @@ class ConsumerSteps:
     def _be_ready(self) -> Steps[None]:
         """Make sure that the consumer is registered and that `held` matches the processing list."""
         yield from self.be_registered()
-        if self.to_be_verified and not self._under_way:
+        if self.to_be_verified and not self._under_way.calls:
             yield from self._verify()
             yield from self.be_registered()
         yield from self.arrivals.read(self.consumer)
@@ -327,18 +332,6 @@ class ConsumerSteps:
     def _count_lost_lease(self) -> Steps[None]:
         with contextlib.suppress(QueueFull):  # a full Redis counts nothing, but its consumers must go on and drain it
             yield ops.count(self.keys, Counter.LEASE_LOST)
-
-    @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Wrap a call that may move messages: if its answer is not noted, the processing list must be read back."""
-        self._under_way += 1
-        try:
-            yield
-        except BaseException:
-            self._doubt()
-            raise
-        finally:
-            self._under_way -= 1
 
     def _verify(self) -> Steps[None]:
         """Check, once per lease or when uncertain, whether the processing list holds more than `held`."""

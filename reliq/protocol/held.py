@@ -1,9 +1,8 @@
 """What a consumer knows of its state in Redis: its lease, and the messages in its processing list, in their order."""
 
-import contextlib
 import enum
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from reliq import ops
 from reliq.contract import values
@@ -23,6 +22,24 @@ class State(enum.Enum):
     ENDED = "its lease was lost; it begins a new life under another id"
 
 
+class UnderWay:
+    """The calls without an answer so far. If the answer to one is not noted, the processing list is in doubt."""
+
+    __slots__ = ("_doubt", "calls")
+
+    def __init__(self, doubt: Callable[[], None]) -> None:
+        self.calls = 0
+        self._doubt = doubt
+
+    def __enter__(self) -> None:
+        self.calls += 1
+
+    def __exit__(self, kind: object, error: object, at: object) -> None:
+        if kind is not None:
+            self._doubt()
+        self.calls -= 1
+
+
 class HeldMessages:
     """The messages of a processing list, oldest first.
 
@@ -37,7 +54,7 @@ class HeldMessages:
         self.batches: dict[bytes, str] = {}  #: of the messages that are in one
         self.uncounted: set[bytes] = set()  #: moved by BLMOVE, which moves no counter
         self.most_bytes: int | None = None  #: bytes of messages at which the consumer claims no further ones
-        self._leaving = 0  #: of the oldest messages, those that calls under way are acking
+        self.leaving = 0  #: of the oldest messages, those that calls under way are acking
         self._large: dict[bytes, int] = {}  #: the sizes of large messages, some of which may be settled
 
     def note_large(self, message: Message) -> None:
@@ -73,7 +90,7 @@ class HeldMessages:
 
     def in_order(self, acks: Sequence[bytes]) -> Sequence[bytes]:
         """Return the acks in the order of the list: messages that are done out of order may be a row nevertheless."""
-        oldest = list(itertools.islice(self.by_element, self._leaving, self._leaving + len(acks)))
+        oldest = list(itertools.islice(self.by_element, self.leaving, self.leaving + len(acks)))
         if oldest == acks:
             return acks
         place = {element: number for number, element in enumerate(list(self.by_element))}
@@ -81,27 +98,18 @@ class HeldMessages:
 
     def row_of(self, acks: Sequence[bytes]) -> int:
         """Return how many of the acks, from the first on, should be the oldest messages when the call arrives."""
-        oldest = list(itertools.islice(self.by_element, self._leaving, self._leaving + len(acks)))
+        oldest = list(itertools.islice(self.by_element, self.leaving, self.leaving + len(acks)))
         if oldest == acks:
             return len(acks)
         same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(acks, oldest, strict=False))
         return sum(1 for _ in same)
-
-    @contextlib.contextmanager
-    def leaving(self, row: int) -> Iterator[None]:
-        """Note that a call under way acks the oldest messages."""
-        self._leaving += row
-        try:
-            yield
-        finally:
-            self._leaving -= row
 
     def places(self, elements: Iterable[bytes]) -> Mapping[bytes, int]:
         """Return where in the list each message should be when the call arrives, counted from the oldest one."""
         wanted = set(elements)
         if not wanted:
             return NOWHERE
-        every = enumerate(list(self.by_element), -self._leaving)
+        every = enumerate(list(self.by_element), -self.leaving)
         return {element: max(0, place) for place, element in every if element in wanted}
 
     def room(self, settled: Iterable[bytes] = ()) -> int:

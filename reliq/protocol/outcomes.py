@@ -36,13 +36,20 @@ def expired(message: Message) -> Move:
 
 
 def released(message: Message, delay: float = 0.0) -> Move:
-    """Move a message back to the tail of the queue, to be taken next, or after `delay` seconds; not a failure."""
+    """Move a message back to the tail of the queue, to be taken next, or after `delay` seconds; not a failure.
+
+    One that was cancelled meanwhile is deleted.
+    """
+    if message.cancelled:
+        return cancelled(message)
     to = Destination.DELAYED if delay else Destination.TAIL
     return Move(message.element, to, Counter.RELEASED, message.id, message.again(), delay)
 
 
 def retried(message: Message, failure: Failure, delay: float) -> Move:
-    """Move a message with one more failure back into the queue after `delay` seconds."""
+    """Move a message with one more failure back into the queue after `delay` seconds; delete a cancelled one."""
+    if message.cancelled:
+        return cancelled(message)
     again = message.failed(failure)
     to = Destination.DELAYED if delay else Destination.HEAD
     return Move(message.element, to, Counter.RETRIED, message.id, again, delay)

@@ -98,9 +98,9 @@ class Partitions:
         return [self.named(name) for name in self.layout.every(self.queue)]
 
     @property
-    def alone(self) -> bool:
-        """Whether the queue has no other partition than the first, by a layout that is fresh enough for a claim."""
-        return not self.layout.several and time.monotonic() - self._read_at <= _FRESH
+    def fresh(self) -> bool:
+        """Whether the layout was read so shortly ago that a claim trusts it."""
+        return time.monotonic() - self._read_at <= _FRESH
 
     def known(self) -> Steps[list[QueueKeys]]:
         """Return the same, for a claim."""

@@ -30,7 +30,8 @@ def settleable(
 
 def settled_before(consumer: ConsumerSteps, messages: Sequence[Message]) -> list[Message]:
     """Return the messages that are not held any more although their lease was not lost."""
-    return [message for message in messages if not message.lost and message.element not in consumer.held]
+    held = consumer.held
+    return [message for message in messages if message.element not in held and not message.lost]
 
 
 def advise_about(settled: Sequence[Message]) -> None:

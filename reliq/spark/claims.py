@@ -9,9 +9,9 @@ from reliq import ops
 from reliq.contract.values import MAX_BATCH
 from reliq.errors import OutcomeUnknown
 from reliq.model.keys import QueueKeys
-from reliq.ops import Move, Settled, Steps
-from reliq.protocol.arrivals import opened
+from reliq.ops import Settled, Steps
 from reliq.protocol.claimant import Claimant
+from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.limits import Limits
 
 _ROOM = 2**40  #: bytes; no limit, because the tasks read the bodies later, a few megabytes at a time
@@ -52,18 +52,17 @@ class Claims:
             except OutcomeUnknown:  # the answer was lost: count what has arrived
                 held = yield ops.held_count(self.keys, claimant.id)
                 continue
-            held += len(answer.elements) - (yield from self._bury(claimant, answer))
+            held += yield from self._sorted(claimant, answer)
             if len(answer.elements) < wanted:
                 break
         return held
 
-    def _bury(self, claimant: Claimant, answer: ops.Claimed) -> Steps[int]:
-        """Bury undecodable and expired messages, as in any consumer; return how many."""
-        found = opened(self.keys.queue, answer.elements, answer.now)
-        dying = [one for one in found if isinstance(one, Move)]
-        if dying:
-            yield from claimant.settle((), dying)
-        return len(dying)
+    def _sorted(self, claimant: Claimant, answer: ops.Claimed) -> Steps[int]:
+        """Bury undecodable and expired messages, as in any consumer; return how many are left."""
+        arrivals = ConsumerSteps(self.keys, claimant.id, self.lease).arrivals
+        arrivals.sort(answer.elements, answer.now)
+        yield from arrivals.bury(lambda moves: claimant.settle_op((), moves))
+        return len(arrivals.messages)
 
     def resume(self, stream: str, batches: Sequence[int]) -> Steps[list[int]]:
         """Renew the leases of batches that are to run; return how many messages each still has."""

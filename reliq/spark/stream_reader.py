@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.client.heartbeat import Heartbeat
 from reliq.model.keys import QueueKeys
+from reliq.protocol.lease import Lease
 from reliq.spark.claims import Claims, consumer_of
 from reliq.spark.columns import batches_of
 from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions

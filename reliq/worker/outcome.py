@@ -12,7 +12,7 @@ from reliq.model.policy import Again, Dead, Policy, Retry
 from reliq.model.signatures import refuse_unrun
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
-from reliq.protocol.outcomes import buried, failure_now, released, retried
+from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
 from reliq.worker.failures import failures
 from reliq.worker.once import Finished, MarkUnknown, Repeated, looks_up
 
@@ -21,7 +21,10 @@ _WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until the next try after the mark could 
 
 
 def after_return(message: Message, result: object) -> Move | None:
-    """Return the move after a return: None is an ack, Again puts the message back, a run-once handler writes a mark."""
+    """Return the move after a return: None is an ack, Again puts the message back, a run-once handler writes a mark.
+
+    A message that was cancelled meanwhile is not put back.
+    """
     if result is None:
         return None
     refuse_unrun(result)
@@ -29,6 +32,8 @@ def after_return(message: Message, result: object) -> Move | None:
         return result.move(message)
     if not isinstance(result, Again):
         return None
+    if message.cancelled:
+        return cancelled(message)
     delay = float(result.delay)  # type: ignore[arg-type]
     again = message.again(failures=0, deliveries=0, redelivered=False)
     if message.in_cycle:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from reliq import ops
-from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.client.heartbeat import Heartbeat
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
@@ -20,6 +20,7 @@ from reliq.model.handlers import Handler, Handlers
 from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.life import DONE
 from reliq.observability.histograms import Measurements
+from reliq.protocol.lease import Lease
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
 from reliq.runtime.outage_log import OutageLog

@@ -78,7 +78,7 @@ from reliq_api.ui.guard import Page
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/moods")
-LINK = "Moods"
+SECTION = {"moods": "Moods"}
 
 
 @router.get("")

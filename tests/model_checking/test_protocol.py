@@ -232,6 +232,7 @@ def explore(url, monkeypatch):
         explorer.close()
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(600)
 def test_two_workers_and_two_monitors_and_a_lease_that_expires_anywhere(explore):
     actors = [worker("w"), worker("v"), monitor(), monitor()]

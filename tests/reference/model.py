@@ -27,8 +27,7 @@ PROCESSING = "processing"  #: one consumer has it
 DEAD = "dead"  #: a dead letter
 PREPARED = "prepared"  #: invisible until its producer decides
 GONE = ""  #: not sent yet, or gone for good
-#: A part of `ready`: another message of its key comes first. It is no place of its own: the step that lets the other
-#: one go makes this one ready.
+#: A part of `ready`: another message of its key comes first, and the step that lets that one go makes this one ready.
 WAITING = "waiting"
 
 Move = tuple[str, str]
@@ -102,7 +101,6 @@ OUTCOMES: Mapping[str, Outcome] = {
     "retry later": Outcome(DELAYED, "retried", fails=True),
     "again": Outcome(READY, "requeued", forgives=True),
     "again later": Outcome(DELAYED, "requeued", forgives=True),
-    "requeue": Outcome(READY, "requeued"),  #: what kombu calls so: nothing is forgiven
     "release": Outcome(READY, "released"),
     "release later": Outcome(DELAYED, "released"),
     **{reason: Outcome(DEAD, f"dead:{reason}", fails=reason in ("max_failures", "rejected", "invalid"))
@@ -157,6 +155,7 @@ class Message:
     deliveries: int = 0  #: consumers that have vanished with it, as far as it is charged for them
     redelivered: bool = False
     reason: str = ""  #: why it is dead
+    told: bool = False  #: whether its consumer was told that it is cancelled: it is not put back any more
 
     @property
     def line(self) -> tuple[str, str] | None:
@@ -195,7 +194,7 @@ class Queue:
         self.bursts: dict[str, float] = {}  #: dedup key of debounced messages: when the first one was sent
         self.results: dict[str, Any] = {}
         self.paused = False
-        self.breaker_until = 0.0  #: until then the open breaker gives out nothing
+        self.breaker_until = 0.0  #: until then the open breaker, or an operator, lets nothing be given out
         self._turns = 0
 
     def all(self, *places: str) -> list[Message]:
@@ -338,11 +337,15 @@ class Queue:
         message.place = WAITING
         self.counters["ordered"] += 1
 
-    def _return(self, message: Message, delay: float | None = None) -> None:
-        """A message comes back, after a delay or at once: it is ready if it still holds its key."""
+    def _return(self, message: Message, delay: float | None = None, *, next_one: bool = False) -> None:
+        """A message comes back, after a delay or at once; `next_one`: it is taken next. While it is delayed it holds
+        an ordering key, so that the order stays, and no slot of a limit key.
+        """
         if delay is not None:
             message.place, message.consumer, message.due = DELAYED, "", self._system.now + delay
-        elif message.holds:
+            if message.holds and message.line and message.line[0] == "limit_key":
+                self._let_go(message)
+        elif message.holds or next_one:
             self._turns += 1
             message.place, message.turn, message.consumer = READY, self._turns, ""
         else:
@@ -367,9 +370,8 @@ class Queue:
             self._let_go(message)
 
     def _count(self, message: Message, **counts: int) -> None:
-        batch = self._system.batches.get(message.batch)
-        if batch is not None:
-            batch.counts.update(counts)
+        if message.batch in self._system.batches:
+            self._system.batches[message.batch].counts.update(counts)
 
     # --- claims and outcomes ---
 
@@ -385,9 +387,8 @@ class Queue:
         if self._system.now < self.breaker_until:
             return "the breaker is open"
         most = self.settings["concurrency"]
-        if most is not None and len(self.all(PROCESSING)) >= most:
-            return f"{most} messages are in processing"
-        return ""
+        is_full = most is not None and len(self.all(PROCESSING)) >= most
+        return f"{most} messages are in processing" if is_full else ""
 
     def _replaces_ready(self, message: Message) -> Message | None:
         """Return the ready message whose place this one takes when it is claimed, as the latest of its dedup key."""
@@ -415,9 +416,18 @@ class Queue:
             raise Impossible(f"{identity} of {self.name} is put off, and its key has no rate")
         message.place = DELAYED
 
+    def stand_in_line(self, identity: str) -> None:
+        """A claim has found that a message that was released has no slot of its limit key any more."""
+        message = self._in(identity, READY)
+        if message.holds or self._is_free(message):
+            raise Impossible(f"{identity} of {self.name} waits, and its key is free")
+        message.place = WAITING
+        self.counters["ordered"] += 1
+
     def settle(self, identity: str, outcome: str, *, delay: float = 0.0, result: Any = None) -> None:
         """A consumer has settled a message."""
-        message, how = self._in(identity, PROCESSING), OUTCOMES[outcome]
+        message = self._in(identity, PROCESSING)
+        how = OUTCOMES["cancelled" if message.told and OUTCOMES[outcome].to in (READY, DELAYED) else outcome]
         if outcome == "expired" and not message.is_late(self._system.now):
             raise Impossible(f"{identity} of {self.name} has expired, and its time is not over")
         message.failures = 0 if how.forgives else message.failures + how.fails
@@ -430,7 +440,7 @@ class Queue:
             self._die(message, outcome)
         else:
             self.counters[how.counter] += 1
-            self._return(message, delay if how.to == DELAYED else None)
+            self._return(message, delay if how.to == DELAYED else None, next_one=outcome == "release")
 
     def _die(self, message: Message, reason: str) -> None:
         message.place, message.reason, message.consumer, message.due = DEAD, reason, "", self._system.now
@@ -451,11 +461,11 @@ class Queue:
                 self.counters["reclaimed"] += 1
                 self._return(message)
 
-    def promote(self) -> None:
-        """Delayed messages that are due become ready, in the order of their times."""
-        now = self._system.now
-        for message in sorted(self.all(DELAYED), key=lambda one: one.due):
-            if message.due <= now and message.place == DELAYED:
+    def promote(self, order: Sequence[str] = ()) -> None:
+        """Delayed messages that are due become ready, in the order of their times; `order`: of those of one ms."""
+        places = {identity: place for place, identity in enumerate(order)}
+        for message in sorted(self.all(DELAYED), key=lambda one: (one.due, places.get(one.id, 0))):
+            if message.due <= self._system.now and message.place == DELAYED:
                 self.counters["promoted"] += 1
                 self._return(message)
 
@@ -464,8 +474,11 @@ class Queue:
     def cancel(self, identity: str) -> str:
         """Cancel a message, wherever it is; return what became of the call."""
         message = self.messages.get(identity)
-        if message is None or message.place in (DEAD, PROCESSING):
-            return {None: "unknown", DEAD: "done", PROCESSING: "told"}[message.place if message else None]
+        if message is None:
+            return "unknown"
+        if message.place in (DEAD, PROCESSING):
+            message.told = message.place == PROCESSING
+            return "told" if message.told else "done"
         self._leave(message, "withdrawn" if message.place == PREPARED else "cancelled")
         return "cancelled"
 
@@ -492,9 +505,6 @@ class Queue:
         """Remove dead letters; `counter`: `trimmed` where the retention does it."""
         for one in identities:
             self._leave(self._in(one, DEAD), counter)
-
-    def open_breaker(self, seconds: float) -> None:
-        self.breaker_until = self._system.now + seconds
 
     def _in(self, identity: str, place: str) -> Message:
         message = self.messages.get(identity)
@@ -586,15 +596,5 @@ def in_order(began: Sequence[Any], sent: Sequence[Any]) -> bool:
     return list(began) == [one for one in sent if one in known]
 
 
-def within_rate(times: Sequence[float], each: float, burst: int) -> bool:
-    """Whether a bucket with `burst` tokens, and a new one every `each` seconds, allows claims at these times."""
-    return all(
-        last - first + 1 <= burst + (times[last] - times[first]) / each
-        for first in range(len(times))
-        for last in range(first + burst, len(times))
-    )
-
-
 def batch_is_possible(still_open: int, sent: int, dead: int, cancelled: int) -> bool:
-    """Whether these counts of a batch can be."""
     return min(still_open, dead, cancelled) >= 0 and still_open + dead + cancelled <= sent

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -565,8 +566,10 @@ class Queues(RuleBasedStateMachine):
                 assert self.run(ops.command("ZCOUNT", self.where(keys.rounds), "-inf", current))
 
 
-def test_nothing_is_lost_whatever_happens(redis_server):
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("examples", [20, pytest.param(500, marks=pytest.mark.slow)])
+def test_nothing_is_lost_whatever_happens(redis_server, examples):
     Queues.server, Queues.store = redis_server, Store(redis_server.url)
-    many = settings(max_examples=50, stateful_step_count=40, deadline=None, derandomize=True)
+    many = settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True)
     run_state_machine_as_test(Queues, settings=many)
     Queues.store.close()

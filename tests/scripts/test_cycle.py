@@ -295,7 +295,7 @@ def test_a_full_redis_holds_up_no_round(world):
 WHO = ("ann", "bob", "cid", "dan", "eve")
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.sampled_from("vwx"), st.sampled_from(["take", "again", "release"])), min_size=60, max_size=150

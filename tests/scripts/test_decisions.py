@@ -119,6 +119,6 @@ class Decisions(RuleBasedStateMachine):
 
 def test_one_decision_stands_whatever_happens(url):
     Decisions.store = Store(url)
-    many = settings(max_examples=60, stateful_step_count=30, deadline=None, derandomize=True, database=None)
+    many = settings(max_examples=25, stateful_step_count=30, deadline=None, derandomize=True, database=None)
     run_state_machine_as_test(Decisions, settings=many)
     Decisions.store.close()

@@ -1,10 +1,10 @@
 """Rules about numbers: the counters, and the limits of a queue."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from reliq.model.keys import QueueKeys
-from tests.reference.model import crowded, missing, within_rate
+from tests.reference.model import crowded, missing
 from tests.simulation.stories import PROCESSING, Violation
 from tests.simulation.world import World, queues_of
 
@@ -65,5 +65,14 @@ class Books:
         each, claims = 1.0 / int(rate.partition("/")[0]), self._claims[queue]
         count = self._world.layouts[queue].count
         burst = count * (max(1, round(0.1 / each / count)) + 1)  # each partition gives out one message at least
-        if not within_rate(claims, each, burst):
+        if not _within_rate(claims, each, burst):
             raise Violation(f"the claims of {queue} are above {rate}, with {burst} at once: {claims}")
+
+
+def _within_rate(times: Sequence[float], each: float, burst: int) -> bool:
+    """Whether a bucket with `burst` tokens, and a new one every `each` seconds, allows claims at these times."""
+    return all(
+        last - first + 1 <= burst + (times[last] - times[first]) / each
+        for first in range(len(times))
+        for last in range(first + burst, len(times))
+    )

@@ -13,8 +13,8 @@ from tests.simulation.server import SimulatedRedis
 from tests.simulation.simulation import Simulation, simulate
 from tests.simulation.stories import Violation
 
-SEEDS = 18  #: a third of them with partitions
-PARTITIONED = [seed for seed in range(SEEDS, 36) if has_partitions(seed)]
+SEEDS = 12  #: a third of them with partitions
+PARTITIONED = [seed for seed in range(SEEDS, 24) if has_partitions(seed)]
 MOST = 400  #: seeds within which a mutant must be found
 #: Found within a few seeds.
 QUICK = {

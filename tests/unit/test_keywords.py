@@ -25,7 +25,7 @@ def test_the_declared_changes_are_the_settings_of_a_queue():
 
 @pytest.mark.parametrize("call", CALLS)
 def test_an_unknown_filter_is_refused_before_anything_is_asked(call):
-    says = "unexpected keyword argument 'colour'; the filters of this call are error_class, headers, ids"
+    says = "unexpected keyword argument 'colour'; the filters of this call are error_class, error_text, headers, ids"
     with pytest.raises(TypeError, match=says):
         getattr(reliq.Reliq(NOWHERE).queue("q").dead, call)(colour="red")
 

@@ -10,20 +10,24 @@ MAKE = """
 import sys
 print({"good": "....s [100%]\\n4 passed, 1 skipped in 0.5s",
        "red": "F.\\n1 failed, 1 passed, 2 errors in 63.00s (0:01:03)",
-       "seeds": "100 seeds, 9000 calls, 20 s on 2 cores: 3 failed"}.get(sys.argv[1], "no such rule"))
+       "seeds": "100 seeds, 9000 calls, 20 s on 2 cores: 3 failed",
+       "mutants": "50 mutants, 48 found, 2 not found"}.get(sys.argv[1], "no such rule"))
 sys.exit(0 if sys.argv[1] == "good" else 2)
 """
+
+
+TESTING = ("combine", "faults-mutants", "mutants", "simulate")
 
 
 def test_it_runs_every_target_that_tests_something():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.* ## ", makefile, re.MULTILINE))
-    tests = {name for name in targets if name.startswith("test") or name in ("faults-mutants", "simulate")}
+    tests = {name for name in targets if name.startswith("test") or name in TESTING}
     assert set(TARGETS) == tests - {"test-all"}
 
 
 def test_a_target_that_fails_does_not_stop_the_others_and_the_table_has_all(tmp_path, capsys):
-    status = test_all.main(["good", "red", "gone", "seeds"], [sys.executable, "-c", MAKE], tmp_path)
+    status = test_all.main(["good", "red", "gone", "seeds", "mutants"], [sys.executable, "-c", MAKE], tmp_path)
     table = capsys.readouterr().out.rpartition("\n\n")[2].splitlines()
     assert status == 1
     assert [line.split()[:-1] for line in table] == [
@@ -32,6 +36,7 @@ def test_a_target_that_fails_does_not_stop_the_others_and_the_table_has_all(tmp_
         ["red", "1", "3", "0"],
         ["gone", "0", "exit", "2", "0"],
         ["seeds", "97", "3", "0"],
+        ["mutants", "48", "2", "0"],
     ]
     assert (tmp_path / "gone.log").read_text() == "no such rule\n"
 

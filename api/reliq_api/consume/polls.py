@@ -13,10 +13,10 @@ from typing import Any
 
 from reliq import ops
 from reliq.contract import values
-from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
+from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
-from reliq.protocol.claiming import ready_counts
+from reliq.protocol.claiming import Round, taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.partitions import Partitions
 from reliq.transport.aio_connection import AioConnection
@@ -45,7 +45,6 @@ class Poll:
         self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
         self.gone = False  #: the client no longer waits
         self._partitions = partitions
-        self._failure: ReliqError | None = None  #: the latest one of a partition
 
     @property
     def left(self) -> float:
@@ -61,51 +60,43 @@ class Poll:
         every = yield from self._partitions.known()
         if len(every) == 1:
             yield from self._turn_to(every[0])
-            return (yield from self.steps.claim(self.limit))
-        if self.steps.alive:  # a call without an answer may have moved messages
-            messages = yield from self._claim_from(self.steps.keys)
+            return (yield from taken(self.steps, self.limit))
+        look = Round(every, self._partitions.failing)
+        yield from look.begin(random.randrange(len(every)), self._owes)
+        for keys in look.keys:
+            messages: list[Message] = []
+            with look.trying(keys):
+                messages = yield from self._claim_from(keys)
             if messages:
                 return messages
-        counts = yield from ready_counts(every, self._partitions.failing)
-        filled = [keys for keys in every if counts.get(keys.queue)]
-        random.shuffle(filled)
-        for keys in filled:
-            messages = yield from self._claim_from(keys)
-            if messages:
-                return messages
-        if self._failure is not None and all(keys.queue in self._partitions.failing for keys in every):
-            raise self._failure
+        look.end()
         yield from self.leave()
         return []
+
+    def _owes(self, queue: str) -> bool:
+        """Whether a call without an answer may have moved messages of this partition."""
+        return self.steps.alive and self.steps.keys.queue == queue
+
+    def _claim_from(self, keys: QueueKeys) -> ops.Steps[list[Message]]:
+        """Claim from one of several partitions."""
+        try:
+            yield from self._turn_to(keys)
+            return (yield from taken(self.steps, self.limit))
+        except ReliqError:
+            self._begin_anew(keys)
+            raise
 
     def leave(self) -> ops.Steps[None]:
         """Leave a partition that has given no messages: without an answer, the lease ends by itself."""
         with contextlib.suppress(RedisUnavailable, OutcomeUnknown):
             yield from self.steps.leave()
 
-    def _claim_from(self, keys: QueueKeys) -> ops.Steps[list[Message]]:
-        """Claim from one of several partitions: none if it fails; a second try reads back what the first one moved."""
-        failing = self._partitions.failing
-        try:
-            yield from self._turn_to(keys)
-            try:
-                messages = yield from self.steps.claim(self.limit)
-            except OutcomeUnknown:
-                messages = yield from self.steps.claim(self.limit)
-        except (RedisUnavailable, OutcomeUnknown, QueueFull) as error:
-            failing.note(keys.queue, error)
-            self._failure = error
-            self._begin_anew(keys)
-            return []
-        failing.works(keys.queue)
-        return messages
-
     def wait(self, timeout: float) -> ops.Steps[list[Message]]:
         """Claim messages, and wait for them at most so many seconds."""
         every = yield from self._partitions.known()
         if len(every) == 1:
             yield from self._turn_to(every[0])
-            return (yield from self.steps.wait(self.limit, timeout))
+            return (yield from taken(self.steps, self.limit, timeout))
         messages = yield from self.claim()
         if not messages:
             yield ops.Sleep(min(timeout, _LOOK))
@@ -169,10 +160,7 @@ class Polls:
         return there
 
     async def _claim(self, poll: Poll) -> list[Message]:
-        try:
-            messages = await self._store.run(poll.claim())
-        except OutcomeUnknown:  # the second try reads back what the first one moved
-            messages = await self._store.run(poll.claim())
+        messages = await self._store.run(poll.claim())
         if not messages:
             await self._store.run(poll.leave())
         return messages

@@ -1,1 +1,1 @@
-"""The dashboard: pages of HTML. `assembly` puts the router of its pages together."""
+"""The dashboard: pages of HTML. `router` assembles them."""

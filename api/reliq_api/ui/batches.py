@@ -8,7 +8,8 @@ from reliq_api.ui.guard import Page
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/batches")
-LINK = "Batches"  #: in the bar of every page
+
+SECTION = {"batches": "Batches"}
 
 SHOWN = 100
 

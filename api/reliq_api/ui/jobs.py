@@ -17,7 +17,8 @@ from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/jobs")
-LINK = "Jobs"  #: in the bar of every page
+
+SECTION = {"jobs": "Jobs"}
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 

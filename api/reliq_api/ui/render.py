@@ -127,7 +127,7 @@ _environment.filters |= {
     "shown": shown, "size": size, "trace_id": trace_id, "until": until, "utc": utc,
 }  # fmt: skip
 
-LINKS: list[tuple[str, str]] = []  #: in the bar of every page: the `LINK` of each module with pages, and their path
+SECTIONS: dict[str, str] = {}  #: in the bar of all pages: path and title; `router` enters them
 
 NOTICES = {
     "paused": "The queue is paused: nothing is started, sends go on.",
@@ -160,8 +160,8 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
     text = _environment.get_template(template).render(
         base=base,
         assets=f"{base}/assets/{VERSION}",
+        sections=SECTIONS,
         version=reliq.__version__,
-        links=LINKS,
         notice=_notice(request),
         status=status,
         missing=(missing_now() or Missing()).lines(),

@@ -18,7 +18,8 @@ from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/topics")
-LINK = "Topics"  #: in the bar of every page
+
+SECTION = {"topics": "Topics"}
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 

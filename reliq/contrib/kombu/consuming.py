@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq import Message, ops
-from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.client.heartbeat import Heartbeat
 from reliq.contract import values
 from reliq.errors import ReliqError
 from reliq.model.keys import new_owner
+from reliq.protocol.lease import Lease
 from reliq.protocol.outcomes import released
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store

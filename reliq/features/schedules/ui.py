@@ -15,7 +15,8 @@ from reliq_api.ui.guard import Page, form, wrong_name
 from reliq_api.ui.render import page
 
 router = APIRouter(route_class=Page, prefix="/schedules")
-LINK = "Schedules"  #: in the bar of every page
+
+SECTION = {"schedules": "Schedules"}
 
 NOTICES = {
     "schedule-paused": "The schedule is paused: it sends nothing.",

@@ -9,10 +9,11 @@ import redis
 
 import reliq
 from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, aio, ops
-from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.client.heartbeat import Heartbeat
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops.request import script_named
+from reliq.protocol.lease import Lease
 from reliq.transport.aiostore import AioStore
 from reliq.transport.store import Store
 from reliq_monitor.reclaim import reclaim

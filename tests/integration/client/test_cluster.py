@@ -15,12 +15,13 @@ import redis
 
 import reliq
 from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable, Retry, aio, fixed, ops
-from reliq.client.heartbeat import Heartbeat, Lease
+from reliq.client.heartbeat import Heartbeat
 from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import TOPICS, QueueKeys, new_owner
 from reliq.ops.topology import WATCHED, slot_of
+from reliq.protocol.lease import Lease
 from reliq.protocol.seen import every_queue
 from reliq.protocol.stats import read_queues
 from reliq.transport.aiostore import AioStore

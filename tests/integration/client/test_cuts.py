@@ -35,11 +35,16 @@ def proven(app: Reliq, url: str, cuts: int, share: float, size: int = 200) -> No
     assert apart == [0, len(ledger.elsewhere) if size > INLINE_BODY_BYTES else 0]
 
 
-@pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
-def test_five_thousand_cuts(app, url, share):
-    proven(app, url, 1700, share)
+@pytest.mark.parametrize(("cuts", "share"), [(250, 0.1), (500, 0.3)])
+def test_some_hundred_cuts(app, url, cuts, share):
+    proven(app, url, cuts, share)
 
 
+def test_two_hundred_cuts_of_large_bodies(app, url):
+    proven(app, url, 200, 0.3, size=64 * 1024)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_a_thousand_cuts_of_large_bodies(app, url, share):
     proven(app, url, 500, share, size=64 * 1024)

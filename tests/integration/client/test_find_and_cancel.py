@@ -211,3 +211,26 @@ def test_a_message_that_no_consumer_holds_has_no_progress(queue):
         message.progress(0.5)
     assert not message.cancelled
     assert message.state is None
+
+
+@pytest.mark.parametrize(
+    "put_back",
+    [
+        lambda consumer, message: consumer.retry(message),
+        lambda consumer, message: consumer.retry(message, delay=60),
+        lambda consumer, message: consumer.release(message),
+        lambda consumer, message: None,  # it leaves
+    ],
+    ids=["retry", "retry later", "release", "leave"],
+)
+def test_a_cancelled_message_that_its_consumer_puts_back_is_gone(queue, client, put_back):
+    identity = queue.send("a")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        assert queue.cancel(identity) is Cancellation.TOLD
+        assert consumer.heartbeat()
+        assert message.cancelled
+        put_back(consumer, message)
+    stats = queue.stats()
+    assert (stats.ready, stats.delayed, stats.processing, stats.counters.get("cancelled")) == (0, 0, 0, 1)
+    assert not client.exists(QueueKeys("q").told)

@@ -18,6 +18,10 @@ import ctypes, json, os, sys
 import reliq
 
 app = reliq.Reliq()
+if os.environ["FORK"] == "libc":
+    # A thread that has waited for the GIL this long asks for it. After a fork without Python's hooks, CPython's next
+    # release of the GIL in the child waits for that thread, which is not there, for ever (drop_gil in ceval_gil.h).
+    sys.setswitchinterval(60)
 
 def fork():
     return ctypes.PyDLL(None).fork() if os.environ["FORK"] == "libc" else os.fork()

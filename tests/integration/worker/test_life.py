@@ -63,6 +63,21 @@ def test_a_handler_that_fails_after_its_message_was_cancelled_is_not_tried_again
         assert queue.stats().counters["cancelled"] == 1
 
 
+def test_a_cancelled_message_that_its_handler_puts_back_is_gone(app, kind):
+    def handle(message):
+        eventually(lambda: message.cancelled)
+        return reliq.Again(delay=3600)
+
+    bind(app, kind, handle)
+    queue = app.queue("q")
+    with working_as(kind, app, lease=1):
+        one = queue.send("a")
+        eventually(lambda: queue.stats().processing)
+        assert queue.cancel(one) is Cancellation.TOLD
+        eventually(lambda: settled(app))
+        assert queue.stats().counters["cancelled"] == 1
+
+
 def test_a_cancelled_message_whose_worker_was_killed_does_not_start_again(app, client, kind):
     handled = []
     queue = app.queue("q")

@@ -1,0 +1,40 @@
+"""Claims that are not broken off half way. Written by hand, as `reliq.client.unbroken`: only tasks can be cancelled."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from reliq.errors import ReliqError
+from reliq.model.message import Message
+
+T = TypeVar("T")
+
+Lock = asyncio.Lock
+
+_tasks: set[asyncio.Future[Any]] = set()  # the event loop itself holds its tasks only weakly
+
+
+async def finished(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
+    """Wait for the end of this work; a cancellation ends the waiting, and not the work."""
+    task = asyncio.ensure_future(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+    return await asyncio.shield(task)
+
+
+async def brought(
+    claim: Coroutine[Any, Any, list[Message]], give_back: Callable[[list[Message]], Awaitable[None]]
+) -> list[Message]:
+    """Return what a claim brings. Where the caller is cancelled, however often, `give_back` gets it instead."""
+    task = asyncio.ensure_future(claim)
+    try:
+        return await finished(task)
+    except asyncio.CancelledError:
+        await finished(_late(task, give_back))
+        raise
+
+
+async def _late(claim: "asyncio.Future[list[Message]]", give_back: Callable[[list[Message]], Awaitable[None]]) -> None:
+    with suppress(ReliqError):
+        await give_back(await claim)

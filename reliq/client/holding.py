@@ -1,0 +1,169 @@
+# Generated from reliq/aio/holding.py by tools/generate_sync.py: do not edit
+"""What a consumer by hand holds of one place of its queue."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reliq import ops
+from reliq.client.heartbeat import Heartbeat
+from reliq.client.unbroken import Lock, brought, finished
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys, connection_name, new_owner
+from reliq.model.message import Message
+from reliq.ops import Move, Settled
+from reliq.protocol.claiming import taken
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.lease import Lease
+from reliq.protocol.outcomes import released
+from reliq.protocol.oversized import takeable
+from reliq.protocol.settlement import advise_about, lease_lost, settleable, settled_before
+from reliq.runtime.moment import Moment
+from reliq.transport.store import Store
+
+
+class Holding:
+    """Messages of one place of a queue, with their lease, and the connection that claims them.
+
+    One caller claims at a time; others may settle meanwhile, beside.
+    """
+
+    def __init__(self, store: Store, keys: QueueKeys, lease: float) -> None:
+        self._store = store
+        self._owner = new_owner()
+        self.steps = ConsumerSteps(keys, self._owner, lease)
+        self.keys = keys
+        self._connection = store.connection(connection_name(self._owner))
+        self._connection.on_connect = self.steps.connected
+        self.steps.run_report = self._report
+        self._beside = store.connection(connection_name(self._owner))
+        self._heartbeat: Heartbeat | None = None
+        self._claiming = False
+        self._lock = Lock()
+        self._beside_lock = Lock()
+
+    @property
+    def id(self) -> str:
+        """The id of its consumer in Redis; a new one after every lost lease."""
+        return self.steps.consumer
+
+    @property
+    def owes(self) -> bool:
+        """Whether it may hold messages that its caller has not received: the next claim finds out."""
+        return bool(self.steps.arrivals.messages) or self.steps.to_be_verified
+
+    def holds(self, message: Message) -> bool:
+        """Whether the message was claimed here."""
+        return isinstance(message, Message) and message.holder is self.steps
+
+    def keep(self) -> None:
+        """Renew the lease from now on, until `leave`."""
+        self._heartbeat = Heartbeat(self._store, self._owner, self.steps.lease, self._leases, self._lost)
+        self._heartbeat.start()
+
+    def leave(self) -> None:
+        """Give back what is held, and unregister the consumer."""
+        if self.steps.is_parents:  # a forked child leaves its parent what that holds
+            return
+        try:
+            with self._lock:
+                self.steps.end_lost_life()
+                self._store.run(self.steps.leave(), self._connection)
+        finally:
+            if self._heartbeat is not None:
+                self._heartbeat.stop()
+            self._connection.close()
+            self._beside.close()
+
+    def claim(self, limit: int, timeout: float = 0, patience: float | None = None) -> list[Message]:
+        """Claim up to `limit` messages; wait for them at most `timeout` seconds.
+
+        `patience`: seconds for which a failed call is repeated; None: as long as any call of the application.
+        """
+        return brought(self._claim(limit, timeout, patience), self.give_back)
+
+    def _claim(self, limit: int, timeout: float, patience: float | None) -> list[Message]:
+        with self._lock:
+            self._claiming = True
+            self.steps.accepted()
+            try:
+                messages = self._store.run(taken(self.steps, limit, timeout), self._connection, patience)
+                return self._begun(messages) if messages else messages
+            except BaseException:  # what was claimed must not be forgotten: it comes with the next claim
+                self.steps.interrupted()
+                raise
+            finally:
+                self._claiming = False
+
+    def _begun(self, messages: list[Message]) -> list[Message]:
+        """Return those of the claimed messages that are still held, with what an earlier consumer has reported."""
+        if self.steps.trusted_until.passed():  # suspended on the way: they may be others' by now
+            self.heartbeat()
+        held = [message for message in messages if not message.lost]
+        for message in held:
+            if message.was_started:
+                self._report(self.steps.lives.begin(message))
+        return held
+
+    def give_back(self, messages: Sequence[Message]) -> None:
+        """Give back messages whose claim was broken off; those that cannot be given back come with the next claim."""
+        finished(self._given_back(messages))
+
+    def _given_back(self, messages: Sequence[Message]) -> bool:
+        try:
+            self.settle(messages, released)
+        except ReliqError:
+            self.steps.not_received(messages)
+            return False
+        return True
+
+    def settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
+        """Ack the messages, or move them; raises LeaseLost after it has settled those that were still held."""
+        if not messages:
+            return
+        acks, moves = settleable(self.steps, messages, move)
+        settled = settled_before(self.steps, messages)
+        if self._claiming:
+            codes = self._settle_beside(acks, moves)
+        else:
+            with self._lock:
+                codes, _ = self._store.run(self.steps.settle(acks, moves), self._connection)
+        lost = len(messages) - len(codes) + codes.count(Settled.LOST)
+        if lost:
+            raise lease_lost(self.keys.queue, lost, len(messages))
+        advise_about(settled)
+
+    def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
+        """Settle while a claim waits, which has its connection for up to a second."""
+        with self._beside_lock:
+            moves = self._store.run(takeable(moves), self._beside)
+            answer: ops.Claimed = self._store.call(self.steps.settle_op(acks, moves), self._beside)
+        self.steps.note_settled([*acks, *(move.element for move in moves)])
+        if self.steps.lives:
+            self._report(self.steps.lives.end(acks, moves, answer.codes))
+        return answer.codes
+
+    def _report(self, steps: ops.Steps[None]) -> None:
+        with self._beside_lock:
+            self._store.run(steps, self._beside)
+
+    def heartbeat(self) -> bool:
+        """Renew the lease now; False when it is lost."""
+        for lease in self._leases():
+            with self._beside_lock:
+                sent_at = Moment.now()
+                beat: list[ops.Op[Any]] = [ops.heartbeat(self.keys, self.id, lease.length), ops.told(self.keys)]
+                alive, told = self._store.call(beat, self._beside)
+            if alive:
+                lease.renewed(sent_at)
+                lease.told(told)
+                return True
+            self._lost(lease)
+        return False
+
+    def _leases(self) -> list[Lease]:
+        steps = self.steps
+        return [Lease(steps.keys, steps.consumer, steps.lease, steps.renewed, steps.tell)] if steps.alive else []
+
+    def _lost(self, lease: Lease) -> None:
+        if lease.consumer == self.steps.consumer:
+            self.steps.lose()

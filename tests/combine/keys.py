@@ -1,0 +1,37 @@
+"""Which keys may stay, and for how long: at the end of a story, when all messages are gone."""
+
+from collections.abc import Iterator
+
+from tests.combine.seen import Seen
+
+#: Keys of a queue that stay without a time to live: a bounded number of small ones for each queue.
+STAY = {"counters", "config", "producers", "flow", "freed", "schedules", "servers"}
+#: Those that go with the messages, consumers and jobs they belong to.
+GO = {
+    "messages", "high", "low", "next_round", "waiting", "rounds", "active", "cycle", "bodies", "delayed", "dead",
+    "index", "consumers", "trying", "prepared", "questions", "schedule_states", "ticks", "runs", "followed", "buckets",
+    "awaited", "jobs", "epochs",
+}  # fmt: skip
+#: Beginnings of those that expire.
+EXPIRE = (
+    "dedup:", "burst:", "done:", "half:", "report:", "settled:", "idempotency:", "history", "results",
+    "earlier_results", "answers", "told",
+)  # fmt: skip
+#: Keys of no queue.
+GLOBAL = ("reliq:queues", "reliq:topics", "reliq:schedules", "reliq:monitor:", "reliq:api:")
+
+
+def left_behind(seen: Seen, batches: set[str], limited_keys: bool) -> Iterator[str]:
+    """Yield the keys that no rule explains. `limited_keys`: the buckets of keys stay until the next claim."""
+    for key, ttl in seen.keys.items():
+        tag, _, short = key.removeprefix("reliq:{").partition("}:")
+        if key.startswith(GLOBAL):
+            continue
+        if tag == "@batches":
+            if not any(one in key for one in batches):
+                yield f"{key} is left behind, and its batch has ended"
+        elif short.startswith(EXPIRE):
+            if ttl < 0:
+                yield f"{key} is left behind, and never expires"
+        elif short not in STAY and not (short == "buckets" and limited_keys):
+            yield f"{key} is left behind"

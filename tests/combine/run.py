@@ -1,0 +1,107 @@
+"""Run rows against a real Redis of their own."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import httpx
+import kombu
+import redis
+
+import reliq
+import reliq.contrib.kombu  # its transport
+from reliq.embedded import EmbeddedRedis
+from reliq.transport.store import Store
+from reliq_monitor.liveness import OUTAGE_GRACE
+from tests.combine.rows import Row
+from tests.combine.senders import Sending
+from tests.combine.story import Difference, Story
+from tests.combine.takers import ByHand, Kombu, Lease, Taker, asyncio_consumer
+from tests.combine.workers import Nobody, WorkerStory
+from tests.integration.api.serving import serving
+from tests.reference import model
+from tests.support.turns import Monitor
+from tests.support.workers import eventually
+
+
+class Stage:
+    """What stories share: a server, the HTTP service, an event loop."""
+
+    def __init__(self, url: str, stack: contextlib.ExitStack) -> None:
+        self.url = url
+        self._stack = stack
+        self.client: redis.Redis[Any] = stack.enter_context(redis.Redis.from_url(url))
+        self._runner = stack.enter_context(asyncio.Runner())
+        self._broker: kombu.Connection | None = None
+
+    @cached_property
+    def service(self) -> httpx.Client:
+        return self._stack.enter_context(serving(self.url))
+
+    def _taker(self, face: str, app: reliq.Reliq) -> Taker:
+        match face:
+            case "consumer":
+                return ByHand(app)
+            case "asyncio consumer":
+                return asyncio_consumer(self.url, self._runner)
+            case "lease":
+                return Lease(lambda: self.service)
+            case "kombu":
+                return Kombu(self.broker)
+            case _:
+                return Nobody()
+
+    def broker(self) -> kombu.Connection:
+        if self._broker is None:
+            self._broker = kombu.Connection(f"reliq+{self.url}", transport_options={"monitor": False})
+        return self._broker
+
+    def tell(self, row: Row) -> Story:
+        """Tell one story, to its end or to its first difference."""
+        self.client.flushall()
+        with contextlib.ExitStack() as stack:
+            app = stack.enter_context(reliq.Reliq(self.url))
+            store = Store(self.url)
+            stack.callback(store.close)
+            sending = Sending(app, model.System(), Monitor(store), lambda: self.service, self.broker, self.client)
+            taker = self._taker(row["face"], app)
+            stack.callback(self._end, taker)
+            story = (WorkerStory if isinstance(taker, Nobody) else Story)(row, self.client, sending, taker)
+            if isinstance(story, WorkerStory):
+                story.handle(row["face"])
+            try:
+                story.tell()
+            except Exception as error:
+                raise Difference(f"{_text(row)}\nafter {story.told}:\n{type(error).__name__}: {error}") from error
+            return story
+
+    def _end(self, taker: Taker) -> None:
+        with contextlib.suppress(Exception):
+            taker.leave()
+        if self._broker is not None:
+            self._broker.release()
+            self._broker = None
+
+
+def _replicate(server: EmbeddedRedis, replica: EmbeddedRedis) -> None:
+    """Let the second server have what the first one has: sends may ask for a replica."""
+    with redis.Redis(port=server.port) as first, redis.Redis(port=replica.port) as second:
+        first.config_set("repl-diskless-sync-delay", 0)
+        second.replicaof("127.0.0.1", str(server.port))
+        eventually(lambda: first.wait(1, 100) == 1)
+
+
+def _text(row: Row) -> str:
+    return ", ".join(f"{name}={value}" for name, value in row.items() if value != "-")
+
+
+@contextlib.contextmanager
+def stage() -> Iterator[Stage]:
+    with contextlib.ExitStack() as stack:
+        server, replica = (stack.enter_context(EmbeddedRedis()) for _ in range(2))
+        _replicate(server, replica)
+        with redis.Redis(port=server.port) as client:  # old enough that a monitor judges leases at its first look
+            eventually(lambda: client.info("server")["uptime_in_seconds"] > OUTAGE_GRACE)
+        yield Stage(server.url, stack)

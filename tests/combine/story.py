@@ -1,0 +1,305 @@
+"""One row as a story: configure, send, act, take, settle, go on until nothing is left; compared after each step."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import redis
+
+import reliq
+from reliq.errors import QueueFull
+from reliq.protocol.deletion import delete
+from tests.combine.compare import differences
+from tests.combine.entries import HOUR, OPTIONS, SETTINGS, TEXT, UNSET
+from tests.combine.keys import left_behind
+from tests.combine.rows import Row
+from tests.combine.seen import let_pass, look
+from tests.combine.senders import QUEUE, SENDERS, Plan, Sending
+from tests.combine.takers import Taker
+from tests.reference import model
+from tests.support.workers import eventually
+
+_ROUNDS = 30  #: after which a queue that is not empty is stuck
+_TTL_MICROS = 2000
+_LARGE = 3000  #: bytes of a body that is apart
+
+
+class Difference(AssertionError):
+    """reliq and the model have come to different states."""
+
+
+class Story:
+    """A row, told to reliq and to the model."""
+
+    def __init__(self, row: Row, client: "redis.Redis[Any]", sending: Sending, taker: Taker) -> None:
+        self.row = row
+        self.told: list[str] = []  #: the steps so far, for a reader
+        self._client = client
+        self._to = sending
+        self._taker = taker
+        self._resized = row["way"] == "schedule" and row["partitions"] > 1  # ticks come in the first partition
+        self._first = ""  #: the id of the message that gets the outcome of the row
+        self._settled_first = False
+        self._acted = False
+
+    @property
+    def _queue(self) -> model.Queue:
+        return self._to.system.queue(QUEUE)
+
+    @property
+    def _real(self) -> reliq.Queue:
+        return self._to.app.queue(QUEUE)
+
+    def tell(self) -> None:
+        self._configure()
+        self._send()
+        if self.row["moment"] == "before":
+            self._act()
+        self._go_on()
+        self._end_act()
+        self._go_on()
+        self._finish()
+
+    # --- steps ---
+
+    def _step(self, text: str) -> None:
+        """A step was done: note it, and compare."""
+        self.told.append(text)
+        if self._taker.settles_later:
+            with suppress(AssertionError):
+                eventually(lambda: not self._differences(), timeout=5)
+        if found := self._differences():
+            raise Difference("\n".join(found))
+
+    def _differences(self) -> list[str]:
+        seen = look(self._client)
+        self._note_put_off(seen.queues)
+        self._note_handed_back(seen.queues)
+        return differences(self._to.system, seen, self._resized)
+
+    def _note_put_off(self, queues: Mapping[str, Any]) -> None:
+        """A claim may find that the rate of a key is used up; the model cannot know when."""
+        for one in self._queue.all(model.READY) if QUEUE in queues else ():
+            places = [place for place, _ in queues[QUEUE].places.get(one.id, [])]
+            if places == [model.DELAYED]:
+                self._queue.put_off(one.id)
+            elif places == [model.WAITING] and not one.holds and not self._resized:
+                self._queue.stand_in_line(one.id)
+
+    def _note_handed_back(self, queues: Mapping[str, Any]) -> None:
+        """A worker that waits may be given a message that a limit forbids, and hands it back. See WorkerStory."""
+
+    def _configure(self) -> None:
+        changes = {name: self.row[name] for name in SETTINGS if self.row[name] != UNSET}
+        if self.row["partitions"] > 1:
+            changes["partitions"] = self.row["partitions"]
+        if changes:
+            self._real.configure(**changes)
+        self._queue.configure(**changes)
+        self._step("configure")
+
+    def _plan(self) -> Plan:
+        options = {name: self.row[name] for name in OPTIONS if self.row[name] != UNSET}
+        if self.row["outcome"] == "expired":
+            options["ttl"] = 0.001
+        bodies = [(one * (_LARGE if self.row["size"] == "large" else 1)).encode() for one in "abc"]
+        second = {name: value for name, value in options.items() if name != "id"}
+        return [(bodies[0], options), (bodies[1], second), (bodies[2], {})]
+
+    def _send(self) -> None:
+        with suppress(QueueFull, model.Full):
+            SENDERS[self.row["way"]](self._plan(), self._to)
+        if self.row["outcome"] == "expired":
+            self._to.system.passes(1.0)
+            sent = self._client.time()
+            eventually(lambda: self._client.time() > (sent[0], sent[1] + _TTL_MICROS))
+        ids = list(self._queue.messages)
+        self._first = ids[0] if ids else ""
+        self._step(f"send three messages: {self.row['way']}")
+
+    def _act(self) -> None:
+        self._acted = True
+        _ACTS[self.row["act"]](self)
+        self._step(self.row["act"])
+
+    # --- acts of an operator ---
+
+    def cancel(self) -> None:
+        for identity in list(self._queue.messages)[:1]:
+            answer = self._real.cancel(identity).value
+            assert answer == self._queue.cancel(identity), answer
+        self._learn()
+
+    def cancel_key(self) -> None:
+        self._real.cancel_many(key=TEXT)
+        there = self._queue.all(model.WAITING) + self._queue.all(model.READY, model.DELAYED, model.PROCESSING)
+        for one in there:
+            if TEXT in (one.options.get("key"), one.options.get("limit_key")) and one.id in self._queue.messages:
+                self._queue.cancel(one.id)
+        self._learn()
+
+    def _learn(self) -> None:
+        """The consumer of cancelled messages is told, unless its protocol has no word for it."""
+        if not self._taker.learn():
+            for one in self._queue.messages.values():
+                one.told = False
+
+    def pause(self) -> None:
+        self._real.pause()
+        self._queue.paused = True
+
+    def purge(self) -> None:
+        assert self._real.purge() == self._queue.purge()
+
+    def delete(self) -> None:
+        self._taker.leave()
+        self._to.app.store.run(delete(QUEUE, force=True))
+        batches = {one.batch for one in self._queue.messages.values()}
+        del self._to.system.queues[QUEUE]
+        for batch in batches - {""}:
+            counts = self._to.system.batches[batch].counts
+            counts["cancelled"] += self._to.system.batches[batch].open
+
+    def resize(self, count: int) -> None:
+        self._resized = True
+        self._real.configure(partitions=count)
+        self._queue.configure(partitions=count)
+
+    def open_breaker(self) -> None:
+        self._real.open_breaker("1h")
+        self._queue.breaker_until = self._to.system.now + HOUR
+
+    def redrive(self) -> None:
+        letters = sorted(self._queue.all(model.DEAD), key=lambda one: one.due)
+        self._real.dead.redrive()
+        self._queue.redrive(*(one.id for one in letters))
+
+    def nothing(self) -> None:
+        pass
+
+    def _end_act(self) -> None:
+        """What was stopped goes on."""
+        if self._queue.paused:
+            self._real.resume()
+            self._queue.paused = False
+        if self._to.system.now < self._queue.breaker_until:
+            self._real.close_breaker()
+            self._queue.breaker_until = 0.0
+        if self.row["act"] == "redrive":
+            self.redrive()
+        self._step("go on")
+
+    # --- taking ---
+
+    def _go_on(self) -> None:
+        """Take and settle until nothing comes; let time pass, and the monitor work, until nothing waits."""
+        for _ in range(_ROUNDS):
+            while self._take():
+                pass
+            before = len(self._queue.messages)
+            self._pass()
+            stopped = self._queue.paused or self._to.system.now < self._queue.breaker_until
+            waits = self._queue.all(model.READY, model.WAITING, model.DELAYED, model.PROCESSING)
+            if not waits or (stopped and before == len(self._queue.messages)):
+                return
+        raise Difference(f"stuck: {[(one.id, one.place) for one in waits]}")
+
+    def _take(self) -> bool:
+        taken = self._taker.take()
+        for identity in taken:
+            self._note_claim(identity)
+        self._die_late(taken)
+        held = [one for one in taken if one in self._queue.messages]
+        self._step(f"take {held}")
+        if held and self.row["moment"] == "held" and not self._acted:
+            self._act()
+        for identity in held:
+            self._settle(identity)
+        return bool(taken)
+
+    def _note_claim(self, identity: str) -> None:
+        try:
+            self._queue.claim(identity, "w")
+        except model.Impossible as why:
+            raise Difference(str(why)) from None
+
+    def _die_late(self, taken: list[str]) -> None:
+        """Messages that are late die as they are claimed, and are not handed out."""
+        late = [one for one in self._queue.all(model.READY, model.WAITING) if one.is_late(self._to.system.now)]
+        places = look(self._client).queues
+        for one in late:
+            there = places[QUEUE].places.get(one.id, []) if QUEUE in places else []
+            if [place for place, _ in there] == [model.DEAD] and one.id not in taken:
+                self._note_claim(one.id)
+                self._queue.settle(one.id, "expired")
+
+    def _settle(self, identity: str) -> None:
+        message = self._queue.messages.get(identity)
+        if message is None or message.place != model.PROCESSING:  # an act was faster
+            return
+        outcome = self.row["outcome"] if identity == self._first and not self._settled_first else "ack"
+        self._settled_first |= identity == self._first
+        if outcome == "expired":
+            outcome = "ack"
+        if outcome == "vanish":
+            self._vanish()
+            return
+        self._taker.settle(identity, outcome)
+        self._queue.settle(identity, outcome, delay=60.0)
+        self._step(f"{outcome} {identity}")
+
+    def _vanish(self) -> None:
+        held = [one.id for one in self._queue.all(model.PROCESSING)]
+        self._taker.vanish()
+        for name in list(self._client.scan_iter("*:lease:*")):
+            self._client.set(name, 1)
+        self._to.monitor.scan()
+        self._to.monitor.scan()
+        places = look(self._client).queues[QUEUE].places
+        charged = [one for one in held for _, real in places.get(one, []) if real.deliveries]
+        self._queue.vanish("w", charged[0] if charged else "")
+        self._step(f"vanish with {held}")
+
+    def _pass(self) -> None:
+        """Time passes, and a monitor does all its duties."""
+        self._taker.leave()  # it would wait for the end of a limit as it was told
+        seconds = 2 * HOUR
+        let_pass(self._client, seconds)
+        self._to.system.passes(seconds)
+        self._to.monitor.look()
+        self._to.monitor.tend_partitions()
+        there = look(self._client).queues.get(QUEUE)
+        self._to.monitor.promote()
+        self._queue.promote([*there.places] if there else [])
+        self._step("two hours later")
+
+    # --- the end ---
+
+    def _finish(self) -> None:
+        self._taker.leave()
+        letters = [one.id for one in self._queue.all(model.DEAD)]
+        self._real.dead.purge(all=True)
+        self._queue.discard(*letters)
+        self._step("purge the dead letters")
+        for _ in range(3):
+            self._to.monitor.look()
+            self._to.monitor.end_batches()
+        self._to.system.end_batches()
+        self._to.system.end_batches()
+        self._step("end the batches")
+        self._to.app.queue("ends").purge()
+        self._to.system.queue("ends").purge()
+        self._to.monitor.look()
+        self._to.monitor.tidy()
+        self._step("tidy")
+        limited = any(self.row[name] != UNSET for name in ("key_rate", "fair", "key_concurrency"))
+        if found := list(left_behind(look(self._client), set(self._to.system.batches), limited)):
+            raise Difference("\n".join(found))
+
+
+_ACTS: Mapping[str, Callable[[Story], None]] = {
+    "nothing": Story.nothing, "cancel": Story.cancel, "cancel of a key": Story.cancel_key, "pause": Story.pause,
+    "purge": Story.purge, "delete": Story.delete, "more partitions": lambda story: story.resize(6),
+    "fewer partitions": lambda story: story.resize(1 if story.row["partitions"] == 1 else 2),
+    "open the breaker": Story.open_breaker, "redrive": Story.redrive,
+}  # fmt: skip

@@ -1,0 +1,154 @@
+"""The faces that consume by hand: each takes messages, and settles one as the story says."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import httpx
+import kombu
+
+from reliq import aio
+from tests.combine.senders import QUEUE
+from tests.support.sync_adapter import Blocking
+
+_LATER = 60.0
+
+
+class Taker(Protocol):
+    """A consumer of queue q."""
+
+    settles_later: bool  #: a thread of its own settles what was acked
+
+    def take(self) -> list[str]:
+        """Claim what there is now; return ids in their order."""
+
+    def settle(self, identity: str, outcome: str) -> None:
+        """Settle a message that was taken."""
+
+    def learn(self) -> bool:
+        """Learn now which of its messages were cancelled, as with its next heartbeat; return whether it ever does."""
+
+    def vanish(self) -> None:
+        """End without a word."""
+
+    def leave(self) -> None:
+        """End in order."""
+
+
+class ByHand:
+    """`queue.consumer()`."""
+
+    settles_later = False
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._held: dict[str, Any] = {}
+        self._consumer: Any = None
+
+    def take(self) -> list[str]:
+        if self._consumer is None:
+            self._consumer = self._app.queue(QUEUE).consumer().__enter__()
+        found = self._consumer.claim(10)
+        self._held |= {message.id: message for message in found}
+        return [message.id for message in found]
+
+    def settle(self, identity: str, outcome: str) -> None:
+        message, one = self._held.pop(identity), self._consumer
+        match outcome:
+            case "retry later":
+                one.retry(message, _LATER)
+            case "rejected":
+                one.dead(message, "it is wrong")
+            case _:
+                {"ack": one.ack, "retry": one.retry, "release": one.release}[outcome](message)
+
+    def learn(self) -> bool:
+        return self._consumer is None or self._consumer.heartbeat()
+
+    def vanish(self) -> None:
+        """End without a word to Redis."""
+        consumer, self._consumer = self._consumer, None
+        for part in getattr(consumer, "inner", consumer)._parts.values():
+            part.steps.end_life()
+        consumer.__exit__(None, None, None)
+        self._held.clear()
+
+    def leave(self) -> None:
+        if self._consumer is not None:
+            self._consumer.__exit__(None, None, None)
+            self._consumer = None
+
+
+class Lease:
+    """A lease over HTTP for each claim."""
+
+    settles_later = False
+
+    def __init__(self, service: Callable[[], httpx.Client]) -> None:
+        self._service = service
+        self._lease: dict[str, str] = {}
+
+    def take(self) -> list[str]:
+        answer = self._service().post(f"/v1/queues/{QUEUE}/leases", json={"limit": 10}).json()
+        found = [message["id"] for message in answer["messages"]]
+        self._lease |= dict.fromkeys(found, answer.get("lease", ""))
+        return found
+
+    def settle(self, identity: str, outcome: str) -> None:
+        settlements: Mapping[str, Any] = {
+            "ack": {"ack": [identity]}, "retry": {"retry": [{"id": identity, "delay": 0}]},
+            "retry later": {"retry": [{"id": identity, "delay": _LATER}]}, "release": {"release": [identity]},
+            "rejected": {"dead": [{"id": identity, "reason": "it is wrong"}]},
+        }  # fmt: skip
+        lease = self._lease.pop(identity)
+        answer = self._service().post(f"/v1/queues/{QUEUE}/leases/{lease}/settle", json=settlements[outcome])
+        assert [one["code"] for one in answer.json()["results"]] == ["done"], answer.text
+
+    def learn(self) -> bool:
+        return True  # each settlement reads it
+
+    def vanish(self) -> None:
+        self._lease.clear()
+
+    def leave(self) -> None:
+        pass
+
+
+class Kombu:
+    """A channel of kombu."""
+
+    settles_later = True
+
+    def __init__(self, broker: Callable[[], kombu.Connection]) -> None:
+        self._broker = broker
+        self._channel: Any = None
+        self._held: dict[str, Any] = {}
+
+    def take(self) -> list[str]:
+        found = []
+        self._channel = self._channel or self._broker().channel()
+        while (message := self._channel.basic_get(QUEUE)) is not None:
+            identity = message.delivery_tag.rpartition(" ")[0]
+            self._held[identity] = message
+            found.append(identity)
+        return found
+
+    def settle(self, identity: str, outcome: str) -> None:
+        message = self._held.pop(identity)
+        {"ack": message.ack, "rejected": message.reject, "release": message.requeue}[outcome]()
+
+    def learn(self) -> bool:
+        return False  # AMQP has no word for it
+
+    def vanish(self) -> None:
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
+def asyncio_consumer(url: str, runner: asyncio.Runner) -> ByHand:
+    """Return the same on the asyncio face, made blocking."""
+    return ByHand(Blocking(aio.Reliq(url), runner))

@@ -1,0 +1,134 @@
+"""The faces that run handlers: a worker in this process, whose handler does what the story says."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import reliq
+from reliq.contract.settings import SETTINGS
+from reliq.model.backoff import fixed
+from reliq.transport.store import Store
+from reliq.worker import Options, Worker
+from tests.combine.entries import UNSET
+from tests.combine.seen import look
+from tests.combine.senders import QUEUE
+from tests.combine.story import Story
+from tests.reference import model
+from tests.support.workers import eventually
+
+LATER = 60.0
+LIMITS = tuple(one for one in SETTINGS if one.limits_claims)
+_RETRIES = 1
+
+
+class Nobody:
+    """No consumer by hand."""
+
+    settles_later = False
+
+    def take(self) -> list[str]:
+        return []
+
+    def settle(self, identity: str, outcome: str) -> None:
+        raise AssertionError(f"{identity} is not to be settled by hand: {outcome}")
+
+    def learn(self) -> bool:
+        return True
+
+    vanish = leave = lambda self: None
+
+
+class WorkerStory(Story):
+    """A story in which a worker takes the messages: it runs until nothing is left that may start."""
+
+    def handle(self, kind: str) -> "WorkerStory":
+        """Be the handler of the queue."""
+        self._kind = kind
+        self._runs: list[tuple[str, str]] = []
+        self._lock = threading.Lock()
+
+        def perform(message: reliq.Message) -> Any:
+            with self._lock:
+                outcome = self._outcome_of(message.id)
+                self._runs.append((message.id, outcome))
+            return _ended(outcome)
+
+        async def perform_async(message: reliq.Message) -> Any:
+            return perform(message)
+
+        options: Any = {"retry": fixed(0, limit=_RETRIES), "result": "1h"}
+        self._to.app.handler(QUEUE, **options)(perform_async if kind == "asyncio" else perform)
+        return self
+
+    def _outcome_of(self, identity: str) -> str:
+        """Return the outcome of a run: only the first run of the first message has that of the row."""
+        is_first = identity == self._first and (not self._settled_first or self.row["outcome"] == "max_failures")
+        self._settled_first |= identity == self._first
+        return self.row["outcome"] if is_first and self.row["outcome"] != "expired" else "ack"
+
+    def _take(self) -> bool:
+        if self._queue.paused or self._to.system.now < self._queue.breaker_until:
+            return False
+        self._runs.clear()
+        self._work()
+        for identity, outcome in self._runs:
+            self._note_run(identity, outcome)
+        self._die_late([])
+        self._step(f"work: {self._runs}")
+        if self.row["moment"] == "held" and not self._acted:
+            self._act()
+        return bool(self._runs)
+
+    def _note_handed_back(self, queues: Mapping[str, Any]) -> None:
+        if QUEUE in queues and any(self.row[one.name] != UNSET for one in LIMITS):
+            counters = self._queue.counters
+            more = max(0, queues[QUEUE].counters["released"] - counters["released"])
+            counters.update({"claimed": more, "released": more})
+
+    def _work(self) -> None:
+        store = Store(self._to.app.url)
+        worker = Worker(store, self._to.app.handlers, Options(threads=2 if self._kind == "threads" else 1))
+        thread = threading.Thread(target=worker.run, daemon=True)
+        thread.start()
+        try:
+            eventually(self._is_done)
+        finally:
+            worker.stop()
+            thread.join(timeout=30)
+            store.close()
+
+    def _is_done(self) -> bool:
+        """Whether nothing may start: what waits then waits for a delayed message, or for a monitor."""
+        queue = look(self._client).queues.get(QUEUE)
+        places = {place for some in queue.places.values() for place, _ in some} if queue else set()
+        return places.isdisjoint({model.READY, model.PROCESSING})
+
+    def _note_run(self, identity: str, outcome: str) -> None:
+        message = self._queue.messages.get(identity)
+        if message is not None and message.place == model.DELAYED:  # its key had no token, and has one now
+            self._queue.promote()
+        self._note_claim(identity)
+        if outcome == "max_failures" and self._queue.messages[identity].failures < _RETRIES:
+            outcome = "retry"
+        self._queue.settle(identity, "ack" if outcome == "result" else outcome, delay=LATER)
+
+
+def _ended(outcome: str) -> Any:
+    """End a run with this outcome."""
+    match outcome:
+        case "result":
+            return {"done": True}
+        case "again":
+            return reliq.Again()
+        case "again later":
+            return reliq.Again(LATER)
+        case "retry":
+            raise reliq.Retry("not now", delay=0)
+        case "retry later":
+            raise reliq.Retry("not now", delay=LATER)
+        case "max_failures":
+            raise ValueError("it always fails")
+        case "rejected":
+            raise reliq.Dead("it is wrong")
+        case _:
+            return None
