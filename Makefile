@@ -11,7 +11,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-campaign combine test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
+.PHONY: help setup check fix test test-campaign combine test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -58,6 +58,10 @@ test-campaign: $(READY) ## Each row of the fault campaign in its short version, 
 # Pairs of all entries of the contract with each face, and triples of the twelve with most defects.
 combine: $(READY) ## Every pair of features compared with the reference model (half an hour)
 	$(BIN)/pytest -n 2 --dist worksteal -m combine tests/combine
+
+# In copies; TESTS="tests/scripts" runs fewer tests of the core, SLICES="schedules" deletes one slice only.
+test-slices: $(READY) ## Each feature deleted in a copy, and the tests of the core there (5 minutes each)
+	$(BIN)/python tools/test_slices.py $(SLICES) $(if $(TESTS),--tests $(TESTS))
 
 # What it starts runs alone, one target after another, and goes on after a failure.
 test-all: $(READY) ## Every target with tests, and one table at the end (hours; needs the package registry)

@@ -20,10 +20,10 @@ import psutil
 
 import reliq
 from bench.suite.harness import fresh_redis, percentile
-from reliq import ops
+from reliq.features.schedules import ops as schedule_ops
+from reliq.features.schedules.model import Definition
+from reliq.features.schedules.steps import ScheduleSteps
 from reliq.model.keys import QueueKeys
-from reliq.model.schedule import Definition
-from reliq.protocol.schedules import ScheduleSteps
 
 _EVERY = 10  #: seconds
 _QUEUES = 100
@@ -64,7 +64,7 @@ def late_in(app: reliq.Reliq, names: dict[str, list[str]], seen: dict[str, int])
     for queue, some in names.items():
         for start in range(0, len(some), _PAGE):
             page = some[start : start + _PAGE]
-            for name, run in zip(page, app.store.call(ops.latest_runs(QueueKeys(queue), page)), strict=True):
+            for name, run in zip(page, app.store.call(schedule_ops.latest_runs(QueueKeys(queue), page)), strict=True):
                 if run is not None and seen.get(name) != run.tick:
                     seen[name] = run.tick
                     late.append((run.at - run.due) / 1000)

@@ -19,12 +19,9 @@ from reliq._version import __version__
 from reliq.client.app import Reliq
 from reliq.client.batch import Batch
 from reliq.client.consumer import Consumer
-from reliq.client.cycle import Cycle
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
-from reliq.client.prepared import Prepared
 from reliq.client.queue import Queue
-from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions, PublishOptions
 from reliq.errors import (
@@ -49,6 +46,11 @@ from reliq.errors import (
     TimeLimitExceeded,
     Unroutable,
 )
+from reliq.features.cycle.client import Cycle
+from reliq.features.prepared.client import Prepared
+from reliq.features.schedules.client import Schedules
+from reliq.features.schedules.model import ScheduleOptions
+from reliq.features.schedules.steps import Schedule
 from reliq.model.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
 from reliq.model.batch import BatchProgress
 from reliq.model.breaker import breaker
@@ -61,10 +63,8 @@ from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
 from reliq.model.policy import Again, Dead, Retry
-from reliq.model.schedule import ScheduleOptions
 from reliq.model.stats import Stats
 from reliq.protocol.delayed import DelayedPage
-from reliq.protocol.schedules import Schedule
 from reliq.protocol.topics import Binding, TopicStats
 
 __all__ = [

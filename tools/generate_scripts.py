@@ -1,8 +1,9 @@
-"""Generate from the headers of the scripts their names in reliq/lua, and the builders in reliq/ops/signatures.py.
+"""Generate from the headers of the scripts the names in them, and the builders in signatures.py.
 
-A header names the keys and arguments of its script in their order (reliq/lua/README.md has the grammar); the groups of
-keys that several scripts take are tuples of QueueKeys. `python tools/generate_scripts.py` writes the block of locals in
-each Lua file, and the builders; with `--check` it only reports the files that differ (exit status 1).
+The builders of reliq/lua are in reliq/ops, those of a slice's folder `lua` in the slice. A header names the keys and
+arguments of its script in their order (reliq/lua/README.md has the grammar); the groups of keys that several scripts
+take are tuples of QueueKeys. `python tools/generate_scripts.py` writes the block of locals in each Lua file, and the
+builders; with `--check` it only reports the files that differ (exit status 1).
 """
 
 import ast
@@ -11,12 +12,13 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LUA, KEYS, TARGET = Path("reliq/lua"), Path("reliq/contract/key_names.py"), Path("reliq/ops/signatures.py")
+FEATURES = Path("reliq/features")
 GROUPS = {"places": "place", "outcomes": "results"}  #: tuples of QueueKeys, and the shared file that names their keys
 BEGIN, END = "-- names of the keys and arguments (tools/generate_scripts.py)", "-- end of the names"
 LUA_WORDS = (
@@ -109,7 +111,7 @@ def declared(header: str, title: str) -> str:
     return re.sub(r"\n-- +", " ", match[1])
 
 
-def read_script(path: Path, sizes: dict[str, int]) -> Script:
+def read_script(path: Path, sizes: dict[str, int], lua: Path = ROOT / LUA) -> Script:
     """Read a script. Raises Wrong if its header names nothing, or uses a name that the script has otherwise."""
     source = BLOCK.sub("", path.read_text(encoding="utf-8"))
     header = HEADER.match(source)
@@ -122,16 +124,17 @@ def read_script(path: Path, sizes: dict[str, int]) -> Script:
     script = Script(path.stem, keys, arguments, body)
     names = [one.name for one in (*keys, *arguments)]
     clashes = {one for one in names if names.count(one) > 1 or one in RESERVED}
-    if clashes := clashes or {*values(script)} & _shared_names(path, header[0]):
+    if clashes := clashes or {*values(script)} & _shared_names((path.parent, lua), header[0]):
         raise Wrong(f"it or a shared file has these names twice, or they are reserved: {', '.join(sorted(clashes))}")
     return script
 
 
-def _shared_names(path: Path, header: str) -> set[str]:
+def _shared_names(folders: Sequence[Path], header: str) -> set[str]:
     """Return the names that the shared files of a script define."""
     uses = re.search(r"^-- uses: (.+)$", header, re.MULTILINE)
-    shared = [(path.parent / "shared" / f"{one}.lua").read_text("utf-8") for one in uses[1].split(", ")] if uses else []
-    found = [name for text in shared for name in re.findall(r"^local (?:function )?([\w, ]+)", text, re.MULTILINE)]
+    paths = [folder / "shared" / f"{one}.lua" for one in (uses[1].split(", ") if uses else ()) for folder in folders]
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.exists()]
+    found = [name for text in texts for name in re.findall(r"^local (?:function )?([\w, ]+)", text, re.MULTILINE)]
     return {one for name in found for one in name.strip().split(", ")}
 
 
@@ -221,13 +224,13 @@ def with_block(source: str, block: str) -> str:
     return source[:end] + block + source[end:]
 
 
-def builders(script: Script) -> Iterator[str]:
+def builders(script: Script, called: str) -> Iterator[str]:
     """Return the source of the function that builds a call of a script, and of those for the records of its rest."""
     every = [(one, _typed(one, "str")) for one in script.keys]
     every += [(one, _typed(one, "Argument")) for one in script.arguments]
     listed = [_parameter(*one) for one in sorted(every, key=lambda one: one[0].optional)]
     head = f"def {script.name}({'*, ' if listed else ''}{', '.join(listed)}) -> Call:"
-    yield f'{head}\n    return "{script.name}", {_tuple(script.keys)}, {_tuple(script.arguments)}\n'
+    yield f'{head}\n    return "{called}", {_tuple(script.keys)}, {_tuple(script.arguments)}\n'
     for item in script.keys:
         yield from _records(script.name, item, "str")
     for item in script.arguments:
@@ -267,9 +270,11 @@ def _tuple(some: tuple[Item, ...]) -> str:
 
 
 def formatted(code: str, path: Path) -> str:
-    """Lay out the code as `make fix` does."""
-    arguments = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(path), "-"]
-    return subprocess.run(arguments, input=code, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    """Lay out the code as `make fix` does, without the imports that it does not use."""
+    for command in (["check", "--quiet", "--fix", "--select", "F401"], ["format", "--quiet"]):
+        arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
+        code = subprocess.run(arguments, input=code, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return code
 
 
 def generated(root: Path) -> Iterator[tuple[Path, str]]:
@@ -278,16 +283,27 @@ def generated(root: Path) -> Iterator[tuple[Path, str]]:
     for name, shared in GROUPS.items():
         path = LUA / "shared" / f"{shared}.lua"
         yield path, with_block((root / path).read_text(encoding="utf-8"), group_block(name, found[name]))
+    sizes = {name: len(keys) for name, keys in found.items()}
+    yield from _of_folder(root, LUA, TARGET, sizes)
+    for folder in sorted((root / FEATURES).glob("*/lua")):
+        slice_ = folder.parent.relative_to(root)
+        yield from _of_folder(root, slice_ / "lua", slice_ / "signatures.py", sizes, f"{slice_.name}/")
+
+
+def _of_folder(
+    root: Path, folder: Path, target: Path, sizes: dict[str, int], prefix: str = ""
+) -> Iterator[tuple[Path, str]]:
+    """Return the scripts of a folder and their builders. `prefix`: of the names by which they are called."""
     code = [HEAD]
-    for path in sorted((root / LUA).glob("*.lua")):
+    for path in sorted((root / folder).glob("*.lua")):
         try:
-            script = read_script(path, {name: len(keys) for name, keys in found.items()})
+            script = read_script(path, sizes, root / LUA)
             block = locals_of(script)
         except Wrong as error:
-            raise Wrong(f"{(LUA / path.name).as_posix()}: {error}") from error
-        yield LUA / path.name, with_block(path.read_text(encoding="utf-8"), block)
-        code += builders(script)
-    yield TARGET, formatted("\n\n".join(code), TARGET)
+            raise Wrong(f"{(folder / path.name).as_posix()}: {error}") from error
+        yield folder / path.name, with_block(path.read_text(encoding="utf-8"), block)
+        code += builders(script, prefix + script.name)
+    yield target, formatted("\n\n".join(code), target)
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:

@@ -1,4 +1,4 @@
-"""Generate the synchronous API, reliq/client, from the asyncio API, reliq/aio.
+"""Generate the synchronous API, reliq/client, from the asyncio API, reliq/aio; in slices client.py from aio.py.
 
 The asyncio source is the one to edit. `python tools/generate_sync.py` writes the synchronous files, and with `--check`
 it only reports those that differ (exit status 1). Docstrings are translated like code, so write an example as
@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("reliq/aio")
 TARGET = Path("reliq/client")
+FEATURES = Path("reliq/features")  #: a slice has both faces side by side
 WRITTEN_BY_HAND = ("__init__", "heartbeat", "unbroken")  #: a task renews a lease or a thread; only a task is cancelled
 
 # In this order. A difference that needs more than a word belongs into reliq.protocol, which both share.
@@ -27,14 +28,19 @@ REPLACEMENTS = tuple(
         (r"\bAioStore\b", "Store"),
         (r"\breliq\.transport\.aiostore\b", "reliq.transport.store"),
         (r"\bfrom reliq\.aio\.", "from reliq.client."),
+        (r"\bfrom (reliq\.features\.\w+)\.aio\b", r"from \1.client"),
         (r"<aio\.", "<"),  # of a repr
     )
 )
 
 
-def modules() -> list[str]:
-    """Return the names of the modules that are generated."""
-    return sorted({path.stem for path in (ROOT / SOURCE).glob("*.py")} - set(WRITTEN_BY_HAND))
+def modules() -> dict[str, str]:
+    """Return the files that are generated, each with the one that it is generated from; as texts, below the root."""
+    names = {path.stem for path in (ROOT / SOURCE).glob("*.py")} - set(WRITTEN_BY_HAND)
+    found = {TARGET / f"{name}.py": SOURCE / f"{name}.py" for name in names}
+    slices = [path.relative_to(ROOT) for path in (ROOT / FEATURES).glob("*/aio.py")]
+    found |= {path.with_name("client.py"): path for path in slices}
+    return {target.as_posix(): source.as_posix() for target, source in sorted(found.items())}
 
 
 def translated(source: str) -> str:
@@ -52,25 +58,24 @@ def formatted(code: str, path: Path) -> str:
     return code
 
 
-def generated(module: str) -> str:
+def generated(target: str, source: str) -> str:
     """Return the text of a synchronous module."""
-    source = SOURCE / f"{module}.py"
-    header = f"# Generated from {source.as_posix()} by tools/generate_sync.py: do not edit\n"
-    return header + formatted(translated((ROOT / source).read_text()), TARGET / f"{module}.py")
+    header = f"# Generated from {source} by tools/generate_sync.py: do not edit\n"
+    return header + formatted(translated((ROOT / source).read_text()), Path(target))
 
 
 def main(arguments: list[str]) -> int:
     """Write the modules that differ; with `--check` name them on stderr and return 1."""
     check_only = "--check" in arguments
     differing = []
-    for module in modules():
-        path, text = ROOT / TARGET / f"{module}.py", generated(module)
+    for target, source in modules().items():
+        path, text = ROOT / target, generated(target, source)
         if not path.exists() or path.read_text() != text:
-            differing.append(f"{TARGET.as_posix()}/{module}.py")
+            differing.append(target)
             if not check_only:
                 path.write_text(text)
     if differing and check_only:
-        sys.stderr.write(f"{', '.join(differing)} differ from {SOURCE.as_posix()}: edit that, then run `make fix`\n")
+        sys.stderr.write(f"{', '.join(differing)} differ from their asyncio form: edit that, then run `make fix`\n")
         return 1
     return 0
 

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TARGETS = (
     "test", "test-campaign", "combine", "test-install", "test-slow", "test-docs", "test-celery", "test-spark-matrix",
-    "test-lowest", "faults-mutants", "simulate", "mutants",
+    "test-lowest", "test-slices", "faults-mutants", "simulate", "mutants",
 )  # fmt: skip
 _CLOSING = re.compile(r"^=*\s*(?:no tests ran|\d+ (?:passed|failed|errors?|skipped|deselected|rerun)\b.*) in [\d.]+s")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")

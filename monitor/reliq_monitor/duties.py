@@ -2,15 +2,15 @@
 
 from typing import Any
 
+from reliq.features.prepared.duty import PreparedTimeouts
+from reliq.features.schedules.duty import Schedules
 from reliq_monitor.batches import Batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duty import Duty
 from reliq_monitor.partitions import Partitions
-from reliq_monitor.prepared_timeouts import PreparedTimeouts
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns
-from reliq_monitor.schedules import Schedules
 from reliq_monitor.staged import StagedJobs
 
 DUTIES: tuple[type[Duty[Any]], ...] = (

@@ -22,6 +22,8 @@ class Duty(ABC, Generic[T]):
     common: ClassVar[str] = ""  #: its work that belongs to no queue, which one of the monitors does
     lesser: ClassVar[tuple[str, ...]] = ()  #: parts that fail under names of their own; it is done without them, too
 
+    brings_due: ClassVar[bool] = False  #: whether a turn makes messages ready because time has passed
+
     @abstractmethod
     def turn(self, survey: Survey) -> Steps[T]:
         """Do a bounded amount of the work that is due; return what was done.

@@ -2,12 +2,12 @@
 
 from reliq.aio.app import Reliq
 from reliq.aio.consumer import Consumer
-from reliq.aio.cycle import Cycle
 from reliq.aio.dead_letters import DeadLetters
 from reliq.aio.delayed import Delayed
-from reliq.aio.prepared import Prepared
 from reliq.aio.queue import Queue
-from reliq.aio.schedules import Schedules
 from reliq.aio.topics import Topics
+from reliq.features.cycle.aio import Cycle
+from reliq.features.prepared.aio import Prepared
+from reliq.features.schedules.aio import Schedules
 
 __all__ = ["Consumer", "Cycle", "DeadLetters", "Delayed", "Prepared", "Queue", "Reliq", "Schedules", "Topics"]

@@ -4,19 +4,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from reliq.aio.consumer import Consumer
-from reliq.aio.cycle import Cycle
 from reliq.aio.dead_letters import DeadLetters
 from reliq.aio.delayed import Delayed
-from reliq.aio.prepared import Prepared
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
+from reliq.features.cycle.aio import CycleCalls
+from reliq.features.prepared.aio import PreparedCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
-from reliq.protocol.durability import Terms
 from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.prepared import CHECK_AFTER, CHECKS
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
@@ -24,7 +22,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Queue:
+class Queue(CycleCalls, PreparedCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:
@@ -33,7 +31,6 @@ class Queue:
         self.name = steps.keys.queue
         self.dead = DeadLetters(store, steps.partitions)
         self.delayed = Delayed(store, steps.partitions)
-        self.cycle = Cycle(store, steps.cycle)
 
     async def send(
         self,
@@ -74,31 +71,6 @@ class Queue:
         """
         messages = self._steps.prepared_many(bodies, options)
         return await self._store.run(self._steps.send_many(messages, durability, renamed(repeats, retries)))
-
-    async def prepare(
-        self,
-        body: Body | NewMessage,
-        *,
-        timeout: Duration = CHECK_AFTER,
-        checks: int = CHECKS,
-        durability: str | None = None,
-        repeats: int | None = None,
-        retries: int | None = None,
-        **options: Unpack[MessageOptions],
-    ) -> Prepared:
-        """Send a message that no consumer sees until its handle commits; as a context the handle commits at its end.
-
-        Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
-        again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
-        other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
-        """
-        message, terms = self._steps.prepared(body, options), Terms.of(durability, renamed(repeats, retries))
-        await self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, terms))
-        return Prepared(self._store, self._steps.prepared_records, message.id, terms)
-
-    def prepared(self, id: str) -> Prepared:
-        """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""
-        return Prepared(self._store, self._steps.prepared_records, id)
 
     async def stats(self) -> Stats:
         """Return how many messages are in each state, and the counters."""

@@ -23,7 +23,6 @@ from reliq.cli import (
     new,
     partitions,
     queues,
-    schedules,
     services,
     topics,
     worker,
@@ -32,7 +31,7 @@ from reliq.cli import (
 from reliq.cli.options import BAD_USAGE, command
 from reliq.cli.words import Words, present
 from reliq.errors import MissingExtra, ReliqError
-from reliq.protocol.schedules import UnknownSchedule
+from reliq.features.schedules import command as schedules
 from reliq.runtime import logging as logs
 from reliq.runtime import startup
 from reliq.runtime.looking import looking
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return startup.end_status(status)
     except ReliqError as error:
         print(f"reliq: {logs.printable(redacted(str(error)), lines=True)}", file=sys.stderr)
-        return BAD_USAGE if isinstance(error, ValueError) and not isinstance(error, UnknownSchedule) else 1
+        return getattr(error, "exit_status", BAD_USAGE if isinstance(error, ValueError) else 1)
     except KeyboardInterrupt:
         return startup.INTERRUPTED
     except BrokenPipeError:  # `reliq dead list | head`

@@ -6,12 +6,13 @@ from typing import Self, Unpack
 
 from reliq.client.batch import Batch
 from reliq.client.queue import Queue
-from reliq.client.schedules import Schedules
 from reliq.client.topics import Topics
 from reliq.contract import values
 from reliq.contract.keywords import PublishOptions
 from reliq.contract.values import Duration, Size, check_id
 from reliq.errors import RedisUnavailable
+from reliq.features.prepared.client import CheckCalls
+from reliq.features.schedules.client import ScheduleCalls
 from reliq.model.batch import BatchProgress, Target
 from reliq.model.found import Found
 from reliq.model.keys import check_name, instance_of
@@ -23,7 +24,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Reliq(Application):
+class Reliq(CheckCalls, ScheduleCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or
@@ -51,7 +52,6 @@ class Reliq(Application):
         self._queues: dict[str, Queue] = {}
         self._known: list[str] = []  #: queues, as last read
         self.topics = Topics(self.store, self._topics)
-        self.schedules = Schedules(self.store, self._schedules)
 
     def queue(self, name: str, *, of_broadcast: bool = False) -> Queue:
         """Return the queue of this name; it exists from its first message on. Raises InvalidName.

@@ -5,19 +5,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from reliq.client.consumer import Consumer
-from reliq.client.cycle import Cycle
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
-from reliq.client.prepared import Prepared
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
+from reliq.features.cycle.client import CycleCalls
+from reliq.features.prepared.client import PreparedCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
-from reliq.protocol.durability import Terms
 from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.prepared import CHECK_AFTER, CHECKS
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.results import result_of
@@ -25,7 +23,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Queue:
+class Queue(CycleCalls, PreparedCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:
@@ -34,7 +32,6 @@ class Queue:
         self.name = steps.keys.queue
         self.dead = DeadLetters(store, steps.partitions)
         self.delayed = Delayed(store, steps.partitions)
-        self.cycle = Cycle(store, steps.cycle)
 
     def send(
         self,
@@ -75,31 +72,6 @@ class Queue:
         """
         messages = self._steps.prepared_many(bodies, options)
         return self._store.run(self._steps.send_many(messages, durability, renamed(repeats, retries)))
-
-    def prepare(
-        self,
-        body: Body | NewMessage,
-        *,
-        timeout: Duration = CHECK_AFTER,
-        checks: int = CHECKS,
-        durability: str | None = None,
-        repeats: int | None = None,
-        retries: int | None = None,
-        **options: Unpack[MessageOptions],
-    ) -> Prepared:
-        """Send a message that no consumer sees until its handle commits; as a context the handle commits at its end.
-
-        Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
-        again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
-        other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
-        """
-        message, terms = self._steps.prepared(body, options), Terms.of(durability, renamed(repeats, retries))
-        self._store.run(self._steps.prepared_records.prepare(message, timeout, checks, terms))
-        return Prepared(self._store, self._steps.prepared_records, message.id, terms)
-
-    def prepared(self, id: str) -> Prepared:
-        """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""
-        return Prepared(self._store, self._steps.prepared_records, id)
 
     def stats(self) -> Stats:
         """Return how many messages are in each state, and the counters."""

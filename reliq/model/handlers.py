@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidHandler
@@ -14,7 +14,6 @@ from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.policy import Errors, Policy, error_classes
 from reliq.model.routing import check_pattern
-from reliq.model.schedule import Definition
 from reliq.model.signatures import (
     HandlerFunction,
     TypedCall,
@@ -24,9 +23,11 @@ from reliq.model.signatures import (
     name_of,
     typed_call,
 )
-from reliq.model.upgrades import UpgradeFunction, Upgrades, reading
+from reliq.model.upgrades import UpgradeFunction, Upgrades
 
 DeadHook = Callable[[Message], Any]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Broadcast:
 
 
 class Handlers:
-    """The handlers of one application, one per queue, its check-backs, and the hooks called when a message dies."""
+    """The handlers of one application, one per queue, what features let it declare, and the hooks for dead letters."""
 
     def __init__(self) -> None:
         self._by_queue: dict[str, Handler] = {}
@@ -76,10 +77,9 @@ class Handlers:
         self.versions: dict[str, int] = {}  #: by queue: the version of its bodies, where it has upgrades
         self.broadcasts: list[Broadcast] = []
         self.dead_hooks: list[tuple[str | None, DeadHook]] = []
-        self.schedules: list[Definition] = []
+        self._declared: list[tuple[str | None, object]] = []  #: by features, such as schedules
         self.around_runs: list[Middleware[Message]] = []  #: the first is the outermost
         self.around_sends: list[Middleware[Sending]] = []  #: likewise
-        self.checks: dict[str, HandlerFunction] = {}  #: by queue: the function that decides about prepared messages
 
     def add(
         self,
@@ -98,7 +98,7 @@ class Handlers:
     ) -> Handler:
         """Register the handler of a queue; raises InvalidHandler for a second one and for a non-function."""
         check_name(queue)
-        typed = _checked(function, f"the handler of queue {queue!r}")
+        typed = checked_function(function, f"the handler of queue {queue!r}")
         if queue in self._by_queue:
             first = self._by_queue[queue].function
             raise InvalidHandler(
@@ -128,36 +128,23 @@ class Handlers:
 
     def add_broadcast(self, pattern: str, function: HandlerFunction, time_limit: Duration | None) -> None:
         """Register a broadcast; raises InvalidHandler if `function` is not a function."""
-        typed = _checked(function, f"the handler of broadcast {pattern!r}")
+        typed = checked_function(function, f"the handler of broadcast {pattern!r}")
         limit = None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001)
         # The name becomes part of a queue name. The number distinguishes two functions of the same name.
         name = re.sub(r"[^A-Za-z0-9]+", "-", name_of(function)).strip("-")[-60:].strip("-")
         name = f"{name or 'broadcast'}.{len(self.broadcasts) + 1}"
         self.broadcasts.append(Broadcast(name, check_pattern(pattern), function, limit, is_async(function), typed))
 
-    def queue_of(self, function: HandlerFunction, queue: str | None) -> str:
-        """Return the queue that a function handles; without one, `queue` or the function's own name."""
-        handled = next((handler.queue for handler in self if handler.function is function), None)
-        if handled is not None and queue not in (None, handled):
-            raise InvalidHandler(f"{name_of(function)} handles queue {handled!r}, and its schedule is for {queue!r}")
-        return handled or check_name(queue or getattr(function, "__name__", repr(function)))
+    def declare(self, one: object, *, serves: str | None = None) -> None:
+        """Note what a feature lets an application declare, for the feature's companion in the workers.
 
-    def add_schedule(self, definition: Definition, function: HandlerFunction) -> None:
-        """Register a schedule for a function, as the handler of its queue if it is none yet."""
-        if any(one.name == definition.name for one in self.schedules):
-            raise InvalidHandler(f"two schedules have the name {definition.name!r}: give one of them another name=")
-        if all(handler.function is not function for handler in self):
-            self.add(definition.queue, function, retry=None, retry_on=BaseException, dead_on=(), time_limit=None)
-        self.schedules.append(definition)
+        `serves`: the queue that a worker serves with it, as it does with a handler.
+        """
+        self._declared.append((serves, one))
 
-    def add_check(self, queue: str, function: HandlerFunction) -> None:
-        """Register the check-back of a queue; raises InvalidHandler for a second one and for a non-function."""
-        check_name(queue)
-        typed = _checked(function, f"the check-back of queue {queue!r}")
-        if queue in self.checks:
-            first = name_of(self.checks[queue])
-            raise InvalidHandler(f"queue {queue!r} has two check-backs, {first} and {name_of(function)}")
-        self.checks[queue] = reading(function, typed, self.upgrades_of(queue))
+    def declared(self, kind: type[T]) -> list[T]:
+        """Return what was declared of this kind."""
+        return [one for _, one in self._declared if isinstance(one, kind)]
 
     def add_upgrade(self, queue: str, version: int, function: UpgradeFunction) -> None:
         """Register the upgrade of a queue's bodies to a version; raises InvalidHandler for an unsuitable function."""
@@ -172,7 +159,7 @@ class Handlers:
     def add_dead_hook(self, queue: str | None, hook: DeadHook) -> None:
         """Register a hook; raises InvalidHandler if it cannot be called with a message, or is an async function."""
         name = "on_dead" if queue is None else f"on_dead of queue {check_name(queue)!r}"
-        if _checked(hook, name) is not None:
+        if checked_function(hook, name) is not None:
             raise InvalidHandler(f"{name} is {name_of(hook)}, which takes a body: it must take a reliq.Message")
         if is_async(hook):
             raise InvalidHandler(f"{name} is {name_of(hook)}, an async function, which is never awaited here: use def")
@@ -184,20 +171,20 @@ class Handlers:
     @property
     def empty(self) -> bool:
         """Whether the application has no handlers, broadcasts or check-backs: a worker would have nothing to do."""
-        return not (self._by_queue or self.broadcasts or self.checks)
+        return not (self._by_queue or self.broadcasts or any(queue for queue, _ in self._declared))
 
     def leave_out(self, queues: Collection[str]) -> None:
-        """Forget the handlers and check-backs of these queues; broadcasts, schedules and hooks stay."""
+        """Forget the handlers and check-backs of these queues; broadcasts, hooks and what is declared stay."""
         for queue in queues:
             self._by_queue.pop(queue, None)
-            self.checks.pop(queue, None)
+        self._declared = [(serves, one) for serves, one in self._declared if serves not in queues]
 
     def hooks_of(self, queue: str) -> list[DeadHook]:
         """Return the hooks to call when a message of this queue dies."""
         return [hook for of, hook in self.dead_hooks if of is None or of == queue]
 
 
-def _checked(function: HandlerFunction, what: str) -> TypedCall | None:
+def checked_function(function: HandlerFunction, what: str) -> TypedCall | None:
     """Return how the function takes a typed body; raises InvalidHandler unless it takes a body or the message."""
     check_runs(function, what)
     typed = typed_call(function, what)

@@ -1,4 +1,4 @@
-"""Ops for new messages: push, enqueue, publish, bindings of topics, and the cycle."""
+"""Ops for new messages: push, enqueue, publish, and bindings of topics."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -234,50 +234,6 @@ def alternate(queue: str) -> Op[int]:
 
 def no_alternate() -> Op[int]:
     return bind("unbind", [Topics.ALTERNATE])
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member that enters a cycle, and the message that circulates for it."""
-
-    member: str
-    group: str
-    id: str
-    element: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Entered:
-    """The reply of the cycle_add script. `rest`: 1 or 0 for each member or, if full, length, max_length and unit."""
-
-    status: Literal["ok", "full"]
-    now: int
-    rest: list[Any]
-
-
-def cycle_add(keys: QueueKeys, members: Sequence[Member], producer: str = "", sequence: int = 0) -> Op[Entered]:
-    """Add members to the cycle.
-
-    With a producer's sequence, a repeated or late call does not bring back removed members.
-    """
-    call = signatures.cycle_add(
-        places=keys.places,
-        delayed=keys.delayed,
-        producers=keys.producers,
-        producer=producer,
-        sequence=sequence,
-        members=[part for one in members for part in _member(one)],
-    )
-    return scripted(call, lambda reply: Entered(reply[0].decode(), reply[1], [readable(one) for one in reply[2:]]))
-
-
-def _member(one: Member) -> tuple[Argument, ...]:
-    return signatures.cycle_add_member(member=one.member, key_group=one.group, id=one.id, element=one.element)
-
-
-def cycle_remove(keys: QueueKeys, groups: Sequence[str]) -> Op[list[int]]:
-    call = signatures.cycle_remove(places=keys.places, delayed=keys.delayed, index=keys.index, groups=groups)
-    return scripted(call)
 
 
 def last_sequence(keys: QueueKeys, producer: str) -> Op[int | None]:

@@ -13,6 +13,7 @@ import msgspec
 T = TypeVar("T")
 
 _LUA = Path(__file__).parent.with_name("lua")
+_FEATURES = _LUA.with_name("features")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +29,25 @@ Call = tuple[str, tuple[str, ...], tuple[Argument, ...]]  #: a script, its keys 
 
 
 class Script:
-    """A Lua script: the shared functions named in its `-- uses:` line, followed by its file."""
+    """A Lua script: the shared functions named in its `-- uses:` line, followed by its file.
+
+    `name`: of a file in reliq/lua, or `feature/file` of one in reliq/features/feature/lua.
+    """
 
     def __init__(self, name: str) -> None:
-        source = _read(f"{name}.lua")
+        feature, _, self.name = name.rpartition("/")
+        folder = _FEATURES / feature / "lua" if feature else _LUA
+        source = (folder / f"{self.name}.lua").read_text(encoding="utf-8")
         uses = re.search(r"^-- uses: (.+)$", source, re.MULTILINE)
-        shared = [_read(f"shared/{one}.lua") for one in uses[1].split(", ")] if uses else []
-        self.name = name
-        self.source = "\n".join([*shared, source])
+        shared = [_shared(folder, one) for one in uses[1].split(", ")] if uses else []
+        self.source = "\n".join([*(one.read_text(encoding="utf-8") for one in shared), source])
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
-def _read(path: str) -> str:
-    return (_LUA / path).read_text(encoding="utf-8")
+def _shared(folder: Path, name: str) -> Path:
+    """Return a file of shared functions: that of the slice, else that of the core."""
+    own = folder / "shared" / f"{name}.lua"
+    return own if own.exists() else _LUA / "shared" / f"{name}.lua"
 
 
 def _as_is(reply: Any) -> Any:

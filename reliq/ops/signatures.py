@@ -23,21 +23,6 @@ def arrive(
     return "arrive", (producers, *bodies), (producer, sequence, *references)
 
 
-def ask(
-    *,
-    prepared: str,
-    questions: str,
-    record: str,
-    dead: str,
-    index: str,
-    counters: str,
-    id: Argument,
-    letter: Argument,
-    remembered: Argument,
-) -> Call:
-    return "ask", (prepared, questions, record, dead, index, counters), (id, letter, remembered)
-
-
 def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts: Argument, most: float) -> Call:
     return "attend", (monitors_until, monitors_since), (monitor, lasts, most)
 
@@ -176,49 +161,6 @@ def commit_roll(
     return "commit_roll", (staged, *places, delayed, dead, index, *dedup_keys), ()
 
 
-def cycle_add(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    producers: str,
-    producer: Argument,
-    sequence: float,
-    members: Iterable[Argument],
-) -> Call:
-    return "cycle_add", (*places, delayed, producers), (producer, sequence, *members)
-
-
-def cycle_add_member(*, member: Argument, key_group: Argument, id: Argument, element: Argument) -> tuple[Argument, ...]:
-    return (member, key_group, id, element)
-
-
-def cycle_remove(*, places: Sequence[str], delayed: str, index: str, groups: Iterable[Argument]) -> Call:
-    return "cycle_remove", (*places, delayed, index), (*groups,)
-
-
-def decide(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    index: str,
-    producers: str,
-    prepared: str,
-    questions: str,
-    record: str,
-    producer: Argument,
-    sequence: float,
-    id: Argument,
-    decision: Argument,
-    remembered: Argument,
-    dedup: str | None = None,
-) -> Call:
-    return (
-        "decide",
-        (*places, delayed, index, producers, prepared, questions, record, *(() if dedup is None else (dedup,))),
-        (producer, sequence, id, decision, remembered),
-    )
-
-
 def discard(
     *, dead: str, counters: str, index: str, bodies: str, counter: Argument, letters: Iterable[Argument]
 ) -> Call:
@@ -264,19 +206,6 @@ def existing(*, names: Iterable[str]) -> Call:
     return "existing", (*names,), ()
 
 
-def fates(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    dead: str,
-    index: str,
-    lists: Iterable[str],
-    most: float,
-    ids: Iterable[Argument],
-) -> Call:
-    return "fates", (*places, delayed, dead, index, *lists), (most, *ids)
-
-
 def find(*, zset: str, index: str, id: Argument, skip: float, shown: float, most_bytes: float) -> Call:
     return "find", (zset, index), (id, skip, shown, most_bytes)
 
@@ -285,31 +214,6 @@ def finish(
     *, consumers: str, processing: str, lease: str, settled: str, consumer: Argument, remembered: Argument
 ) -> Call:
     return "finish", (consumers, processing, lease, settled), (consumer, remembered)
-
-
-def fire(
-    *, places: Sequence[str], delayed: str, ticks: str, states: str, runs: str, schedules: Iterable[Argument]
-) -> Call:
-    return "fire", (*places, delayed, ticks, states, runs), (*schedules,)
-
-
-def fire_schedule(
-    *,
-    name: Argument,
-    expected: Argument,
-    state: Argument,
-    next_due: Argument,
-    due: Argument,
-    run: Argument,
-    missed: Argument,
-    count: Argument,
-    messages: Iterable[Argument],
-) -> tuple[Argument, ...]:
-    return (name, expected, state, next_due, due, run, missed, count, *messages)
-
-
-def fire_message(*, element: Argument, body: Argument) -> tuple[Argument, ...]:
-    return (element, body)
 
 
 def forget(
@@ -348,31 +252,6 @@ def mark_tried(*, trying: str, consumer: Argument, tag: Argument) -> Call:
 
 def newest(*, places: Sequence[str], processing: str, groups: Iterable[Argument]) -> Call:
     return "newest", (*places, processing), (*groups,)
-
-
-def prepare(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    producers: str,
-    prepared: str,
-    record: str,
-    producer: Argument,
-    sequence: float,
-    id: Argument,
-    element: Argument,
-    delay: Argument,
-    every: Argument,
-    most: Argument,
-    dedup: Argument,
-    window: Argument,
-    digest: Argument,
-) -> Call:
-    return (
-        "prepare",
-        (*places, delayed, producers, prepared, record),
-        (producer, sequence, id, element, delay, every, most, dedup, window, digest),
-    )
 
 
 def promote(*, places: Sequence[str], delayed: str, index: str, limit: Argument) -> Call:
@@ -485,20 +364,6 @@ def report(
 
 def result(*, outcomes: Sequence[str], id: Argument, wait: float) -> Call:
     return "result", (*outcomes,), (id, wait)
-
-
-def schedule_put(*, schedules: str, states: str, ticks: str, changes: Iterable[Argument]) -> Call:
-    return "schedule_put", (schedules, states, ticks), (*changes,)
-
-
-def schedule_put_change(
-    *, name: Argument, expected: Argument, definition: Argument, state: Argument, due: Argument
-) -> tuple[Argument, ...]:
-    return (name, expected, definition, state, due)
-
-
-def schedule_remove(*, schedules: str, states: str, ticks: str, runs: str, names: Iterable[Argument]) -> Call:
-    return "schedule_remove", (schedules, states, ticks, runs), (*names,)
 
 
 def send_home(*, places: Sequence[str], members: Iterable[Argument]) -> Call:
@@ -695,12 +560,6 @@ def take_in(*, config: str, homes: Argument, retired: Argument) -> Call:
 
 def tell(*, told: str, processing: str, id: Argument, kept: Argument) -> Call:
     return "tell", (told, processing), (id, kept)
-
-
-def ticks(
-    *, ticks: Iterable[str], ahead: Argument, most_due: Argument, most_soon: Argument, seen: Iterable[Argument]
-) -> Call:
-    return "ticks", (*ticks,), (ahead, most_due, most_soon, *seen)
 
 
 def unstage(*, staged: str, bodies: str, chunks: Argument) -> Call:

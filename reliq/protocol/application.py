@@ -3,7 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from reliq.contract import values
 from reliq.contract.values import BODY_LIMIT, MAX_BODY_BYTES, Duration, Size, size
@@ -13,14 +13,11 @@ from reliq.model.handlers import DeadHook, Handlers
 from reliq.model.keys import check_name
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending, check_middleware
-from reliq.model.outgoing import Body
 from reliq.model.policy import Errors
 from reliq.model.routing import check_pattern
-from reliq.model.schedule import ScheduleOptions
 from reliq.model.signatures import check_called
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
-from reliq.protocol.schedules import ScheduleSteps
 from reliq.protocol.topics import TopicSteps
 from reliq.runtime.url import dereferenced
 
@@ -56,7 +53,6 @@ class Application:
         self._pool.versions, self._pool.middleware = self.handlers.versions, self.handlers.around_sends
         self._steps: dict[str, QueueSteps] = {}
         self._topics = TopicSteps(self._steps_of, self._pool, self.max_body)
-        self._schedules = ScheduleSteps(self._steps_of, self.max_body)
 
     def _queue_steps(self, queue: str) -> QueueSteps:
         """Return the steps of the queue with a name that a user has given; raises InvalidName."""
@@ -120,46 +116,6 @@ class Application:
 
         def bind(function: F) -> F:
             self.handlers.add_broadcast(pattern, function, time_limit)
-            return function
-
-        return bind
-
-    def every(
-        self,
-        when: Duration,
-        *,
-        queue: str | None = None,
-        name: str | None = None,
-        body: Body = b"",
-        **options: Unpack[ScheduleOptions],
-    ) -> Callable[[F], F]:
-        """Run a handler on a schedule: a message for its queue at each tick of `when`.
-
-        `when`: a cron expression such as "*/5 * * * *", or an interval such as "30s". Put it above `@app.handler`, or
-        alone: the function (def or async def) then becomes the handler of `queue`, by default a queue with its name.
-        `name`: of the schedule, by default that of the queue. The other options are those of ScheduleOptions. A worker
-        of this application stores the schedule when it starts; it stays until `app.schedules.remove(name)`. Raises
-        InvalidSetting, InvalidName or InvalidMessage, and InvalidHandler for a second schedule of the same name.
-        """
-        check_called(when, "every", '"5m"')
-
-        def bind(function: F) -> F:
-            home = self.handlers.queue_of(function, queue)
-            self.handlers.add_schedule(self._schedules.define(name or home, when, home, body, options), function)
-            return function
-
-        return bind
-
-    def check(self, queue: str) -> Callable[[F], F]:
-        """Bind a function (def or async def) that decides about prepared messages whose producer made no decision.
-
-        The function takes the message and returns True (commit), False (roll back) or None (not known yet, ask again).
-        It runs in the workers of this application. Raises InvalidHandler for a second one of a queue.
-        """
-        check_called(queue, "check", '"{}"')
-
-        def bind(function: F) -> F:
-            self.handlers.add_check(queue, function)
             return function
 
         return bind

@@ -6,14 +6,19 @@ from dataclasses import asdict, astuple, dataclass
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.features.schedules.steps import NOTES_OF_QUEUES as SCHEDULES
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.ops.schema import Topics
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.batch_counts import counts_in, note_place
+from reliq.protocol.notes import Notes
 from reliq.protocol.partition import ANNOUNCE_EVERY
 from reliq.protocol.partitions import checked
+
+#: What is noted about queues outside of them, by features.
+NOTES: tuple[Notes, ...] = (SCHEDULES,)
 
 _TRIES = 10
 _SCAN_STEP = 1000  #: keys of the server that one call looks at
@@ -34,8 +39,8 @@ class Deleted:
     prepared: int
     staged: int  #: 1 if a Spark job was unfinished
     consumers: int
-    schedules: int
-    bindings: int
+    schedules: int = 0
+    bindings: int = 0
 
     @property
     def messages(self) -> int:
@@ -154,16 +159,21 @@ class _Elsewhere:
     """What other keys say about the queue."""
 
     bindings: list[str]
-    schedules: list[str]
     is_alternate: bool
+    noted: list[list[str]]  #: of each of NOTES
+
+    @property
+    def counts(self) -> dict[str, int]:
+        noted = {one.name: len(found) for one, found in zip(NOTES, self.noted, strict=True)}
+        return {**noted, "bindings": len(self.bindings)}
 
 
 def _elsewhere(queue: str) -> Steps[_Elsewhere]:
-    topics, schedules = yield [ops.topics(), ops.schedule_names()]
+    topics, *noted = yield [ops.topics(), *(one.read() for one in NOTES)]
     return _Elsewhere(
         [field for field in topics if field.startswith(f"{queue} ")],
-        [name for name, home in schedules.items() if home == queue],
         topics.get(Topics.ALTERNATE) == queue,
+        [[name for name, home in found.items() if home == queue] for found in noted],
     )
 
 
@@ -195,14 +205,15 @@ def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Step
     counts, staged = yield [ops.stats(keys, consumers), ops.exists(keys.jobs)]
     return Deleted(
         counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, int(staged),
-        len(consumers), len(elsewhere.schedules), len(elsewhere.bindings),
+        len(consumers), **elsewhere.counts,
     )  # fmt: skip
 
 
 def _forget(elsewhere: _Elsewhere) -> Steps[None]:
     if elsewhere.bindings:
         yield ops.bind("unbind", elsewhere.bindings)
-    if elsewhere.schedules:
-        yield ops.unindex_schedules(elsewhere.schedules)
+    for one, found in zip(NOTES, elsewhere.noted, strict=True):
+        if found:
+            yield one.forget(found)
     if elsewhere.is_alternate:
         yield ops.no_alternate()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from reliq import ops
 from reliq.errors import QueueFull, ReliqError
@@ -121,6 +121,17 @@ class Partition:
         return answer.status != "full"
 
 
-def at_limit(keys: QueueKeys, answer: ops.Enqueued | ops.Accepted | ops.Published) -> str:
+class Refusal(Protocol):
+    """The answer of a script that adds messages: how full the queue is."""
+
+    @property
+    def length(self) -> int: ...
+    @property
+    def max_length(self) -> int: ...
+    @property
+    def unit(self) -> str: ...
+
+
+def at_limit(keys: QueueKeys, answer: Refusal) -> str:
     """Return how full a queue is that has refused messages."""
     return f"queue {keys.logical!r} holds {answer.length} of at most {answer.max_length} {answer.unit}"

@@ -15,11 +15,10 @@ from reliq.ops import Steps
 from reliq.ops.schema import Config as Field
 from reliq.protocol.acts import counted
 from reliq.protocol.batch import checked, checked_many
-from reliq.protocol.cycle import CycleSteps
 from reliq.protocol.durability import Terms, check_possible, durability
+from reliq.protocol.features import HIDDEN
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.policy import check_shares, checked_setting, read_config, weight_digests
-from reliq.protocol.prepared import PreparedQueue, PreparedSteps
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.resizing import change, policy_of, settle, take_effect
@@ -38,9 +37,7 @@ class QueueSteps:
     def __init__(self, name: str, pool: ProducerPool, max_body: int = values.BODY_LIMIT) -> None:
         self.keys = QueueKeys(name)  #: of the first partition, and of nearly all queues of the only one
         self.partitions = Partitions(name, pool)
-        self.cycle = CycleSteps(self.keys, pool)
-        self.prepared_records = PreparedQueue(self.partitions, pool)
-        self._pool = pool
+        self.pool = self._pool = pool
         self._max_body = max_body
 
     def send_many(
@@ -138,7 +135,7 @@ class QueueSteps:
         return any(one != "closed" for one in before)
 
     def purge(self) -> Steps[int]:
-        return sum((yield from self.partitions.act(_PURGE, lambda keys: _purge(keys, self._pool))))
+        return sum((yield from self.partitions.act(_PURGE, _purge)))
 
     def find(self, identity: str) -> Steps[Found | None]:
         """Return where a message is; None if it is unknown."""
@@ -190,10 +187,11 @@ def _open_breaker(keys: QueueKeys, seconds: float) -> Steps[bool]:
     return True
 
 
-def _purge(keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
+def _purge(keys: QueueKeys) -> Steps[int]:
     removed = 0
     with counted(_PURGE, keys, lambda: removed):
         while step := (yield ops.purge(keys, _PURGE_STEP)):
             removed += max(0, step)
-        removed += yield from PreparedSteps(keys, pool).purge()
+        for hidden in HIDDEN:
+            removed += yield from hidden.purge(keys)
     return removed

@@ -21,8 +21,8 @@ from reliq.model.message import Message
 from reliq.model.outgoing import check_headers, check_key
 from reliq.ops import Match, Steps, Swept, Wanted
 from reliq.ops.schema import Config, Counter
+from reliq.protocol.features import HIDDEN
 from reliq.protocol.listing import read_by_id
-from reliq.protocol.prepared import REMEMBERED
 from reliq.protocol.progress import Progress, unwatched
 
 _PASSES = 2  #: looks through the whole queue for one message, which may move during the first
@@ -192,9 +192,10 @@ class Search:
         letter = yield from self.dead_letter(identity)
         if letter is not None:
             return self._found(letter, Place.DEAD, died_at=letter.died_at, reason=letter.reason)
-        element = yield ops.prepared_element(self.keys, identity)
-        if element is not None:
-            return self._found(ListedMessage.read(self.keys.logical, Glimpse(element)), Place.PREPARED)
+        for hidden in HIDDEN:
+            element = yield hidden.element(self.keys, identity)
+            if element is not None:
+                return self._found(ListedMessage.read(self.keys.logical, Glimpse(element)), hidden.place)
         return None
 
     def dead_letter(self, identity: str) -> Steps[DeadLetter | None]:
@@ -249,11 +250,11 @@ class Search:
     # --- cancelling ---
 
     def _withdraw(self, identity: str) -> Steps[bool]:
-        """Roll back a message that its producer has not decided about."""
-        if (yield ops.prepared_element(self.keys, identity)) is None:
-            return False
-        answer = yield ops.decide(self.keys, identity, "rolled_back", REMEMBERED)
-        return bool(answer.decision == "rolled_back")
+        """Cancel a message that no consumer sees yet."""
+        for hidden in HIDDEN:
+            if (yield from hidden.withdraw(self.keys, identity)):
+                return True
+        return False
 
     def _sweep(
         self,

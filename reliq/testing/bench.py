@@ -96,12 +96,12 @@ class Bench:
 
     def _promote(self) -> int:
         from reliq_monitor import Monitor
+        from reliq_monitor.duties import DUTIES
         from reliq_monitor.promote import Promotion
-        from reliq_monitor.schedules import Schedules
 
         monitor = Monitor(self.app.store)
         monitor.look()
-        came = monitor.perform(Schedules)
+        came: int = sum(monitor.perform(duty) for duty in DUTIES if duty.brings_due)
         while promoted := monitor.perform(Promotion)[0]:
             came += promoted
         return came

@@ -14,12 +14,13 @@ from reliq.client.heartbeat import Heartbeat
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
+from reliq.features.prepared.worker import CheckBacks
+from reliq.features.schedules.worker import DefinedSchedules
 from reliq.model.handlers import Handler, Handlers
 from reliq.model.keys import QueueKeys, connection_name, new_owner
 from reliq.model.life import DONE
 from reliq.observability.histograms import Measurements
 from reliq.protocol.lease import Lease
-from reliq.protocol.schedules import stamped
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
 from reliq.runtime.outage_log import OutageLog
@@ -27,7 +28,7 @@ from reliq.runtime.process import this_process
 from reliq.transport.store import Store
 from reliq.worker.broadcasts import Broadcasts
 from reliq.worker.calling import called
-from reliq.worker.check_backs import CheckBacks
+from reliq.worker.companion import Companion
 from reliq.worker.dead_hooks import DeadHooks
 from reliq.worker.exchange import Exchange
 from reliq.worker.failures import failures
@@ -36,11 +37,13 @@ from reliq.worker.loop import Loop, Shared, run_loop
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.runner import Runner
-from reliq.worker.schedules import DefinedSchedules
 from reliq.worker.sharing import LOOK_EVERY, Sharing
 from reliq.worker.watchdog import Watchdog
 
 log = logging.getLogger("reliq.worker")
+
+#: What features do in each worker process.
+COMPANIONS: tuple[type[Companion], ...] = (DefinedSchedules, CheckBacks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,7 @@ class Worker:
         self._threads_of_loops: dict[Loop, threading.Thread] = {}
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
-        self._check_backs = CheckBacks(store, handlers.checks)
-        self._schedules = DefinedSchedules(
-            store, [stamped(one, handlers.versions.get(one.queue, 1)) for one in handlers.schedules]
-        )
+        self._companions = [companion(store, handlers) for companion in COMPANIONS]
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
@@ -124,10 +124,10 @@ class Worker:
         if self._stops:
             return 0
         self._broadcasts.keep()
-        self._schedules.store()
+        for companion in self._companions:
+            companion.start()
         self._heartbeat.start()
         self._watchdog.start()
-        self._check_backs.start()
         for loop in self._loops:
             self._start(loop)
         here, queues = this_process(), ",".join(_queue(loop) for loop in self._loops)
@@ -142,7 +142,8 @@ class Worker:
             if time.monotonic() - kept_at >= self._broadcasts.every:
                 kept_at = time.monotonic()
                 self._broadcasts.keep()
-                self._schedules.store()
+                for companion in self._companions:
+                    companion.keep()
         return self._shut_down()
 
     def _start(self, loop: Loop) -> None:
@@ -205,7 +206,8 @@ class Worker:
     def _shut_down(self) -> int:
         until = time.monotonic() + self._grace
         self._broadcasts.end()
-        self._check_backs.stop()
+        for companion in self._companions:
+            companion.stop()
         log.info("stopping worker=%s", self._owner)
         for loop in self._loops:
             loop.stopping = True

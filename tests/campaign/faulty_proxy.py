@@ -8,11 +8,10 @@ import socket
 import time
 import weakref
 from collections import Counter
-from pathlib import Path
 
-from reliq import ops
 from reliq.ops.request import script_named
 from tests.support.proxy import Proxy
+from tests.support.scripts import scripts
 
 _SCRIPT = re.compile(rb"\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})")
 _COMMAND = re.compile(rb"^\*\d+\r\n\$\d+\r\n(\w+)\r\n")
@@ -20,8 +19,8 @@ _COMMAND = re.compile(rb"^\*\d+\r\n\$\d+\r\n(\w+)\r\n")
 
 @functools.cache
 def _scripts() -> dict[bytes, str]:
-    names = [path.stem for path in (Path(ops.__file__).parent.with_name("lua")).glob("*.lua")]
-    return {script_named(name).sha.encode(): name for name in names}
+    every = [script_named(name) for name in scripts()]
+    return {script.sha.encode(): script.name for script in every}
 
 
 def command_of(request: bytes) -> str:

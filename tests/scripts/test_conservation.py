@@ -23,17 +23,20 @@ from hypothesis.stateful import (
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnsuitable
+from reliq.features.cycle import ops as cycle_ops
+from reliq.features.cycle.ops import Member
+from reliq.features.schedules import ops as schedule_ops
+from reliq.features.schedules.duty import prepared
+from reliq.features.schedules.model import Definition, State
 from reliq.model.breaker import Breaker
 from reliq.model.element import BLANK, group_of, limit_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
-from reliq.model.schedule import Definition, State
-from reliq.ops import Destination, Entry, Member, Move, Revival, Wanted
+from reliq.ops import Destination, Entry, Move, Revival, Wanted
 from reliq.protocol.outcomes import failure_now, passed_over, released, retried
 from reliq.transport.store import Store
 from reliq_monitor.reclaim import take_back
-from reliq_monitor.schedules import prepared
 from tests.reference.model import batch_is_possible, crowded, in_order, missing
 
 QUEUES = (QueueKeys("q"), QueueKeys("r"))
@@ -264,19 +267,19 @@ class Queues(RuleBasedStateMachine):
         definition = Definition(name, keys.queue, "60s", f"b{self.number:04}".encode(), key=key, catch_up=catch_up)
         (raw,) = self.run(ops.command("HMGET", keys.schedule_states, name))
         state = State.at(definition, now - 60_000 * behind)
-        self.run(ops.schedule_put(keys, [ops.Written(name, raw or b"", state, definition)]))
-        stored = ops.Stored(definition, state, msgspec.json.encode(state))
+        self.run(schedule_ops.schedule_put(keys, [schedule_ops.Written(name, raw or b"", state, definition)]))
+        stored = schedule_ops.Stored(definition, state, msgspec.json.encode(state))
         tick = prepared(keys, stored, now)
         assert tick is not None
         # Each message has a body of its own, by which the invariants tell it from the others.
         fires = [replace(tick.fire, messages=self.messages_of(name, key, len(tick.fire.messages))) for _ in range(2)]
-        outcomes = [self.attempt(ops.fire(keys, [fire])) for fire in fires]
+        outcomes = [self.attempt(schedule_ops.fire(keys, [fire])) for fire in fires]
         for fire, outcome in zip(fires, outcomes, strict=True):
-            if outcome is not None and outcome[1] == [ops.Firing.SENT] and key:
+            if outcome is not None and outcome[1] == [schedule_ops.Firing.SENT] and key:
                 bodies = [Message.decode(keys.queue, element).body for element, _ in fire.messages]
                 self.sent[keys.queue, key] += bodies
         sent = [outcome[1] for outcome in outcomes if outcome is not None]
-        assert sent in ([], [[ops.Firing.SENT], [ops.Firing.CHANGED]])
+        assert sent in ([], [[schedule_ops.Firing.SENT], [schedule_ops.Firing.CHANGED]])
 
     def messages_of(self, name, key, count):
         made = [self.new(key, identity=f"{name}@{self.number}").of_batch("") for _ in range(count)]
@@ -287,11 +290,11 @@ class Queues(RuleBasedStateMachine):
         message = self.new(member).of_batch("")
         message.in_cycle = True
         entrant = Member(member, group_of(member), message.id, message.element(0))
-        self.attempt(ops.cycle_add(keys, [entrant], "producer", self.number))
+        self.attempt(cycle_ops.cycle_add(keys, [entrant], "producer", self.number))
 
     @rule(keys=queues, member=st.sampled_from(MEMBERS))
     def remove(self, keys, member):
-        self.attempt(ops.cycle_remove(keys, [group_of(member)]))
+        self.attempt(cycle_ops.cycle_remove(keys, [group_of(member)]))
 
     @rule(keys=queues, consumer=consumers, limit=st.integers(0, 5))
     def claim(self, keys, consumer, limit):

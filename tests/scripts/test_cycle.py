@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reliq import ops
+from reliq.features.cycle import ops as own
+from reliq.features.cycle.ops import Member
 from reliq.model.element import group_of
 from reliq.model.message import Message
-from reliq.ops import Destination, Entry, Member, Move, Revival
+from reliq.ops import Destination, Entry, Move, Revival
 from tests.support.state import HOUR, KEYS, keyed
 
 ANN, BOB = group_of("ann"), group_of("bob")
@@ -23,7 +25,7 @@ def member(name, who):
 
 
 def add(world, *members):
-    return world.run(ops.cycle_add(KEYS, members))
+    return world.run(own.cycle_add(KEYS, members))
 
 
 def places(world):
@@ -69,10 +71,10 @@ def test_members_enter_once(world):
 
 
 def test_an_entry_that_arrives_late_brings_no_removed_member_back(world):
-    late = ops.cycle_add(KEYS, [member("a", "ann"), member("b", "bob")], "producer", 7)
+    late = own.cycle_add(KEYS, [member("a", "ann"), member("b", "bob")], "producer", 7)
     assert world.run(late).rest == [1, 1]
     assert world.run(late).rest == [1, 1]
-    world.run(ops.cycle_remove(KEYS, [ANN]))
+    world.run(own.cycle_remove(KEYS, [ANN]))
     before = world.state()
     assert world.run(late).rest == [0, 1]
     assert world.state() == before
@@ -120,7 +122,7 @@ def test_who_holds_up_the_others_for_too_long_has_left_the_round(world):
 def test_who_rests_or_is_removed_or_dies_holds_up_nobody(world):
     leave = {
         "rests": lambda: again(world, "a", "ann", delay=60.0),
-        "is removed": lambda: world.run(ops.cycle_remove(KEYS, [ANN])),
+        "is removed": lambda: world.run(own.cycle_remove(KEYS, [ANN])),
         "is acked": lambda: world.run(ops.settle(KEYS, "w", 15.0, [keyed("a", "ann", cycle=True)])),
         "dies": lambda: world.run(ops.settle(KEYS, "w", 15.0, [], [
             Move(keyed("a", "ann", cycle=True), Destination.DEAD, "dead:x", "a", keyed("a2", "ann", cycle=True))
@@ -165,7 +167,7 @@ def test_a_member_removed_while_it_rests_is_gone_at_once(world):
     add(world, member("a", "ann"))
     visited(world)
     again(world, "a", "ann", delay=60.0)
-    assert world.run(ops.cycle_remove(KEYS, [ANN, BOB])) == [1, 0]
+    assert world.run(own.cycle_remove(KEYS, [ANN, BOB])) == [1, 0]
     assert places(world) == {}
     assert world.state()["counters"]["cancelled"] == 1
 
@@ -173,7 +175,7 @@ def test_a_member_removed_while_it_rests_is_gone_at_once(world):
 def test_a_member_removed_while_it_is_visited_does_not_come_back(world):
     add(world, member("a", "ann"))
     visited(world)
-    world.run(ops.cycle_remove(KEYS, [ANN]))
+    world.run(own.cycle_remove(KEYS, [ANN]))
     again(world, "a", "ann")
     assert places(world) == {}
     assert world.state()["counters"]["cancelled"] == 1
@@ -182,7 +184,7 @@ def test_a_member_removed_while_it_is_visited_does_not_come_back(world):
 def test_a_member_added_anew_during_a_visit_is_visited_again_when_that_ends(world):
     add(world, member("a", "ann"))
     visited(world)
-    world.run(ops.cycle_remove(KEYS, [ANN]))
+    world.run(own.cycle_remove(KEYS, [ANN]))
     assert add(world, member("b", "ann")).rest == [1]
     assert places(world) == queue(held_by_w="a", waiting="b", members={"ann": "b"}, holders={"ann": "a"})
     again(world, "a", "ann")
@@ -207,7 +209,7 @@ def test_messages_with_the_key_of_a_member_do_not_wait_while_it_rests(world):
     world.run(ops.enqueue(KEYS, [], [Entry("b", keyed("b", "ann"), 0, None, 0.0)]))
     again(world, "a", "ann", delay=60.0)
     assert places(world) == queue(messages="b", delayed="a2", members={"ann": "a"}, holders={"ann": "b"})
-    assert world.run(ops.cycle_remove(KEYS, [ANN])) == [1]
+    assert world.run(own.cycle_remove(KEYS, [ANN])) == [1]
     assert places(world) == queue(messages="b", holders={"ann": "b"})
 
 
@@ -249,7 +251,7 @@ def test_purge_empties_the_cycle(world):
 
 def test_purge_takes_a_member_whose_message_waits_out_of_the_cycle(world):
     add(world, member("a", "ann"))
-    world.run(ops.cycle_remove(KEYS, [ANN]))
+    world.run(own.cycle_remove(KEYS, [ANN]))
     add(world, member("b", "ann"))
     assert world.run(ops.purge(KEYS, 1)) == 1
     assert places(world) == queue(messages="a", holders={"ann": "a"})

@@ -6,11 +6,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from reliq import ops
 from reliq.contract.counters import GONE
+from reliq.features.prepared import ops as own
+from reliq.features.prepared.steps import PreparedSteps, ask_overdue
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Entry
-from reliq.protocol.prepared import PreparedSteps, ask_overdue
 from reliq.protocol.producer import ProducerPool
 from reliq.transport.store import Store
 
@@ -42,7 +43,7 @@ class Decisions(RuleBasedStateMachine):
     def prepare(self, dedup, checks):
         message = NewMessage("x", id=f"m{len(self.states):03}", dedup_key=dedup)
         entry = Entry(message.id, message.element(0), 0.0, dedup, 60.0, message.digest)
-        assert self.run(ops.prepare(KEYS, entry, 60.0, checks, "p", len(self.states) + 1)).status == "ok"
+        assert self.run(own.prepare(KEYS, entry, 60.0, checks, "p", len(self.states) + 1)).status == "ok"
         self.states[message.id], self.dedup[message.id] = "prepared", dedup
 
     @precondition(lambda self: self.states)
@@ -53,7 +54,7 @@ class Decisions(RuleBasedStateMachine):
         first = self.decided(name, decision)
         dedup = self.dedup[name]
         key = KEYS.dedup(dedup) if dedup else ""
-        answer = self.run(ops.decide(KEYS, name, decision, 60.0, dedup=key))
+        answer = self.run(own.decide(KEYS, name, decision, 60.0, dedup=key))
         assert (answer.decision, answer.id) == (self.states[name], first)
 
     def decided(self, name, decision):

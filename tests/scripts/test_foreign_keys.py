@@ -1,12 +1,12 @@
 """A key of a foreign type: every script refuses it before it has written anything."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-import reliq
 from reliq import ops
 from reliq.contract.keys import described
 from reliq.errors import RedisUnsuitable
@@ -16,12 +16,10 @@ from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
-from reliq.model.schedule import Definition, State
 from reliq.ops import Destination, Entry, Move, Packed, Return, Revival, Staged, Wanted
 from reliq.ops.chunks import chunks_of
 from reliq.transport.store import Store
-from tests.scripts.test_cycle import member
-from tests.scripts.test_schedules import due_tick
+from tests.support.scripts import scripts
 from tests.support.state import HOUR, KEYS, World, element, elements, keyed
 
 DAY = 86_400.0
@@ -58,7 +56,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "allow": lambda: ops.allow("key", 10.0, 1),
     "announce": lambda: ops.announce("new"),
     "arrive": lambda: ops.arrive([KEYS, OTHER], [b"reference"], "producer", 1),
-    "ask": lambda: ops.ask(KEYS, "p", element("p2"), 60.0),
     "attend": lambda: ops.attend("0", "monitor", 1.2, 8),
     "bind": lambda: ops.bind("bind", ["q order.created"]),
     "cancel": lambda: ops.cancel(KEYS, "d"),
@@ -74,9 +71,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "claim": lambda: ops.claim(KEYS, "w", 15.0, 3),
     "commit": lambda: ops.commit(KEYS, "open", "r", b"manifest", 1, 60.0, "stream", 1),
     "commit_roll": lambda: ops.commit_roll("j", PART),
-    "cycle_add": lambda: ops.cycle_add(KEYS, [member("n", "bob")], "producer", 1),
-    "cycle_remove": lambda: ops.cycle_remove(KEYS, [group_of("ann")]),
-    "decide": lambda: ops.decide(KEYS, "p", "committed", 60.0, "producer", 1, KEYS.dedup("dedup")),
     "discard": lambda: ops.discard(KEYS, [(element("x"), "x", b"reference")], "purged_dead"),
     "browse": lambda: ops.browse(KEYS.dead, "up", "-inf", "+inf", 10),
     "due": lambda: ops.due([KEYS], 60.0),
@@ -87,7 +81,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "forget": lambda: ops.forget(KEYS, "idle", leaving=True),
     "hasten": lambda: ops.hasten(KEYS, ["x"]),
     "heartbeat": lambda: ops.heartbeat(KEYS, "w", 15.0),
-    "prepare": lambda: ops.prepare(KEYS, ENTRY, 60.0, 3, "producer", 1),
     "promote": lambda: ops.promote(KEYS, 10),
     "publish": lambda: ops.publish([KEYS, OTHER], "n", keyed("n", "k"), 0.0, "producer", 1),
     "purge": lambda: ops.purge(KEYS, 100),
@@ -102,11 +95,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage_bodies": stage_bodies,
     "stage_clear": lambda: ops.stage_clear(KEYS, "done", "r", 60.0, [PART]),
     "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
-    "fates": lambda: ops.fates(KEYS, ["d", "x", "none"], ["w"], 10),
-    "fire": lambda: ops.fire(KEYS, [due_tick("z")]),
-    "schedule_put": lambda: ops.schedule_put(KEYS, [ops.Written("s", b"", State("r", 1, 1), None)]),
-    "schedule_remove": lambda: ops.schedule_remove(KEYS, ["tick"]),
-    "ticks": lambda: ops.ticks([KEYS], 3.0, 10, 10, [0]),
     "unstage": lambda: ops.unstage("j", PART, 1),
     "result": lambda: ops.result(KEYS, "a", 1.0),
     "biography": lambda: ops.biography(KEYS, "a", b"-"),
@@ -127,6 +115,12 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "release_lines": lambda: ops.release_lines(KEYS, [group_of("k")], 1),
     "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),
 }
+SLICES = [
+    import_module(f"tests.features.{path.parent.name}.scripts")
+    for path in sorted((Path(__file__).parents[1] / "features").glob("*/scripts.py"))
+]
+for one in SLICES:
+    CALLS |= one.CALLS
 
 #: Keys that the call above leaves alone, so that it may pass: what is foreign there stays as it is.
 UNTOUCHED = {
@@ -145,8 +139,8 @@ CASES = [(name, key) for name, call in CALLS.items() for key in keys_of(call())]
 
 
 def test_every_script_is_called():
-    scripts = {path.stem for path in (Path(reliq.__file__).parent / "lua").glob("*.lua")}
-    assert set(CALLS) == scripts - {"existing"}  # EXISTS takes any type, and nothing is changed
+    every = {path.stem for path in scripts().values()}
+    assert set(CALLS) == every - {"existing"}  # EXISTS takes any type, and nothing is changed
 
 
 def a_queue_with_everything(world: World) -> None:
@@ -158,20 +152,17 @@ def a_queue_with_everything(world: World) -> None:
     prior = [Entry(name, keyed(name, name, priority="high"), 0.0, None, 0.0) for name in ("f", "g")]
     world.run(ops.enqueue(KEYS, elements("h"), prior))
     world.redis.lpush(KEYS.low, element("l"))
-    world.run(ops.cycle_add(KEYS, [member("i", "ann")]))
     world.redis.lpush(KEYS.next_round, element("r"))
-    world.run(ops.prepare(KEYS, Entry("p", keyed("p", "k"), 0.0, "dedup", DAY, "digest"), DAY, 3, "z", 1))
-    world.redis.zadd(KEYS.prepared, {"p": 1})
     world.run(ops.enqueue(KEYS, [], [NEWEST]))
     (chunk,) = chunks_of(elements("s"))
     for job in ("open", "done"):
         world.run(ops.stage_open(KEYS, job, "r", DAY))
     world.run(ops.stage(KEYS, "j", "r", DAY, PART, 0, [chunk.head + chunk.frames]))
     world.run(ops.stage_abort(KEYS, "done", "r"))
-    world.run(ops.schedule_put(KEYS, [ops.Written("tick", b"", State("r", 1, 1), Definition("tick", "q", "1s"))]))
-    world.redis.hset(KEYS.runs, "tick", "1 {}")
     world.redis.sadd(KEYS.consumers, "gone")  # without a lease
     world.redis.lpush(KEYS.processing("gone"), keyed("y", "l"))
+    for slice_ in SLICES:
+        slice_.given(world)
 
 
 def kind_of(key: str) -> str:

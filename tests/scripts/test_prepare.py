@@ -4,6 +4,7 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
+from reliq.features.prepared import ops as own
 from reliq.ops import Entry
 from tests.support.state import KEYS, element, keyed
 
@@ -13,16 +14,16 @@ RECORDS = ("half:a", "half:b")
 
 def prepare(world, name="a", delay=0.0, dedup=None, digest="d", raw=None, every=60.0, sequence=0):
     entry = Entry(name, raw or element(name), delay, dedup, 60.0 if dedup else 0.0, digest if dedup else "")
-    return world.run(ops.prepare(KEYS, entry, every, 3, "p", sequence or next(NEXT)))
+    return world.run(own.prepare(KEYS, entry, every, 3, "p", sequence or next(NEXT)))
 
 
 def decide(world, decision="committed", name="a", **options):
-    answer = world.run(ops.decide(KEYS, name, decision, 60.0, **options))
+    answer = world.run(own.decide(KEYS, name, decision, 60.0, **options))
     return answer.decision, answer.id
 
 
 def ask(world, letter=b"", name="a"):
-    return world.run(ops.ask(KEYS, name, letter, 60.0))
+    return world.run(own.ask(KEYS, name, letter, 60.0))
 
 
 def state(world):
@@ -183,8 +184,8 @@ def test_a_question_is_there_once_however_often_it_is_asked(world):
     world.redis.zadd(KEYS.prepared, {"a": world.now - 1})
     ask(world)
     assert world.redis.zcard(KEYS.questions) == 1
-    assert world.run(ops.question(KEYS)) == "a"
-    assert world.run(ops.question(KEYS)) is None
+    assert world.run(own.question(KEYS)) == "a"
+    assert world.run(own.question(KEYS)) is None
 
 
 def test_a_decision_takes_the_question_away(world):

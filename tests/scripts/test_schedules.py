@@ -5,9 +5,10 @@ import pytest
 
 from reliq import ops
 from reliq.errors import QueueFull
+from reliq.features.schedules import ops as own
+from reliq.features.schedules.model import Definition, Run, State
+from reliq.features.schedules.ops import Fire, Firing, Written
 from reliq.model.element import Extra
-from reliq.model.schedule import Definition, Run, State
-from reliq.ops import Fire, Firing, Written
 from tests.support.state import KEYS, element, keyed
 
 DEFINITION = Definition("tick", "q", "1s", b"body")
@@ -33,7 +34,7 @@ def due_tick(*names, expected=BEFORE, name="tick", state=AFTER, due=1, missed=0,
 
 @pytest.fixture
 def scheduled(world):
-    world.run(ops.schedule_put(KEYS, [Written("tick", b"", BEFORE, DEFINITION)]))
+    world.run(own.schedule_put(KEYS, [Written("tick", b"", BEFORE, DEFINITION)]))
     return world
 
 
@@ -61,20 +62,20 @@ def test_a_schedule_is_stored_with_its_next_tick(scheduled):
 def test_a_schedule_that_was_changed_meanwhile_is_not_written(scheduled):
     late = Written("tick", b"", AFTER, DEFINITION)
     new = Written("other", b"", State("s"), Definition("other", "q", "2s"))
-    assert scheduled.run(ops.schedule_put(KEYS, [late, new])) == [0, 1]
+    assert scheduled.run(own.schedule_put(KEYS, [late, new])) == [0, 1]
     assert scheduled.state()["schedule_states"] == {"tick": text(BEFORE), "other": text(State("s"))}
     assert scheduled.state()["ticks"] == "tick"  # the other one has no tick
 
 
 def test_a_pause_keeps_the_definition_and_takes_the_tick(scheduled):
     paused = msgspec.structs.replace(BEFORE, paused=True)
-    assert scheduled.run(ops.schedule_put(KEYS, [Written("tick", raw(BEFORE), paused)])) == [1]
+    assert scheduled.run(own.schedule_put(KEYS, [Written("tick", raw(BEFORE), paused)])) == [1]
     assert scheduled.state() == {**definitions(), "schedule_states": {"tick": text(paused)}}
 
 
 def test_a_due_tick_becomes_a_message_and_the_next_one_is_set(scheduled):
     scheduled.given(messages="x")
-    _, codes = scheduled.run(ops.fire(KEYS, [due_tick("a")]))
+    _, codes = scheduled.run(own.fire(KEYS, [due_tick("a")]))
     assert codes == [Firing.SENT]
     assert due_of(scheduled) == 2
     assert state_of(scheduled) == {
@@ -88,40 +89,40 @@ def test_a_due_tick_becomes_a_message_and_the_next_one_is_set(scheduled):
 
 
 def test_the_second_of_two_monitors_sends_nothing(scheduled):
-    scheduled.run(ops.fire(KEYS, [due_tick("a")]))
+    scheduled.run(own.fire(KEYS, [due_tick("a")]))
     before = scheduled.state()
-    assert scheduled.run(ops.fire(KEYS, [due_tick("a2")]))[1] == [Firing.CHANGED]
+    assert scheduled.run(own.fire(KEYS, [due_tick("a2")]))[1] == [Firing.CHANGED]
     assert scheduled.state() == before
 
 
 def test_the_same_schedule_twice_in_one_call_is_sent_once(scheduled):
-    assert scheduled.run(ops.fire(KEYS, [due_tick("a"), due_tick("a2")]))[1] == [Firing.SENT, Firing.CHANGED]
+    assert scheduled.run(own.fire(KEYS, [due_tick("a"), due_tick("a2")]))[1] == [Firing.SENT, Firing.CHANGED]
     assert scheduled.state()["messages"] == "a"
 
 
 def test_a_removed_schedule_is_not_sent(scheduled):
     scheduled.redis.hset(KEYS.runs, "tick", "1 {}")
-    assert [scheduled.run(ops.schedule_remove(KEYS, ["tick", "other"])) for _ in range(2)] == [1, 0]
-    assert scheduled.run(ops.fire(KEYS, [due_tick("a")]))[1] == [Firing.CHANGED]
+    assert [scheduled.run(own.schedule_remove(KEYS, ["tick", "other"])) for _ in range(2)] == [1, 0]
+    assert scheduled.run(own.fire(KEYS, [due_tick("a")]))[1] == [Firing.CHANGED]
     assert scheduled.state() == {}
 
 
 def test_a_tick_is_not_sent_before_its_time(world):
     later = State("r", FAR, FAR)
-    world.run(ops.schedule_put(KEYS, [Written("tick", b"", later, DEFINITION)]))
+    world.run(own.schedule_put(KEYS, [Written("tick", b"", later, DEFINITION)]))
     before = world.state()
-    assert world.run(ops.fire(KEYS, [due_tick("a", expected=later, due=FAR)]))[1] == [Firing.EARLY]
+    assert world.run(own.fire(KEYS, [due_tick("a", expected=later, due=FAR)]))[1] == [Firing.EARLY]
     assert world.state() == before
 
 
 def test_the_last_tick_leaves_no_next_one(scheduled):
-    scheduled.run(ops.fire(KEYS, [due_tick("a", state=State("r", fired=1))]))
+    scheduled.run(own.fire(KEYS, [due_tick("a", state=State("r", fired=1))]))
     assert "ticks" not in scheduled.state()
     assert scheduled.state()["messages"] == "a"
 
 
 def test_ticks_that_were_missed_are_counted_and_nothing_is_sent(scheduled):
-    assert scheduled.run(ops.fire(KEYS, [due_tick(missed=3)]))[1] == [Firing.SENT]
+    assert scheduled.run(own.fire(KEYS, [due_tick(missed=3)]))[1] == [Firing.SENT]
     found = state_of(scheduled)
     assert found["counters"] == {"ticks_missed": 3}
     assert "messages" not in found
@@ -129,7 +130,7 @@ def test_ticks_that_were_missed_are_counted_and_nothing_is_sent(scheduled):
 
 
 def test_ticks_that_are_caught_up_keep_their_order(scheduled):
-    scheduled.run(ops.fire(KEYS, [due_tick("a", "b", "c", missed=2)]))
+    scheduled.run(own.fire(KEYS, [due_tick("a", "b", "c", missed=2)]))
     assert scheduled.state()["messages"] == "c b a"
     assert scheduled.state()["counters"] == {"enqueued": 3, "scheduled": 3, "ticks_missed": 2}
 
@@ -138,7 +139,7 @@ def test_keys_and_priorities_are_those_of_a_send(scheduled):
     scheduled.given(messages="x")
     waits = keyed("b", "k")
     high = element("c", extra=Extra(priority="high"))
-    scheduled.run(ops.fire(KEYS, [due_tick(elements=[keyed("a", "k"), waits, high])]))
+    scheduled.run(own.fire(KEYS, [due_tick(elements=[keyed("a", "k"), waits, high])]))
     found = scheduled.state()
     assert (found["messages"], found["waiting"], found["high"]) == ("a x", "b", "c")
 
@@ -146,16 +147,16 @@ def test_keys_and_priorities_are_those_of_a_send(scheduled):
 def test_a_large_body_is_apart(scheduled):
     reference = b"12345678\x00\x00\x07\xd0"
     apart = element("a", version=2, body=b"", extra=Extra(apart=reference))
-    scheduled.run(ops.fire(KEYS, [due_tick(bodies=[(apart, b"x" * 2000)])]))
+    scheduled.run(own.fire(KEYS, [due_tick(bodies=[(apart, b"x" * 2000)])]))
     assert scheduled.redis.hgetall(KEYS.bodies) == {reference: b"x" * 2000}
 
 
 def test_a_full_queue_takes_what_it_has_room_for_and_the_rest_waits_a_second(world):
     names = ["s-a", "s-b", "s-c"]
-    world.run(ops.schedule_put(KEYS, [Written(name, b"", BEFORE, Definition(name, "q", "1s")) for name in names]))
+    world.run(own.schedule_put(KEYS, [Written(name, b"", BEFORE, Definition(name, "q", "1s")) for name in names]))
     world.given(messages="x", config={"max_length": 2})
     fires = [due_tick(name[-1], name=name) for name in names]
-    now, codes = world.run(ops.fire(KEYS, fires))
+    now, codes = world.run(own.fire(KEYS, fires))
     assert codes == [Firing.SENT, Firing.FULL, Firing.FULL]
     assert world.state()["messages"] == "a x"
     assert world.state()["counters"] == {"enqueued": 1, "scheduled": 1, "rejected": 2}
@@ -165,24 +166,24 @@ def test_a_full_queue_takes_what_it_has_room_for_and_the_rest_waits_a_second(wor
 
 def test_room_is_checked_in_bytes_too(scheduled):
     scheduled.redis.hset(KEYS.config, mapping={"max_bytes": 300})
-    assert scheduled.run(ops.fire(KEYS, [due_tick("a")]))[1] == [Firing.SENT]
-    scheduled.run(ops.schedule_put(KEYS, [Written("tick", raw(AFTER), BEFORE)]))
-    assert scheduled.run(ops.fire(KEYS, [due_tick("b", elements=[element("c", body=b"x" * 300)])]))[1] == [Firing.FULL]
+    assert scheduled.run(own.fire(KEYS, [due_tick("a")]))[1] == [Firing.SENT]
+    scheduled.run(own.schedule_put(KEYS, [Written("tick", raw(AFTER), BEFORE)]))
+    assert scheduled.run(own.fire(KEYS, [due_tick("b", elements=[element("c", body=b"x" * 300)])]))[1] == [Firing.FULL]
     assert scheduled.state()["messages"] == "a"
 
 
 def test_ticks_without_messages_pass_a_full_queue(scheduled):
     scheduled.given(messages="x", config={"max_length": 1})
-    assert scheduled.run(ops.fire(KEYS, [due_tick(missed=1)]))[1] == [Firing.SENT]
+    assert scheduled.run(own.fire(KEYS, [due_tick(missed=1)]))[1] == [Firing.SENT]
 
 
 def test_what_is_not_sent_needs_no_room_in_a_queue_above_its_limit(world):
     names = ["s-a", "s-b", "s-c"]
-    world.run(ops.schedule_put(KEYS, [Written(name, b"", BEFORE, Definition(name, "q", "1s")) for name in names]))
-    world.run(ops.schedule_put(KEYS, [Written("s-b", raw(BEFORE), AFTER)]))
+    world.run(own.schedule_put(KEYS, [Written(name, b"", BEFORE, Definition(name, "q", "1s")) for name in names]))
+    world.run(own.schedule_put(KEYS, [Written("s-b", raw(BEFORE), AFTER)]))
     world.given(messages="x y z", config={"max_length": 1})
     fires = [due_tick("a", name="s-a"), due_tick("b", name="s-b"), due_tick(missed=1, name="s-c")]
-    assert world.run(ops.fire(KEYS, fires))[1] == [Firing.FULL, Firing.CHANGED, Firing.SENT]
+    assert world.run(own.fire(KEYS, fires))[1] == [Firing.FULL, Firing.CHANGED, Firing.SENT]
     assert world.state()["counters"] == {"rejected": 1, "ticks_missed": 1}
     assert due_of(world, "s-b") == 2
 
@@ -191,30 +192,30 @@ def test_a_full_redis_changes_nothing(scheduled):
     scheduled.fill()
     before = scheduled.state()
     with pytest.raises(QueueFull):
-        scheduled.run(ops.fire(KEYS, [due_tick("a")]))
+        scheduled.run(own.fire(KEYS, [due_tick("a")]))
     assert scheduled.state() == before
 
 
 def test_a_full_redis_accepts_a_pause(scheduled):
     scheduled.fill()
     paused = msgspec.structs.replace(BEFORE, paused=True)
-    assert scheduled.run(ops.schedule_put(KEYS, [Written("tick", raw(BEFORE), paused)])) == [1]
+    assert scheduled.run(own.schedule_put(KEYS, [Written("tick", raw(BEFORE), paused)])) == [1]
 
 
 def test_a_full_redis_accepts_a_removal(scheduled):
     scheduled.fill()
-    assert scheduled.run(ops.schedule_remove(KEYS, ["tick"])) == 1
+    assert scheduled.run(own.schedule_remove(KEYS, ["tick"])) == 1
     assert scheduled.state() == {}
 
 
 def test_ticks_that_are_due_and_those_that_will_be(world):
     due = {"s-a": -1000, "s-b": -2000, "s-c": 60_000, "s-d": 30_000, "s-e": 600_000}
     world.redis.zadd(KEYS.ticks, {name: world.now + ms for name, ms in due.items()})
-    now, (seen,) = world.run(ops.ticks([KEYS], 300.0, 10, 10, [0]))
+    now, (seen,) = world.run(own.ticks([KEYS], 300.0, 10, 10, [0]))
     assert 0 <= now - world.now < 10_000
     assert [name for name, _ in seen.due] == ["s-b", "s-a"]
     assert seen.soon == [("s-d", world.now + 30_000), ("s-c", world.now + 60_000)]
-    _, (seen,) = world.run(ops.ticks([KEYS], 300.0, 1, 10, [world.now + 30_000]))
+    _, (seen,) = world.run(own.ticks([KEYS], 300.0, 1, 10, [world.now + 30_000]))
     assert ([name for name, _ in seen.due], [name for name, _ in seen.soon]) == (["s-b"], ["s-c"])
 
 
@@ -224,7 +225,7 @@ def test_the_fate_of_a_message_is_where_it_is(world):
     )  # fmt: skip
     world.run(ops.enqueue(KEYS, [], [ops.Entry(name, keyed(name, "k"), 0.0, None, 0.0) for name in ("e", "f")]))
     before = world.state()
-    assert world.run(ops.fates(KEYS, [*"abcdef", "gone"], ["w"], 10)) == [
+    assert world.run(own.fates(KEYS, [*"abcdef", "gone"], ["w"], 10)) == [
         "ready", "processing", "delayed", "dead", "ready", "ready", "gone",
     ]  # fmt: skip
     assert world.state() == before
@@ -232,10 +233,10 @@ def test_the_fate_of_a_message_is_where_it_is(world):
 
 def test_the_fate_is_unknown_beyond_what_is_read(world):
     world.given(messages="a b c")
-    assert world.run(ops.fates(KEYS, ["a", "c", "gone"], [], 2)) == ["ready", "unknown", "unknown"]
+    assert world.run(own.fates(KEYS, ["a", "c", "gone"], [], 2)) == ["ready", "unknown", "unknown"]
 
 
 def test_without_schedules_there_are_no_ticks(world):
-    _, (seen,) = world.run(ops.ticks([KEYS], 3.0, 10, 10, [0]))
+    _, (seen,) = world.run(own.ticks([KEYS], 3.0, 10, 10, [0]))
     assert (seen.due, seen.soon) == ([], [])
     assert world.state() == {}

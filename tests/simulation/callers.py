@@ -7,9 +7,10 @@ from typing import Any
 
 from reliq.contract import values
 from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
+from reliq.features.prepared.steps import PreparedQueue
+from reliq.features.schedules.decorator import Every
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
-from reliq.protocol.application import Application
 from reliq.protocol.batches import BatchSteps
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, RedriveOptions
 from reliq.protocol.durability import ANY
@@ -31,7 +32,7 @@ class Caller:
         self._kernel = kernel
         self._observer = kernel.observer
         self._process = process
-        self._application = Application("redis://simulated", None, None)
+        self._application = Every("redis://simulated", None, None)
         self._actions = sorted(actions, key=lambda one: one.at)
         self.task = kernel.start(process, "calls", self._run, timeout=values.SEND_TIMEOUT)
 
@@ -112,7 +113,8 @@ class Producer(Caller):
             self._observer.calls.answered(one, message.id, "answered" if one in reached else "refused")
 
     def _prepare(self, queue: str, name: str, decision: str, after: float, check: str, **options: Any) -> Steps[None]:
-        steps, care = self._queue(queue).prepared_records, ANY
+        of, care = self._queue(queue), ANY
+        steps = PreparedQueue(of.partitions, of.pool)
         (message,) = self._messages([queue], name, check=check, **options)
         with self._told([queue], [message]):
             yield from steps.prepare(message, 0.8, 2, care)

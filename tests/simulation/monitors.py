@@ -6,17 +6,17 @@ from typing import Any
 
 from reliq import ops
 from reliq.errors import ReliqError
+from reliq.features.prepared.duty import PreparedTimeouts
+from reliq.features.schedules.duty import Schedules
 from reliq.model.keys import QueueKeys
 from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.batches import Batches
 from reliq_monitor.liveness import Liveness, read_leases
 from reliq_monitor.partitions import Partitions
-from reliq_monitor.prepared_timeouts import PreparedTimeouts
 from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import Survey
 from reliq_monitor.reclaim import holders_by_process, note_company, take_back
-from reliq_monitor.schedules import Schedules
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
 

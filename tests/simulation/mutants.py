@@ -6,13 +6,11 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import msgspec
 
-import reliq.ops.request
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
@@ -25,8 +23,7 @@ from reliq.worker import sharing
 from reliq_monitor import partitions, reclaim
 from reliq_monitor.liveness import Liveness
 from tests.simulation import monitors, workers
-
-_LUA = Path(reliq.ops.request.__file__).parents[1] / "lua"
+from tests.support.scripts import scripts
 
 Mutant = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -36,8 +33,8 @@ def script(pattern: str, replacement: str) -> Iterator[None]:
     """Change every script that has this text."""
     with contextlib.ExitStack() as stack:
         changed = 0
-        for path in _LUA.glob("*.lua"):
-            one = script_named(path.stem)
+        for name in scripts():
+            one = script_named(name)
             source = re.sub(pattern, replacement, one.source)
             if source != one.source:
                 sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()

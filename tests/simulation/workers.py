@@ -9,6 +9,7 @@ from typing import Any
 from reliq import ops
 from reliq.contract import values
 from reliq.errors import PreparedClosed, ReliqError, TimeLimitExceeded
+from reliq.features.prepared.steps import PreparedQueue
 from reliq.model.backoff import steps as delays
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, connection_name
@@ -117,7 +118,8 @@ class Worker:
         while True:
             yield Sleep(0.5)
             for queue in self._handlers:
-                steps = self.application._queue_steps(queue).prepared_records
+                of = self.application._queue_steps(queue)
+                steps = PreparedQueue(of.partitions, of.pool)
                 with contextlib.suppress(ReliqError):
                     yield from self._answer_check(queue, steps)
 

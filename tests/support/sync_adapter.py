@@ -4,11 +4,6 @@ import asyncio
 import inspect
 from typing import Any
 
-from reliq import aio
-from reliq.aio.batch import Batch
-from reliq.aio.delayed import Delayed
-from reliq.aio.prepared import Prepared
-
 
 class Blocking:
     """An asyncio object with awaitables awaited at once, and with plain contexts."""
@@ -30,18 +25,8 @@ class Blocking:
     def _wrapped(self, value: Any) -> Any:
         if inspect.iscoroutine(value):
             return self._wrapped(self._runner.run(value))
-        faces = (
-            aio.Queue,
-            aio.DeadLetters,
-            aio.Consumer,
-            aio.Topics,
-            aio.Cycle,
-            aio.Schedules,
-            Prepared,
-            Delayed,
-            Batch,
-        )
-        if isinstance(value, (*faces, Prepared, Delayed, Batch)):
+        module = type(value).__module__
+        if module.startswith("reliq.aio.") or (module.startswith("reliq.features.") and module.endswith(".aio")):
             return Blocking(value, self._runner)
         if callable(value):
             return lambda *arguments, **options: self._wrapped(value(*arguments, **options))

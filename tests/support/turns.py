@@ -1,15 +1,22 @@
 """A monitor whose duties tests perform one at a time, by names of their own."""
 
+from typing import Any
+
 import reliq_monitor
 from reliq_monitor.batches import Batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
+from reliq_monitor.duties import DUTIES
+from reliq_monitor.duty import Duty
 from reliq_monitor.partitions import Partitions
-from reliq_monitor.prepared_timeouts import PreparedTimeouts
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns, Scan
-from reliq_monitor.schedules import Schedules
 from reliq_monitor.staged import StagedJobs
+
+
+def _duty(name: str) -> type[Duty[Any]]:
+    """Return the duty of a slice."""
+    return next(duty for duty in DUTIES if duty.name == name)
 
 
 class Monitor(reliq_monitor.Monitor):
@@ -37,7 +44,7 @@ class Monitor(reliq_monitor.Monitor):
 
     def ask_undecided(self) -> tuple[int, int]:
         """Put questions about overdue prepared messages; return how many, and how many messages died undecided."""
-        return self.perform(PreparedTimeouts)
+        return self.perform(_duty("prepared"))
 
     def end_batches(self) -> int:
         """Send what follows the batches with messages that have all ended; return how many batches that were."""
@@ -50,7 +57,7 @@ class Monitor(reliq_monitor.Monitor):
     def send_ticks(self) -> int:
         """Send the due ticks of schedules, and prepare the next ones; return how many messages were sent."""
         self.look()
-        return self.perform(Schedules)
+        return self.perform(_duty("schedules"))
 
     def tidy(self) -> bool:
         """Trim dead letters and forget silent producers; return whether more is left to trim."""

@@ -12,7 +12,8 @@ from reliq.contract.counters import COUNTERS, Counter
 from reliq.contract.keywords import Config, ScheduledOptions
 from reliq.contract.options import OPTIONS, Option, options_of
 from reliq.contract.settings import SETTINGS
-from reliq.model.schedule import Definition
+from reliq.features.schedules.model import Definition
+from reliq.features.schedules.schemas import ScheduleRequest
 from reliq.model.stats import Stats
 from reliq.observability.queue_metrics import of_queues
 from reliq_api import schemas
@@ -21,7 +22,7 @@ from reliq_api.ui import messages as form
 from reliq_monitor import audit
 
 FLAGS = {"send": options.SEND, "publish": options.PUBLISH, "schedule add": options.SCHEDULE}
-MEMBERS = {schemas.NewMessage: options.SEND, schemas.ScheduleRequest: options.SCHEDULE}
+MEMBERS = {schemas.NewMessage: options.SEND, ScheduleRequest: options.SCHEDULE}
 
 
 def names(surface: str) -> set[str]:

@@ -4,17 +4,17 @@ import inspect
 import os
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from reliq.ops import signatures
 from reliq.ops.request import Call
 from tests.support.pages import blocks
+from tests.support.scripts import FEATURES, LUA, scripts
 from tools.site.reference import PAGES
 
 ROOT = Path(__file__).parents[2]
-LUA = ROOT / "reliq" / "lua"
 _FENCED = re.compile(r"^ *(```+|~~~+).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 _INLINE_CODE = re.compile(r"(`+)[^`].*?\1")
 _LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^ {0,3}\[[^\]]+\]:\s*(\S+)|\b(?:src|href)=\"([^\"]+)\"", re.MULTILINE)
@@ -98,16 +98,20 @@ def test_the_table_of_scripts_names_each_script_once():
     text = (LUA / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE)
     described = [name for row in rows for name in re.findall(r"\w+", row)]
-    assert sorted(described) == sorted(script.stem for script in LUA.glob("*.lua"))
+    assert sorted(described) == sorted(script.stem for script in scripts().values())
 
 
 def test_every_script_has_an_op_and_every_op_its_script():
-    sources = [module.read_text(encoding="utf-8") for module in (ROOT / "reliq" / "ops").glob("*.py")]
-    used = {name for source in sources for name in _BUILT.findall(source)}
-    builders = dict(inspect.getmembers(signatures, inspect.isfunction))
-    assert used == set(builders)
-    run = {name for name, builder in builders.items() if inspect.signature(builder).return_annotation == Call}
-    assert run == {script.stem for script in LUA.glob("*.lua")}
+    packages = [ROOT / "reliq" / "ops", *(path.parent for path in FEATURES.glob("*/signatures.py"))]
+    for package in packages:
+        sources = [module.read_text(encoding="utf-8") for module in package.glob("*.py")]
+        used = {name for source in sources for name in _BUILT.findall(source)}
+        signatures = import_module(".".join([*package.relative_to(ROOT).parts, "signatures"]))
+        builders = dict(inspect.getmembers(signatures, inspect.isfunction))
+        assert used == set(builders)
+        run = {name for name, builder in builders.items() if inspect.signature(builder).return_annotation == Call}
+        lua = LUA if package.name == "ops" else package / "lua"
+        assert run == {script.stem for script in lua.glob("*.lua")}
 
 
 def test_a_record_of_a_decision_is_listed_and_short():

@@ -3,17 +3,18 @@
 import inspect
 import re
 import shutil
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reliq.model.keys import QueueKeys
-from reliq.ops import signatures
+from tests.support.scripts import FEATURES, scripts
 from tools import generate_scripts
 
 LUA = generate_scripts.ROOT / generate_scripts.LUA
-SCRIPTS = sorted(path.stem for path in LUA.glob("*.lua"))
+SCRIPTS = scripts()
 KEYS = QueueKeys("q")
 ASSIGNED = re.compile(r"^local ([\w, ]+) = (.+)$", re.MULTILINE)
 SCRIPT = """-- example: does nothing.
@@ -27,7 +28,7 @@ SCRIPT = """-- example: does nothing.
 
 
 def block_of(script: str) -> str:
-    found = generate_scripts.BLOCK.search((LUA / f"{script}.lua").read_text(encoding="utf-8"))
+    found = generate_scripts.BLOCK.search(SCRIPTS[script].read_text(encoding="utf-8"))
     return found[0] if found else ""
 
 
@@ -57,7 +58,7 @@ def test_the_scripts_and_builders_in_the_tree_are_the_generated_ones():
     assert generate_scripts.main(["--check"]) == 0
 
 
-@pytest.mark.parametrize("path", sorted(LUA.rglob("*.lua")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted([*LUA.rglob("*.lua"), *FEATURES.rglob("*.lua")]), ids=lambda path: path.stem)
 def test_no_number_of_a_key_or_argument_is_written_by_hand(path):
     code = generate_scripts.BLOCK.sub("", path.read_text(encoding="utf-8"))
     numbers = r"(KEYS|ARGV)\[\d|unpack\((KEYS|ARGV), \d|#(KEYS|ARGV) - \d|= [1-9]\d*, #(KEYS|ARGV)"
@@ -66,7 +67,9 @@ def test_no_number_of_a_key_or_argument_is_written_by_hand(path):
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_the_builder_puts_each_name_where_the_script_reads_it(script):
-    build = getattr(signatures, script)
+    feature, _, name = script.rpartition("/")
+    module = import_module(f"reliq.features.{feature}.signatures" if feature else "reliq.ops.signatures")
+    build = getattr(module, name)
     groups = {"places": KEYS.places, "outcomes": KEYS.outcomes}
     given: dict[str, Any] = {}
     for name, parameter in inspect.signature(build).parameters.items():

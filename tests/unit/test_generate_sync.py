@@ -18,6 +18,7 @@ from tools import generate_sync
         ("async def __aenter__(self): ...", "def __enter__(self): ..."),
         ("async def __aexit__(self, *error): ...", "def __exit__(self, *error): ..."),
         ("from reliq.aio.queue import Queue", "from reliq.client.queue import Queue"),
+        ("from reliq.features.cycle.aio import Cycle", "from reliq.features.cycle.client import Cycle"),
         ("from reliq.transport.aiostore import AioStore", "from reliq.transport.store import Store"),
         ('return f"<aio.Queue {self.name}>"', 'return f"<Queue {self.name}>"'),
         ("# a reliq.aio.Reliq awaits nothing else", "# a reliq.aio.Reliq awaits nothing else"),
@@ -27,9 +28,9 @@ def test_each_difference_is_a_word(asyncio_code, synchronous):
     assert generate_sync.translated(asyncio_code) == synchronous
 
 
-@pytest.mark.parametrize("module", generate_sync.modules())
-def test_no_asyncio_is_left_in_a_generated_module(module):
-    tree = ast.parse(generate_sync.generated(module))
+@pytest.mark.parametrize(("target", "source"), generate_sync.modules().items())
+def test_no_asyncio_is_left_in_a_generated_module(target, source):
+    tree = ast.parse(generate_sync.generated(target, source))
 
     assert not [node for node in ast.walk(tree) if isinstance(node, (ast.Await, ast.AsyncFunctionDef, ast.AsyncWith))]
 

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reliq.errors import InvalidSetting
-from reliq.model.recurrence import Cron, Interval, milliseconds_of, moment_of, recurrence, stored_recurrence, text_of
+from reliq.features.schedules.recurrence import (
+    Cron,
+    Interval,
+    milliseconds_of,
+    moment_of,
+    recurrence,
+    stored_recurrence,
+    text_of,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = 3_600_000

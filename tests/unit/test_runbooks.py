@@ -108,7 +108,7 @@ def test_the_table_of_duties_names_each_duty_of_the_monitor():
     page = (ROOT / "docs" / "runbooks" / "monitor-duty-failing.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE)
     table = {duty for row in rows for duty in _SPAN.findall(row)}
-    duties = source("monitor/reliq_monitor")
+    duties = source("monitor/reliq_monitor") + source("reliq/features")
     assert {duty for duty in table if f'"{duty}"' not in duties} == set()
     constants = re.findall(r"^(?:DUTY|_COMPANY) = \"(.+?)\"", duties, re.MULTILINE)
     calls = re.findall(r"(?:of_all|of_queue|together|having|having_each)\(\s*\"([a-z ]+)\"", duties)

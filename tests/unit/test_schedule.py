@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
-from reliq.model.recurrence import milliseconds_of, text_of
-from reliq.model.schedule import MOST_CAUGHT_UP, ON_TIME, Definition, ScheduleOptions, define, ticks_now
+from reliq.features.schedules.model import MOST_CAUGHT_UP, ON_TIME, Definition, ScheduleOptions, define, ticks_now
+from reliq.features.schedules.recurrence import milliseconds_of, text_of
 
 MINUTE = 60_000
 

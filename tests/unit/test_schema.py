@@ -1,7 +1,6 @@
 """The names of hash fields in reliq.ops.schema and those that the scripts spell are the same."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -9,8 +8,8 @@ from reliq import ops
 from reliq.contract.outcomes import REASONS
 from reliq.contract.settings import BY_NAME
 from reliq.ops import schema
+from tests.support.scripts import FEATURES, LUA
 
-LUA = Path(schema.__file__).parents[1] / "lua"
 #: How the scripts name a hash: the fields that it may have.
 HASHES = {
     "counters": schema.Counter,
@@ -34,12 +33,12 @@ def fields(names: type) -> set[str]:
 def spelled() -> list[tuple[str, str, list[str]]]:
     """Return what the scripts ask of each hash: the command, the hash, and the fields that are spelled there."""
     asked = []
-    for path in sorted(LUA.rglob("*.lua")):
+    for path in sorted([*LUA.rglob("*.lua"), *FEATURES.rglob("*.lua")]):
         for command, name, rest in COMMAND.findall(path.read_text(encoding="utf-8")):
             words = re.split(r",\s*", rest)
             places = words[::2] if command == "HSET" else words[:1] if command == "HINCRBY" else words
             found = [one for word in places for one in LITERAL.findall(word)]
-            asked.append((f"{path.relative_to(LUA)}: {command} {name}", name.rpartition(".")[2], found))
+            asked.append((f"{path.relative_to(LUA.parent)}: {command} {name}", name.rpartition(".")[2], found))
     return asked
 
 

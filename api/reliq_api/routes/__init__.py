@@ -1,4 +1,4 @@
-"""The calls, one module per subject. Each has a `router`, which the application finds by its place here."""
+"""The calls, one module per subject. Each has a `router`, which is found by its place, here or in a slice."""
 
 from collections.abc import Iterator
 
@@ -14,5 +14,5 @@ _FIRST = ("messages", "life", "topics", "schedules", "leases", "batches", "queue
 def routers() -> Iterator[APIRouter]:
     """Yield the routers of all calls."""
     yield publishing
-    for module in modules_with_router(__name__, __path__, _FIRST):
+    for module in modules_with_router(__name__, __path__, _FIRST, of_slices="http"):
         yield module.router

@@ -3,15 +3,17 @@
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import reliq
+from reliq import features
 from reliq.model import error_text
 from reliq.model.element import Failure
 from reliq.runtime.logging import printable
@@ -20,6 +22,7 @@ from reliq.runtime.tracing import is_traceparent
 from reliq_api.ui.assets import VERSION
 from reliq_api.ui.bodies import shown
 
+_FOLDERS = [Path(__file__).with_name("templates"), *Path(features.__file__).parent.glob("*/templates")]
 _UNITS = ((1e3, "k"), (1e6, "M"), (1e9, "G"))
 _AGES = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -111,7 +114,7 @@ def _legible(value: Any) -> Any:
 
 
 _environment = Environment(
-    loader=PackageLoader("reliq_api.ui"),
+    loader=FileSystemLoader(_FOLDERS),
     autoescape=True,
     finalize=_legible,
     undefined=StrictUndefined,
@@ -138,10 +141,6 @@ NOTICES = {
     "bound_before": "The queue was bound to this pattern before.",
     "unbound": "The binding is gone. What the queue has got, it keeps.",
     "unbound_before": "There was no such binding.",
-    "schedule-paused": "The schedule is paused: it sends nothing.",
-    "schedule-resumed": "The schedule goes on with its next tick.",
-    "schedule-run": "Its message is sent, beside its ticks.",
-    "schedule-removed": "The schedule is removed. What it has sent stays.",
     "cancel-cancelled": "The message is cancelled: it never runs.",
     "cancel-told": "Its consumer learns it with its next heartbeat.",
     "cancel-done": "Nothing to cancel: the message has ended.",

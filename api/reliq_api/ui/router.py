@@ -30,8 +30,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 router = APIRouter(lifespan=_lifespan, include_in_schema=False)
 #: A part with a `SECTION`, its path and title, is in the bar of all pages, in this order.
-for part in modules_with_router(ui.__name__, ui.__path__, ("pages", "messages", "schedules", "topics")):
+for part in modules_with_router(ui.__name__, ui.__path__, ("pages", "messages", "schedules", "topics"), of_slices="ui"):
     if part.__name__ == __name__:
         continue
     router.include_router(part.router)
     render.SECTIONS |= getattr(part, "SECTION", {})
+    render.NOTICES |= getattr(part, "NOTICES", {})

@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from reliq import InvalidMessage, InvalidName, InvalidSetting, QueueFull, ops
+from reliq import InvalidMessage, InvalidName, InvalidSetting, QueueFull
+from reliq.features.schedules import ops as schedule_ops
+from reliq.features.schedules.model import State
+from reliq.features.schedules.recurrence import milliseconds_of
+from reliq.features.schedules.steps import ScheduleSteps
 from reliq.model.keys import SCHEDULES, QueueKeys
-from reliq.model.recurrence import milliseconds_of
-from reliq.model.schedule import State
-from reliq.protocol.schedules import ScheduleSteps
 from reliq.transport.store import Store
 from tests.support.turns import Monitor
 
@@ -31,7 +32,7 @@ def monitor(url):
 def make_due(client, name, queue="q", ago=timedelta(0)):
     """Make the latest tick before then the next one of a schedule; it is due. Return it, in ms."""
     keys = QueueKeys(queue)
-    stored = ops.read_stored(client.hget(keys.schedules, name), client.hget(keys.schedule_states, name))
+    stored = schedule_ops.read_stored(client.hget(keys.schedules, name), client.hget(keys.schedule_states, name))
     assert stored is not None
     tick = next(stored.definition.recurrence.until(milliseconds_of(datetime.now(UTC) - ago)))
     state = State.at(stored.definition, tick, stored.state)

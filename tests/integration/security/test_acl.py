@@ -10,6 +10,7 @@ import reliq
 from reliq.embedded import EmbeddedRedis
 from reliq.ops.request import Script
 from tests.integration.security.roles import WORK
+from tests.support.scripts import scripts
 from tests.support.workers import ROOT
 
 PAGE = (ROOT / "docs" / "operations" / "security.md").read_text()
@@ -67,8 +68,9 @@ def test_a_role_does_all_of_its_work_and_nothing_is_refused(server, role):
 
 @pytest.mark.parametrize("role", WORK)
 def test_the_rights_cover_each_command_of_each_script_that_the_role_may_run(role):
+    full_names = {path.stem: name for name, path in scripts().items()}
     for name in SCRIPTS[role].split():
-        needed = set(re.findall(r"redis\.p?call\(\s*'([A-Z]+)'", Script(name).source))
+        needed = set(re.findall(r"redis\.p?call\(\s*'([A-Z]+)'", Script(full_names[name]).source))
         allowed = {right[1:].partition("|")[0].upper() for right in USERS[role] if right.startswith("+")}
         assert needed - allowed == set(), f"{name}: add these to the user {role} of docs/operations/security.md"
 

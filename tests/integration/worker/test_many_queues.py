@@ -6,9 +6,9 @@ import pytest
 import redis
 
 from reliq import ops
+from reliq.features.schedules.duty import Schedules
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.transport.store import Store
-from reliq_monitor.schedules import Schedules
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
 

@@ -6,6 +6,7 @@ import pytest
 
 import reliq
 from reliq import InvalidHandler, InvalidName, InvalidSetting, aio
+from reliq.features.schedules.model import Definition
 from tests.support.workers import eventually, working
 
 
@@ -63,7 +64,8 @@ def test_one_handler_may_have_several_schedules_with_names(app):
     @app.handler("reports")
     def report(message): ...
 
-    assert [(one.name, one.queue) for one in app.handlers.schedules] == [("evening", "reports"), ("morning", "reports")]
+    schedules = app.handlers.declared(Definition)
+    assert [(one.name, one.queue) for one in schedules] == [("evening", "reports"), ("morning", "reports")]
 
 
 def test_mistakes_are_refused_where_they_are_made(app):
@@ -83,19 +85,21 @@ def test_mistakes_are_refused_where_they_are_made(app):
         app.every("30s", name="x")(lambda message: None)
     with pytest.raises(InvalidHandler, match="cannot be called with"):
         app.every("30s", queue="none", name="x")(lambda: None)
-    assert [one.name for one in app.handlers.schedules] == ["polls"]
+    assert [one.name for one in app.handlers.declared(Definition)] == ["polls"]
 
 
 def test_without_redis_the_worker_stores_them_later(app, url):
+    from reliq.features.schedules.worker import DefinedSchedules
+    from reliq.model.handlers import Handlers
     from reliq.transport.store import Store
-    from reliq.worker.schedules import DefinedSchedules
 
-    definition = app.schedules._steps.define("s", "30s", "q", "x", {})
+    handlers = Handlers()
+    handlers.declare(app.schedules._steps.define("s", "30s", "q", "x", {}))
     store = Store("redis://127.0.0.1:1")
-    away = DefinedSchedules(store, [definition])
-    away.store()
+    away = DefinedSchedules(store, handlers)
+    away.keep()
     assert app.schedules.list() == []
     away._store = app.store
-    away.store()
+    away.keep()
     assert [one.name for one in app.schedules.list()] == ["s"]
     store.close()

@@ -1,0 +1,1 @@
+"""The cycle of a queue: members that are visited in turn, again and again."""

@@ -1,0 +1,1 @@
+"""Prepared messages: sent together with a transaction of the application's own."""

@@ -1,0 +1,243 @@
+"""The steps of prepared messages: prepare, commit, roll back, check back."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from reliq import ops
+from reliq.contract import values
+from reliq.contract.values import Duration
+from reliq.errors import InvalidMessage, PreparedClosed, QueueFull, ReliqError
+from reliq.features.prepared import ops as own
+from reliq.features.prepared.ops import Decision
+from reliq.model.element import Undecodable
+from reliq.model.found import Place
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message, undecodable_letter
+from reliq.model.outgoing import NewMessage
+from reliq.ops import Steps, at_most
+from reliq.ops.schema import Counter
+from reliq.protocol.batch import encoded
+from reliq.protocol.bodies import read_bodies
+from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
+from reliq.protocol.hidden import Hidden
+from reliq.protocol.partition import Moved, at_limit
+from reliq.protocol.partitions import Partitions
+from reliq.protocol.producer import ProducerPool, ProducerSession, stored
+from reliq.protocol.sending import around_send, ready
+
+T = TypeVar("T")
+
+CHECK_AFTER = 60.0  #: seconds until the first check-back, and between two of them
+_CHECK_SOONEST = 0.1
+CHECKS = 15  #: check-backs without an answer, after which the message becomes a dead letter
+REMEMBERED = 600.0  #: seconds for which a decision is remembered
+_PAGE = 100
+
+
+class PreparedSteps:
+    """The operations on the prepared messages of one partition of a queue, as steps."""
+
+    def __init__(self, keys: QueueKeys, pool: ProducerPool) -> None:
+        self._keys = keys
+        self._pool = pool
+
+    def prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[None]:
+        """Raises QueueFull, InvalidMessage where its id is in use, and Moved where the partition takes none."""
+        keys, bodies = self._keys, list[ops.StoredBody]()
+        entry = ops.Entry(
+            message.id, encoded(message, self._pool.clock.now(), bodies), message.delay, message.dedup_key,
+            message.window, message.digest,
+        )  # fmt: skip
+        with self._pool.session([entry.id]) as session:
+            prepare = own.prepare(keys, entry, check_after, checks, session.producer, session.sequence)
+            introduction: list[ops.Op[Any]] = [ops.announce(keys.queue), ops.introduction(keys)]
+            (_, known), answer = yield from stored(
+                [keys], bodies, session, at_most(prepare, terms.retries), introduction
+            )
+            self._pool.clock.note(answer.now, session.called_at)
+            if answer.status == "moved":
+                raise Moved(keys.queue, [entry.id], [])
+            if answer.status == "full":
+                yield ops.count(keys, Counter.REJECTED)
+                raise QueueFull(f"{at_limit(keys, answer)}, not counting prepared messages; nothing was prepared")
+            if answer.status == "id_in_use":
+                raise InvalidMessage(f"message {entry.id} is prepared already: queue.prepared(id) is its handle")
+            yield from self._confirmed(terms, known, session)
+
+    def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
+        """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
+        with self._pool.session([identity]) as session:
+            known, answer = yield [
+                ops.introduction(self._keys),
+                self._decision(identity, "committed", terms, session.producer, session.sequence),
+            ]
+            if answer.decision == "key":
+                answer = yield self._decision(
+                    identity, "committed", terms, session.producer, session.sequence, dedup=answer.id
+                )
+            _check(self._keys.queue, identity, "committed", answer.decision)
+            yield from self._confirmed(terms, known, session)
+            first: str = answer.id
+            return first
+
+    def rollback(self, identity: str, terms: Terms = ANY) -> Steps[None]:
+        """Roll back a message; raises PreparedClosed."""
+        answer = yield self._decision(identity, "rolled_back", terms)
+        _check(self._keys.queue, identity, "rolled_back", answer.decision)
+
+    def _decision(
+        self,
+        identity: str,
+        decision: Decision,
+        terms: Terms,
+        producer: str = "",
+        sequence: int = 0,
+        dedup: str = "",
+    ) -> ops.Op[own.Decided]:
+        return at_most(own.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup), terms.retries)
+
+    def _confirmed(self, terms: Terms, known: ops.Introduction, session: ProducerSession) -> Steps[None]:
+        sure = terms.wanted or durability(known.durability or MEMORY.name)
+        if sure.waits:
+            yield from confirm(self._keys, sure, session.producer, session.sequence)
+
+    def purge(self) -> Steps[int]:
+        """Remove all prepared messages; return how many."""
+        removed = 0
+        while ids := (yield own.prepared_ids(self._keys, _PAGE)):
+            answers = yield [own.decide(self._keys, identity, "purged", REMEMBERED) for identity in ids]
+            removed += sum(answer.decision == "purged" for answer in answers)
+            lost = [identity for identity, answer in zip(ids, answers, strict=True) if answer.decision == "unknown"]
+            if lost:
+                yield own.forget_prepared(self._keys, lost)
+        return removed
+
+    def question(self) -> Steps[Message | None]:
+        """Take one of the messages that await a check-back; None without one."""
+        while (identity := (yield own.question(self._keys))) is not None:
+            element = yield own.prepared_element(self._keys, identity)
+            if element is None:  # decided meanwhile
+                continue
+            with contextlib.suppress(Undecodable):  # it cannot be decided: it dies after too many check-backs
+                message = Message.decode(self._keys.logical, element)
+                yield from read_bodies(self._keys, [message])
+                if message.body_is_read:  # else it was decided meanwhile
+                    return message
+        return None
+
+
+class PreparedQueue:
+    """The operations on the prepared messages of a queue, as steps."""
+
+    def __init__(self, partitions: Partitions, pool: ProducerPool) -> None:
+        self._partitions = partitions
+        self._pool = pool
+
+    def prepare(self, message: NewMessage, timeout: Duration, checks: int, terms: Terms) -> Steps[None]:
+        """Prepare the message in the home of its key, else in the first partition.
+
+        Raises QueueFull, and InvalidMessage where its id is in use.
+        """
+        check_after = values.seconds(timeout, "timeout", shortest=_CHECK_SOONEST)
+        values.whole(checks, "checks", 0, 1000)
+        if message.replace:
+            raise InvalidMessage(
+                "a prepared message cannot replace another one: replace is True; send it, or leave it out"
+            )
+        yield from ready(self._pool, terms, [message])
+        steps = self._prepare(message, check_after, checks, terms)
+        yield from around_send(self._pool, self._partitions.queue, [message], steps)
+
+    def _prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[None]:
+        while True:
+            keys = yield from self._partitions.home_of(message)
+            try:
+                return (yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, terms))
+            except Moved:  # by a layout that was read a while ago
+                yield from self._partitions.read_again()
+
+    def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
+        """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
+        return (yield from self._decide(lambda steps: steps.commit(identity, terms)))
+
+    def rollback(self, identity: str, terms: Terms = ANY) -> Steps[None]:
+        """Roll back a message; raises PreparedClosed."""
+        yield from self._decide(lambda steps: steps.rollback(identity, terms))
+
+    def question(self) -> Steps[Message | None]:
+        """Take one of the messages that await a check-back; None without one."""
+        for partition in (yield from self._partitions.every()):
+            message = yield from PreparedSteps(partition.keys, self._pool).question()
+            if message is not None:
+                return message
+        return None
+
+    def _decide(self, decide: Callable[[PreparedSteps], Steps[T]]) -> Steps[T]:
+        """Decide about a message in the partition that knows it."""
+        *others, last = yield from self._partitions.every()
+        for partition in others:
+            try:
+                return (yield from decide(PreparedSteps(partition.keys, self._pool)))
+            except PreparedClosed as closed:
+                if closed.outcome != "unknown":
+                    raise
+        return (yield from decide(PreparedSteps(last.keys, self._pool)))
+
+
+def _check(queue: str, identity: str, wanted: Decision, found: str) -> None:
+    if found == wanted:
+        return
+    said = {
+        "committed": "is committed, it cannot be rolled back any more",
+        "rolled_back": "is rolled back, it cannot be committed any more",
+        "purged": "was removed with everything else that was in the queue",
+        "undecided": "was not decided in its time: it is a dead letter (undecided); redrive it, or purge it",
+        "unknown": f"is not known: never prepared, deleted with its queue, or decided more than "
+        f"{REMEMBERED / 60:g} minutes ago",
+    }
+    raise PreparedClosed(f"prepared message {identity} of queue {queue!r} {said[found]}", found)
+
+
+def ask_overdue(keys: QueueKeys, overdue: list[bytes]) -> Steps[tuple[int, int]]:
+    """Put a question about each overdue message, or make it a dead letter; return how many of each. For monitors."""
+    ids = [one.decode() for one in overdue]
+    records = yield [own.asked(keys, identity) for identity in ids]
+    answers = yield [
+        own.ask(keys, identity, _letter(keys.queue, record.element) if record.asks >= record.most else b"", REMEMBERED)
+        for identity, record in zip(ids, records, strict=True)
+    ]
+    return answers.count("asked"), answers.count("dead")
+
+
+def _letter(queue: str, element: bytes | None) -> bytes:
+    if element is None:  # decided meanwhile
+        return b""
+    try:
+        return Message.decode(queue, element).buried("undecided")
+    except Undecodable:
+        return undecodable_letter(element)[1]
+
+
+def overdue(keys: QueueKeys, now: int) -> ops.Op[list[bytes]]:
+    """Return the op that reads the overdue messages."""
+    return own.prepared_overdue(keys, now, _PAGE)
+
+
+def not_rolled_back(identity: str, failure: ReliqError) -> str:
+    return f"prepared message {identity} could not be rolled back, its check-back decides: {failure}"
+
+
+def _purge(keys: QueueKeys) -> Steps[int]:
+    return (yield from PreparedSteps(keys, ProducerPool()).purge())
+
+
+def _withdraw(keys: QueueKeys, identity: str) -> Steps[bool]:
+    """Roll back a message that its producer has not decided about."""
+    if (yield own.prepared_element(keys, identity)) is None:
+        return False
+    answer = yield own.decide(keys, identity, "rolled_back", REMEMBERED)
+    return bool(answer.decision == "rolled_back")
+
+
+UNDECIDED = Hidden(Place.PREPARED, own.prepared_element, _withdraw, _purge)

@@ -1,0 +1,284 @@
+"""Schedules: send a message at each tick.
+
+A tick is prepared some seconds before it is due: at its time only the calls are left to send, hundreds of schedules in
+each. What was prepared may be out of date by then. The script compares the state of each schedule with the one that was
+read: of any number of monitors one sends a tick, and a schedule that was changed is read again.
+"""
+
+import heapq
+import math
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from reliq.features.schedules import ops as own
+from reliq.features.schedules.model import Run, State, Ticks, ticks_now
+from reliq.features.schedules.ops import Fire, Firing, Stored
+from reliq.features.schedules.steps import read_one
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps, StoredBody
+from reliq.protocol.batch import encoded
+from reliq_monitor.duty import Duty
+from reliq_monitor.queue_scan import Survey
+
+AHEAD = 3.0  #: seconds before its time at which a tick is prepared
+_LOOK_EVERY = 0.1  #: seconds; a schedule that was changed since it was prepared is sent so much later at most
+_NAMES = 20_000  #: schedules of a queue whose names are read at once
+_PAGE = 200  #: schedules that are read at once: other duties have their turn in between
+_SENT_AT_ONCE = 10_000  #: schedules in a round trip: Redis runs the first calls while others are sent
+_OVERDUE = 1000  #: schedules that are caught up at once
+_FIRES = 250  #: schedules in one call
+_MESSAGES = 1000  #: messages in one call
+_STALE = 1000  #: ms; a tick that is later is read again, and sent by the schedule's catch-up policy
+_UNREADABLE_PAUSE = 30_000  #: ms
+
+Named = tuple[QueueKeys, str]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A tick that is ready to be sent: the schedule as it was read, and the script's arguments."""
+
+    keys: QueueKeys
+    stored: Stored
+    fire: Fire
+
+
+def prepared(keys: QueueKeys, stored: Stored, now: int) -> Prepared | None:
+    """Prepare the next tick of a schedule or, at `now`, all that are due; None if there is none, or it is changing."""
+    definition, state = stored.definition, stored.state
+    if state.tick is None or state.wakes is None or state.revision != definition.revision:
+        return None
+    if state.wakes > now:
+        ticks = Ticks([state.tick], 0, definition.next_tick(state.tick))
+    else:
+        ticks = ticks_now(definition, state.tick, now)
+    latest = ticks.send[-1] if ticks.send else state.tick
+    messages: list[tuple[bytes, bytes]] = []
+    for tick in ticks.send:
+        bodies: list[StoredBody] = []
+        element = encoded(definition.message(definition.message_id(tick)), max(now, state.wakes), bodies)
+        messages.append((element, bodies[0].body if bodies else b""))
+    following = State.at(definition, ticks.following, state)
+    following = msgspec.structs.replace(
+        following, fired=state.fired + len(messages), missed=state.missed + ticks.missed
+    )  # fmt: skip
+    identity = definition.message_id(latest) if messages else ""
+    run = Run(latest, definition.due(latest), identity, len(messages), ticks.missed)
+    fire = Fire(definition.name, stored.raw_state, following, state.wakes, run, messages)
+    fire.packed  # noqa: B018  encoded now, not at the time of the tick
+    return Prepared(keys, stored, fire)
+
+
+class Schedules(Duty[int]):
+    """The schedules of all queues."""
+
+    name = "schedules"
+    effect = "ticks of schedules are not sent; they are caught up by their policy"
+    brings_due = True
+    seeks = "ticks"
+
+    def __init__(self) -> None:
+        self.forget()
+        self._ahead = -math.inf  #: ms that the server's clock is ahead of time.monotonic()
+
+    def forget(self) -> None:
+        """Forget what was prepared."""
+        self._queues: Sequence[QueueKeys] = []
+        self._unread: deque[Named] = deque()  #: schedules whose next tick is to be prepared
+        self._prepared: dict[tuple[int, str], list[Prepared]] = {}  #: by due, in ms, and queue
+        self._order: list[tuple[int, str]] = []  #: a heap of the keys of `_prepared`
+        self._looked_until: dict[str, int] = {}  #: by queue: ms; schedules that are due earlier were found
+        self._next_look = 0.0  #: by time.monotonic()
+
+    def _found_in(self, queues: Sequence[QueueKeys]) -> None:
+        """Note the queues that have schedules, and forget what was prepared for others."""
+        if queues is self._queues:
+            return
+        self._queues = queues
+        names = {keys.queue for keys in queues}
+        for queue in self._looked_until.keys() - names:
+            del self._looked_until[queue]
+        if any(queue not in names for _, queue in self._prepared) or any(
+            keys.queue not in names for keys, _ in self._unread
+        ):
+            self._unread = deque(one for one in self._unread if one[0].queue in names)
+            self._prepared = {at: some for at, some in self._prepared.items() if at[1] in names}
+            self._order = sorted(self._prepared)  # a sorted list is a heap
+
+    @property
+    def pause(self) -> float:
+        """Seconds until there is something to do; infinite without schedules."""
+        if not self._queues:
+            return math.inf
+        if self._unread:
+            return 0.0
+        pause = self._next_look - time.monotonic()
+        if self._order:
+            pause = min(pause, (self._order[0][0] - self._now()) / 1000)
+        return max(0.0, pause)
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Send what is due, and prepare what will be soon; return the number of messages."""
+        self._found_in(survey.found.get(self.seeks, ()))
+        if not self._queues:
+            return 0
+        sent = 0
+        while due := self._take_due():
+            sent += yield from self._send(survey, due)
+        if time.monotonic() >= self._next_look:
+            overdue = yield from self._look(survey)
+            sent += yield from self._send(survey, (yield from self._read(survey, overdue)))
+        unread = [self._unread.popleft() for _ in range(min(_PAGE, len(self._unread)))]
+        for one in (yield from self._read(survey, unread)):
+            self._await(one)
+        return sent
+
+    # --- find and prepare ---
+
+    def _look(self, survey: Survey) -> Steps[list[Named]]:
+        """Note the schedules that are due soon, to be prepared; return those that are due."""
+
+        def ask(some: Sequence[QueueKeys]) -> Steps[list[own.Seen]]:
+            groups = survey.groups(some)
+            seen = [[self._looked_until.get(keys.queue, 0) for keys in group] for group in groups]
+            answers = yield [
+                own.ticks(group, AHEAD, _PAGE, _NAMES, until) for group, until in zip(groups, seen, strict=True)
+            ]
+            for now, _ in answers:
+                self._note_time(now)
+            return [one for _, found in answers for one in found]
+
+        self._next_look = time.monotonic() + _LOOK_EVERY
+        overdue: list[Named] = []
+        for keys, seen in (yield from survey.attempts.together(self.name, self._queues, ask)):
+            until = self._now() + AHEAD * 1000 if len(seen.soon) < _NAMES else seen.soon[-1][1] - 1
+            self._looked_until[keys.queue] = max(int(until), self._looked_until.get(keys.queue, 0))
+            self._unread.extend((keys, name) for name, _ in seen.soon)
+            overdue += [(keys, name) for name, _ in seen.due]
+        if len(overdue) >= _PAGE:
+            self._next_look = 0.0
+        return overdue[:_OVERDUE]
+
+    def _read(self, survey: Survey, names: Sequence[Named]) -> Steps[list[Prepared]]:
+        """Read schedules and prepare their ticks."""
+        by_queue = _by_queue(names)
+
+        def ask(some: Sequence[QueueKeys]) -> Steps[list[tuple[list[bytes | None], list[bytes | None]]]]:
+            answers = yield [op for keys in some for op in own.stored_schedules(keys, by_queue[keys])]
+            return list(zip(answers[::2], answers[1::2], strict=True))
+
+        ready: list[Prepared] = []
+        for keys, found in (yield from survey.attempts.together(self.name, list(by_queue), ask, "read")):
+            for name, definition, state in zip(by_queue[keys], *found, strict=True):
+                try:
+                    stored = read_one(name, definition, state)
+                    one = None if stored is None else prepared(keys, stored, int(self._now()))
+                except Exception as error:  # noqa: BLE001  what is stored may be anything; it must not stop the others
+                    steps = self._put_off(keys, name, error)
+                    yield from survey.attempts.of_queue(self.name, keys, steps, None, name)
+                else:
+                    ready += [] if one is None else [one]
+        return ready
+
+    def _put_off(self, keys: QueueKeys, name: str, error: Exception) -> Steps[None]:
+        """Leave a schedule that cannot be prepared for a while, and fail."""
+        yield own.postpone(keys, name, int(self._now()) + _UNREADABLE_PAUSE)
+        raise error
+
+    # --- send ---
+
+    def _await(self, one: Prepared) -> None:
+        at = one.fire.due, one.keys.queue
+        if at not in self._prepared:
+            self._prepared[at] = []
+            heapq.heappush(self._order, at)
+        self._prepared[at].append(one)
+
+    def _take_due(self) -> list[Prepared]:
+        """Take prepared ticks that are due, without those that are too late: they are read again."""
+        now, due = self._now(), list[Prepared]()
+        while self._order and self._order[0][0] <= now and len(due) < _SENT_AT_ONCE:
+            at = heapq.heappop(self._order)
+            some = self._prepared.pop(at)
+            due += some if now - at[0] <= _STALE else []
+        return due
+
+    def _send(self, survey: Survey, due: Sequence[Prepared]) -> Steps[int]:
+        by_queue = _by_queue((one.keys, one) for one in due)
+        calls = {keys: list(_calls(some)) for keys, some in by_queue.items()}
+
+        def ask(some: Sequence[QueueKeys]) -> Steps[list[list[tuple[Prepared, Firing]]]]:
+            answers = iter(
+                (yield [own.fire(keys, [one.fire for one in call]) for keys in some for call in calls[keys]])
+            )
+            done: list[list[tuple[Prepared, Firing]]] = []
+            for keys in some:
+                done.append([])
+                for call in calls[keys]:
+                    now, codes = next(answers)
+                    self._note_time(now, early=Firing.EARLY in codes)
+                    done[-1] += zip(call, codes, strict=True)
+                    _measure(survey, keys, now, done[-1][-len(call) :])
+            return done
+
+        sent = 0
+        for keys, outcomes in (yield from survey.attempts.together(self.name, list(calls), ask, "send")):
+            for one, code in outcomes:
+                if code is Firing.SENT:
+                    sent += len(one.fire.messages)
+                    self._follow_up(keys, one)
+                elif code is Firing.EARLY:
+                    self._await(one)
+        return sent
+
+    def _follow_up(self, keys: QueueKeys, one: Prepared) -> None:
+        """Prepare the tick after one that was sent, if it is due before what the next look finds."""
+        state = one.fire.state
+        if state.wakes is not None and state.wakes <= self._looked_until.get(keys.queue, 0):
+            after = prepared(keys, Stored(one.stored.definition, state, msgspec.json.encode(state)), int(self._now()))
+            if after is not None:
+                self._await(after)
+
+    # --- the server's clock ---
+
+    def _now(self) -> float:
+        """Return the estimated time of the server, ms; a little behind it rather than ahead."""
+        return time.monotonic() * 1000 + self._ahead
+
+    def _note_time(self, now: int, early: bool = False) -> None:
+        """Note the time of a reply: the one that took least is the best. `early`: the estimate was ahead of it."""
+        ahead = now - time.monotonic() * 1000
+        self._ahead = ahead if early else max(ahead, self._ahead - 1.0)
+
+
+def _by_queue(pairs: Iterable[tuple[QueueKeys, T]]) -> dict[QueueKeys, list[T]]:
+    found: dict[QueueKeys, list[T]] = defaultdict(list)
+    for keys, one in pairs:
+        found[keys].append(one)
+    return found
+
+
+def _measure(survey: Survey, keys: QueueKeys, now: int, outcomes: Iterable[tuple[Prepared, Firing]]) -> None:
+    if survey.measurements is not None:
+        sent = [one.fire.run for one, code in outcomes if code is Firing.SENT and one.fire.messages]
+        survey.measurements.late(keys.queue, [(now - run.due) / 1000 for run in sent])
+
+
+def _calls(due: Sequence[Prepared]) -> Iterator[list[Prepared]]:
+    """Split what one queue is to send into calls."""
+    call: list[Prepared] = []
+    messages = 0
+    for one in due:
+        if call and (len(call) == _FIRES or messages + len(one.fire.messages) > _MESSAGES):
+            yield call
+            call, messages = [], 0
+        call.append(one)
+        messages += len(one.fire.messages)
+    if call:
+        yield call

@@ -1,0 +1,18 @@
+"""Hidden: messages of a feature that no consumer sees yet, and that are found, cancelled and purged with the others."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reliq.model.found import Place
+from reliq.model.keys import QueueKeys
+from reliq.ops import Op, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What the core asks about such messages of a queue."""
+
+    place: Place
+    element: Callable[[QueueKeys, str], Op[bytes | None]]  #: of the message with this id
+    withdraw: Callable[[QueueKeys, str], Steps[bool]]  #: cancel it; whether it was there
+    purge: Callable[[QueueKeys], Steps[int]]  #: remove all; how many

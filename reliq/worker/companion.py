@@ -1,0 +1,20 @@
+"""Companion: what a worker process does for a feature, beside its loops."""
+
+from reliq.model.handlers import Handlers
+from reliq.transport.store import Store
+
+
+class Companion:
+    """The part of a feature in a worker process. A failure of Redis must not leave its methods."""
+
+    def __init__(self, store: Store, handlers: Handlers) -> None:
+        """`handlers`: of the application, with what the feature has let it declare."""
+
+    def start(self) -> None:
+        """Begin: Redis has answered, and the loops begin next."""
+
+    def keep(self) -> None:
+        """Do what is done again about every two seconds."""
+
+    def stop(self) -> None:
+        """End: the process shuts down."""
