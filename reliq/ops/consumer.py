@@ -357,6 +357,7 @@ def finish(keys: QueueKeys, lease: str, remembered: float) -> Op[bool]:
         processing=keys.processing(lease),
         lease=keys.lease(lease),
         settled=keys.settled(lease),
+        workers=keys.workers,
         consumer=lease,
         remembered=milliseconds(remembered),
     )

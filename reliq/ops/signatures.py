@@ -211,9 +211,9 @@ def find(*, zset: str, index: str, id: Argument, skip: float, shown: float, most
 
 
 def finish(
-    *, consumers: str, processing: str, lease: str, settled: str, consumer: Argument, remembered: Argument
+    *, consumers: str, processing: str, lease: str, settled: str, workers: str, consumer: Argument, remembered: Argument
 ) -> Call:
-    return "finish", (consumers, processing, lease, settled), (consumer, remembered)
+    return "finish", (consumers, processing, lease, settled, workers), (consumer, remembered)
 
 
 def forget(

@@ -31,7 +31,7 @@ def test_a_schedule_is_shown_run_paused_resumed_and_removed(app, look, script):
     assert app.schedules.get("daily").paused
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("ol.mono li")).to_have_count(10)
-    page.get_by_label("Type the name").fill("daily")
+    page.get_by_label("Type daily to confirm").fill("daily")
     page.get_by_role("button", name="Remove").click()
     expect(page.get_by_text("There is no schedule.")).to_be_visible()
     assert app.schedules.list() == []
