@@ -1,4 +1,4 @@
-"""The commands `reliq api` and `reliq keys`, used by `reliq.cli`; the service is imported only when it runs."""
+"""The commands `reliq api` and `reliq key`, used by `reliq.cli`; the service is imported only when it runs."""
 
 import argparse
 import json
@@ -75,7 +75,7 @@ def api(options: argparse.Namespace) -> int:
     if options.no_auth and not is_loopback(options.host):
         raise InvalidSetting(
             f"--no-auth serves this machine only, and host is {options.host!r}: listen on 127.0.0.1, or leave out "
-            "--no-auth and create a key with `reliq keys create`"
+            "--no-auth and create a key with `reliq key create`"
         )
     settings = replace(
         Settings(), url=options.url, host=options.host, port=options.port, grace=options.grace,
@@ -115,7 +115,7 @@ def list_keys(options: argparse.Namespace) -> int:
         print(json.dumps(shown))
         return 0
     if not keys:
-        print("there are no API keys: `reliq keys create` makes one", file=sys.stderr)
+        print("there are no API keys: `reliq key create` makes one", file=sys.stderr)
     rows = [_columns(identity, key) for identity, key in sorted(keys.items())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -17,13 +17,13 @@ NOW = (
     ),
     Number(
         "Paused",
-        "1 while the queue is paused: sends go on, nothing is started. `reliq resume QUEUE` ends it.",
+        "1 while the queue is paused: sends go on, nothing is started. `reliq queue resume QUEUE` ends it.",
         worst("reliq_queue_paused"),
         bad=1,
     ),
     Number(
         "Breaker",
-        "1 while the circuit breaker is open, 0.5 while one message is tried. `reliq breaker QUEUE close` ends it.",
+        "1 while the breaker is open, 0.5 while one message is tried. `reliq queue breaker QUEUE close` ends it.",
         worst("reliq_queue_breaker_open"),
         bad=0.5,
     ),

@@ -91,15 +91,17 @@ def cancel(options: argparse.Namespace) -> int:
     ways = (options.id is not None) + (options.key is not None) + bool(headers)
     if not ways:
         raise reliq.InvalidSetting(
-            f"only {options.queue!r} is given: write `reliq cancel QUEUE ID` (`reliq find ID` names the queue), "
-            "or the queue and --key KEY or --header NAME=VALUE"
+            f"only {options.queue!r} is given: write `reliq message cancel QUEUE ID` (`reliq message find ID` names "
+            "the queue), or the queue and --key KEY or --header NAME=VALUE"
         )
     if ways > 1:
         raise reliq.InvalidSetting("give one of these: the id of a message, --key KEY, --header NAME=VALUE")
     if options.id is None:
         return _cancel_many(options, headers)
     if options.dry_run:
-        raise reliq.InvalidSetting("--dry-run is for --key and --header; `reliq find ID` says where one message is")
+        raise reliq.InvalidSetting(
+            "--dry-run is for --key and --header; `reliq message find ID` says where one message is"
+        )
     answer = queue_of(options).cancel(options.id)
     say(options, answer.value, cancelled=bool(answer), answer=answer.value)
     return 0 if answer else 1

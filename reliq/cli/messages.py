@@ -149,7 +149,7 @@ def _print_stats(options: argparse.Namespace, app: reliq.Reliq) -> int:
         print(json.dumps([asdict(one) for one in found]))
         return 1 if unreadable else 0
     if not found:
-        text = "there are no queues: the first message makes one, `reliq send QUEUE BODY`"
+        text = "there are no queues: the first message makes one, `reliq message send QUEUE BODY`"
         say_none(there or missing_now() or (), text)
         return 1 if unreadable else 0
     rows = [("queue", "ready", "processing", "delayed", "dead", "oldest", " consumers"), *map(_stats_row, found)]

@@ -121,7 +121,7 @@ def frame(before: Look, now: Look, where: str, height: int, width: int = _WIDTH)
     name = _name_width(shown, width)
     lines = [_summary(rows, rates, now.queues, where, width), "", f"{'queue':{name}}{_HEAD}"]
     if now.unreadable:
-        lines[1] = f"{now.unreadable} cannot be read, `reliq stats` says why"
+        lines[1] = f"{now.unreadable} cannot be read, `reliq queue stats` says why"
     if now.missing:
         lines[1] = now.missing[0]
     lines += [_row(one, *rates[one.queue], name) for one in shown]
@@ -160,7 +160,7 @@ def _worker_lines(workers: Sequence[WorkerProcess], width: int) -> list[str]:
             f"{place:24}{_fitted(title, 19):20} {version:7} up {up:5} beat {beat:5}{rate:>6}/s  {queues}"[:width]
         )
     if len(named) > _WORKERS:
-        lines[-1] = f"... and {len(named) - _WORKERS + 1} more workers: reliq workers"
+        lines[-1] = f"... and {len(named) - _WORKERS + 1} more workers: reliq worker list"
     return ["", *lines] if lines else []
 
 
@@ -177,7 +177,7 @@ def _summary(rows: Sequence[Stats], rates: dict[str, tuple[float, float]], queue
     ready, dead = sum(one.ready for one in rows), sum(one.dead for one in rows)
     parts = [
         f"{queues} queues", f"{short(ready)} ready", f"{short(dead)} dead", f"{short(came)}/s in",
-        f"{short(went)}/s out", *([f"{short(missing)} MISSING: reliq audit"] if missing else []),
+        f"{short(went)}/s out", *([f"{short(missing)} MISSING: reliq queue audit"] if missing else []),
     ]  # fmt: skip
     text = "  ".join(parts)
     return f"{text}  {where}" if len(text) + len(where) + 2 <= width else text

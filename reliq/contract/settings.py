@@ -1,7 +1,7 @@
 """The settings of a queue: its policy, which is stored in Redis.
 
 An entry is all there is to say about a setting. Made from it: the keywords of `configure` and the fields of `Config`
-(`reliq.contract.keywords`, generated), `reliq config`, HTTP schemas, the dashboard's form, the reference.
+(`reliq.contract.keywords`, generated), `reliq queue config`, HTTP schemas, the dashboard's form, the reference.
 """
 
 from dataclasses import dataclass

@@ -54,7 +54,9 @@ def _counted(counter: Counter, readings: Sequence[Stats]) -> Metric:
 def unreadable(queues: Iterable[str]) -> Metric:
     """Return the metric of queues whose numbers could not be read."""
     metric = GaugeMetricFamily(
-        "reliq_queue_unreadable", "1 for a queue whose numbers could not be read: see `reliq stats`.", labels=["queue"]
+        "reliq_queue_unreadable",
+        "1 for a queue whose numbers could not be read: see `reliq queue stats`.",
+        labels=["queue"],
     )
     for queue in queues:
         metric.add_metric([queue], 1)

@@ -68,7 +68,7 @@ def _loaded(setting: Setting, text: str) -> Any:
     except ValueError:  # written by another program; InvalidSetting is one too
         raise InvalidSetting(
             f"the queue's {setting.name} in Redis is {text!r}, which is not {setting.kind.noun}: "
-            f"set it again, or reset it with `reliq config QUEUE {setting.name}=`"
+            f"set it again, or reset it with `reliq queue config QUEUE {setting.name}=`"
         ) from None
 
 

@@ -52,7 +52,7 @@ def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
         if layout.moving:
             raise ChangeUnderWay(
                 f"partitions is {count}: the change of queue {queue!r} from {layout.before} to {layout.count} is still "
-                f"under way; wait until `reliq partitions {queue}` shows its end"
+                f"under way; wait until `reliq queue partitions {queue}` shows its end"
             )
         names = _new_names(queue, layout, count, slots)
         changed = layout.resized(count, names)

@@ -59,7 +59,7 @@ class Spread:
                 return [self._ids[place] for place in range(len(self._messages))]
         raise RedisUnavailable(
             f"the partitions of queue {self._partitions.queue!r} refuse {len(left)} messages: the change of their "
-            "number does not take effect; see `reliq partitions`"
+            "number does not take effect; see `reliq queue partitions`"
         )
 
     def _offered(self, offer: Offer) -> Steps[list[str]]:

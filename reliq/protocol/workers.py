@@ -20,7 +20,7 @@ _CONSUMERS = 1000  #: of a queue that are read
 def every_worker() -> Steps[list[WorkerProcess]]:
     """Read the workers of all queues, by host and pid; those that do not say who they are come last.
 
-    A queue that cannot be read is left out: `reliq stats` says why.
+    A queue that cannot be read is left out: `reliq queue stats` says why.
     """
     return grouped((yield from consuming((yield from every_queue()))))
 

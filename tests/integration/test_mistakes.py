@@ -388,8 +388,8 @@ COMMANDS = [
         ["cancel", "orders"],
         2,
         (
-            "only 'orders' is given: write `reliq cancel QUEUE ID` (`reliq find ID` names the queue), or the "
-            "queue and --key KEY or --header NAME=VALUE"
+            "only 'orders' is given: write `reliq message cancel QUEUE ID` (`reliq message find ID` names "
+            "the queue), or the queue and --key KEY or --header NAME=VALUE"
         ),
     ),
     (["find", "x"], 1, "message x is not in any queue: it was handled, removed, or never sent"),

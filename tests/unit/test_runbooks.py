@@ -82,7 +82,7 @@ def test_a_log_line_that_is_not_written_is_found():
         "heartbeat:",
         "lost queue=...",
         "pulse:",
-        "reliq stats",
+        "reliq queue stats",
     ]
     assert list(unknown_log_lines(spans)) == ["lost queue=...", "pulse:"]
 

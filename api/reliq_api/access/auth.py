@@ -37,7 +37,7 @@ _KEYS_KEPT = 600.0  #: seconds for which the keys that were read last are valid 
 _KEYS_TRIED = 0.5  #: seconds for which a read of the keys in a cluster is repeated: the node that has them may be away
 
 NO_KEY = (
-    "there is no API key: create one with `reliq keys create NAME --scope SCOPE --queue PATTERN`, or start the service "
+    "there is no API key: create one with `reliq key create NAME --scope SCOPE --queue PATTERN`, or start the service "
     "with --no-auth (only for development, and only on a Redis that never had a key)"
 )
 
@@ -249,7 +249,7 @@ def _check_loopback(request: Request) -> None:
         raise Problem(
             "unauthorized",
             "with --no-auth only this machine is served, under the name localhost and without a proxy: "
-            "create a key with `reliq keys create NAME --scope SCOPE --queue PATTERN`",
+            "create a key with `reliq key create NAME --scope SCOPE --queue PATTERN`",
         )
 
 

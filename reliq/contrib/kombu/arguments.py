@@ -9,9 +9,9 @@ from reliq.errors import InvalidSetting
 _REFUSED = {
     "x-message-ttl": "give the messages a time of their own: expires= in Celery, expiration= in kombu",
     "x-expires": "it is for queues that are exclusive or to be deleted; delete others by hand",
-    "x-max-length-bytes": "set it in reliq, `reliq config QUEUE max_bytes=...`: then sends to a full queue fail",
+    "x-max-length-bytes": "set it in reliq, `reliq queue config QUEUE max_bytes=...`: then sends to a full queue fail",
     "x-dead-letter-exchange": "what is rejected or expires is a dead letter of its queue: `reliq dead list QUEUE`",
-    "x-single-active-consumer": "set `reliq config QUEUE concurrency=1`: one message at a time, over all consumers",
+    "x-single-active-consumer": "set `reliq queue config QUEUE concurrency=1`: one message at a time of all consumers",
 }
 _LENGTH = "reliq drops no message: declare it with x-overflow 'reject-publish', and sends to a full queue fail"
 

@@ -198,7 +198,7 @@ class Channel(virtual.Channel):
         if (count := len(self._broker.partitions(name))) > 1:
             raise ChannelError(
                 f"PRECONDITION_FAILED - queue {queue!r} has {count} partitions, and kombu takes from one only: "
-                f"use a worker of reliq, or `reliq config {name} partitions=1`",
+                f"use a worker of reliq, or `reliq queue config {name} partitions=1`",
                 (60, 20),
                 "Basic.consume",
                 "406",

@@ -1,4 +1,4 @@
-"""`reliq config`: a queue's policy from the command line."""
+"""`reliq queue config`: a queue's policy from the command line."""
 
 import json
 

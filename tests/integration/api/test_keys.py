@@ -292,7 +292,7 @@ def plain(url):
 def test_without_keys_every_request_is_told_what_to_do(plain, path):
     answer = plain.get(path)
     assert problem(answer) == (401, "unauthorized")
-    assert "`reliq keys create" in answer.json()["detail"]
+    assert "`reliq key create" in answer.json()["detail"]
     assert "--no-auth" in answer.json()["detail"]
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
@@ -301,7 +301,7 @@ def test_without_keys_a_page_says_what_to_do_and_asks_for_no_password(plain):
     """A browser shows no page before its user has given up on a prompt for Basic credentials."""
     answer = plain.get("/")
     assert answer.status_code == 401
-    assert "reliq keys create" in answer.text
+    assert "reliq key create" in answer.text
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
@@ -426,7 +426,7 @@ def test_no_auth_on_an_address_of_other_machines_is_refused(url):
     refused = reliq(url, "api", "--no-auth", "--host", "0.0.0.0", "--port", "0")
     assert refused.returncode == 2
     assert "host is '0.0.0.0'" in refused.stderr
-    assert "reliq keys create" in refused.stderr
+    assert "reliq key create" in refused.stderr
 
 
 def test_the_start_says_that_there_is_no_key(url):
@@ -435,7 +435,7 @@ def test_the_start_says_that_there_is_no_key(url):
         terminated(child)
         assert child.stderr is not None
         said = child.stderr.read().decode()
-    assert "every request is answered 401: there is no API key: create one with `reliq keys create" in said
+    assert "every request is answered 401: there is no API key: create one with `reliq key create" in said
 
 
 def test_no_auth_can_be_asked_for_by_the_environment(url):

@@ -90,7 +90,7 @@ def test_a_queue_may_get_its_policy_before_its_first_message(app, capsys):
         (("dead", "list", "orders", "--reason", "expired"), "orders has no such dead letters\n"),
         (("delayed", "list", "orders"), "orders has no delayed messages\n"),
         (("delayed", "list", "orders", "--failed"), "orders has no messages that wait for a retry\n"),
-        (("keys", "list"), "there are no API keys: `reliq keys create` makes one\n"),
+        (("keys", "list"), "there are no API keys: `reliq key create` makes one\n"),
     ],
 )
 def test_an_empty_list_says_so_and_a_pipe_gets_nothing(app, capsys, command, says):
@@ -101,7 +101,8 @@ def test_an_empty_list_says_so_and_a_pipe_gets_nothing(app, capsys, command, say
 
 def test_without_queues_stats_says_so(url, capsys):
     assert main.main(["stats", "--url", url]) == 0
-    assert capsys.readouterr() == ("", "there are no queues: the first message makes one, `reliq send QUEUE BODY`\n")
+    said = "there are no queues: the first message makes one, `reliq message send QUEUE BODY`\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_without_a_command_all_commands_are_shown(capsys):

@@ -1,4 +1,4 @@
-"""reliq audit: the books of the queues, for people and programs. The equation itself: test_overview."""
+"""`reliq queue audit`: the books of the queues, for people and programs. The equation itself: test_overview."""
 
 import json
 
