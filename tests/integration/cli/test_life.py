@@ -83,7 +83,7 @@ def test_cancel_with_an_id_alone_says_that_the_queue_is_missing(say, orders):
     identity = orders.send("x")
     status, _, told = say("cancel", identity)
     assert status == 2
-    assert f"only '{identity}' is given: write `reliq message cancel QUEUE ID`" in told)
+    assert f"only '{identity}' is given: write `reliq message cancel QUEUE ID`" in told
     assert orders.find(identity)
 
 
