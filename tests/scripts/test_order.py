@@ -1,5 +1,7 @@
 """Keys: messages with one key are ready one at a time, whatever becomes of the one that is."""
 
+from itertools import product
+
 import pytest
 
 from reliq import ops
@@ -7,7 +9,8 @@ from reliq.model.element import group_of
 from reliq.model.message import wrapped
 from reliq.ops import Entry, Move, Revival
 from reliq_monitor.reclaim import take_back
-from tests.support.state import HOUR, KEYS, keyed
+from tests.support.state import HOUR, KEYS, element, keyed
+from tests.support.workers import eventually
 
 K, L = group_of("k"), group_of("l")
 
@@ -234,3 +237,18 @@ def test_a_reclaimed_message_keeps_its_key(line):
     found = line.state()
     assert found["messages"].startswith("a")
     assert (found["waiting"], found["active"]) == ("b c", {K: "a", L: "x"})
+
+
+@pytest.mark.parametrize("key", ["k", ""])
+def test_messages_with_one_delay_become_ready_in_the_order_in_which_they_were_sent(world, key):
+    names = ["".join(pair) for pair in product("onmlkjihgfedcba", "tsrqponmlkjihgfedcba")]
+    for first in range(0, 300, 60):
+        entries = [
+            Entry(name, keyed(name, key) if key else element(name), 0.001, None, 0.0)
+            for name in names[first : first + 60]
+        ]
+        world.run(ops.enqueue(KEYS, [], entries))
+    eventually(lambda: world.run(ops.promote(KEYS, 1000))[0] == 0 and not world.redis.zcard(KEYS.delayed))
+    state = world.state()
+    taken = state["messages"].split()[::-1] + state.get("waiting", "").split()
+    assert taken == names
