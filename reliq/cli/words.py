@@ -73,6 +73,8 @@ class Words:
 
 def present(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with the verb of `reliq worker MODULE:APP`, which needs none."""
-    if arguments[:1] == ["worker"] and arguments[1:2] not in ([], ["run"], ["list"], ["-h"], ["--help"]):
-        return ["worker", "run", *arguments[1:]]
-    return list(arguments)
+    match list(arguments):
+        case ["worker", first, *others] if first not in ("run", "list", "-h", "--help"):
+            return ["worker", "run", first, *others]
+        case words:
+            return words
