@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from reliq.errors import InvalidHandler
+from reliq.errors import InvalidHandler, InvalidName
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.message import Message
 
@@ -157,14 +157,14 @@ def is_async(function: HandlerFunction) -> bool:
 
 
 def check_called(given: object, decorator: str, arguments: str) -> None:
-    """Raise InvalidHandler if a decorator was not called: then it gets the function in place of its argument.
+    """Raise InvalidName if a decorator was not called: then it gets the function in place of its argument.
 
     `arguments`: an example of them, {} in it for the name of the function.
     """
     if callable(given):
         name = name_of(given).rpartition(".")[2]
         call = f"@app.{decorator}({arguments.format(name)})"
-        raise InvalidHandler(f"@app.{decorator} above {name} is not called: write {call}")
+        raise InvalidName(f"@app.{decorator} above {name} is not called: write {call}")
 
 
 def name_of(function: object) -> str:

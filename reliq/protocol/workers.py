@@ -74,14 +74,12 @@ def _read(queues: Sequence[str]) -> Steps[list[Consuming]]:
     facts = yield [op for keys, names, _ in there for op in _facts(keys, names)]
     found, answered = list[Consuming](), iter(facts)
     for keys, names, texts in there:
-        leases = next(answered)
         found += [
-            worker.read(keys.logical, one, texts.get(one.encode()), lease, next(answered))
-            for one, lease in zip(names, leases, strict=True)
+            worker.read(keys.logical, one, texts.get(one.encode()), next(answered), next(answered)) for one in names
         ]
     return found
 
 
 def _facts(keys: QueueKeys, consumers: Sequence[str]) -> list[Op[Any]]:
-    """Return the ops that read when the leases of consumers end, and how many messages each of them holds."""
-    return [ops.lease_ends(keys, consumers), *(ops.held_count(keys, one) for one in consumers)]
+    """Return the ops that read when the lease of each consumer ends, and how many messages it holds."""
+    return [op for one in consumers for op in (ops.lease_end(keys, one), ops.held_count(keys, one))]

@@ -40,22 +40,22 @@ class Later:
 APPLICATION = [
     (
         lambda app: app.handler(handle),
-        reliq.InvalidHandler,
+        reliq.InvalidName,
         '@app.handler above handle is not called: write @app.handler("handle")',
     ),
     (
         lambda app: app.broadcast(handle),
-        reliq.InvalidHandler,
+        reliq.InvalidName,
         '@app.broadcast above handle is not called: write @app.broadcast("order.#")',
     ),
     (
         lambda app: app.every(handle),
-        reliq.InvalidHandler,
+        reliq.InvalidName,
         '@app.every above handle is not called: write @app.every("5m")',
     ),
     (
         lambda app: app.on_dead(handle),
-        reliq.InvalidHandler,
+        reliq.InvalidName,
         "@app.on_dead above handle is not called: write @app.on_dead()",
     ),
     (

@@ -101,6 +101,7 @@ ROWS = {
     "GET /jobs": ANY_KEY,
     "GET /topics": ANY_KEY,
     "GET /schedules": ANY_KEY,
+    "GET /workers": ANY_KEY,
     "GET /batches": needs("metrics", of="all"),
     "POST /jobs/abort": shows("operate", data={"queue": "orders", "job": "j"}),
     "POST /topics/bind": needs("topics", **BINDING),

@@ -40,8 +40,8 @@ def test_some_hundred_cuts(app, url, cuts, share):
     proven(app, url, cuts, share)
 
 
-def test_two_hundred_cuts_of_large_bodies(app, url):
-    proven(app, url, 200, 0.3, size=64 * 1024)
+def test_five_hundred_cuts_of_large_bodies(app, url):
+    proven(app, url, 500, 0.3, size=64 * 1024)
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def bury_all(orders: reliq.Queue) -> None:
 
 def test_the_overview_has_the_queue_once_and_its_page_the_sum_and_a_row_for_each(orders, client):
     orders.send_many(["body"] * 400)
-    overview = eventually(lambda: "orders 400 0 0 0" in (text := text_of(client.get("/"))) and text)
+    overview = eventually(lambda: "orders no consumers 400 0 0 0" in (text := text_of(client.get("/"))) and text)
     assert "@partition" not in overview
     shown = text_of(client.get("/queues/orders"))
     assert "Ready 400" in shown
