@@ -48,6 +48,7 @@ from reliq.errors import (
 )
 from reliq.features.cycle.client import Cycle
 from reliq.features.prepared.client import Prepared
+from reliq.features.receipts.model import Received, TooManyInFlight
 from reliq.features.schedules.client import Schedules
 from reliq.features.schedules.model import ScheduleOptions
 from reliq.features.schedules.steps import Schedule
@@ -74,9 +75,9 @@ __all__ = [
     "Failure", "Found", "HandlerFailed", "InvalidBody", "InvalidHandler", "InvalidMessage", "InvalidName",
     "InvalidSetting", "JobClosed", "LeaseLost", "Message", "MessageOptions", "Middleware", "NewMessage", "NoResult",
     "OutcomeUnknown", "Place", "Prepared", "PreparedClosed", "Progress", "PublishOptions", "Queue", "QueueFull",
-    "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions", "Schedules",
-    "Sending", "Stats", "TimeLimitExceeded", "TopicStats", "Topics", "Unroutable", "__version__", "breaker",
-    "exponential", "fixed", "rocketmq_levels", "steps",
+    "Received", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions",
+    "Schedules", "Sending", "Stats", "TimeLimitExceeded", "TooManyInFlight", "TopicStats", "Topics", "Unroutable",
+    "__version__", "breaker", "exponential", "fixed", "rocketmq_levels", "steps",
 ]  # fmt: skip
 
 #: What `help(reliq)` shows and a prompt completes: errors and records would fill six times as many lines.

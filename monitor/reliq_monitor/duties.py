@@ -3,10 +3,12 @@
 from typing import Any
 
 from reliq.features.prepared.duty import PreparedTimeouts
+from reliq.features.receipts.duty import Visibility
 from reliq.features.schedules.duty import Schedules
 from reliq_monitor.batches import Batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duty import Duty
+from reliq_monitor.forwarding import Forwarding
 from reliq_monitor.partitions import Partitions
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
@@ -21,9 +23,11 @@ DUTIES: tuple[type[Duty[Any]], ...] = (
     Partitions,
     Schedules,
     Returns,
+    Forwarding,
     DeadLetterTrimming,
     SilentProducers,
     SilentStreams,
+    Visibility,
     Promotion,
 )
 

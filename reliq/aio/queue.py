@@ -11,6 +11,7 @@ from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, Message
 from reliq.contract.values import Duration
 from reliq.features.cycle.aio import CycleCalls
 from reliq.features.prepared.aio import PreparedCalls
+from reliq.features.receipts.aio import ReceiveCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
@@ -22,7 +23,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Queue(CycleCalls, PreparedCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:

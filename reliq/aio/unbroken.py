@@ -6,13 +6,20 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from reliq.errors import ReliqError
-from reliq.model.message import Message
 
 T = TypeVar("T")
 
 Lock = asyncio.Lock
 
 _tasks: set[asyncio.Future[Any]] = set()  # the event loop itself holds its tasks only weakly
+
+
+async def acquired(lock: Lock, seconds: float) -> bool:
+    """Acquire the lock unless that takes longer."""
+    try:
+        return await asyncio.wait_for(lock.acquire(), seconds)
+    except TimeoutError:
+        return False
 
 
 async def finished(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
@@ -23,9 +30,7 @@ async def finished(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
     return await asyncio.shield(task)
 
 
-async def brought(
-    claim: Coroutine[Any, Any, list[Message]], give_back: Callable[[list[Message]], Awaitable[None]]
-) -> list[Message]:
+async def brought(claim: Coroutine[Any, Any, list[T]], give_back: Callable[[list[T]], Awaitable[None]]) -> list[T]:
     """Return what a claim brings. Where the caller is cancelled, however often, `give_back` gets it instead."""
     task = asyncio.ensure_future(claim)
     try:
@@ -35,6 +40,6 @@ async def brought(
         raise
 
 
-async def _late(claim: "asyncio.Future[list[Message]]", give_back: Callable[[list[Message]], Awaitable[None]]) -> None:
+async def _late(claim: "asyncio.Future[list[T]]", give_back: Callable[[list[T]], Awaitable[None]]) -> None:
     with suppress(ReliqError):
         await give_back(await claim)

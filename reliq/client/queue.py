@@ -12,6 +12,7 @@ from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, Message
 from reliq.contract.values import Duration
 from reliq.features.cycle.client import CycleCalls
 from reliq.features.prepared.client import PreparedCalls
+from reliq.features.receipts.client import ReceiveCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
@@ -23,7 +24,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Queue(CycleCalls, PreparedCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:

@@ -8,6 +8,11 @@ T = TypeVar("T")
 Lock = threading.RLock  # the handler of a signal may settle, in the middle of another call
 
 
+def acquired(lock: "threading.RLock", seconds: float) -> bool:
+    """Acquire the lock unless that takes longer."""
+    return lock.acquire(timeout=seconds)
+
+
 def finished(result: T) -> T:
     return result
 

@@ -73,12 +73,20 @@ COUNTERS: Final = (
     Counter(
         "reclaimed", "messages taken back from consumers that vanished", "reliq_messages_reclaimed", event=STAYS
     ),
+    Counter(
+        "returned", "messages in flight that became visible again before they were deleted",
+        "reliq_messages_returned", event=STAYS, see="[receive](../how-to/receive.md)",
+    ),
     Counter("promoted", "delayed messages that became ready", "reliq_messages_promoted"),
     Counter(
         DEAD_LETTERED, f"messages that died, by reason: {_listed(REASONS)}", "reliq_messages_dead_lettered",
         event=STAYS,
     ),
     Counter("redriven", "dead letters put back into the queue", "reliq_messages_redriven", event=STAYS),
+    Counter(
+        "forwarded", "dead letters sent on to the queue of `dead_to`", "reliq_dead_letters_forwarded", enters=-1,
+        event=ENDS,
+    ),
     Counter("ordered", "times a message was put behind another one of its key", "reliq_messages_ordered"),
     Counter("prepared", "messages prepared, to be committed or rolled back", "reliq_messages_prepared"),
     Counter("committed", "prepared messages that entered the queue", "reliq_messages_committed"),

@@ -29,8 +29,9 @@ class NamedKeys(JobKeys):
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
         "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "low", "messages",
-        "next_round", "outcomes", "places", "prepared", "producers", "questions", "results", "rounds", "runs",
-        "schedule_states", "schedules", "servers", "sqs", "ticks", "told", "trying", "waiting", "workers",
+        "next_round", "outcomes", "places", "prepared", "producers", "questions", "receipts", "received", "results",
+        "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks", "told", "trying", "waiting",
+        "workers",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -84,6 +85,10 @@ class NamedKeys(JobKeys):
         self.awaited = prefix + "awaited"
         #: stream: the ids of messages with results, while someone waits
         self.answers = prefix + "answers"
+        #: zset: names of messages in flight, by the ms at which they become visible again
+        self.received = prefix + "received"
+        #: hash: name -> the message in flight, behind its turn in the line of its key
+        self.receipts = prefix + "receipts"
         #: hash: producer -> its last sequence number, and when
         self.producers = prefix + "producers"
         #: hash: the state of the queue's limits and of its circuit breaker
@@ -143,6 +148,12 @@ class NamedKeys(JobKeys):
     def report(self, id: str) -> str:
         """Return the key `report:<id>`; hash: what a handler has reported about the message."""
         return f"{self._prefix}report:{id}"
+
+    def attempt_of(self, digest: str) -> str:
+        """Return the key `attempt:<digest>`; list: names of the messages that a receive with this attempt id has
+        returned.
+        """
+        return f"{self._prefix}attempt:{digest}"
 
     def dedup_of(self, digest: str) -> str:
         """Return the key `dedup:<digest>`; string: the id of the first message with a deduplication key."""

@@ -83,6 +83,8 @@ class ConfigChanges(TypedDict, total=False):
     - `max_deliveries`: consumers that may die with a message before it becomes a dead letter.
     - `dead_max_age`: how long dead letters are kept, such as '30d'.
     - `dead_max_count`: how many dead letters are kept, the latest ones.
+    - `dead_to`: the queue that its dead letters are sent to, but for those that expired, do not decode, or were never
+      committed, such as 'orders-dead'.
     - `durability`: where a message must be stored before its send returns, unless the send says so: "memory", "fsync"
       or "replicas=1"; a change takes effect within a minute, such as 'fsync'.
     - `rate`: how many messages consumers may get, by the server's clock, such as '100/s'.
@@ -102,6 +104,7 @@ class ConfigChanges(TypedDict, total=False):
     max_deliveries: int | None
     dead_max_age: Duration | None
     dead_max_count: int | None
+    dead_to: str | None
     durability: str | None
     rate: str | None
     burst: int | None
@@ -129,6 +132,8 @@ class Config:
     dead_max_age: float | None = None
     #: how many dead letters are kept, the latest ones
     dead_max_count: int | None = None
+    #: the queue that its dead letters are sent to, but for those that expired, do not decode, or were never committed
+    dead_to: str | None = None
     #: where a message must be stored before its send returns, unless the send says so: "memory", "fsync" or
     #: "replicas=1"; a change takes effect within a minute
     durability: str = "memory"

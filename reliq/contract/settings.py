@@ -7,7 +7,7 @@ An entry is all there is to say about a setting. Made from it: the keywords of `
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reliq.contract.kinds import Durability, Duration, Flag, Kind, Rate, Weights, Whole
+from reliq.contract.kinds import Durability, Duration, Flag, Kind, Rate, Text, Weights, Whole
 from reliq.contract.values import MAX_DELIVERIES, MIN_QUOTA_BYTES
 
 MOST_PARTITIONS: Final = 256
@@ -52,6 +52,11 @@ SETTINGS: Final = (
     Setting(
         "dead_max_count", Whole(1, _MANY), "how many dead letters are kept, the latest ones",
         "Keep at most so many dead letters", "all of them", shared=True, group="Dead letters",
+    ),
+    Setting(
+        "dead_to", Text(longest=128), "the queue that its dead letters are sent to, but for those that expired, do not "
+        "decode, or were never committed", "Send dead letters to the queue", "they stay here", example="orders-dead",
+        see="[dead letters](../how-to/dead-letters.md)", group="Dead letters",
     ),
     Setting(
         "durability", Durability(), "where a message must be stored before its send returns, unless the send says so: "

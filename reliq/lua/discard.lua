@@ -2,7 +2,7 @@
 --
 -- KEYS  dead, counters, index, bodies
 -- ARGV  counter, letters... [element, id, reference]
---       counter: purged_dead | trimmed
+--       counter: purged_dead | trimmed | forwarded
 --       reference: of its body; '' = it is not apart
 -- Returns the number deleted
 -- names of the keys and arguments (tools/generate_scripts.py)

@@ -1,6 +1,6 @@
 -- stats: the state of a queue at one instant. A script, because a full Redis refuses even reads inside a MULTI.
 --
--- KEYS  places, delayed, dead, prepared, flow, ticks, consumers, lists...
+-- KEYS  places, delayed, dead, prepared, flow, ticks, consumers, received, lists...
 --       lists: processing lists
 -- ARGV  none
 -- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
@@ -11,12 +11,13 @@
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, glimpse, flow
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, dead, prepared, flow, ticks, consumers = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local PLACES, LISTS = 1, 20
+local received = KEYS[20]
+local PLACES, LISTS = 1, 21
 -- end of the names
 local BLANKS = 200 -- places of cancelled messages that are looked at
 local q = places(PLACES)
 redis.call('HLEN', flow) -- a wrong type is refused
-local processing = 0
+local processing = redis.call('ZCARD', received)
 for at = LISTS, #KEYS do processing = processing + redis.call('LLEN', KEYS[at]) end
 local waiting = redis.call('ZCARD', q.waiting)
 local high, low = redis.call('LLEN', q.high), redis.call('LLEN', q.low)

@@ -59,6 +59,7 @@ class NewMessage:
     replace = False  #: whether it replaces the message with the same dedup_key that waits
     debounce = 0.0  #: seconds
     at_most: float | None = None  #: seconds; None = without limit
+    enqueued_at = 0  #: ms since the epoch, of a message that comes from another queue; 0: it is new
     batch = ""  #: the batch that counts it
     in_cycle = False  #: whether its key is a member of a cycle
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
@@ -183,9 +184,10 @@ class NewMessage:
                 group=self._group,
                 apart=reference,
             )
+        sent = self.enqueued_at or now
         if reference and extra is not None:
-            return first_element_apart(self.id, now, self.headers, extra)
-        return first_element(self.id, now, self.headers, self.body, extra)
+            return first_element_apart(self.id, sent, self.headers, extra)
+        return first_element(self.id, sent, self.headers, self.body, extra)
 
 
 def reference_to(body: bytes) -> bytes:

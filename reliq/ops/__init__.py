@@ -183,6 +183,7 @@ from reliq.ops.partitions import (
 )
 from reliq.ops.policy import (
     configure,
+    dead_to,
     follows,
     is_for_broadcasts,
     keep_for_broadcasts,
@@ -368,6 +369,7 @@ __all__ = [
     "count_tracked",
     "count_unroutable",
     "cycle_entries",
+    "dead_to",
     "delete",
     "delete_api_key",
     "describe",

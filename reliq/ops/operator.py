@@ -29,7 +29,9 @@ def _revived(one: Revival) -> tuple[Argument, ...]:
 
 
 def discard(
-    keys: QueueKeys, letters: Sequence[tuple[bytes, str, bytes]], counter: Literal["purged_dead", "trimmed"]
+    keys: QueueKeys,
+    letters: Sequence[tuple[bytes, str, bytes]],
+    counter: Literal["purged_dead", "trimmed", "forwarded"],
 ) -> Op[int]:
     """Remove dead letters, given as element, id and the reference to a body that is apart, empty without one."""
     call = signatures.discard(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reliq.model.keys import QueueKeys
-from reliq.ops.request import Op, optional_float, optional_int
+from reliq.ops.request import Op, optional_float, optional_int, optional_text
 from reliq.ops.schema import LIMITS, Config
 
 _DROP = "drop"
@@ -37,6 +37,11 @@ def max_deliveries(keys: QueueKeys) -> Op[int | None]:
 
 def _digits(reply: bytes | None) -> int | None:
     return int(reply) if reply and reply.isdigit() else None
+
+
+def dead_to(keys: QueueKeys) -> Op[str | None]:
+    """Read the queue that the dead letters of this one are sent to."""
+    return Op(("HGET", keys.config, Config.DEAD_TO), optional_text)
 
 
 def limits(keys: QueueKeys) -> Op[tuple[int | None, int | None]]:

@@ -19,6 +19,7 @@ class Config:
     MAX_DELIVERIES: Final = "max_deliveries"
     DEAD_MAX_AGE: Final = "dead_max_age"  #: seconds
     DEAD_MAX_COUNT: Final = "dead_max_count"
+    DEAD_TO: Final = "dead_to"  #: the queue that dead letters are sent to
     DURABILITY: Final = "durability"
     PAUSED: Final = "paused"  #: present while the queue is paused
     VERSION: Final = "version"  #: counts the changes of the policy

@@ -520,9 +520,10 @@ def stats(
     flow: str,
     ticks: str,
     consumers: str,
+    received: str,
     lists: Iterable[str],
 ) -> Call:
-    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, *lists), ()
+    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, received, *lists), ()
 
 
 def strays(*, waiting: str, active: str, group: Argument, most: float) -> Call:

@@ -24,6 +24,7 @@ def stats(keys: QueueKeys, consumers: Collection[str]) -> Op[Stats]:
         flow=keys.flow,
         ticks=keys.ticks,
         consumers=keys.consumers,
+        received=keys.received,
         lists=map(keys.processing, consumers),
     )
     return scripted(call, partial(_read, keys, frozenset(consumers)))

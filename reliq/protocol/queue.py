@@ -17,6 +17,7 @@ from reliq.protocol.acts import counted
 from reliq.protocol.batch import checked, checked_many
 from reliq.protocol.durability import Terms, check_possible, durability
 from reliq.protocol.features import HIDDEN
+from reliq.protocol.forwarding import check_target
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.policy import check_shares, checked_setting, read_config, weight_digests
 from reliq.protocol.producer import ProducerPool
@@ -82,6 +83,8 @@ class QueueSteps:
     def configure(self, changes: ConfigChanges) -> Steps[Config]:
         """Set the given fields; None resets a field to its default. Raises InvalidSetting without changing anything."""
         checked = {name: checked_setting(name, value) for name, value in changes.items()}
+        if checked.get(Field.DEAD_TO) is not None:
+            check_target(self.keys.queue, checked[Field.DEAD_TO])
         if changes.get(Field.DURABILITY) is not None:
             yield from check_possible(durability(changes[Field.DURABILITY]))
         if changes.get(Field.MAX_BYTES) is not None:  # a server without MEMORY refuses here, not at the first send

@@ -1,0 +1,41 @@
+"""Forwarding: send dead letters on to the queue of `dead_to`."""
+
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps
+from reliq.protocol.forwarding import forward
+from reliq.protocol.producer import ProducerPool
+from reliq_monitor.duty import Duty
+from reliq_monitor.queue_scan import Survey
+
+_EVERY = 0.5  #: seconds between two turns
+_AT_ONCE = 1000  #: dead letters of a queue in a turn
+
+
+class Forwarding(Duty[int]):
+    """Sends dead letters on."""
+
+    name = "forward"
+    effect = "dead letters of queues with `dead_to` stay where they are"
+    interval = _EVERY
+    seeks = "dead"
+
+    def __init__(self) -> None:
+        self._pool = ProducerPool()
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Send the dead letters of these queues on; return how many."""
+        attempts, sent = survey.attempts, 0
+        queues = survey.found.get(self.seeks, ())
+        for keys, to in (yield from attempts.together(self.name, queues, _targets)):
+            if to:
+                steps = forward(keys, to, self._pool, _AT_ONCE)
+                sent += yield from attempts.of_queue(self.name, keys, steps, 0, elsewhere=True)
+        return sent
+
+
+def _targets(queues: Sequence[QueueKeys]) -> Steps[list[str | None]]:
+    targets: list[str | None] = yield [ops.dead_to(keys) for keys in queues]
+    return targets

@@ -1,0 +1,68 @@
+-- receive: put messages that a consumer has just claimed in flight, and with them those that wait for the same keys.
+--
+-- KEYS  places, processing, received, receipts, attempt?
+-- ARGV  visible: number, consumer, moves... [former, again, name, line]
+--       visible: ms
+--       former: how its element begins, through the nonce
+--       again: its new element, and `name` the beginning of that
+--       line: group and turn of a message that waits for its key; '' = it was claimed
+-- Returns one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
+--         not the first of its line
+-- `attempt`: gets the names, so that `receive_again` finds them.
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
+-- names of the keys and arguments (tools/generate_scripts.py)
+local processing, received, receipts, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
+local visible, consumer = tonumber(ARGV[1]), ARGV[2]
+local PLACES, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE = 1, 3, 4, 0, 1, 2, 3
+-- end of the names
+local ATTEMPT_MS = 300000 -- as SQS keeps one
+local q = places(PLACES)
+local now = now_ms()
+redis.call('LLEN', processing) -- wrong types are refused here, before the first write
+check_flights(received, receipts)
+if attempt then redis.call('LLEN', attempt) end
+
+local codes, names = {}, {}
+local function take_one(at, element, turn)
+  take_off(q, received, receipts, ARGV[at + NAME], turn, ARGV[at + AGAIN], now + visible)
+  names[#names + 1] = ARGV[at + NAME]
+end
+
+local held = redis.call('LRANGE', processing, 0, -1)
+local function claimed(former)
+  for _, element in ipairs(held) do
+    if string.sub(element, 1, #former) == former then return element end
+  end
+end
+
+local waiting = 0
+for at = MOVES, #ARGV, MOVES_STEP do
+  local former, line = ARGV[at + FORMER], ARGV[at + LINE]
+  local code = 'n'
+  if redis.call('HEXISTS', receipts, ARGV[at + NAME]) == 1 then
+    code = 'd'
+  elseif line == '' then
+    local element = claimed(former)
+    if element and redis.call('LREM', processing, 1, element) == 1 then
+      take_one(at, element, FIRST_TURN)
+      code = 'd'
+    end
+  else
+    local group, turn = string.sub(line, 1, GROUP), string.sub(line, GROUP + 1)
+    local first = in_flight_of(q, group) > 0 and first_in_line(q, group)
+    if first and string.sub(first, 1, #line + #former) == line .. former then
+      redis.call('ZREM', q.waiting, first)
+      note(q, 'claimed', ARGV[at + AGAIN], consumer)
+      take_one(at, element_in_line(first), turn)
+      waiting, code = waiting + 1, 'd'
+    end
+  end
+  codes[#codes + 1] = code
+end
+if waiting > 0 then redis.call('HINCRBY', q.counters, 'claimed', waiting) end
+if attempt and #names > 0 then
+  redis.call('DEL', attempt)
+  redis.call('RPUSH', attempt, unpack(names))
+  redis.call('PEXPIRE', attempt, ATTEMPT_MS)
+end
+return table.concat(codes)

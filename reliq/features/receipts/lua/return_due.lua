@@ -1,0 +1,23 @@
+-- return_due: make messages visible again whose time in flight is over.
+--
+-- KEYS  places, received, receipts
+-- ARGV  limit
+--       limit: messages at most
+-- Returns {n returned, ms until the next is due or -1}
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
+-- names of the keys and arguments (tools/generate_scripts.py)
+local received, receipts = KEYS[14], KEYS[15]
+local limit = ARGV[1]
+local PLACES = 1
+-- end of the names
+local q = places(PLACES)
+check_flights(received, receipts)
+local now = now_ms()
+local landed = {}
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', received, '-inf', now, 'LIMIT', 0, limit)) do
+  local element, turn = land(received, receipts, name)
+  if element then landed[#landed + 1] = {element, turn} end
+end
+make_visible(q, landed)
+local first = redis.call('ZRANGE', received, 0, 0, 'WITHSCORES')
+return {#landed, first[2] and math.max(0, math.floor(first[2]) - now) or -1}

@@ -1,0 +1,92 @@
+"""Ops of messages in flight: receive, return, set the visibility, delete."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reliq.features.receipts import signatures
+from reliq.model.element import name_of
+from reliq.model.keys import QueueKeys, dedup_digest
+from reliq.ops.request import Op, as_text, milliseconds, scripted
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A message that goes into flight. `line`: group and turn of one that waits for its key; empty: it was claimed."""
+
+    former: bytes  #: its element before
+    again: bytes
+    line: bytes = b""
+
+    @property
+    def name(self) -> bytes:
+        return name_of(self.again)
+
+
+def receive(keys: QueueKeys, consumer: str, visible: float, flights: Sequence[Flight], attempt: str | None) -> Op[str]:
+    moves = (
+        signatures.receive_move(former=name_of(one.former), again=one.again, name=one.name, line=one.line)
+        for one in flights
+    )
+    call = signatures.receive(
+        places=keys.places,
+        processing=keys.processing(consumer),
+        received=keys.received,
+        receipts=keys.receipts,
+        attempt=None if attempt is None else keys.attempt_of(dedup_digest(attempt)),
+        visible=milliseconds(visible),
+        consumer=consumer,
+        moves=[part for move in moves for part in move],
+    )
+    return scripted(call, as_text)
+
+
+def receive_again(keys: QueueKeys, attempt: str, visible: float) -> Op[list[bytes]]:
+    """Return the elements of an earlier receive, oldest first; none if they are not all in flight any more."""
+    call = signatures.receive_again(
+        received=keys.received,
+        receipts=keys.receipts,
+        attempt=keys.attempt_of(dedup_digest(attempt)),
+        visible=milliseconds(visible),
+    )
+    return scripted(call)
+
+
+def return_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
+    """Make due messages visible again; answers how many, and the ms until the next is due (-1: none is in flight)."""
+    call = signatures.return_due(places=keys.places, received=keys.received, receipts=keys.receipts, limit=limit)
+    return scripted(call, tuple)
+
+
+def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float]]) -> Op[str]:
+    """Set the seconds for which named messages stay in flight from now on; answers a letter for each."""
+    parts = (signatures.set_visibility_change(name=name, visible=milliseconds(visible)) for name, visible in changes)
+    call = signatures.set_visibility(
+        places=keys.places,
+        received=keys.received,
+        receipts=keys.receipts,
+        changes=[part for one in parts for part in one],
+    )
+    return scripted(call, as_text)
+
+
+def delete_received(keys: QueueKeys, names: Sequence[bytes], late: bool) -> Op[str]:
+    call = signatures.delete_received(
+        places=keys.places, received=keys.received, receipts=keys.receipts, late=late, names=names
+    )
+    return scripted(call, as_text)
+
+
+def purge_received(keys: QueueKeys, limit: int) -> Op[int]:
+    return scripted(
+        signatures.purge_received(places=keys.places, received=keys.received, receipts=keys.receipts, limit=limit)
+    )
+
+
+def in_flight(keys: QueueKeys) -> Op[int]:
+    return Op(("ZCARD", keys.received))
+
+
+def next_of_key(keys: QueueKeys, group: str, count: int) -> Op[list[bytes]]:
+    """Read the first messages that wait for a key: each behind its group and its turn."""
+    text = group.encode()
+    return Op(("ZRANGEBYLEX", keys.waiting, b"[" + text, b"(" + text + b"\xff", "LIMIT", 0, count))

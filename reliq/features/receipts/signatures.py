@@ -1,0 +1,53 @@
+"""The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
+
+from collections.abc import Iterable, Sequence
+
+from reliq.ops.request import Argument, Call
+
+
+def delete_received(
+    *, places: Sequence[str], received: str, receipts: str, late: bool, names: Iterable[Argument]
+) -> Call:
+    return "receipts/delete_received", (*places, received, receipts), (int(late), *names)
+
+
+def purge_received(*, places: Sequence[str], received: str, receipts: str, limit: float) -> Call:
+    return "receipts/purge_received", (*places, received, receipts), (limit,)
+
+
+def receive(
+    *,
+    places: Sequence[str],
+    processing: str,
+    received: str,
+    receipts: str,
+    visible: float,
+    consumer: Argument,
+    moves: Iterable[Argument],
+    attempt: str | None = None,
+) -> Call:
+    return (
+        "receipts/receive",
+        (*places, processing, received, receipts, *(() if attempt is None else (attempt,))),
+        (visible, consumer, *moves),
+    )
+
+
+def receive_move(*, former: Argument, again: Argument, name: Argument, line: Argument) -> tuple[Argument, ...]:
+    return (former, again, name, line)
+
+
+def receive_again(*, received: str, receipts: str, attempt: str, visible: float) -> Call:
+    return "receipts/receive_again", (received, receipts, attempt), (visible,)
+
+
+def return_due(*, places: Sequence[str], received: str, receipts: str, limit: Argument) -> Call:
+    return "receipts/return_due", (*places, received, receipts), (limit,)
+
+
+def set_visibility(*, places: Sequence[str], received: str, receipts: str, changes: Iterable[Argument]) -> Call:
+    return "receipts/set_visibility", (*places, received, receipts), (*changes,)
+
+
+def set_visibility_change(*, name: Argument, visible: Argument) -> tuple[Argument, ...]:
+    return (name, visible)

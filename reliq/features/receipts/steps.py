@@ -1,0 +1,313 @@
+"""The steps of messages in flight.
+
+A receive is an ordinary claim, with all that a claim knows of limits, expired messages and large bodies; then one
+script moves what was claimed from the processing list into flight, where each message has a time of its own.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from reliq import ops
+from reliq.contract import values
+from reliq.errors import InvalidSetting
+from reliq.features.receipts import ops as own
+from reliq.features.receipts.model import (
+    CODES,
+    DONE,
+    FIRST_RECEIVED,
+    UNKNOWN,
+    Receipt,
+    Received,
+    TooManyInFlight,
+    Wanted,
+    by_queue,
+)
+from reliq.features.receipts.ops import Flight
+from reliq.model.element import Undecodable
+from reliq.model.keys import QueueKeys, new_owner
+from reliq.model.message import Message
+from reliq.ops import Destination, Move, Steps, Together
+from reliq.ops.schema import Counter
+from reliq.protocol.bodies import read_bodies
+from reliq.protocol.claiming import Round, taken
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.forwarding import forward
+from reliq.protocol.partitions import Partitions, checked
+from reliq.protocol.producer import ProducerPool
+
+RETURNED_AT_ONCE = 100  #: messages that one call makes visible again
+LONGEST = 12 * 3600.0  #: seconds for which a message may be invisible
+_LEASE = 30.0  #: seconds for which a claimed message that did not get into flight stays away
+_TRIES = 5  #: claims of one receive, as long as all that they bring has died
+_PURGED_AT_ONCE = 500
+_GROUP = 16  #: characters of the digest of a key
+_TURN = 16  #: characters of a turn in line
+_AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another partition
+_SCAN_STEP = 1000
+
+
+class ReceiptSteps:
+    """The operations on messages in flight, of all partitions of a queue."""
+
+    def __init__(self, partitions: Partitions, pool: ProducerPool) -> None:
+        self._partitions = partitions
+        self._pool = pool
+        self._idle: dict[str, list[ConsumerSteps]] = {}  #: by partition: registered, holding nothing
+        self._in_flight: dict[str, int] = {}  #: as last read
+
+    @property
+    def queue(self) -> str:
+        return self._partitions.queue
+
+    def receive(self, wanted: Wanted, timeout: float = 0.0) -> Steps[list[Received]]:
+        """Receive from the partitions in turn; wait at most `timeout` seconds, shorter where there are several."""
+        every = yield from self._partitions.known()
+        if len(every) == 1:
+            return (yield from self._receive(every[0], wanted, timeout))
+        look = Round(every, self._partitions.failing)
+        yield from look.begin(random.randrange(len(every)), lambda _: False)
+        received: list[Received] = []
+        for keys in look.keys:
+            with look.trying(keys):
+                received = yield from self._receive(keys, wanted, 0.0)
+            if received:
+                return received
+        look.end()
+        yield from self.return_due()
+        return received
+
+    def _receive(self, keys: QueueKeys, wanted: Wanted, timeout: float) -> Steps[list[Received]]:
+        """Receive from one partition."""
+        if wanted.attempt is not None and (again := (yield from self._again(keys, wanted))):
+            return again
+        yield from self._check_room(keys, wanted)
+        consumer = self._consumer(keys)
+        for _ in range(_TRIES):
+            messages = yield from taken(consumer, wanted.limit, timeout)
+            missing = wanted.limit - len(messages)
+            if missing and (not messages or self._in_flight.get(keys.queue, 1)):
+                returned, _ = yield own.return_due(keys, RETURNED_AT_ONCE)
+                if returned:
+                    messages += yield from taken(consumer, missing)
+            if not messages:
+                break
+            living = yield from self._living(consumer, messages, wanted)
+            if living:
+                received = yield from self._put_in_flight(consumer, living, wanted)
+                self._idle.setdefault(keys.queue, []).append(consumer)
+                return received
+        self._idle.setdefault(keys.queue, []).append(consumer)
+        return []
+
+    def _consumer(self, keys: QueueKeys) -> ConsumerSteps:
+        """Return a consumer that holds nothing and is used by no other call."""
+        idle = self._idle.get(keys.queue, [])
+        while idle:
+            one = idle.pop()
+            if not one.is_parents and one.alive and not one.trusted_until.passed():
+                return one
+        return ConsumerSteps(keys, new_owner(connected=False), _LEASE)
+
+    def _check_room(self, keys: QueueKeys, wanted: Wanted) -> Steps[None]:
+        """Raise TooManyInFlight; the number is read only where it may be near the limit."""
+        most = wanted.most_in_flight
+        if most is None or self._in_flight.get(keys.queue, 0) + 10 * wanted.limit < most:
+            return
+        self._in_flight[keys.queue] = yield own.in_flight(keys)
+        if self._in_flight[keys.queue] >= most:
+            raise TooManyInFlight(
+                f"{self._in_flight[keys.queue]} messages of queue {self.queue!r} are in flight, and at most {most} may "
+                "be: delete some first"
+            )
+
+    def _living(self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted) -> Steps[Sequence[Message]]:
+        """Return the messages that may be received; those that were received too often become dead letters."""
+        most = wanted.most_receives
+        if most is None or all(_receives(one) <= most for one in messages):
+            return messages
+        reason = "max_deliveries"
+        moves = [
+            Move(
+                one.element, Destination.DEAD, Counter.dead(reason), one.id,
+                one.buried(reason, min(one.deliveries + 1, values.MAX_COUNT)),
+            )
+            for one in messages
+            if _receives(one) > most
+        ]  # fmt: skip
+        yield from consumer.settle((), moves)
+        if to := (yield ops.dead_to(consumer.keys)):
+            yield from forward(consumer.keys, to, self._pool)
+        return [one for one in messages if _receives(one) <= most]
+
+    def _put_in_flight(
+        self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted
+    ) -> Steps[list[Received]]:
+        now, keys = round((time.monotonic() + consumer.arrivals.clock_offset) * 1000), consumer.keys
+        waiting = (yield from self._waiting(keys, messages, wanted, now)) if wanted.runs else []
+        flights = [_flight(one, now) for one in messages] + [_flight(one, now, line) for line, one in waiting]
+        op = own.receive(keys, consumer.consumer, wanted.visibility, flights, wanted.attempt)
+        codes, self._in_flight[keys.queue] = yield [op, own.in_flight(keys)]
+        consumer.note_settled(one.element for one in messages)
+        bodies = [*messages, *(one for _, one in waiting)]
+        return [
+            _received(keys, flight, before)
+            for flight, before, code in zip(flights, bodies, codes, strict=True)
+            if code == DONE
+        ]
+
+    def _waiting(
+        self, keys: QueueKeys, messages: Sequence[Message], wanted: Wanted, now: int
+    ) -> Steps[list[tuple[bytes, Message]]]:
+        """Return the messages that wait for the keys of these, each with its place in line, as many as are wanted."""
+        groups = [one.group for one in messages if one.key and one.group and not one.in_cycle]
+        free = wanted.limit - len(messages)
+        if not groups or free < 1:
+            return []
+        lines = yield [own.next_of_key(keys, group, free) for group in groups]
+        found: list[tuple[bytes, Message]] = []
+        for line in lines:
+            for entry in line[: free - len(found)]:
+                message = self._next(entry, wanted, now)
+                if message is None:
+                    break
+                found.append((entry[: _GROUP + _TURN], message))
+        yield from read_bodies(keys, [one for _, one in found])
+        return [(line, one) for line, one in found if one.body_is_read]
+
+    def _next(self, entry: bytes, wanted: Wanted, now: int) -> Message | None:
+        """Return the message in a line; None if the line ends here for now: it dies, or moves, when it is claimed."""
+        if entry[_GROUP:].startswith(_AWAY):
+            return None
+        try:
+            message = Message.decode(self.queue, entry[_GROUP + _TURN :])
+        except Undecodable:
+            return None
+        too_often = wanted.most_receives is not None and _receives(message) > wanted.most_receives
+        return None if too_often or 0 < message.expires_at <= now else message
+
+    def _again(self, keys: QueueKeys, wanted: Wanted) -> Steps[list[Received]]:
+        """Repeat an earlier receive with the same attempt."""
+        elements = yield own.receive_again(keys, wanted.attempt or "", wanted.visibility)
+        messages = [Message.decode(self.queue, element) for element in elements]
+        yield from read_bodies(keys, messages)
+        return [_shown(keys, one, one) for one in messages if one.body_is_read]
+
+    def return_due(self) -> Steps[int]:
+        """Make the messages visible again whose time is over; return how many."""
+        return sum((yield from self._partitions.act("the return", _return_due)))
+
+    def change_visibility(self, changes: Sequence[tuple[str, float]]) -> Steps[list[str]]:
+        """Set for how many seconds each message stays in flight from now on; return a code for each."""
+        times = [visible for _, visible in changes]
+
+        def change(keys: QueueKeys, some: Sequence[tuple[int, bytes]]) -> Steps[str]:
+            codes: str = yield own.set_visibility(keys, [(name, times[position]) for position, name in some])
+            return codes
+
+        return (yield from self._by_receipt([receipt for receipt, _ in changes], change, "changed"))
+
+    def delete(self, receipts: Sequence[str], *, late: bool) -> Steps[list[str]]:
+        """Delete messages in flight; return a code for each."""
+
+        def delete(keys: QueueKeys, some: Sequence[tuple[int, bytes]]) -> Steps[str]:
+            codes: str = yield own.delete_received(keys, [name for _, name in some], late)
+            return codes
+
+        return (yield from self._by_receipt(receipts, delete, "deleted"))
+
+    def _by_receipt(
+        self, receipts: Sequence[str], act: Callable[[QueueKeys, Sequence[tuple[int, bytes]]], Steps[str]], done: str
+    ) -> Steps[list[str]]:
+        """Act on the receipts of each partition, at the same time; return a code for each receipt."""
+        codes = [UNKNOWN] * len(receipts)
+        groups = {queue: some for queue, some in by_queue(receipts).items() if self._is_of(queue)}
+        if not groups:
+            return codes
+        if len(groups) == 1:
+            ((queue, some),) = groups.items()
+            answers = [(yield from act(QueueKeys(queue), some))]
+        else:
+            answers = checked((yield Together([act(QueueKeys(queue), some) for queue, some in groups.items()])))
+        for some, letters in zip(groups.values(), answers, strict=True):
+            for (position, _), letter in zip(some, letters, strict=True):
+                codes[position] = {**CODES, DONE: done}[letter]
+        return codes
+
+    def _is_of(self, queue: str) -> bool:
+        """Whether a receipt is of this queue or of one of its partitions."""
+        return queue == self.queue or QueueKeys(queue).logical == self.queue
+
+    def purge(self) -> Steps[int]:
+        """Delete all messages in flight; return how many."""
+        return sum((yield from self._partitions.act("the purge", _purge)))
+
+    def forget_deduplication(self) -> Steps[None]:
+        """Forget all deduplication keys: a message with a key that was used before is accepted."""
+        yield from self._partitions.act("forgetting the deduplication keys", _forget_dedup)
+
+
+def check_wanted(wanted: Wanted) -> Wanted:
+    """Return what a receive asks for; raises InvalidSetting."""
+    values.whole(wanted.limit, "limit", 1, values.MAX_BATCH)
+    if wanted.most_receives is not None:
+        values.whole(wanted.most_receives, "most_receives", 1, values.MAX_COUNT)
+    if wanted.most_in_flight is not None:
+        values.whole(wanted.most_in_flight, "most_in_flight", 1, 10**12)
+    if wanted.attempt is not None and not wanted.attempt:
+        raise InvalidSetting("attempt is empty: give an id of this receive, or None")
+    return wanted
+
+
+def checked_visibility(value: values.Duration) -> float:
+    """Return the seconds of a visibility; raises InvalidSetting."""
+    return values.seconds(value, "visibility", longest=LONGEST)
+
+
+def _receives(message: Message) -> int:
+    """Return how often the message was received, with the next time included."""
+    return message.deliveries + message.failures + 1
+
+
+def _flight(message: Message, now: int, line: bytes = b"") -> Flight:
+    headers: Mapping[str, str] = message.headers
+    if FIRST_RECEIVED not in headers:
+        headers = {**headers, FIRST_RECEIVED: str(now)}
+    deliveries = min(message.deliveries + 1, values.MAX_COUNT)
+    return Flight(message.element, message.again(deliveries=deliveries, headers=headers), line)
+
+
+def _received(keys: QueueKeys, flight: Flight, before: Message) -> Received:
+    return _shown(keys, Message.decode(keys.logical, flight.again), before)
+
+
+def _shown(keys: QueueKeys, message: Message, before: Message) -> Received:
+    """Return a message in flight; its body was read as that of the message `before`."""
+    receipt = Receipt.of(keys.queue, message.element)
+    first = message.headers.pop(FIRST_RECEIVED, "0")
+    return Received(message.with_body(before.body), receipt, _receives(message) - 1, int(first))
+
+
+def _return_due(keys: QueueKeys) -> Steps[int]:
+    total, count = 0, RETURNED_AT_ONCE
+    while count == RETURNED_AT_ONCE:
+        count, _ = yield own.return_due(keys, RETURNED_AT_ONCE)
+        total += count
+    return total
+
+
+def _purge(keys: QueueKeys) -> Steps[int]:
+    total = 0
+    while count := (yield own.purge_received(keys, _PURGED_AT_ONCE)):
+        total += count
+    return total
+
+
+def _forget_dedup(keys: QueueKeys) -> Steps[bool]:
+    cursor, beginning = 0, keys.dedup_of("").encode()
+    while True:
+        cursor, names = yield ops.scan_lasting(keys, cursor, _SCAN_STEP)
+        if some := [name for name in names if name.startswith(beginning)]:
+            yield ops.unlink(some)
+        if not cursor:
+            return True

@@ -1,0 +1,75 @@
+"""Send dead letters on to another queue, by the setting `dead_to`."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from reliq import ops
+from reliq.errors import InvalidSetting
+from reliq.model.dead_letter import DeadLetter
+from reliq.model.keys import QueueKeys, check_name
+from reliq.model.outgoing import NewMessage
+from reliq.ops import Steps
+from reliq.ops.schema import Counter
+from reliq.protocol.bodies import read_bodies
+from reliq.protocol.listing import walk
+from reliq.protocol.partitions import Partitions
+from reliq.protocol.producer import ProducerPool
+
+#: A header of messages that were dead letters: the queue in which they died.
+DEAD_FROM: Final = "reliq-dead-from"
+
+#: Reasons of dead letters that stay: no consumer has failed on them, or no consumer could read them.
+_STAYING: Final = frozenset({"expired", "decode", "undecided"})
+
+_WINDOW = 3600.0  #: seconds for which a letter that was sent on is recognized, if it could not be deleted at once
+
+
+def check_target(queue: str, to: object) -> None:
+    """Raise InvalidName, or InvalidSetting for the queue itself."""
+    if check_name(to) == queue:
+        raise InvalidSetting(f"dead_to of queue {queue!r} is the queue itself: its dead letters would never end")
+
+
+def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -> Steps[int]:
+    """Send dead letters of a partition on to queue `to`, oldest first; return how many.
+
+    A letter is deleted after it was sent; one that was sent before, by a monitor that died in between, is recognized.
+    """
+    target, moved = Partitions(to, pool), 0
+
+    def act(letters: list[DeadLetter]) -> Steps[bool]:
+        nonlocal moved
+        yield from read_bodies(keys, letters)
+        there = [one for one in letters if one.body_is_read]
+        yield ops.announce(to)
+        yield from target.send([_message(keys.logical, one) for one in there])
+        gone: int = yield ops.discard(keys, _discarded(there), Counter.FORWARDED)
+        moved += gone
+        return moved < at_most
+
+    now = yield ops.server_time()
+    yield from walk(DeadLetter, keys, keys.dead, ("-inf", f"({now + 1}"), _goes_on, act, removing=True)
+    return moved
+
+
+def _goes_on(letter: DeadLetter) -> bool:
+    return letter.readable and letter.reason not in _STAYING
+
+
+def _message(queue: str, letter: DeadLetter) -> NewMessage:
+    message = NewMessage(
+        letter.body,
+        id=letter.id,
+        headers={**letter.headers, DEAD_FROM: queue},
+        key=letter.key or None,
+        limit_key=None if letter.key else letter.limit_key or None,
+        priority=letter.priority,
+        dedup_key=f"{DEAD_FROM} {queue} {letter.tag}",
+        window=_WINDOW,
+    )
+    message.enqueued_at = letter.enqueued_at
+    return message
+
+
+def _discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:
+    return [(letter.element, letter.id, letter.leaves_behind) for letter in letters]
