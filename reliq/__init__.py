@@ -44,11 +44,12 @@ from reliq.errors import (
     RedisUnsuitable,
     ReliqError,
     TimeLimitExceeded,
+    TooManyInFlight,
     Unroutable,
 )
 from reliq.features.cycle.client import Cycle
 from reliq.features.prepared.client import Prepared
-from reliq.features.receipts.model import Received, TooManyInFlight
+from reliq.features.receipts.model import Received
 from reliq.features.schedules.client import Schedules
 from reliq.features.schedules.model import ScheduleOptions
 from reliq.features.schedules.steps import Schedule

@@ -67,6 +67,10 @@ class QueueFull(ReliqError):
         self.reached = reached or {}
 
 
+class TooManyInFlight(ReliqError):
+    """As many messages of the queue are in flight as its receiver allows. Nothing was received; delete some first."""
+
+
 class Unroutable(ReliqError):
     """A mandatory message with a routing key that no subscription matches. Nothing was enqueued."""
 

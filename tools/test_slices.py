@@ -29,6 +29,7 @@ TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integ
 MARKS = {
     "cycle": r"\bcycl|\.Cycle\b",
     "prepared": r"\.prepared?\(|[Pp]repared|PREPARED|ask_undecided|\.check\(",
+    "receipts": r"\breceipts?\b|\.receive\(|in flight|delete_received",
     "schedules": r"schedul|\.every\(|send_ticks|due_tick",
 }
 #: Tests of pages, tools and copies of the whole tree: these describe the slices too.

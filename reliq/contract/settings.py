@@ -56,7 +56,7 @@ SETTINGS: Final = (
     Setting(
         "dead_to", Text(longest=128), "the queue that its dead letters are sent to, but for those that expired, do not "
         "decode, or were never committed", "Send dead letters to the queue", "they stay here", example="orders-dead",
-        see="[dead letters](../how-to/dead-letters.md)", group="Dead letters",
+        see="[dead letters](../how-to/retries.md#dead-letters)", group="Dead letters",
     ),
     Setting(
         "durability", Durability(), "where a message must be stored before its send returns, unless the send says so: "

@@ -105,6 +105,10 @@ class World:
                 found[short] = " ".join(name_of(one) for one in self.redis.lrange(key, 0, -1))
             elif short == "waiting":  # behind 16 characters of the group and 16 of the turn
                 found[short] = " ".join(name_of(one[32:]) for one in self.redis.zrange(key, 0, -1))
+            elif short == "receipts":  # behind 16 characters of the turn; `received` has the same messages
+                found[short] = " ".join(sorted(name_of(one[16:]) for one in self.redis.hvals(key)))
+            elif short == "received":
+                continue
             elif short == "rounds":
                 scores = self.redis.zrange(key, 0, -1, withscores=True)
                 found[short] = {one.decode(): int(score) for one, score in scores}

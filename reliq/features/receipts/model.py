@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from reliq.errors import ReliqError
 from reliq.model.element import name_of
 from reliq.model.message import Message
 
 #: A header of messages that were received: ms since the epoch of the first time, by the receiver's clock.
 FIRST_RECEIVED = "reliq-first-received"
-
-
-class TooManyInFlight(ReliqError):
-    """As many messages of the queue are in flight as its receiver allows. Nothing was received; delete some first."""
 
 
 class Receipt(str):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from reliq import ops
 from reliq.contract import values
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, TooManyInFlight
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import (
     CODES,
@@ -19,7 +19,6 @@ from reliq.features.receipts.model import (
     UNKNOWN,
     Receipt,
     Received,
-    TooManyInFlight,
     Wanted,
     by_queue,
 )

@@ -15,7 +15,7 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "application": (
         "Application and queues",
         "`reliq.aio` has the same classes with coroutines.",
-        ["Reliq", "Queue", "Stats", "Config", "Prepared", "Cycle"],
+        ["Reliq", "Queue", "Stats", "Config", "Prepared", "Received", "Cycle"],
     ),
     "messages": (
         "Messages and options",

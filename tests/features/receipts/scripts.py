@@ -1,0 +1,21 @@
+"""One call of each script of messages in flight, and what a queue has of them."""
+
+from reliq.features.receipts import ops as own
+from reliq.features.receipts.ops import Flight
+from reliq.model.element import name_of
+from tests.support.state import KEYS, World, keyed
+
+IN_FLIGHT = keyed("f", "k2")
+CALLS = {
+    "delete_received": lambda: own.delete_received(KEYS, [name_of(IN_FLIGHT)], late=True),
+    "purge_received": lambda: own.purge_received(KEYS, 10),
+    "receive": lambda: own.receive(KEYS, "w", 30.0, [Flight(keyed("c", "k"), keyed("c2", "k"))], "attempt"),
+    "receive_again": lambda: own.receive_again(KEYS, "attempt", 30.0),
+    "return_due": lambda: own.return_due(KEYS, 10),
+    "set_visibility": lambda: own.set_visibility(KEYS, [(name_of(IN_FLIGHT), 0.0)]),
+}
+
+
+def given(world: World) -> None:
+    world.redis.zadd(KEYS.received, {name_of(IN_FLIGHT): 1})
+    world.redis.hset(KEYS.receipts, name_of(IN_FLIGHT), b"0" * 16 + IN_FLIGHT)

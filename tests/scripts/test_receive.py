@@ -1,0 +1,192 @@
+"""Messages in flight: each is invisible for a time of its own, an ordering key as long as one of its messages is."""
+
+import pytest
+
+from reliq.features.receipts import ops as own
+from reliq.features.receipts.ops import Flight
+from reliq.model.element import group_of, name_of
+from tests.support.state import KEYS, World, element, keyed
+from tests.support.state import name_of as shown
+
+GROUP = group_of("k")
+MINUTE = 60.0
+
+
+def flying(world: World) -> dict[str, int]:
+    """The messages in flight, with the seconds for which they stay there."""
+    records = world.redis.hgetall(KEYS.receipts)
+    scores = dict(world.redis.zrange(KEYS.received, 0, -1, withscores=True))
+    assert records.keys() == scores.keys()
+    return {shown(record[16:]): round((scores[name] - world.now) / 1000) for name, record in records.items()}
+
+
+def state(world: World) -> dict[str, object]:
+    """The queue without what describes its flights, which `flying` shows."""
+    return {key: there for key, there in world.state().items() if key != "receipts"}
+
+
+def flight(name: str, key: str = "", line: bytes = b"") -> Flight:
+    """The message of this name, which gets the nonce behind its own."""
+    made = (lambda one: keyed(one, key)) if key else element
+    return Flight(made(name), made(f"{name}2"), line)
+
+
+def due(world: World, *names: str) -> None:
+    world.redis.zadd(KEYS.received, {name_of(element(name)): 1 for name in names})
+
+
+@pytest.fixture
+def held(world: World) -> World:
+    """A consumer has claimed two messages of three."""
+    world.given(messages="c", processing={"w": "b a"}, leases={"w": 30_000})
+    return world
+
+
+def test_what_was_claimed_goes_into_flight_and_stays_there_for_its_time(held: World):
+    assert held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None)) == "dd"
+    assert flying(held) == {"a2": 60, "b2": 60}
+    assert state(held) == {"messages": "c", "consumers": {"w"}, "lease:w": "alive"}
+
+
+def test_a_repeated_receive_does_nothing_and_says_the_same(held: World):
+    call = own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None)
+    assert [held.run(call), held.run(call)] == ["dd", "dd"]
+    assert flying(held) == {"a2": 60, "b2": 60}
+
+
+def test_what_the_consumer_does_not_hold_any_more_is_left_out(held: World):
+    assert held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("z")], None)) == "dn"
+    assert flying(held) == {"a2": 60}
+
+
+def test_deleting_is_once(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    names = [flight("a").name, flight("z").name]
+    assert held.run(own.delete_received(KEYS, names, late=False)) == "du"
+    assert held.run(own.delete_received(KEYS, names, late=True)) == "uu"
+    assert flying(held) == {"b2": 60}
+    assert state(held)["counters"] == {"acked": 1}
+
+
+def test_a_message_is_ready_again_after_its_time(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    due(held, "a2")
+    returned, next_due = held.run(own.return_due(KEYS, 10))
+    assert returned == 1
+    assert 0 < next_due <= 60_000
+    assert flying(held) == {"b2": 60}
+    assert state(held)["messages"] == "a2 c"
+    assert state(held)["counters"] == {"returned": 1}
+
+
+def test_at_most_so_many_return_at_once(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    due(held, "a2", "b2")
+    assert held.run(own.return_due(KEYS, 1))[0] == 1
+    assert len(flying(held)) == 1
+
+
+def test_the_time_of_each_message_changes_alone(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    changes = [(flight("a").name, 300.0), (flight("b").name, 0.0), (flight("z").name, 5.0)]
+    assert held.run(own.set_visibility(KEYS, changes)) == "ddu"
+    assert flying(held) == {"a2": 300}
+    assert state(held)["messages"] == "b2 c"
+
+
+def test_a_time_that_is_over_is_not_prolonged_and_deletes_nothing_unless_late(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    due(held, "a2")
+    assert held.run(own.set_visibility(KEYS, [(flight("a").name, 5.0)])) == "e"
+    assert held.run(own.delete_received(KEYS, [flight("a").name], late=False)) == "e"
+    assert held.run(own.delete_received(KEYS, [flight("a").name], late=True)) == "d"
+    assert flying(held) == {"b2": 60}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_message_that_is_ready_again_is_deleted_late_where_it_lies(held: World, late: bool):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    due(held, "a2")
+    held.run(own.return_due(KEYS, 10))
+    assert held.run(own.delete_received(KEYS, [flight("a").name], late)) == ("d" if late else "u")
+    assert state(held)["messages"] == ("\xc1cancelled c" if late else "a2 c")
+
+
+def test_an_attempt_finds_its_messages_while_all_are_in_flight(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], "attempt"))
+    assert [shown(one) for one in held.run(own.receive_again(KEYS, "attempt", 300.0))] == ["a2", "b2"]
+    assert flying(held) == {"a2": 300, "b2": 300}
+    assert held.run(own.receive_again(KEYS, "another", 300.0)) == []
+    held.run(own.delete_received(KEYS, [flight("a").name], late=False))
+    assert held.run(own.receive_again(KEYS, "attempt", 300.0)) == []
+
+
+def test_a_purge_deletes_what_is_in_flight(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    assert held.run(own.purge_received(KEYS, 1)) == 1
+    assert held.run(own.purge_received(KEYS, 10)) == 1
+    assert flying(held) == {}
+    assert state(held)["counters"] == {"purged": 2}
+
+
+# --- ordering keys ---
+
+
+@pytest.fixture
+def lined(world: World) -> World:
+    """A consumer has claimed the first message of a key, behind which three others wait."""
+    world.given(processing={"w": ""}, leases={"w": 30_000})
+    world.redis.rpush(KEYS.processing("w"), keyed("a", "k"))
+    world.redis.hset(KEYS.active, GROUP, "a")
+    for turn, name in enumerate("bcd", 1):
+        world.redis.zadd(KEYS.waiting, {line(turn) + keyed(name, "k"): 0})
+    return world
+
+
+def line(turn: int) -> bytes:
+    return f"{GROUP}{turn:016}".encode()
+
+
+def run_of(world: World, *more: str) -> str:
+    """Receive a with those of the others that are named."""
+    waiting = [flight(name, "k", line("abcd".index(name))) for name in more]
+    return world.run(own.receive(KEYS, "w", MINUTE, [flight("a", "k"), *waiting], None))
+
+
+def test_messages_that_wait_go_into_flight_with_the_first_of_their_key(lined: World):
+    assert run_of(lined, "b", "c") == "ddd"
+    assert flying(lined) == {"a2": 60, "b2": 60, "c2": 60}
+    assert state(lined)["waiting"] == "d"
+    assert state(lined)["active"] == {GROUP: " 3"}
+    assert state(lined)["counters"] == {"claimed": 2}
+
+
+def test_one_that_is_not_the_next_of_its_key_stays_in_line(lined: World):
+    assert run_of(lined, "c") == "dn"
+    assert state(lined)["waiting"] == "b c d"
+
+
+def test_a_key_goes_on_when_none_of_its_messages_is_in_flight(lined: World):
+    run_of(lined, "b")
+    lined.run(own.delete_received(KEYS, [flight("a", "k").name], late=False))
+    assert state(lined)["active"] == {GROUP: " 1"}
+    assert "messages" not in state(lined)
+    lined.run(own.delete_received(KEYS, [flight("b", "k").name], late=False))
+    assert state(lined)["active"] == {GROUP: "c"}
+    assert state(lined)["messages"] == "c"
+
+
+def test_messages_return_to_their_places_in_line_in_any_order(lined: World):
+    run_of(lined, "b", "c")
+    for name in "cab":
+        assert lined.run(own.set_visibility(KEYS, [(flight(name, "k").name, 0.0)])) == "d"
+    assert state(lined)["messages"] == "a2"
+    assert state(lined)["waiting"] == "b2 c2 d"
+    assert state(lined)["active"] == {GROUP: "a"}
+
+
+def test_the_last_one_deleted_frees_the_key(lined: World):
+    lined.redis.delete(KEYS.waiting)
+    run_of(lined)
+    lined.run(own.delete_received(KEYS, [flight("a", "k").name], late=False))
+    assert state(lined) == {"consumers": {"w"}, "lease:w": "alive", "counters": {"acked": 1}}
