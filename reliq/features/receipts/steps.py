@@ -90,7 +90,10 @@ class ReceiptSteps:
                 if returned:
                     messages += yield from taken(consumer, missing)
             if not messages:
-                break
+                if consumer.alive:
+                    break
+                consumer = self._consumer(keys)  # it went with the queue, which was deleted and made again
+                continue
             living = yield from self._living(consumer, messages, wanted)
             if living:
                 received = yield from self._put_in_flight(consumer, living, wanted)
