@@ -1,12 +1,14 @@
 """DeleteMessage, ChangeMessageVisibility and their batches: what is done with a receipt handle."""
 
 import time
-from typing import Any
+from collections.abc import Callable
 
 from reliq_sqs import batches, receipts
 from reliq_sqs.calls import Call, Parameters, Result
 from reliq_sqs.errors import SqsError, invalid_value, missing
 from reliq_sqs.known import Known
+
+Check = Callable[[Parameters, receipts.Handle], None]  #: raises SqsError
 
 _LONGEST = 43_200
 _GONE = "Message does not exist or is not available for visibility timeout change."
@@ -57,13 +59,14 @@ def _outcome(entries: list[Parameters], errors: list[SqsError | None]) -> Result
     return outcome.result()
 
 
-def _handles(queue: Known, entries: list[Parameters], check: Any) -> list[receipts.Handle | SqsError]:
+def _handles(queue: Known, entries: list[Parameters], check: Check | None = None) -> list[receipts.Handle | SqsError]:
     """Return the handles of entries, each one checked, or why it is refused."""
     found: list[receipts.Handle | SqsError] = []
     for one in entries:
         try:
             handle = receipts.read(one["ReceiptHandle"], queue.queue)
-            check(one, handle)
+            if check is not None:
+                check(one, handle)
             found.append(handle)
         except SqsError as error:
             found.append(error)
@@ -72,7 +75,7 @@ def _handles(queue: Known, entries: list[Parameters], check: Any) -> list[receip
 
 async def _deleted(call: Call, queue: Known, entries: list[Parameters]) -> list[SqsError | None]:
     """Delete messages; return for each why it was not deleted. One that is gone already is no error."""
-    handles = _handles(queue, entries, lambda entry, handle: None)
+    handles = _handles(queue, entries)
     known = [one.receipt for one in handles if isinstance(one, receipts.Handle)]
     codes = iter(await call.registry.handle(queue).delete_received(known, late=not queue.fifo) if known else ())
     errors: list[SqsError | None] = []

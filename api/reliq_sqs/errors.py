@@ -98,5 +98,5 @@ def missing(parameter: str) -> SqsError:
     return SqsError("MissingRequiredParameterException", f"The request must contain the parameter {parameter}.")
 
 
-def no_queue(query: bool = False) -> SqsError:
+def no_queue() -> SqsError:
     return SqsError("QueueDoesNotExist", "The specified queue does not exist.")

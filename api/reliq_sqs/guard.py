@@ -22,9 +22,7 @@ _UNKNOWN = "The security token included in the request is invalid."
 class Guard:
     """Compares requests with the access keys in Redis."""
 
-    def __init__(
-        self, app: aio.Reliq, background: Background, vault: Vault | None, no_auth: bool, region: str
-    ) -> None:
+    def __init__(self, app: aio.Reliq, background: Background, vault: Vault | None, no_auth: bool, region: str) -> None:
         self._app = app
         self._vault = vault
         self._no_auth = no_auth

@@ -1,4 +1,4 @@
-"""The service model of SQS, as botocore has it: the shapes of all actions, which parsing and answers are derived from."""
+"""The service model of SQS, as botocore has it: the shapes of all actions, from which parsing and answers follow."""
 
 from dataclasses import dataclass, field
 from functools import cache

@@ -81,7 +81,7 @@ class Names:
     def of_queue(self, queue: str) -> Place | None:
         """Return what one of reliq's queues is in SQS; None if SQS cannot name it."""
         name, _, region = queue.partition("@")
-        if region and _REGION.fullmatch(region) is None or region == self.region:
+        if (region and _REGION.fullmatch(region) is None) or region == self.region:
             return None
         name = name.removeprefix(_PREFIX) if name.startswith((_PREFIX + "-", _PREFIX + "_")) else name
         if _KNOWN.fullmatch(name) is None or is_partition(queue) or instance_of(queue) is not None:

@@ -73,7 +73,9 @@ def _check(label: str, accounts: list[str], granted: list[str]) -> None:
         raise invalid_value(f"[{', '.join(accounts)}]", "PrincipalId", "Unable to verify.")
     if _LABEL.fullmatch(label) is None:
         raise invalid_value(
-            label, "Label", "Label can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length."
+            label,
+            "Label",
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length.",
         )
     if len(granted) > _MOST_ACTIONS:
         raise SqsError("OverLimit", f"{len(granted)} Actions were found, maximum allowed is {_MOST_ACTIONS}.")

@@ -60,7 +60,9 @@ async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dic
         raise invalid_value(text, "RedrivePolicy", "Dead letter target does not exist.")
     if not redrive.allows(target.attributes.get("RedriveAllowPolicy"), call.registry.names.arn(place)):
         raise invalid_value(
-            text, "RedrivePolicy", "Dead letter target queue does not allow this source queue by its RedriveAllowPolicy."
+            text,
+            "RedrivePolicy",
+            "The RedriveAllowPolicy of the dead letter target does not allow this source.",
         )
     return {**wanted, "RedrivePolicy": policy.text}
 
@@ -189,4 +191,3 @@ async def delete_queue(call: Call) -> Result:
     queue = await call.queue()
     await call.registry.delete(queue)
     return {}
-

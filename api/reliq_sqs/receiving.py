@@ -6,7 +6,7 @@ from typing import Any
 from reliq import TooManyInFlight
 from reliq_sqs import message_attributes, receipts, stored
 from reliq_sqs.calls import Call, Result
-from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value
+from reliq_sqs.errors import SqsError, invalid_value
 from reliq_sqs.ids import sequence_number
 from reliq_sqs.known import Known
 from reliq_sqs.model import words
@@ -22,15 +22,9 @@ async def receive_message(call: Call) -> Result:
     most = _between(given.get("MaxNumberOfMessages", 1), "MaxNumberOfMessages", 1, _MOST_MESSAGES)
     queue = await call.queue()
     wait = _between(given.get("WaitTimeSeconds", queue.wait), "WaitTimeSeconds", 0, _LONGEST_WAIT)
-    visibility = _between(
-        given.get("VisibilityTimeout", queue.visibility), "VisibilityTimeout", 0, _LONGEST_VISIBILITY
-    )
+    visibility = _between(given.get("VisibilityTimeout", queue.visibility), "VisibilityTimeout", 0, _LONGEST_VISIBILITY)
     system = _system_names([*given.get("AttributeNames", ()), *given.get("MessageSystemAttributeNames", ())])
-    attempt = given.get("ReceiveRequestAttemptId")
-    if attempt is not None and not queue.fifo:
-        raise invalid_value(
-            attempt, "ReceiveRequestAttemptId", "The request includes a parameter that is not valid for this queue type."
-        )
+    attempt = given.get("ReceiveRequestAttemptId") if queue.fifo else None
     try:
         received = await call.endpoint.waits.receive(
             call.registry.handle(queue),
@@ -84,9 +78,7 @@ def _message(call: Call, queue: Known, received: Any, system: frozenset[str], ch
     return found
 
 
-def _system(
-    call: Call, queue: Known, received: Any, content: stored.Content, names: frozenset[str]
-) -> dict[str, str]:
+def _system(call: Call, queue: Known, received: Any, content: stored.Content, names: frozenset[str]) -> dict[str, str]:
     message = received.message
     found = {
         "SenderId": content.sender or call.registry.names.account,

@@ -155,8 +155,5 @@ def refused(error: SqsError, asked: Asked, request_id: str) -> Response:
     return _response(wire_query.error_answer(error, request_id), error.status, wire_query.MEDIA_TYPE, request_id)
 
 
-def _response(
-    body: bytes, status: int, media: str, request_id: str, headers: dict[str, str] | None = None
-) -> Response:
+def _response(body: bytes, status: int, media: str, request_id: str, headers: dict[str, str] | None = None) -> Response:
     return Response(body, status, {"x-amzn-RequestId": request_id, **(headers or {})}, media)
-

@@ -13,6 +13,7 @@ MEDIA_TYPE = "text/xml"
 
 _FIELDS_MOST = 1000  #: a batch of ten messages with ten attributes each has about 500
 _ESCAPES = {"\r": "&#xD;", "\n": "&#xA;", "\t": "&#x9;"}
+_NO_QUEUE = "The specified queue does not exist for this wsdl version."
 _BOOLEANS = {"true": True, "false": False}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
@@ -131,9 +132,11 @@ def answer(action: Action, result: dict[str, Any], request_id: str) -> bytes:
 
 
 def error_answer(error: SqsError, request_id: str) -> bytes:
+    """Write an error as XML. One text is not that of the JSON protocol."""
+    message = _NO_QUEUE if error.name == "QueueDoesNotExist" else error.message
     return (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{error.fault}</Type>'
-        f"<Code>{escape(error.code)}</Code><Message>{_text(error.message)}</Message><Detail/></Error>"
+        f"<Code>{escape(error.code)}</Code><Message>{_text(message)}</Message><Detail/></Error>"
         f"<RequestId>{request_id}</RequestId></ErrorResponse>"
     ).encode()
 
