@@ -43,19 +43,19 @@ def held(world: World) -> World:
 
 
 def test_what_was_claimed_goes_into_flight_and_stays_there_for_its_time(held: World):
-    assert held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None)) == "dd"
+    assert held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None)) == ("dd", 2)
     assert flying(held) == {"a2": 60, "b2": 60}
     assert state(held) == {"messages": "c", "consumers": {"w"}, "lease:w": "alive"}
 
 
 def test_a_repeated_receive_does_nothing_and_says_the_same(held: World):
     call = own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None)
-    assert [held.run(call), held.run(call)] == ["dd", "dd"]
+    assert [held.run(call), held.run(call)] == [("dd", 2), ("dd", 2)]
     assert flying(held) == {"a2": 60, "b2": 60}
 
 
 def test_what_the_consumer_does_not_hold_any_more_is_left_out(held: World):
-    assert held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("z")], None)) == "dn"
+    assert held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("z")], None)) == ("dn", 1)
     assert flying(held) == {"a2": 60}
 
 
@@ -150,7 +150,8 @@ def line(turn: int) -> bytes:
 def run_of(world: World, *more: str) -> str:
     """Receive a with those of the others that are named."""
     waiting = [flight(name, "k", line("abcd".index(name))) for name in more]
-    return world.run(own.receive(KEYS, "w", MINUTE, [flight("a", "k"), *waiting], None))
+    codes, _ = world.run(own.receive(KEYS, "w", MINUTE, [flight("a", "k"), *waiting], None))
+    return codes
 
 
 def test_messages_that_wait_go_into_flight_with_the_first_of_their_key(lined: World):

@@ -7,6 +7,7 @@ from reliq_monitor.batches import Batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duties import DUTIES
 from reliq_monitor.duty import Duty
+from reliq_monitor.forwarding import Forwarding
 from reliq_monitor.partitions import Partitions
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
@@ -37,6 +38,16 @@ class Monitor(reliq_monitor.Monitor):
     def promote(self) -> tuple[int, float | None]:
         """Promote due messages; return how many, and the seconds until the next is due."""
         return self.perform(Promotion)
+
+    def return_due(self) -> int:
+        """Make messages ready whose time in flight is over; return how many."""
+        self.look()
+        return self.perform(_duty("visibility"))
+
+    def forward(self) -> int:
+        """Send dead letters on to the queues of `dead_to`; return how many."""
+        self.look()
+        return self.perform(Forwarding)
 
     def finish_staged(self) -> int:
         """Finish staged jobs with a dead leader; return how many messages became visible."""

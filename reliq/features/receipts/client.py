@@ -24,20 +24,36 @@ class Receiver:
         self._store = store
         self._steps = steps
         self._turn = Lock()
+        self._waiters = 0
         self._connection = store.connection("reliq-receive")
 
     def receive(self, wanted: Wanted, wait: float) -> list[Received]:
         """Return messages, or none after `wait` seconds."""
         until = time.monotonic() + wait
         received = self._store.run(self._steps.receive(wanted))
-        while not received and (left := until - time.monotonic()) > _ENOUGH:
-            if not acquired(self._turn, left):
-                break
+        if received or until - time.monotonic() <= _ENOUGH:
+            return received
+        self._waiters += 1
+        try:
+            while not received and (left := until - time.monotonic()) > _ENOUGH:
+                if acquired(self._turn, left):
+                    try:
+                        received = self._wait(wanted, until)
+                    finally:
+                        self._turn.release()
+        finally:
+            self._waiters -= 1
+            self._close()
+        return received
+
+    def _close(self) -> None:
+        """Close the connection when no caller waits any more."""
+        if not self._waiters and acquired(self._turn, _ENOUGH):
             try:
-                received = self._wait(wanted, until)
+                if not self._waiters:
+                    self._connection.close()
             finally:
                 self._turn.release()
-        return received
 
     def _wait(self, wanted: Wanted, until: float) -> list[Received]:
         received: list[Received] = []

@@ -22,7 +22,10 @@ class Flight:
         return name_of(self.again)
 
 
-def receive(keys: QueueKeys, consumer: str, visible: float, flights: Sequence[Flight], attempt: str | None) -> Op[str]:
+def receive(
+    keys: QueueKeys, consumer: str, visible: float, flights: Sequence[Flight], attempt: str | None
+) -> Op[tuple[str, int]]:
+    """Put messages in flight; answers a letter for each, and how many messages of the queue are in flight."""
     moves = (
         signatures.receive_move(former=name_of(one.former), again=one.again, name=one.name, line=one.line)
         for one in flights
@@ -37,7 +40,7 @@ def receive(keys: QueueKeys, consumer: str, visible: float, flights: Sequence[Fl
         consumer=consumer,
         moves=[part for move in moves for part in move],
     )
-    return scripted(call, as_text)
+    return scripted(call, lambda reply: (reply[0].decode(), reply[1]))
 
 
 def receive_again(keys: QueueKeys, attempt: str, visible: float) -> Op[list[bytes]]:

@@ -148,8 +148,9 @@ class ReceiptSteps:
         now, keys = round((time.monotonic() + consumer.arrivals.clock_offset) * 1000), consumer.keys
         waiting = (yield from self._waiting(keys, messages, wanted, now)) if wanted.runs else []
         flights = [_flight(one, now) for one in messages] + [_flight(one, now, line) for line, one in waiting]
-        op = own.receive(keys, consumer.consumer, wanted.visibility, flights, wanted.attempt)
-        codes, self._in_flight[keys.queue] = yield [op, own.in_flight(keys)]
+        codes, self._in_flight[keys.queue] = yield own.receive(
+            keys, consumer.consumer, wanted.visibility, flights, wanted.attempt
+        )
         consumer.note_settled(one.element for one in messages)
         bodies = [*messages, *(one for _, one in waiting)]
         return [

@@ -6,7 +6,7 @@
 --       former: how its element begins, through the nonce
 --       again: its new element, and `name` the beginning of that
 --       line: group and turn of a message that waits for its key; '' = it was claimed
--- Returns one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
+-- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
 --         not the first of its line
 -- `attempt`: gets the names, so that `receive_again` finds them.
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
@@ -65,4 +65,4 @@ if attempt and #names > 0 then
   redis.call('RPUSH', attempt, unpack(names))
   redis.call('PEXPIRE', attempt, ATTEMPT_MS)
 end
-return table.concat(codes)
+return {table.concat(codes), redis.call('ZCARD', received)}

@@ -1,0 +1,259 @@
+"""Receiving messages one by one; every test runs for the sync and for the asyncio face."""
+
+import random
+import threading
+import time
+from collections import defaultdict
+
+import pytest
+
+import reliq
+from reliq import InvalidName, InvalidSetting, NewMessage, TooManyInFlight
+from reliq.features.receipts.model import Receipt
+from reliq.model.keys import QueueKeys
+from reliq.transport.store import Store
+from tests.support.turns import Monitor
+
+KEYS = QueueKeys("q")
+MINUTE = 60
+
+
+@pytest.fixture
+def store(url):
+    store = Store(url)
+    yield store
+    store.close()
+
+
+def texts(received):
+    return [one.message.body.decode() for one in received]
+
+
+def receipts(received):
+    return [one.receipt for one in received]
+
+
+def let_time_pass(store, received):
+    """What time does: the messages are not invisible any more."""
+    for one in received:
+        _, name = one.receipt.read()
+        store.call(reliq.ops.command("ZADD", KEYS.received, 1, name))
+
+
+def left_in_redis(store):
+    """The keys of the queue that hold messages, or say something about them."""
+    consumers = store.call(reliq.ops.members(KEYS.consumers))
+    ignored = {KEYS.counters, KEYS.producers, KEYS.consumers, KEYS.workers, KEYS.config, *map(KEYS.lease, consumers)}
+    found = store.call(reliq.ops.command("KEYS", "reliq:{q}:*"))
+    return {one.decode() for one in found} - ignored
+
+
+def test_each_message_has_a_time_and_a_receipt_of_its_own(queue, store):
+    queue.send_many(["a", "b", "c"])
+    a, b = queue.receive(limit=2, visibility=MINUTE)
+    assert texts([a, b]) == ["a", "b"]
+    assert (a.receives, a.message.deliveries) == (1, 1)
+    assert queue.stats().processing == 2
+    assert queue.delete_received([a.receipt]) == ["deleted"]
+    let_time_pass(store, [b])
+    (again, _) = sorted(queue.receive(limit=5), key=lambda one: one.message.body)
+    assert (again.message.id, again.receives) == (b.message.id, 2)
+    assert again.first_received_at == b.first_received_at
+    assert again.receipt != b.receipt
+
+
+def test_what_is_deleted_leaves_nothing(queue, store):
+    queue.send_many([b"small", b"large" * 1000, NewMessage("keyed", key="k"), NewMessage("behind", key="k")])
+    received = queue.receive(limit=10, runs=True)
+    assert texts(received)[-2:] == ["keyed", "behind"]
+    assert received[1].message.body == b"large" * 1000
+    assert queue.delete_received(receipts(received)) == ["deleted"] * 4
+    assert left_in_redis(store) == set()
+    assert queue.stats().counters["acked"] == 4
+
+
+def test_a_receipt_says_what_became_of_it(queue, store):
+    queue.send_many(["a", "b"])
+    a, b = queue.receive(limit=2, visibility=MINUTE)
+    assert queue.change_visibility([(a.receipt, "5m"), (b.receipt, 0)]) == ["changed", "changed"]
+    assert queue.change_visibility([(b.receipt, 5)]) == ["unknown"]
+    let_time_pass(store, [a])
+    assert queue.change_visibility([(a.receipt, 5)]) == ["expired"]
+    assert queue.delete_received([a.receipt]) == ["expired"]
+    assert queue.delete_received([a.receipt, b.receipt], late=True) == ["deleted", "deleted"]
+    nonsense = ["", "x", "\xff", "b3RoZXIgeA", str(Receipt.of("other", a.message.element))]
+    assert queue.delete_received(nonsense) == ["unknown"] * len(nonsense)
+
+
+def test_what_another_consumer_holds_is_not_deleted_late(queue, store):
+    queue.send("a")
+    (mine,) = queue.receive(visibility=MINUTE)
+    let_time_pass(store, [mine])
+    (yours,) = queue.receive(visibility=MINUTE)
+    assert queue.delete_received([mine.receipt], late=True) == ["unknown"]
+    let_time_pass(store, [yours])
+    with queue.consumer() as consumer:
+        queue.return_due()
+        (held,) = consumer.claim()
+        assert queue.delete_received([yours.receipt], late=True) == ["unknown"]
+        consumer.ack(held)
+
+
+def test_a_receive_waits_for_a_message(queue, url):
+    assert queue.receive(wait=0.05) == []
+    sender = threading.Timer(0.2, lambda: reliq.Reliq(url).queue("q").send("late"))
+    sender.start()
+    began = time.monotonic()
+    assert texts(queue.receive(wait=20)) == ["late"]
+    assert time.monotonic() - began < 15
+    sender.join()
+
+
+def test_a_monitor_makes_due_messages_ready(queue, store):
+    queue.send("a")
+    received = queue.receive(visibility=MINUTE)
+    let_time_pass(store, received)
+    assert Monitor(store).return_due() == 1
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        assert message.body == b"a"
+
+
+def test_a_monitor_sends_dead_letters_on(app, queue, store):
+    queue.configure(dead_to="gone")
+    queue.send_many([NewMessage("failed", key="k"), NewMessage("large" * 1000), NewMessage("old", ttl=0.001)])
+    with queue.consumer() as consumer:
+        time.sleep(0.01)
+        for message in consumer.claim(limit=10):
+            consumer.dead(message, "no")
+    assert Monitor(store).forward() == 2
+    assert Monitor(store).forward() == 0
+    assert [letter.reason for letter in queue.dead.list()] == ["expired"]
+    assert queue.stats().counters["forwarded"] == 2
+    received = app.queue("gone").receive(limit=10)
+    assert sorted(texts(received)) == ["failed", "large" * 1000]
+    assert {one.message.headers["reliq-dead-from"] for one in received} == {"q"}
+
+
+def test_one_that_was_received_too_often_dies_and_goes_to_the_queue_of_dead_letters(app, queue, store):
+    queue.configure(dead_to="gone")
+    queue.send("poison", headers={"tenant": "a"})
+    sent_at = None
+    for _ in range(2):
+        (one,) = queue.receive(most_receives=2)
+        sent_at = one.message.enqueued_at
+        let_time_pass(store, [one])
+    queue.send("healthy")
+    assert texts(queue.receive(limit=2, most_receives=2)) == ["healthy"]
+    (dead,) = app.queue("gone").receive()
+    assert (dead.message.body, dead.message.id, dead.message.enqueued_at) == (b"poison", one.message.id, sent_at)
+    assert dead.message.headers == {"tenant": "a", "reliq-dead-from": "q"}
+    assert (dead.receives, queue.stats().dead) == (1, 0)
+
+
+def test_an_attempt_returns_the_same_messages_and_receipts(queue):
+    queue.send_many(["a", "b", "c"])
+    first = queue.receive(limit=2, attempt="one")
+    assert receipts(queue.receive(limit=2, attempt="one")) == receipts(first)
+    assert texts(queue.receive(limit=2, attempt="two")) == ["c"]
+    queue.delete_received(receipts(first)[:1])
+    assert queue.receive(limit=2, attempt="one") == []
+
+
+def test_only_so_many_are_in_flight(queue):
+    queue.send_many(range(5))
+    assert len(queue.receive(limit=3, most_in_flight=3)) == 3
+    with pytest.raises(TooManyInFlight, match="3 messages of queue 'q' are in flight, and at most 3 may be"):
+        queue.receive(limit=1, most_in_flight=3)
+
+
+def test_an_expired_message_becomes_a_dead_letter(queue):
+    queue.send("old", ttl=0.001)
+    queue.send("new")
+    time.sleep(0.01)
+    assert texts(queue.receive(limit=5)) == ["new"]
+    assert [letter.reason for letter in queue.dead.list()] == ["expired"]
+
+
+def test_a_purge_of_what_is_in_flight(queue, store):
+    queue.send_many([NewMessage("a", key="k"), NewMessage("b", key="k"), "c"])
+    queue.receive(limit=10, runs=True)
+    assert queue.purge_received() == 3
+    assert left_in_redis(store) == set()
+
+
+def test_deduplication_can_be_forgotten(queue):
+    first = queue.send("a", dedup_key="one")
+    assert queue.send("a", dedup_key="one") == first
+    queue.forget_deduplication()
+    assert queue.send("a", dedup_key="one") != first
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda queue: queue.receive(limit=0), InvalidSetting),
+        (lambda queue: queue.receive(visibility="13h"), InvalidSetting),
+        (lambda queue: queue.receive(most_receives=0), InvalidSetting),
+        (lambda queue: queue.receive(attempt=""), InvalidSetting),
+        (lambda queue: queue.change_visibility([("x", -1)]), InvalidSetting),
+        (lambda queue: queue.configure(dead_to="q"), InvalidSetting),
+        (lambda queue: queue.configure(dead_to="no name!"), InvalidName),
+    ],
+)
+def test_wrong_arguments_are_refused(queue, call, error):
+    with pytest.raises(error):
+        call(queue)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_messages_of_a_key_are_received_in_order_whatever_happens(queue, store, seed):
+    """Random receives, deletions, returns and claims by a consumer, compared with a list a key."""
+    chance = random.Random(seed)
+    sent: dict[str, list[str]] = defaultdict(list)  # what is left of each key, in order
+    flying: dict[str, tuple[str, str, object]] = {}  # receipt: key, text, what was received
+    names = iter(range(10_000))
+    consumer = queue.consumer()
+    with consumer:
+        for _ in range(120):
+            act = chance.choice(["send", "send", "receive", "receive", "delete", "return", "time", "claim"])
+            if act == "send":
+                key = chance.choice("xyz")
+                some = [f"{key}{next(names)}" for _ in range(chance.randint(1, 4))]
+                queue.send_many([NewMessage(one, key=key) for one in some])
+                sent[key] += some
+            elif act == "receive":
+                received = queue.receive(limit=chance.randint(1, 5), visibility=MINUTE, runs=chance.random() < 0.7)
+                by_key = defaultdict(list)
+                for one in received:
+                    by_key[one.message.key].append(one)
+                for key, ones in by_key.items():
+                    assert not any(there == key for there, _, _ in flying.values()), "the key is in flight"
+                    assert texts(ones) == sent[key][: len(ones)]
+                    flying |= {one.receipt: (key, one.message.body.decode(), one) for one in ones}
+            elif act == "claim":
+                for message in consumer.claim(limit=2):
+                    assert not any(there == message.key for there, _, _ in flying.values())
+                    assert message.body.decode() == sent[message.key].pop(0)
+                    consumer.ack(message)
+            elif flying:
+                receipt = chance.choice(sorted(flying))
+                key, text, one = flying.pop(receipt)
+                if act == "delete":
+                    assert queue.delete_received([receipt]) == ["deleted"]
+                    sent[key].remove(text)
+                elif act == "return":
+                    assert queue.change_visibility([(receipt, 0)]) == ["changed"]
+                else:
+                    let_time_pass(store, [one])
+                    queue.return_due()
+            stats = queue.stats()
+            assert stats.ready + stats.processing == sum(map(len, sent.values()))
+            assert stats.processing == len(flying)
+        queue.change_visibility([(receipt, 0) for receipt in flying])
+        while received := queue.receive(limit=10, runs=True):
+            for one in received:
+                assert one.message.body.decode() == sent[one.message.key].pop(0)
+            queue.delete_received(receipts(received))
+        assert not any(sent.values())
+    assert left_in_redis(store) == set()
