@@ -125,6 +125,13 @@ def check_together(attributes: Mapping[str, str]) -> None:
         )
 
 
+def replaced_by(wanted: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the attributes of one kind of encryption that those of the other kind replace."""
+    if wanted.get("KmsMasterKeyId"):
+        return ("SqsManagedSseEnabled",)
+    return ("KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds") if wanted.get("SqsManagedSseEnabled") == "true" else ()
+
+
 def described(attributes: Mapping[str, str], fifo: bool) -> dict[str, str]:
     """Return all attributes with a value, also those that have their default."""
     found = {

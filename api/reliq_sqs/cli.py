@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -130,14 +130,25 @@ def sqs(options: argparse.Namespace) -> int:
     return 0
 
 
-def beside(options: argparse.Namespace) -> AbstractContextManager[None]:
-    """Return the endpoint beside `reliq api`, as a context."""
+def beside_options(one: argparse.ArgumentParser) -> Callable[[argparse.Namespace], AbstractContextManager[None]]:
+    """Add the options with which `reliq api` serves SQS too; return what serves it, as a context."""
+    text = f"also serve the SDKs of AWS, as `reliq sqs` does, on a port of its own (default {Settings().port})"
+    one.add_argument("--sqs", type=int, nargs="?", const=Settings().port, metavar="PORT", help=text)
+    endpoint_options(one, "--sqs-")
+    return _beside
+
+
+def _beside(options: argparse.Namespace) -> AbstractContextManager[None]:
+    if options.sqs is None:
+        return nullcontext()
     try:
-        from reliq_sqs.server import beside as context
+        from reliq_sqs.server import beside
     except ModuleNotFoundError as error:
         raise missing_extra("`reliq api --sqs`", "sqs", error) from None
     whole(options.sqs, "--sqs", 0, 65_535)
-    return context(settings_of(options, port=options.sqs, grace=options.grace), monitor=True)
+    own = {name.removeprefix("sqs_"): value for name, value in vars(options).items()}
+    settings = settings_of(argparse.Namespace(**own), port=options.sqs, grace=options.grace)
+    return beside(settings, monitor=True)
 
 
 def create(options: argparse.Namespace) -> int:

@@ -30,7 +30,6 @@ _CODES = {
     "SignatureDoesNotMatchException": "SignatureDoesNotMatch",
     "IncompleteSignatureException": "IncompleteSignature",
     "MissingAuthenticationTokenException": "MissingAuthenticationToken",
-    "UnknownOperationException": "InvalidAction",
     "SerializationException": "MalformedInput",
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
+import uuid
 from typing import Literal
 
 import msgspec
@@ -86,7 +87,7 @@ class Moves:
         """Add a task, which an endpoint begins at once."""
         stats = await self._registry.handle(source).stats()
         task = Task(
-            id=secrets.token_hex(16),
+            id=str(uuid.uuid4()),
             source=source.queue,
             source_arn=source.arn,
             destination=destination.queue if destination else "",

@@ -4,12 +4,21 @@ import base64
 import binascii
 from typing import Any
 
+import msgspec
+
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value
 from reliq_sqs.known import Known
 from reliq_sqs.moves import Task
 
 _MOST_RATE, _MOST_SHOWN = 500, 10
+
+
+class _Handle(msgspec.Struct):
+    """What a task handle says, as AWS' own do."""
+
+    taskId: str  # noqa: N815
+    sourceArn: str  # noqa: N815
 
 
 async def start_message_move_task(call: Call) -> Result:
@@ -32,17 +41,15 @@ async def start_message_move_task(call: Call) -> Result:
 
 async def cancel_message_move_task(call: Call) -> Result:
     """End a move task; messages that were moved stay where they are."""
-    handle = call.given["TaskHandle"]
     try:
-        identity, _, _ = base64.b64decode(handle, validate=True).decode("ascii").partition(" ")
-    except (ValueError, binascii.Error):
+        handle = msgspec.json.decode(base64.b64decode(call.given["TaskHandle"], validate=True), type=_Handle)
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
         raise invalid_parameter("Value for parameter TaskHandle is invalid.") from None
-    task = next((one for one in await call.endpoint.moves.all() if one.id == identity), None)
+    source = await _of_arn(call, handle.sourceArn, "SourceArn")
+    tasks = await call.endpoint.moves.all()
+    task = next((one for one in tasks if one.id == handle.taskId and one.source == source.queue), None)
     if task is None:
         raise SqsError("ResourceNotFoundException", "Task does not exist.")
-    place = call.registry.names.of_arn(task.source_arn)
-    if place is not None:
-        call.allow(place)
     if task.status != "RUNNING":
         raise SqsError("UnsupportedOperation", "Only active tasks can be cancelled.")
     task = await call.endpoint.moves.cancel(task)
@@ -75,7 +82,7 @@ def _described(task: Task) -> dict[str, Any]:
 
 
 def _handle(task: Task) -> str:
-    return base64.b64encode(f"{task.id} {task.source_arn}".encode()).decode()
+    return base64.b64encode(msgspec.json.encode(_Handle(task.id, task.source_arn))).decode()
 
 
 async def _of_arn(call: Call, arn: str, parameter: str) -> Known:

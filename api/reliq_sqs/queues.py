@@ -9,7 +9,7 @@ from typing import Any
 from reliq_sqs import attributes, known, names, redrive, tags
 from reliq_sqs.attributes import COUNTS
 from reliq_sqs.calls import Call, Result
-from reliq_sqs.errors import SqsError, invalid_value
+from reliq_sqs.errors import SqsError, invalid_value, missing
 from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
 from reliq_sqs.names import Place
 
@@ -142,6 +142,8 @@ async def _counts(call: Call, queue: Known) -> dict[str, str]:
 async def set_queue_attributes(call: Call) -> Result:
     """Change attributes; an empty text removes a policy."""
     queue = await call.queue()
+    if not call.given["Attributes"]:
+        raise missing("Attribute.Name")
     wanted = attributes.checked(call.given["Attributes"], queue.fifo)
     if "FifoQueue" in wanted:
         if wanted["FifoQueue"] != "true":
@@ -153,7 +155,8 @@ async def set_queue_attributes(call: Call) -> Result:
 
     def edit(now: Known) -> tuple[dict[str, str], list[str]]:
         attributes.check_together({**now.attributes, **wanted})
-        return {**to_set, MODIFIED: str(int(time.time()))}, to_remove
+        others = [ATTRIBUTE + name for name in attributes.replaced_by(wanted)]
+        return {**to_set, MODIFIED: str(int(time.time()))}, [*to_remove, *others]
 
     await _apply(call, await call.registry.change(queue, edit))
     return {}

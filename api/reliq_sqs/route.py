@@ -104,9 +104,13 @@ class SqsRoute:
 
 def _understood(request: Request, asked: Asked, headers: dict[str, str], body: bytes) -> Any:
     """Return the parameters as they were sent, and note the action; raises SqsError."""
+    path = request.scope["path"] if request.scope["path"].strip("/") else ""
     if asked.json:
         asked.action = wire_json.action_of(headers["x-amz-target"])
-        return wire_json.parameters(body)
+        given = wire_json.parameters(body)
+        if path and isinstance(given, dict) and "QueueUrl" in asked.action.takes.members:
+            given.setdefault("QueueUrl", path)
+        return given
     form = wire_query.fields(request.scope["query_string"])
     if body:
         form += wire_query.fields(body)
@@ -114,9 +118,10 @@ def _understood(request: Request, asked: Asked, headers: dict[str, str], body: b
     if name is None:
         raise SqsError("UnknownOperationException", "The request has neither an Action nor an X-Amz-Target.")
     asked.action = wire_query.action_of(name)
-    if "QueueUrl" in asked.action.takes.members and all(field != "QueueUrl" for field, _ in form):
-        path = request.scope["path"]
-        if path.strip("/"):
+    if path:  # the address of a queue
+        if "QueueUrl" not in asked.action.takes.members:
+            raise wire_query.no_action(name)
+        if all(field != "QueueUrl" for field, _ in form):
             form.append(("QueueUrl", path))
     return wire_query.parameters(asked.action, form)
 

@@ -33,8 +33,12 @@ def action_of(name: str) -> Action:
     """Return the action that a field names; raises SqsError."""
     action = actions().get(name)
     if action is None:
-        raise SqsError("InvalidAction", f"The action {name[:100]} is not valid for this endpoint.")
+        raise no_action(name)
     return action
+
+
+def no_action(name: str) -> SqsError:
+    return SqsError("InvalidAction", f"The action {name[:100]} is not valid for this endpoint.")
 
 
 def parameters(action: Action, given: list[tuple[str, str]]) -> dict[str, Any]:
@@ -132,7 +136,9 @@ def answer(action: Action, result: dict[str, Any], request_id: str) -> bytes:
 
 
 def error_answer(error: SqsError, request_id: str) -> bytes:
-    """Write an error as XML. One text is not that of the JSON protocol."""
+    """Write an error as XML. Two are not as in the JSON protocol."""
+    if error.name == "UnknownOperationException":
+        return b"<UnknownOperationException/>\n"
     message = _NO_QUEUE if error.name == "QueueDoesNotExist" else error.message
     return (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{error.fault}</Type>'
