@@ -106,7 +106,8 @@ def _unpacked(kind: str, value: str) -> dict[str, Any]:
     if kind.startswith("Binary"):
         with contextlib.suppress(ValueError):
             return {"BinaryValue": base64.b64decode(value), "DataType": kind}
-    return {"StringValue": value, "DataType": kind if kind.startswith("Number") else "String"}
+        kind = "String"
+    return {"StringValue": value, "DataType": kind}
 
 
 def _text(body: bytes) -> tuple[str, Attributes]:
