@@ -11,7 +11,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-campaign combine test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
+.PHONY: help setup check fix test test-campaign combine test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery test-sqs faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -109,6 +109,11 @@ test-spark-matrix: $(READY) ## Reading, writing and streams with every line of P
 # The suites come from the package registry, pinned by hash, into .data/sdists.
 test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kills, on reliq; Airflow (20 minutes)
 	$(BIN)/pytest tests/integration/celery tests/integration/frameworks -rR --timeout 9000
+
+# Suites of others are copied into the temporary folder; what is missing is left out, and named.
+SUITES ?= ../shared/suites
+test-sqs: $(READY) ## Suites of others, and SDKs of AWS, against `reliq sqs` (5 minutes; SUITES= where they are)
+	@PYTHONPATH=.:api:monitor $(BIN)/python tools/test_sqs.py --suites $(SUITES)
 
 # Row by row into docs/operations/reliability.json; interrupted, it goes on where it was. SCALE=0.1: a tenth of the volumes.
 SCALE ?= 1

@@ -16,12 +16,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TARGETS = (
-    "test", "test-campaign", "combine", "test-install", "test-slow", "test-docs", "test-celery", "test-spark-matrix",
-    "test-lowest", "test-slices", "faults-mutants", "simulate", "mutants",
+    "test", "test-campaign", "combine", "test-install", "test-slow", "test-docs", "test-celery", "test-sqs",
+    "test-spark-matrix", "test-lowest", "test-slices", "faults-mutants", "simulate", "mutants",
 )  # fmt: skip
 _CLOSING = re.compile(r"^=*\s*(?:no tests ran|\d+ (?:passed|failed|errors?|skipped|deselected|rerun)\b.*) in [\d.]+s")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
 _MUTANTS = re.compile(r"^\d+ mutants, (\d+) found, (\d+) not found$")
+_SUITE = re.compile(r"^\w+: (\d+) passed, (\d+) failed, (\d+) left out$")
 _SEEDS = re.compile(r"^(\d+) seeds, .*: (\d+) failed$")
 
 
@@ -52,6 +53,10 @@ def counts(printed: Iterable[str]) -> tuple[int, int, int]:
         if seeds := _SEEDS.match(line):
             passed += int(seeds[1]) - int(seeds[2])
             failed += int(seeds[2])
+        elif suite := _SUITE.match(line):
+            passed += int(suite[1])
+            failed += int(suite[2])
+            skipped += int(suite[3])
         elif mutants := _MUTANTS.match(line):
             passed += int(mutants[1])
             failed += int(mutants[2])

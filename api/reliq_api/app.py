@@ -53,6 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.polls = Polls(queues.store, background)
         app.state.partitions = remembered_partitions()
         app.state.results = Results(queues.store, background, app.state.partitions)
+        app.state.drains = [app.state.polls, app.state.results]
         app.state.remembered = Remembered()
         async with queues, background:
             yield

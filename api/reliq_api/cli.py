@@ -1,6 +1,7 @@
 """The commands `reliq api` and `reliq key`, used by `reliq.cli`; the service is imported only when it runs."""
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -22,12 +23,17 @@ from reliq_api.settings import Settings
 log = logging.getLogger("reliq.api")
 
 Add = Callable[..., argparse.ArgumentParser]
+Beside = Callable[[argparse.Namespace], contextlib.AbstractContextManager[None]]
 
 
-def add_to(commands: Any, command: Add) -> None:
-    """Add the commands to the parser; `command` adds one with the common options."""
+def add_to(commands: Any, command: Add, beside: Callable[[argparse.ArgumentParser], Beside]) -> None:
+    """Add the commands to the parser; `command` adds one with the common options.
+
+    `beside`: adds the options of another endpoint to `reliq api`, and returns what serves it for as long as a context.
+    """
     defaults = Settings()
     one = command(commands, "api", api, "serve queues over HTTP, and the dashboard")
+    one.set_defaults(beside=beside(one))
     one.set_defaults(patient=True)
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
     one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
@@ -92,7 +98,8 @@ def api(options: argparse.Namespace) -> int:
             log.warning("every request is answered 401: %s", NO_KEY)
         elif not keys:
             log.info("--no-auth: every program on this machine may do everything, until there is an API key")
-    serve(settings)
+    with options.beside(options):
+        serve(settings)
     return 0
 
 

@@ -5,6 +5,7 @@ import logging
 import resource
 import socket
 from collections.abc import Iterator
+from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
@@ -35,8 +36,8 @@ class Server(uvicorn.Server):
             yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.state.polls.drain()
-        self._app.state.results.drain()
+        for one in self._app.state.drains:
+            one.drain()
         await super().shutdown(sockets)
 
 
@@ -48,8 +49,33 @@ def _without_query(record: logging.LogRecord) -> bool:
     return True
 
 
+class Served(Protocol):
+    """The settings of a service that the server needs."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def access_log(self) -> bool: ...
+    @property
+    def grace(self) -> float: ...
+    @property
+    def header_timeout(self) -> float: ...
+    @property
+    def keep_alive(self) -> float: ...
+    @property
+    def write_timeout(self) -> float: ...
+    @property
+    def clients(self) -> int: ...
+
+
 def server_of(settings: Settings) -> Server:
-    app = create_app(settings)
+    return server_for(create_app(settings), settings)
+
+
+def server_for(app: FastAPI, settings: Served) -> Server:
+    """Return the server of an application whose `state.drains` has what waits, each with a `drain`."""
     logging.getLogger("uvicorn.access").addFilter(_without_query)
     limits = {
         "header_timeout": settings.header_timeout,
@@ -79,8 +105,12 @@ def serve(settings: Settings) -> None:
 
     Until uvicorn handles the signals, one ends the process at once, without an exception: see `startup`.
     """
+    run(server_of(settings), settings)
+
+
+def run(server: Server, settings: Served) -> None:
+    """Run a server as `serve` does."""
     _allow_many_connections()
-    server = server_of(settings)
     listening = _listen(settings.host, settings.port)
     log.info("serving http://%s:%d", settings.host, listening[0].getsockname()[1])
     server.run(listening)

@@ -37,6 +37,8 @@ from reliq.runtime import startup
 from reliq.runtime.looking import looking
 from reliq.runtime.url import redacted
 from reliq_api.cli import add_to as add_api
+from reliq_sqs.cli import add_to as add_sqs
+from reliq_sqs.cli import beside_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -136,7 +138,8 @@ def _parser() -> argparse.ArgumentParser:
     ):
         part.add_to(commands)
     _spark(commands.add_parser("spark", help="data into queues, dead letters into data, by Spark"))
-    add_api(commands, command)
+    add_api(commands, command, beside_options)
+    add_sqs(commands, command)
     completion.add_to(commands, parser)
     commands.name_verbs()
     return parser

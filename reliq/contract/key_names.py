@@ -30,7 +30,8 @@ class NamedKeys(JobKeys):
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
         "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "low", "messages",
         "next_round", "outcomes", "places", "prepared", "producers", "questions", "receipts", "received", "results",
-        "rounds", "runs", "schedule_states", "schedules", "servers", "ticks", "told", "trying", "waiting", "workers",
+        "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks", "told", "trying", "waiting",
+        "workers",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -108,6 +109,8 @@ class NamedKeys(JobKeys):
         self.ticks = prefix + "ticks"
         #: hash: name -> ms of its latest run, and what was sent, JSON
         self.runs = prefix + "runs"
+        #: hash: what the SQS endpoint knows of the queue: attributes, tags, times
+        self.sqs = prefix + "sqs"
         #: zset: processes that share the partitions, by ms of their latest word
         self.servers = prefix + "servers"
         #: What scripts call `places`: the keys of ready messages, and those that decide which one is next. The order is

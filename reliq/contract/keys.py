@@ -147,6 +147,7 @@ QUEUE_KEYS: Final = (
     Key("schedule_states", "hash", "name -> its next tick and its counts, JSON"),
     Key("ticks", "zset", "names of schedules, by the ms at which a monitor sends their next tick"),
     Key("runs", "hash", "name -> ms of its latest run, and what was sent, JSON"),
+    Key("sqs", "hash", "what the SQS endpoint knows of the queue: attributes, tags, times"),
     Key("servers", "zset", "processes that share the partitions, by ms of their latest word"),
     Key("jobs", "zset", "unfinished staged jobs, by the ms at which to look at them", several=True),
     Key("epochs", "hash", "stream -> the last epoch it committed, and when", several=True),
@@ -171,6 +172,16 @@ SERVER_KEYS: Final = (
     Key(
         "reliq:api:allowance", "string", "when the allowance of the API key is full again", of=("id",),
         expires="a second after that",
+    ),
+    Key("reliq:sqs:keys", "hash", "id of an access key of the SQS endpoint -> its permissions and encrypted secret"),
+    Key(
+        "reliq:sqs:deleted", "string", "exists after the SQS endpoint deleted the queue, with `--strict-timing`",
+        of=("queue",), expires="after a minute",
+    ),
+    Key("reliq:sqs:moves", "hash", "id of a move task of the SQS endpoint -> its state, JSON"),
+    Key(
+        "reliq:sqs:moving", "string", "the endpoint that runs the move task", of=("task",),
+        expires="when it is not renewed",
     ),
     Key("reliq:schedules", "hash", "name of a schedule -> the queue that has it; a hint"),
     Key("reliq:topics", "hash", '"queue pattern" -> 1 for each binding; version, alternate, unroutable'),

@@ -15,6 +15,10 @@ from reliq.errors import InvalidName
 QUEUES = "reliq:queues"  #: set: the names of all queues
 API_KEYS = "reliq:api:keys"  #: hash: id of an API key -> its permissions and a hash of its secret
 API_KEY_EXISTED = "reliq:api:key-existed"  #: string: set with the first API key, and never removed
+SQS_KEYS = "reliq:sqs:keys"  #: hash: id of an access key of the SQS endpoint -> its permissions and encrypted secret
+SQS_DELETED = "reliq:sqs:deleted:"  #: prefix of a queue; string: exists after the endpoint has deleted it
+SQS_MOVES = "reliq:sqs:moves"  #: hash: id of a move task of the SQS endpoint -> its state, JSON
+SQS_MOVING = "reliq:sqs:moving:"  #: prefix of a move task; string: the endpoint that runs it
 SCHEDULES = "reliq:schedules"  #: hash: name of a schedule -> the queue that has it; a hint
 TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
 ALLOWANCE = "reliq:api:allowance:"  #: prefix of an API key's id; string: when its allowance is full again

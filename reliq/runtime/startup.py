@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
-SERVICES = ("worker", "monitor", "api", "dev")
+SERVICES = ("worker", "monitor", "api", "sqs", "dev")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 INTERRUPTED = 130  #: exit status after Ctrl-C
 

@@ -46,7 +46,7 @@ _CREDENTIAL_HEADERS = ("x-api-key", "x-auth-token", "proxy-authorization")
 _CREDENTIAL_PARAMETERS = frozenset(("access_token", "api_key", "apikey", "api-key", "token"))
 
 #: Headers that proxies add. A request with one of them may have come from another machine.
-_PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +244,8 @@ def _check_site(request: Request) -> None:
 def _check_loopback(request: Request) -> None:
     """With --no-auth, accept only requests from and to this machine by name; else DNS rebinding could reach it."""
     client = request.client.host if request.client else ""
-    forwarded = any(name in fields(request) for name in _PROXY_HEADERS)
-    if forwarded or not is_loopback(client) or not is_loopback(_host(request)):
+    forwarded = any(name in fields(request) for name in PROXY_HEADERS)
+    if forwarded or not is_loopback(client) or not is_loopback(host_name(request)):
         raise Problem(
             "unauthorized",
             "with --no-auth only this machine is served, under the name localhost and without a proxy: "
@@ -253,7 +253,7 @@ def _check_loopback(request: Request) -> None:
         )
 
 
-def _host(request: Request) -> str:
+def host_name(request: Request) -> str:
     """Return the name in the Host header, without the port."""
     text = fields(request).get("host", "")
     return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]

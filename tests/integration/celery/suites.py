@@ -104,7 +104,7 @@ def run(
             timeout=timeout, check=False,
         )  # fmt: skip
         assert report.exists(), done.stdout[-3000:] + done.stderr[-3000:]
-        return _outcomes(report)
+        return outcomes_of(report)
 
 
 def _environment(suite: Path, root: Path, broker: str) -> dict[str, str]:
@@ -122,7 +122,7 @@ def _environment(suite: Path, root: Path, broker: str) -> dict[str, str]:
     }
 
 
-def _outcomes(report: Path) -> list[Outcome]:
+def outcomes_of(report: Path) -> list[Outcome]:
     found: dict[str, Outcome] = {}
     for case in ET.parse(report).iter("testcase"):
         test = f"{case.get('classname', '')}::{case.get('name')}"

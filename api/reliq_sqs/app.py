@@ -1,0 +1,76 @@
+"""The application: assembles the parts of the endpoint."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+import reliq
+from reliq import aio
+from reliq.contract.values import MAX_BODY_BYTES
+from reliq.observability.histograms import Measurements
+from reliq.observability.prometheus import Exporter
+from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.transport.store import Store
+from reliq_api.background import Background
+from reliq_api.http import problems
+from reliq_api.http.buffered import Buffered
+from reliq_api.http.no_store import NoStore
+from reliq_api.pressure import Pressure
+from reliq_api.readiness import Readiness
+from reliq_api.store import BoundedStore
+from reliq_sqs import health
+from reliq_sqs.calls import Endpoint
+from reliq_sqs.guard import Guard
+from reliq_sqs.keys import Vault
+from reliq_sqs.moves import Moves
+from reliq_sqs.names import Names
+from reliq_sqs.registry import Registry
+from reliq_sqs.route import SqsRoute
+from reliq_sqs.settings import Settings
+from reliq_sqs.waits import Waits
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Return the endpoint as an ASGI application; it connects to nothing before it is started."""
+    settings = settings or Settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        queues = _application(settings)
+        state = app.state
+        state.background = background = Background()
+        vault = None if settings.secret is None else Vault(settings.secret)
+        state.guard = Guard(queues, background, vault, settings.no_auth, settings.region)
+        state.readiness = Readiness(queues)
+        store = Store(queues.url, allow_eviction=queues.allow_eviction)
+        state.measurements = Measurements()
+        state.exporter = Exporter(store, [state.measurements])
+        registry = Registry(queues, Names(settings.account, settings.region), settings.strict_timing)
+        moves = Moves(queues, registry, background)
+        pressure = Pressure(queues, settings.memory_watermark, background)
+        state.waits = waits = Waits()
+        state.drains = [waits]
+        state.endpoint = Endpoint(queues, registry, pressure, moves, waits, settings.strict_timing)
+        async with queues, background:
+            moves.start()
+            yield
+        store.close()
+
+    app = FastAPI(
+        title="reliq sqs", version=reliq.__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
+        openapi_url=None, redirect_slashes=False,
+    )  # fmt: skip
+    app.state.settings = settings
+    app.state.buffered = Buffered(settings.max_buffered)
+    app.add_middleware(NoStore)
+    problems.install(app)
+    app.include_router(health.router)
+    app.mount("/", SqsRoute(app))
+    return app
+
+
+def _application(settings: Settings) -> aio.Reliq:
+    url, allow_eviction = url_from_environment(settings.url), eviction_allowed(settings.allow_eviction)
+    store = BoundedStore(url, settings.connections, allow_eviction=allow_eviction, timeout=settings.send_timeout)
+    return aio.Reliq(url, allow_eviction=allow_eviction, max_body=MAX_BODY_BYTES, store=store)

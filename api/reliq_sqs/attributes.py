@@ -1,0 +1,154 @@
+"""The attributes of a queue: each one's values, default, and which queues have it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reliq_sqs.errors import SqsError
+from reliq_sqs.model import words
+
+MOST_BYTES = 1_048_576  #: of a message with its attributes, and of a batch
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An attribute that is a whole number."""
+
+    smallest: int
+    largest: int
+    default: str | None
+
+    def accepts(self, value: str) -> bool:
+        return value.isascii() and value.isdigit() and len(value) < 10 and self.smallest <= int(value) <= self.largest
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """An attribute that is one of some words."""
+
+    words: tuple[str, ...]
+    default: str | None
+
+    def accepts(self, value: str) -> bool:
+        return value in self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An attribute that is a text, or JSON."""
+
+    json: bool = False
+    default: None = None
+
+    def accepts(self, value: str) -> bool:
+        return not self.json or not value or is_object(value)
+
+
+_FLAG = ("true", "false")
+
+ATTRIBUTES: Mapping[str, Number | Word | Text] = {
+    "VisibilityTimeout": Number(0, 43_200, "30"),
+    "DelaySeconds": Number(0, 900, "0"),
+    "MaximumMessageSize": Number(1024, MOST_BYTES, str(MOST_BYTES)),
+    "MessageRetentionPeriod": Number(60, 1_209_600, "345600"),
+    "ReceiveMessageWaitTimeSeconds": Number(0, 20, "0"),
+    "Policy": Text(json=True),
+    "RedrivePolicy": Text(),  # checked in redrive.py, which has errors of its own
+    "RedriveAllowPolicy": Text(),
+    "KmsMasterKeyId": Text(),
+    "KmsDataKeyReusePeriodSeconds": Number(60, 86_400, None),
+    "SqsManagedSseEnabled": Word(_FLAG, "true"),
+    "FifoQueue": Word(_FLAG, "true"),
+    "ContentBasedDeduplication": Word(_FLAG, "false"),
+    "DeduplicationScope": Word(("queue", "messageGroup"), "queue"),
+    "FifoThroughputLimit": Word(("perQueue", "perMessageGroupId"), "perQueue"),
+}
+OF_FIFO = frozenset(("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"))
+#: Attributes that an empty text removes.
+REMOVABLE = frozenset(("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId"))
+COUNTS = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+)
+_BOTH_KINDS_OF_ENCRYPTION = (
+    "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE."
+)
+
+
+def is_object(text: str) -> bool:
+    return isinstance(read_json(text), dict)
+
+
+def read_json(text: str) -> Any:
+    """Return what JSON says; None for any other text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def unknown(name: str) -> SqsError:
+    return SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
+
+
+def invalid(name: str) -> SqsError:
+    return SqsError("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+
+
+def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
+    """Return the attributes that a caller may set, each with a possible value; raises SqsError.
+
+    A name may have blanks around it, which some programs send.
+    """
+    found = {}
+    for name, value in ((name.strip(), value) for name, value in given.items()):
+        kind = ATTRIBUTES.get(name)
+        if kind is None or (name in OF_FIFO and not fifo):
+            raise unknown(name)
+        if not kind.accepts(value) and not (value == "" and name in REMOVABLE):
+            raise invalid(name)
+        found[name] = value
+    if found.get("KmsMasterKeyId") and found.get("SqsManagedSseEnabled") == "true":
+        raise SqsError("InvalidAttributeValue", _BOTH_KINDS_OF_ENCRYPTION)
+    return found
+
+
+def check_together(attributes: Mapping[str, str]) -> None:
+    """Raise SqsError for attributes that a queue cannot have together."""
+    per_group = attributes.get("FifoThroughputLimit") == "perMessageGroupId"
+    if per_group and attributes.get("DeduplicationScope") != "messageGroup":
+        raise SqsError(
+            "InvalidAttributeValue",
+            "The perMessageGroupId value is allowed only when the value for DeduplicationScope is messageGroup.",
+        )
+
+
+def replaced_by(wanted: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the attributes of one kind of encryption that those of the other kind replace."""
+    if wanted.get("KmsMasterKeyId"):
+        return ("SqsManagedSseEnabled",)
+    return ("KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds") if wanted.get("SqsManagedSseEnabled") == "true" else ()
+
+
+def described(attributes: Mapping[str, str], fifo: bool) -> dict[str, str]:
+    """Return all attributes with a value, also those that have their default."""
+    found = {
+        name: value
+        for name, kind in ATTRIBUTES.items()
+        if (value := attributes.get(name, kind.default)) is not None and (fifo or name not in OF_FIFO)
+    }
+    if "KmsMasterKeyId" in found:
+        found.setdefault("KmsDataKeyReusePeriodSeconds", "300")
+        found["SqsManagedSseEnabled"] = "false"
+    return found
+
+
+def wanted(names: list[str]) -> frozenset[str]:
+    """Return the names that a caller asks for, all of them for `All`; raises SqsError for one that does not exist."""
+    known = words("QueueAttributeName")
+    for name in names:
+        if name not in known:
+            raise unknown(name)
+    return known if "All" in names else frozenset(names)

@@ -1,0 +1,66 @@
+"""What an action gets: the request, who sends it, and the parts of the endpoint."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from reliq import aio
+from reliq_api.pressure import Pressure
+from reliq_sqs.access import Sender
+from reliq_sqs.errors import SqsError
+from reliq_sqs.known import Known
+from reliq_sqs.names import Place
+from reliq_sqs.registry import Registry
+from reliq_sqs.waits import Waits
+
+Parameters = dict[str, Any]
+Result = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """The parts of the endpoint that actions use."""
+
+    app: aio.Reliq
+    registry: Registry
+    pressure: Pressure
+    moves: Any  #: reliq_sqs.moves.Moves, which uses actions itself
+    waits: Waits
+    strict: bool
+
+
+@dataclass(slots=True)
+class Call:
+    """One request for an action."""
+
+    endpoint: Endpoint
+    action: str
+    sender: Sender
+    region: str
+    base_url: str  #: of queue URLs
+    given: Parameters
+    gone: Callable[[], Awaitable[None]]  #: waits until the client is away
+
+    @property
+    def registry(self) -> Registry:
+        return self.endpoint.registry
+
+    def url(self, place: Place) -> str:
+        return f"{self.base_url}/{self.registry.names.account}/{place.name}"
+
+    async def queue(self) -> Known:
+        """Return the queue that the request is about; raises SqsError."""
+        return await self.named(self.registry.names.of_url(self.given["QueueUrl"], self.region))
+
+    async def named(self, place: Place) -> Known:
+        """Return a queue on which the sender may do this; raises SqsError."""
+        self.allow(place)
+        return await self.registry.get(place)
+
+    def allow(self, place: Place) -> None:
+        """Raise SqsError unless the sender may carry out the action on this queue."""
+        if not self.sender.may(self.action, self.registry.names.queue(place)):
+            raise SqsError("AccessDeniedException", f"Access to the resource {self.url(place)} is denied.")
+
+
+Handler = Callable[[Call], Awaitable[Result]]

@@ -1,0 +1,210 @@
+"""The commands `reliq sqs` and `reliq sqs key`, used by `reliq.cli`; the endpoint is imported only when it runs."""
+
+import argparse
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from reliq.contract.values import seconds, whole
+from reliq.errors import InvalidSetting
+from reliq.extras import missing_extra
+from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.transport.store import Store
+from reliq_sqs.access import SCOPES
+from reliq_sqs.settings import Settings
+
+log = logging.getLogger("reliq.sqs")
+
+Add = Callable[..., argparse.ArgumentParser]
+_ACCOUNT = re.compile(r"[0-9]{12}")
+_REGION = re.compile(r"[a-z0-9-]{1,32}")
+
+
+def add_to(commands: Any, command: Add) -> None:
+    """Add the commands to the parser; `command` adds one with the common options."""
+    defaults = Settings()
+    one = command(commands, "sqs", sqs, "serve queues to the SDKs of AWS, as Amazon SQS")
+    one.set_defaults(patient=True)
+    one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
+    one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
+    one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
+    endpoint_options(one)
+    one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
+    one.add_argument("--access-log", action="store_true", help="log every request, without its query")
+    one.add_argument("--quiet", action="store_true", help="log warnings only")
+    one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
+    nouns = one.add_subparsers(title="commands", metavar="COMMAND")
+    verbs = nouns.add_parser("key", help="access keys", description="Access keys.").add_subparsers(
+        title="commands", metavar="COMMAND", required=True
+    )
+    _key_commands(verbs, command)
+
+
+def _key_commands(verbs: Any, command: Add) -> None:
+    one = command(verbs, "create", create, "make an access key, and print it once", json_too=True)
+    one.add_argument("name", help="what it is for; two keys may have the same, so that one can replace the other")
+    text = "what it allows; may be repeated"
+    one.add_argument("--scope", action="append", choices=tuple(SCOPES), required=True, help=text)
+    text = "for which queues, e.g. 'orders*'"
+    one.add_argument("--queue", action="append", required=True, metavar="PATTERN", help=text)
+    one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
+    _key_file(one)
+    command(verbs, "list", list_keys, "the access keys, without their secrets", json_too=True)
+    one = command(verbs, "revoke", revoke, "end an access key, within two seconds", json_too=True)
+    one.add_argument("id", help="its id")
+
+
+def endpoint_options(one: argparse.ArgumentParser, before: str = "--") -> None:
+    """Add the options of the endpoint; `before`: what their names begin with."""
+    defaults = Settings()
+    text = f"the account in URLs and ARNs, 12 digits (default {defaults.account})"
+    one.add_argument(f"{before}account-id", default=defaults.account, metavar="ID", help=text)
+    text = f"the region whose queues have the names of reliq's (default {defaults.region})"
+    one.add_argument(f"{before}region", default=defaults.region, help=text)
+    text = "the beginning of queue URLs (default: as the client reaches the endpoint)"
+    one.add_argument(f"{before}endpoint-url", metavar="URL", help=text)
+    text = "AWS's waits of 60 s: for the name of a deleted queue, and between two purges"
+    one.add_argument(f"{before}strict-timing", action="store_true", help=text)
+    _key_file(one, before)
+    if before == "--":
+        text = "for development: serve this machine without signatures (or RELIQ_NO_AUTH=1)"
+        one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
+
+
+def _key_file(one: argparse.ArgumentParser, before: str = "--") -> None:
+    text = "the file with the text that encrypts the secrets of access keys (default: RELIQ_SQS_KEY)"
+    one.add_argument(f"{before}key-file", metavar="FILE", help=text)
+
+
+def settings_of(options: argparse.Namespace, **more: Any) -> Settings:
+    """Return the settings that the options say; raises InvalidSetting."""
+    from reliq_api.access.auth import is_loopback
+    from reliq_sqs.keys import VARIABLE, vault_text
+
+    if _ACCOUNT.fullmatch(options.account_id) is None:
+        raise InvalidSetting(f"--account-id is {options.account_id!r}: 12 digits")
+    if _REGION.fullmatch(options.region) is None:
+        raise InvalidSetting(f"--region is {options.region!r}: such as us-east-1")
+    endpoint = options.endpoint_url
+    if endpoint is not None and (urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).netloc):
+        raise InvalidSetting(f"--endpoint-url is {endpoint!r}: such as https://sqs.example.com")
+    if options.no_auth and not is_loopback(options.host):
+        raise InvalidSetting(
+            f"--no-auth serves this machine only, and host is {options.host!r}: listen on 127.0.0.1, or leave out "
+            "--no-auth and create a key with `reliq sqs key create`"
+        )
+    secret = None if options.no_auth else vault_text(options.key_file)
+    if secret is None and not options.no_auth:
+        raise InvalidSetting(
+            f"signatures need access keys, whose secrets are encrypted with the text of --key-file or {VARIABLE}: set "
+            "one, and create a key with `reliq sqs key create`; or use --no-auth for development"
+        )
+    return replace(
+        Settings(), url=options.url, host=options.host, account=options.account_id, region=options.region,
+        endpoint_url=endpoint, secret=secret, no_auth=options.no_auth, strict_timing=options.strict_timing,
+        access_log=options.access_log, **more,
+    )  # fmt: skip
+
+
+def sqs(options: argparse.Namespace) -> int:
+    """Run the endpoint until SIGTERM."""
+    try:
+        from reliq_sqs.server import serve
+    except ModuleNotFoundError as error:
+        raise missing_extra("`reliq sqs`", "sqs", error) from None
+
+    whole(options.port, "port", 0, 65_535)
+    seconds(options.grace, "grace", 0, 3600)
+    settings = settings_of(options, port=options.port, grace=options.grace)
+    if settings.no_auth:
+        log.info("--no-auth: every program on this machine may do everything")
+    serve(settings, options.monitor)
+    return 0
+
+
+def beside_options(one: argparse.ArgumentParser) -> Callable[[argparse.Namespace], AbstractContextManager[None]]:
+    """Add the options with which `reliq api` serves SQS too; return what serves it, as a context."""
+    text = f"also serve the SDKs of AWS, as `reliq sqs` does, on a port of its own (default {Settings().port})"
+    one.add_argument("--sqs", type=int, nargs="?", const=Settings().port, metavar="PORT", help=text)
+    endpoint_options(one, "--sqs-")
+    return _beside
+
+
+def _beside(options: argparse.Namespace) -> AbstractContextManager[None]:
+    if options.sqs is None:
+        return nullcontext()
+    try:
+        from reliq_sqs.server import beside
+    except ModuleNotFoundError as error:
+        raise missing_extra("`reliq api --sqs`", "sqs", error) from None
+    whole(options.sqs, "--sqs", 0, 65_535)
+    own = {name.removeprefix("sqs_"): value for name, value in vars(options).items()}
+    settings = settings_of(argparse.Namespace(**own), port=options.sqs, grace=options.grace)
+    return beside(settings, monitor=True)
+
+
+def create(options: argparse.Namespace) -> int:
+    from reliq_sqs.keys import VARIABLE, Vault, vault_text
+    from reliq_sqs.keys import create as steps
+
+    text = vault_text(options.key_file)
+    if text is None:
+        raise InvalidSetting(f"the secret is encrypted with the text of --key-file or {VARIABLE}: set one")
+    scopes, queues = tuple(dict.fromkeys(options.scope)), tuple(dict.fromkeys(options.queue))
+    identity, secret = _store(options).run(steps(Vault(text), options.name, scopes, queues, options.expires))
+    if options.json:
+        print(json.dumps({"id": identity, "secret": secret}))
+    else:
+        print(f"AWS_ACCESS_KEY_ID={identity}\nAWS_SECRET_ACCESS_KEY={secret}")
+        print("This is the only time the secret can be seen: Redis keeps it encrypted.", file=sys.stderr)
+    return 0
+
+
+def list_keys(options: argparse.Namespace) -> int:
+    from reliq_sqs.keys import read_all
+
+    keys = sorted(_store(options).run(read_all()).items())
+    if options.json:
+        shown = [
+            {
+                "id": identity, "name": key.name, "scopes": list(key.scopes), "queues": list(key.queues),
+                "created_at": key.created_at, "expires_at": key.expires_at or None,
+            }
+            for identity, key in keys
+        ]  # fmt: skip
+        print(json.dumps(shown))
+        return 0
+    if not keys:
+        print("there are no access keys: `reliq sqs key create` makes one", file=sys.stderr)
+    for identity, key in keys:
+        until = "until " + _utc(key.expires_at) if key.expires_at else "for ever"
+        print(f"{identity}  {key.name}  {','.join(key.scopes)}  {','.join(key.queues)}  {until}")
+    return 0
+
+
+def revoke(options: argparse.Namespace) -> int:
+    """Revoke an access key; exit 1 if the id is unknown."""
+    from reliq_sqs.keys import revoke as steps
+
+    revoked = options.id.isascii() and _store(options).run(steps(options.id))
+    if options.json:
+        print(json.dumps({"id": options.id, "revoked": revoked}))
+    else:
+        print(f"{options.id} is revoked" if revoked else f"there is no access key {options.id!r}")
+    return 0 if revoked else 1
+
+
+def _store(options: argparse.Namespace) -> Store:
+    return Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
+
+
+def _utc(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

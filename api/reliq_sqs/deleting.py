@@ -1,0 +1,120 @@
+"""DeleteMessage, ChangeMessageVisibility and their batches: what is done with a receipt handle."""
+
+import time
+from collections.abc import Callable
+
+from reliq_sqs import batches, receipts
+from reliq_sqs.calls import Call, Parameters, Result
+from reliq_sqs.errors import SqsError, invalid_value, missing
+from reliq_sqs.known import Known
+
+Check = Callable[[Parameters, receipts.Handle], None]  #: raises SqsError
+
+_LONGEST = 43_200
+_GONE = "Message does not exist or is not available for visibility timeout change."
+_EXPIRED = "The receipt handle has expired."
+_TOO_LONG = f"Total VisibilityTimeout for the message is beyond the limit [{_LONGEST} seconds]"
+
+
+async def delete_message(call: Call) -> Result:
+    """Delete a message. With a handle that expired it is deleted while no other receive holds it; not on FIFO."""
+    queue = await call.queue()
+    _raise_first(await _deleted(call, queue, [call.given]))
+    return {}
+
+
+async def delete_message_batch(call: Call) -> Result:
+    """Delete up to ten messages."""
+    queue = await call.queue()
+    entries = batches.checked(call.action, call.given["Entries"])
+    return _outcome(entries, await _deleted(call, queue, entries))
+
+
+async def change_message_visibility(call: Call) -> Result:
+    """Let a message be invisible for so many seconds from now on; 0 makes it visible."""
+    queue = await call.queue()
+    _raise_first(await _changed(call, queue, [call.given]))
+    return {}
+
+
+async def change_message_visibility_batch(call: Call) -> Result:
+    """Change the visibility of up to ten messages."""
+    queue = await call.queue()
+    entries = batches.checked(call.action, call.given["Entries"])
+    return _outcome(entries, await _changed(call, queue, entries))
+
+
+def _raise_first(errors: list[SqsError | None]) -> None:
+    if errors[0] is not None:
+        raise errors[0]
+
+
+def _outcome(entries: list[Parameters], errors: list[SqsError | None]) -> Result:
+    outcome = batches.Outcome()
+    for entry, error in zip(entries, errors, strict=True):
+        if error is None:
+            outcome.succeed(entry["Id"])
+        else:
+            outcome.fail(entry["Id"], error)
+    return outcome.result()
+
+
+def _handles(queue: Known, entries: list[Parameters], check: Check | None = None) -> list[receipts.Handle | SqsError]:
+    """Return the handles of entries, each one checked, or why it is refused."""
+    found: list[receipts.Handle | SqsError] = []
+    for one in entries:
+        try:
+            handle = receipts.read(one["ReceiptHandle"], queue.queue)
+            if check is not None:
+                check(one, handle)
+            found.append(handle)
+        except SqsError as error:
+            found.append(error)
+    return found
+
+
+async def _deleted(call: Call, queue: Known, entries: list[Parameters]) -> list[SqsError | None]:
+    """Delete messages; return for each why it was not deleted. One that is gone already is no error."""
+    handles = _handles(queue, entries)
+    known = [one.receipt for one in handles if isinstance(one, receipts.Handle)]
+    codes = iter(await call.registry.handle(queue).delete_received(known, late=not queue.fifo) if known else ())
+    errors: list[SqsError | None] = []
+    for one, entry in zip(handles, entries, strict=True):
+        if isinstance(one, SqsError):
+            errors.append(one)
+        elif next(codes) == "expired" and queue.fifo:
+            errors.append(invalid_value(entry["ReceiptHandle"], "ReceiptHandle", _EXPIRED))
+        else:
+            errors.append(None)
+    return errors
+
+
+async def _changed(call: Call, queue: Known, entries: list[Parameters]) -> list[SqsError | None]:
+    """Change visibilities; return for each message why it was not changed."""
+    handles = _handles(queue, entries, _check_time)
+    known = [
+        (one.receipt, entry["VisibilityTimeout"])
+        for one, entry in zip(handles, entries, strict=True)
+        if isinstance(one, receipts.Handle)
+    ]
+    codes = iter(await call.registry.handle(queue).change_visibility(known) if known else ())
+    errors: list[SqsError | None] = []
+    for one, entry in zip(handles, entries, strict=True):
+        if isinstance(one, SqsError):
+            errors.append(one)
+        elif next(codes) != "changed":
+            errors.append(invalid_value(entry["ReceiptHandle"], "ReceiptHandle", _GONE))
+        else:
+            errors.append(None)
+    return errors
+
+
+def _check_time(entry: Parameters, handle: receipts.Handle) -> None:
+    if "VisibilityTimeout" not in entry:
+        raise missing("VisibilityTimeout")
+    seconds = entry["VisibilityTimeout"]
+    if not 0 <= seconds <= _LONGEST:
+        raise invalid_value(seconds, "VisibilityTimeout", f"Must be between 0 and {_LONGEST}.")
+    so_far = max(0.0, time.time() - handle.received_at / 1000)
+    if so_far + seconds > _LONGEST + 1:
+        raise invalid_value(seconds, "VisibilityTimeout", _TOO_LONG)

@@ -1,0 +1,81 @@
+"""Who sends a request: the holder of an access key who has signed it or, with `--no-auth`, anybody on this machine."""
+
+from collections.abc import Mapping
+
+from fastapi import Request
+
+from reliq import aio
+from reliq_api.access.auth import PROXY_HEADERS, host_name, is_loopback
+from reliq_api.access.cached import Cached
+from reliq_api.background import Background
+from reliq_sqs import signing
+from reliq_sqs.access import ANYBODY, Sender
+from reliq_sqs.errors import SqsError
+from reliq_sqs.keys import Opened, Vault, open_all, read_all
+from reliq_sqs.names import known_region
+
+_EVERY = 1.0  #: seconds; a revoked key is refused after at most twice this time
+_KEPT = 600.0  #: seconds for which keys that were read last are valid while the node that has them is away
+_UNKNOWN = "The security token included in the request is invalid."
+
+
+class Guard:
+    """Compares requests with the access keys in Redis."""
+
+    def __init__(self, app: aio.Reliq, background: Background, vault: Vault | None, no_auth: bool, region: str) -> None:
+        self._app = app
+        self._vault = vault
+        self._no_auth = no_auth
+        self._region = region
+        self._keys = Cached("access keys", self._read, _EVERY, background, kept=lambda keys: _KEPT if keys else 0.0)
+
+    async def _read(self) -> Mapping[str, Opened]:
+        if self._vault is None:
+            return {}
+        return open_all(self._vault, await self._app.store.run(read_all()))
+
+    async def admit(self, request: Request, headers: Mapping[str, str], body: bytes) -> tuple[Sender, str]:
+        """Return the sender and the region of a request; raises SqsError."""
+        query = request.scope["query_string"].decode("latin-1")
+        if self._no_auth:
+            _check_own_machine(request, headers)
+            return ANYBODY, self._region_of(headers, query)
+        signature = signing.read(headers, query)
+        if signature is None:
+            raise SqsError("MissingAuthenticationTokenException", "Missing Authentication Token")
+        key = (await self._keys.get()).get(signature.key)
+        if key is None or not key.valid:
+            raise SqsError("InvalidClientTokenIdException", _UNKNOWN)
+        path = request.scope["raw_path"].partition(b"?")[0].decode("latin-1")
+        signing.verify(signature, key.secret, signing.Signed(request.method, path, query, headers, body))
+        return key.sender, self._known(signature.region)
+
+    def _region_of(self, headers: Mapping[str, str], query: str) -> str:
+        """Return the region of a request that nobody verifies."""
+        try:
+            signature = signing.read({"x-amz-date": "20000101T000000Z", **headers}, query)
+        except SqsError:
+            signature = None
+        return self._region if signature is None else self._known(signature.region)
+
+    def _known(self, region: str) -> str:
+        """Return a region that has the form of one; else that of the endpoint."""
+        return region if known_region(region) else self._region
+
+
+def _check_own_machine(request: Request, headers: Mapping[str, str]) -> None:
+    """Raise SqsError for other machines, and for web pages, which reach loopback through a browser.
+
+    A browser names itself with `Origin` or `Sec-Fetch-Site`, but not in a GET under a name of the page's own, which
+    then must be one of this machine.
+    """
+    client = request.client.host if request.client else ""
+    of_page = "origin" in headers or "sec-fetch-site" in headers
+    of_page |= request.method == "GET" and not is_loopback(host_name(request))
+    forwarded = any(name in headers for name in PROXY_HEADERS)
+    if of_page or forwarded or not is_loopback(client):
+        raise SqsError(
+            "AccessDeniedException",
+            "With --no-auth only programs of this machine are served: create an access key with "
+            "`reliq sqs key create NAME --scope SCOPE --queue PATTERN`.",
+        )

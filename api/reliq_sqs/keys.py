@@ -1,0 +1,148 @@
+"""Access keys: an id and a secret, as SDKs sign with them. Redis has the secret encrypted, since signatures need it."""
+
+import base64
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from reliq import ops
+from reliq.contract.values import Duration, seconds
+from reliq.errors import InvalidSetting
+from reliq.ops import Steps
+from reliq.ops import sqs as own
+from reliq_sqs.access import SCOPES, Sender
+
+_NAME = re.compile(r"[ -~]{1,80}")
+_PATTERN = re.compile(r"[A-Za-z0-9._@*-]{1,128}")
+_SHORTEST = 16  #: characters of what encrypts the secrets
+_NONCE = 12
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_LONGEST_LIFE = 100 * 366 * 86_400.0
+VARIABLE = "RELIQ_SQS_KEY"
+
+
+class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
+    """An access key as stored in Redis."""
+
+    name: str
+    secret: str  #: encrypted, Base64
+    scopes: tuple[str, ...]
+    queues: tuple[str, ...]  #: patterns of the names of reliq's queues; `*` stands for any text
+    created_at: int  #: ms since the epoch, the Redis server's clock
+    expires_at: int = 0  #: as above; 0 = never
+
+    def expired(self, now: int) -> bool:
+        return 0 < self.expires_at <= now
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A valid access key with its secret."""
+
+    secret: str
+    sender: Sender
+    expires_at: int
+
+    @property
+    def valid(self) -> bool:
+        return not self.expires_at or time.time_ns() // 1_000_000 < self.expires_at
+
+
+class Vault:
+    """Encrypts and decrypts secrets. The id of a key is part of it: a secret cannot be moved to another id."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) < _SHORTEST:
+            raise InvalidSetting(
+                f"what encrypts the secrets has {len(text)} characters: use {_SHORTEST} or more, for instance of "
+                "`openssl rand -base64 32`"
+            )
+        self._cipher = AESGCM(hashlib.sha256(b"reliq sqs " + text.encode()).digest())
+
+    def seal(self, identity: str, secret: str) -> str:
+        nonce = os.urandom(_NONCE)
+        return base64.b64encode(nonce + self._cipher.encrypt(nonce, secret.encode(), identity.encode())).decode()
+
+    def open(self, identity: str, sealed: str) -> str | None:
+        """Return the secret; None if it was encrypted with another text, or changed."""
+        try:
+            raw = base64.b64decode(sealed, validate=True)
+            return self._cipher.decrypt(raw[:_NONCE], raw[_NONCE:], identity.encode()).decode()
+        except (InvalidTag, ValueError):
+            return None
+
+
+def vault_text(file: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return what encrypts the secrets: that of a file, else of RELIQ_SQS_KEY. Raises InvalidSetting."""
+    if file is None:
+        return environment.get(VARIABLE) or None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"--key-file {file!r} cannot be read: {error}") from None
+
+
+def create(
+    vault: Vault, name: str, scopes: tuple[str, ...], queues: tuple[str, ...], expires: Duration | None
+) -> Steps[tuple[str, str]]:
+    """Create an access key; return its id and its secret, which cannot be shown again. Raises InvalidSetting."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidSetting(f"the name of a key is {name!r}: use 1 to 80 printable ASCII characters")
+    for scope in scopes:
+        if scope not in SCOPES:
+            raise InvalidSetting(f"scope is {scope!r}: it is one of {', '.join(SCOPES)}")
+    for pattern in queues:
+        if _PATTERN.fullmatch(pattern) is None:
+            raise InvalidSetting(f"queue pattern {pattern!r}: use a queue's name, in which * stands for any text")
+    if not scopes or not queues:
+        raise InvalidSetting("a key needs at least one scope and one queue pattern")
+    lifetime = None if expires is None else seconds(expires, "expires", shortest=1.0, longest=_LONGEST_LIFE)
+    identity = "RQIA" + "".join(secrets.choice(_LETTERS) for _ in range(16))
+    secret = secrets.token_urlsafe(30)
+    now = yield ops.server_time()
+    key = AccessKey(
+        name=name,
+        secret=vault.seal(identity, secret),
+        scopes=scopes,
+        queues=queues,
+        created_at=now,
+        expires_at=0 if lifetime is None else now + round(lifetime * 1000),
+    )
+    yield own.put_sqs_key(identity, msgspec.json.encode(key))
+    return identity, secret
+
+
+def revoke(identity: str) -> Steps[bool]:
+    """Revoke an access key; return whether it existed."""
+    existed: bool = yield own.delete_sqs_key(identity)
+    return existed
+
+
+def read_all() -> Steps[dict[str, AccessKey]]:
+    """Read all access keys by id, without those that cannot be read."""
+    keys: dict[str, AccessKey] = {}
+    for identity, text in (yield own.sqs_keys()).items():
+        try:
+            keys[identity] = msgspec.json.decode(text, type=AccessKey)
+        except msgspec.MsgspecError:
+            continue
+    return keys
+
+
+def open_all(vault: Vault, keys: Mapping[str, AccessKey]) -> dict[str, Opened]:
+    """Return the keys whose secret this vault can open."""
+    found = {}
+    for identity, key in keys.items():
+        secret = vault.open(identity, key.secret)
+        if secret is not None:
+            found[identity] = Opened(secret, Sender(identity, key.scopes, key.queues), key.expires_at)
+    return found

@@ -1,0 +1,226 @@
+"""Move tasks: messages of a dead letter queue on their way to another queue, by one endpoint at a time.
+
+A task is JSON in Redis. The endpoint that runs it has its lead, which ends by itself; when an endpoint is killed,
+another one goes on with the task. A message is sent with a deduplication key made of the task and its id, and then
+deleted: one that was sent before a kill is not sent twice.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+import uuid
+from typing import Literal
+
+import msgspec
+
+from reliq import Message, aio
+from reliq.errors import ReliqError
+from reliq.model.outgoing import NewMessage
+from reliq.ops import Steps, one
+from reliq.ops import sqs as ops
+from reliq_api.background import Background
+from reliq_sqs import stored
+from reliq_sqs.ids import Ids
+from reliq_sqs.known import Known
+from reliq_sqs.registry import Registry
+
+log = logging.getLogger("reliq.sqs")
+
+_LEAD = 10.0  #: seconds for which a silent endpoint keeps a task
+_LOOK = 2.0  #: seconds between two looks for tasks that nobody runs
+_STEP = 10  #: messages that are moved at once
+_VISIBILITY = 60  #: seconds for which a message on its way is invisible
+_WINDOW = 86_400.0  #: seconds for which it is known that a message was sent
+_KEPT = 10  #: ended tasks of a queue that are remembered
+_WAIT = 1  #: seconds in which no message comes before a task is complete
+
+_CANCEL = " cancel"  #: behind an id: the field that exists after a cancellation, which the runner does not write
+
+Status = Literal["RUNNING", "COMPLETED", "CANCELLING", "CANCELLED", "FAILED"]
+
+
+class Task(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A move task."""
+
+    id: str
+    source: str  #: the name of reliq's queue
+    source_arn: str
+    destination: str = ""  #: empty: each message goes to the queue in which it died
+    destination_arn: str = ""
+    rate: int | None = None  #: messages a second
+    started: int = 0  #: ms since the epoch
+    status: Status = "RUNNING"
+    moved: int = 0
+    to_move: int = 0
+    failure: str = ""
+
+    @property
+    def active(self) -> bool:
+        return self.status in ("RUNNING", "CANCELLING")
+
+
+class Failed(Exception):
+    """The task cannot go on; the text is its reason."""
+
+
+class Moves:
+    """The move tasks of all endpoints, and those that this one runs."""
+
+    def __init__(self, app: aio.Reliq, registry: Registry, background: Background) -> None:
+        self._app = app
+        self._registry = registry
+        self._background = background
+        self._endpoint = secrets.token_hex(8)
+        self._running = set[str]()
+        self._news = asyncio.Event()
+        self._ids = Ids()
+
+    def start(self) -> None:
+        self._background.start("move tasks", self._watch)
+
+    async def all(self) -> list[Task]:
+        """Return all tasks, the latest first."""
+        return await self._app.store.run(_all())
+
+    async def add(self, source: Known, destination: Known | None, rate: int | None) -> Task:
+        """Add a task, which an endpoint begins at once."""
+        stats = await self._registry.handle(source).stats()
+        task = Task(
+            id=str(uuid.uuid4()),
+            source=source.queue,
+            source_arn=source.arn,
+            destination=destination.queue if destination else "",
+            destination_arn=destination.arn if destination else "",
+            rate=rate,
+            started=time.time_ns() // 1_000_000,
+            to_move=stats.ready,
+        )
+        await self._app.store.run(_add(task))
+        self._news.set()
+        return task
+
+    async def cancel(self, task: Task) -> Task:
+        """Ask the endpoint that runs a task to end it."""
+        await self._app.store.run(one(ops.put_sqs_move(task.id + _CANCEL, b"1")))
+        self._news.set()
+        return task
+
+    async def _watch(self) -> None:
+        """Look for tasks that nobody runs, and run them."""
+        while True:
+            self._news.clear()
+            for task in await self.all():
+                if not task.active or task.id in self._running:
+                    continue
+                if await self._app.store.run(one(ops.lead_sqs_move(task.id, self._endpoint, _LEAD))):
+                    self._running.add(task.id)
+                    self._background.start("a move task", lambda task=task: self._lead(task))  # type: ignore[misc]
+            try:
+                await asyncio.wait_for(self._news.wait(), _LOOK)
+            except TimeoutError:
+                continue
+
+    async def _lead(self, task: Task) -> None:
+        """Run a task while this endpoint has its lead."""
+        try:
+            await self._run(task)
+        except Failed as error:
+            task.status, task.failure = "FAILED", str(error)
+            await self._save(task)
+        except ReliqError as error:  # Redis is away: whoever has the lead next goes on
+            log.warning("the move task of %s stops here: %s", task.source, error)
+            self._running.discard(task.id)
+            return
+        self._running.discard(task.id)
+        await self._app.store.run(one(ops.leave_sqs_move(task.id)))
+
+    async def _run(self, task: Task) -> None:
+        source = self._app.queue(task.source)
+        began, moved_before = time.monotonic(), task.moved
+        while await self._may_go_on(task):
+            limit = min(_STEP, task.rate or _STEP)
+            received = await source.receive(limit=limit, visibility=_VISIBILITY, wait=_WAIT, runs=True)
+            if not received:
+                task.status = "COMPLETED"
+                await self._save(task)
+                return
+            for one_received in received:
+                await self._move(task, one_received.message)
+                await source.delete_received([one_received.receipt], late=True)
+                task.moved += 1
+            await self._save(task)
+            if task.rate:
+                due = began + (task.moved - moved_before) / task.rate
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    async def _may_go_on(self, task: Task) -> bool:
+        """Keep the lead; return False if another endpoint has it, or if the task was cancelled."""
+        leader, there, cancelled = await self._app.store.run(_state(task.id))
+        if leader != self._endpoint and not await self._app.store.run(
+            one(ops.lead_sqs_move(task.id, self._endpoint, _LEAD))
+        ):
+            return False
+        if not there:
+            return False
+        await self._app.store.run(one(ops.keep_sqs_move(task.id, self._endpoint, _LEAD)))
+        if cancelled:
+            task.status = "CANCELLED"
+            await self._save(task)
+            return False
+        return True
+
+    async def _move(self, task: Task, message: Message) -> None:
+        """Send a message to where it goes; once, also after a kill."""
+        name = task.destination or message.headers.get(stored.DEAD_FROM, "")
+        place = self._registry.names.of_queue(name)
+        target = await self._registry.find(place) if place else None
+        if target is None:
+            raise Failed("AWS.SimpleQueueService.NonExistentQueue" if name else "CouldNotDetermineMessageSource")
+        headers = {key: value for key, value in message.headers.items() if not key.startswith("reliq-")}
+        options = {"key": message.key or message.limit_key or message.id} if target.fifo else {}
+        if not target.fifo and (group := message.key or message.limit_key):
+            options = {"limit_key": group}
+        moved = NewMessage(
+            message.body,
+            id=self._ids.new(),
+            headers=headers,
+            ttl=float(target.retention),
+            dedup_key=f"sqs move {task.id} {message.id}",
+            window=_WINDOW,
+            **options,  # type: ignore[arg-type]
+        )
+        await self._registry.handle(target).send_many([moved])
+
+    async def _save(self, task: Task) -> None:
+        await self._app.store.run(one(ops.put_sqs_move(task.id, msgspec.json.encode(task))))
+
+
+def _all() -> Steps[list[Task]]:
+    found = yield ops.sqs_moves()
+    tasks = []
+    for name, text in found.items():
+        if name.endswith(_CANCEL):
+            continue
+        try:
+            task = msgspec.json.decode(text, type=Task)
+        except msgspec.MsgspecError:
+            continue
+        if task.active and name + _CANCEL in found:
+            task.status = "CANCELLING"
+        tasks.append(task)
+    return sorted(tasks, key=lambda one: -one.started)
+
+
+def _add(task: Task) -> Steps[None]:
+    """Store a task, and forget the oldest ones of its queue."""
+    of_queue = [one for one in (yield from _all()) if one.source == task.source]
+    yield ops.put_sqs_move(task.id, msgspec.json.encode(task))
+    if forgotten := [one.id for one in of_queue if not one.active][_KEPT - 1 :]:
+        yield ops.forget_sqs_moves([name for one in forgotten for name in (one, one + _CANCEL)])
+
+
+def _state(task: str) -> Steps[tuple[str | None, bool, bool]]:
+    """Return which endpoint has the lead of a task, whether the task is known, and whether it was cancelled."""
+    leader, text, cancelled = yield [ops.sqs_move_leader(task), ops.sqs_move(task), ops.sqs_move(task + _CANCEL)]
+    return leader, text is not None, cancelled is not None

@@ -1,0 +1,99 @@
+"""Names of queues: in URLs and ARNs, and as reliq's queues have them."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from reliq.model.keys import instance_of, is_name, is_partition
+from reliq_sqs.errors import SqsError, invalid_parameter, no_queue
+
+FIFO = ".fifo"
+_NEW = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_KNOWN = re.compile(r"[A-Za-z0-9_.-]{1,120}")  #: of a queue that Python made, too
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-[0-9]{1,2}")
+_PREFIX = "sqs."  #: before names that reliq does not allow; no name of SQS has it
+_WRONG = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+_WRONG_FIFO = (
+    "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo "
+    "suffix and be 1 to 80 in length"
+)
+
+
+def check_new(name: str, fifo: bool) -> None:
+    """Raise SqsError unless a queue of this kind may have the name."""
+    if fifo and not (name.endswith(FIFO) and len(name) <= 80 and _NEW.fullmatch(name.removesuffix(FIFO))):
+        raise invalid_parameter(_WRONG_FIFO)
+    if not fifo and _NEW.fullmatch(name) is None:
+        raise invalid_parameter(_WRONG)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue as SQS knows it: a name in a region."""
+
+    region: str
+    name: str
+
+    @property
+    def fifo(self) -> bool:
+        return self.name.endswith(FIFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How the names of an account are written."""
+
+    account: str
+    region: str  #: whose queues have the names of reliq's
+
+    def arn(self, place: Place) -> str:
+        return f"arn:aws:sqs:{place.region}:{self.account}:{place.name}"
+
+    def of_arn(self, arn: str) -> Place | None:
+        """Return the queue of this account that an ARN names; None for all other texts."""
+        parts = arn.split(":")
+        whole = len(parts) == 6 and parts[0] == "arn" and parts[2] == "sqs" and parts[4] == self.account
+        if not whole or _REGION.fullmatch(parts[3]) is None or _KNOWN.fullmatch(parts[5]) is None:
+            return None
+        return Place(parts[3], parts[5])
+
+    def of_url(self, url: str, region: str) -> Place:
+        """Return the queue of a URL, of a path such as `/queue/NAME`, or of a bare name; raises SqsError.
+
+        The region is that of the request: a URL does not tell it.
+        """
+        try:
+            path = urlsplit(url).path if "://" in url else url
+        except ValueError:
+            path = ""
+        name = unquote(path.rstrip("/").rpartition("/")[2])
+        if not url:
+            raise SqsError("InvalidAddress", "The address  is not valid for this endpoint.")
+        if _KNOWN.fullmatch(name) is None:
+            raise no_queue()
+        return Place(region, name)
+
+    def queue(self, place: Place) -> str:
+        """Return the name of reliq's queue."""
+        name = place.name if place.name[0] not in "-_." else _PREFIX + place.name
+        return name if place.region == self.region else f"{name}@{place.region}"
+
+    def of_queue(self, queue: str) -> Place | None:
+        """Return what one of reliq's queues is in SQS; None if SQS cannot name it."""
+        name, _, region = queue.partition("@")
+        if (region and _REGION.fullmatch(region) is None) or region == self.region:
+            return None
+        name = name.removeprefix(_PREFIX) if name.startswith((_PREFIX + "-", _PREFIX + "_")) else name
+        if _KNOWN.fullmatch(name) is None or is_partition(queue) or instance_of(queue) is not None:
+            return None
+        return Place(region or self.region, name)
+
+
+def known_region(region: str) -> bool:
+    """Whether a text has the form of a region."""
+    return _REGION.fullmatch(region) is not None
+
+
+def valid(queue: str) -> bool:
+    """Whether reliq can have a queue of this name."""
+    return is_name(queue)

@@ -1,0 +1,105 @@
+"""AddPermission and RemovePermission: statements of the policy of a queue. It is stored and returned, not enforced."""
+
+import json
+import re
+import time
+from typing import Any
+
+from reliq_sqs.attributes import read_json
+from reliq_sqs.calls import Call, Result
+from reliq_sqs.errors import SqsError, invalid_value, missing
+from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
+from reliq_sqs.model import actions
+
+_MOST_ACTIONS = 7
+_GRANTED = frozenset(
+    (
+        "*", "SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",
+        "GetQueueUrl", "ListDeadLetterSourceQueues", "PurgeQueue",
+    )
+)  # fmt: skip
+_LABEL = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_ACCOUNT = re.compile(r"[0-9]{12}")
+_POLICY = ATTRIBUTE + "Policy"
+
+
+async def add_permission(call: Call) -> Result:
+    """Add a statement that allows actions to accounts."""
+    queue = await call.queue()
+    label, accounts, granted = (call.given[name] for name in ("Label", "AWSAccountIds", "Actions"))
+    _check(label, accounts, granted)
+
+    def edit(now: Known) -> tuple[dict[str, str], tuple[()]]:
+        policy = _policy(now)
+        if any(one.get("Sid") == label for one in policy["Statement"]):
+            raise invalid_value(label, "Label", "Already exists.")
+        principals = [f"arn:aws:iam::{account}:root" for account in accounts]
+        actions = [f"SQS:{action}" for action in granted]
+        policy["Statement"].append(
+            {
+                "Sid": label,
+                "Effect": "Allow",
+                "Principal": {"AWS": _one_or_all(principals)},
+                "Action": _one_or_all(actions),
+                "Resource": now.arn,
+            }
+        )
+        return {_POLICY: json.dumps(policy), MODIFIED: str(int(time.time()))}, ()
+
+    await call.registry.change(queue, edit)
+    return {}
+
+
+async def remove_permission(call: Call) -> Result:
+    """Remove a statement by its label; a policy without statements is removed."""
+    queue, label = await call.queue(), call.given["Label"]
+
+    def edit(now: Known) -> tuple[dict[str, str], list[str]]:
+        policy = _policy(now)
+        kept = [one for one in policy["Statement"] if one.get("Sid") != label]
+        if len(kept) == len(policy["Statement"]):
+            raise invalid_value(label, "Label", "can't find label on existing policy.")
+        modified = {MODIFIED: str(int(time.time()))}
+        return ({_POLICY: json.dumps({**policy, "Statement": kept}), **modified}, []) if kept else (modified, [_POLICY])
+
+    await call.registry.change(queue, edit)
+    return {}
+
+
+def _check(label: str, accounts: list[str], granted: list[str]) -> None:
+    if not granted:
+        raise missing("Actions")
+    if not accounts or not all(map(_ACCOUNT.fullmatch, accounts)):
+        raise invalid_value(f"[{', '.join(accounts)}]", "PrincipalId", "Unable to verify.")
+    if _LABEL.fullmatch(label) is None:
+        raise invalid_value(
+            label,
+            "Label",
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length.",
+        )
+    if len(granted) > _MOST_ACTIONS:
+        raise SqsError("OverLimit", f"{len(granted)} Actions were found, maximum allowed is {_MOST_ACTIONS}.")
+    for action in granted:
+        if action not in _GRANTED:
+            reason = (
+                "Only the queue owner is allowed to invoke this action."
+                if action in actions()
+                else "Please refer to the appropriate WSDL for a list of valid actions."
+            )
+            raise invalid_value(f"SQS:{action}", "ActionName", reason)
+
+
+def _policy(queue: Known) -> dict[str, Any]:
+    """Return the policy of a queue, with a list of statements; a new one if it has none."""
+    text = queue.attributes.get("Policy")
+    policy = read_json(text) if text else None
+    if not isinstance(policy, dict):
+        policy = {"Version": "2012-10-17", "Id": f"{queue.arn}/SQSDefaultPolicy"}
+    statements = policy.get("Statement", [])
+    if not isinstance(statements, list):
+        statements = [statements]
+    return {**policy, "Statement": [one for one in statements if isinstance(one, dict)]}
+
+
+def _one_or_all(values: list[str]) -> str | list[str]:
+    return values[0] if len(values) == 1 else values

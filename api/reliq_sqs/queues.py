@@ -1,0 +1,196 @@
+"""The actions on queues: create, find, list, describe, change, purge, delete."""
+
+import base64
+import binascii
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from reliq_sqs import attributes, known, names, redrive, tags
+from reliq_sqs.attributes import COUNTS
+from reliq_sqs.calls import Call, Result
+from reliq_sqs.errors import SqsError, invalid_value, missing
+from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
+from reliq_sqs.names import Place
+
+_PAGE = 1000  #: queues of a list without MaxResults
+_PURGE_EVERY = 60  #: seconds, with strict timing
+
+
+async def create_queue(call: Call) -> Result:
+    """Make a queue; one that is there with the same attributes is returned."""
+    place = Place(call.region, call.given["QueueName"])
+    wanted = {name.strip(): value for name, value in call.given.get("Attributes", {}).items()}
+    fifo = wanted.get("FifoQueue") == "true"
+    names.check_new(place.name, fifo)
+    call.allow(place)
+    wanted = attributes.checked(wanted, fifo)
+    if fifo and wanted["FifoQueue"] != "true":
+        raise attributes.invalid("FifoQueue")
+    attributes.check_together(wanted)
+    tags.check(call.given.get("tags", {}), place.name)
+    wanted = await _with_redrive(call, place, wanted)
+    queue = await call.registry.create(place, wanted, call.given.get("tags", {}))
+    _check_same(queue, wanted)
+    await _apply(call, queue)
+    return {"QueueUrl": call.url(place)}
+
+
+def _check_same(queue: Known, wanted: Mapping[str, str]) -> None:
+    """Raise SqsError if a queue that was there has other attributes than those wanted."""
+    has = queue.described()
+    for name, value in wanted.items():
+        if has.get(name, "") != value:
+            raise SqsError(
+                "QueueNameExists",
+                f"A queue already exists with the same name and a different value for attribute {name}",
+            )
+
+
+async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dict[str, str]:
+    """Return attributes with the redrive policy as it is stored; raises SqsError for a policy that is not possible."""
+    if wanted.get("RedriveAllowPolicy"):
+        redrive.check_allow(wanted["RedriveAllowPolicy"])
+    text = wanted.get("RedrivePolicy")
+    if not text:
+        return wanted
+    policy = redrive.read(text, place, call.registry.names)
+    target = await call.registry.find(policy.target)
+    if target is None:
+        raise invalid_value(text, "RedrivePolicy", "Dead letter target does not exist.")
+    if not redrive.allows(target.attributes.get("RedriveAllowPolicy"), call.registry.names.arn(place)):
+        raise invalid_value(
+            text,
+            "RedrivePolicy",
+            "The RedriveAllowPolicy of the dead letter target does not allow this source.",
+        )
+    return {**wanted, "RedrivePolicy": policy.text}
+
+
+async def _apply(call: Call, queue: Known) -> None:
+    """Tell reliq's queue where its dead letters go. Repeated with each CreateQueue, so that nothing stays half done."""
+    target = call.registry.names.queue(queue.redrive.target) if queue.redrive else None
+    handle = call.registry.handle(queue)
+    if target != (await handle.config()).dead_to:
+        await handle.configure(dead_to=target)
+
+
+async def get_queue_url(call: Call) -> Result:
+    """Return the URL of a queue by its name."""
+    place = call.registry.names.of_url(call.given["QueueName"], call.region)
+    await call.named(place)
+    return {"QueueUrl": call.url(place)}
+
+
+async def list_queues(call: Call) -> Result:
+    """List the queues whose names begin with a prefix, a page at a time."""
+    prefix = call.given.get("QueueNamePrefix", "")
+    places = [
+        one
+        for one in await call.registry.places(call.region)
+        if one.name.startswith(prefix) and call.sender.may(call.action, call.registry.names.queue(one))
+    ]
+    return _page(call, "QueueUrls", places)
+
+
+async def list_dead_letter_source_queues(call: Call) -> Result:
+    """List the queues whose dead letters go to this one, a page at a time."""
+    queue = await call.queue()
+    return {"queueUrls": [], **_page(call, "queueUrls", await call.registry.sources(queue))}
+
+
+def _page(call: Call, name: str, places: list[Place]) -> Result:
+    most, token = call.given.get("MaxResults"), call.given.get("NextToken")
+    if most is not None and not 1 <= most <= _PAGE:
+        raise invalid_value(most, "MaxResults", f"MaxResults must be an integer between 1 and {_PAGE}.")
+    if token:
+        after = _read_token(token)
+        places = [one for one in places if one.name > after]
+    shown = places[: most or _PAGE]
+    page: dict[str, Any] = {name: [call.url(one) for one in shown]} if shown else {}
+    if most is not None and len(places) > len(shown):
+        page["NextToken"] = base64.b64encode(shown[-1].name.encode()).decode()
+    return page
+
+
+def _read_token(token: str) -> str:
+    try:
+        return base64.b64decode(token, validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise invalid_value(token, "NextToken", "Must be the NextToken of an earlier answer.") from None
+
+
+async def get_queue_attributes(call: Call) -> Result:
+    """Return the attributes that are asked for, of those that have a value."""
+    wanted = attributes.wanted(call.given.get("AttributeNames", []))
+    queue = await call.queue()
+    has = queue.described()
+    if wanted.intersection(COUNTS):
+        has |= await _counts(call, queue)
+    found = {name: value for name, value in has.items() if name in wanted}
+    return {"Attributes": found} if found else {}
+
+
+async def _counts(call: Call, queue: Known) -> dict[str, str]:
+    handle = call.registry.handle(queue)
+    await handle.return_due()
+    stats = await handle.stats()
+    counts = (stats.ready, stats.processing, stats.delayed)
+    return {name: str(count) for name, count in zip(COUNTS, counts, strict=True)}
+
+
+async def set_queue_attributes(call: Call) -> Result:
+    """Change attributes; an empty text removes a policy."""
+    queue = await call.queue()
+    if not call.given["Attributes"]:
+        raise missing("Attribute.Name")
+    wanted = attributes.checked(call.given["Attributes"], queue.fifo)
+    if "FifoQueue" in wanted:
+        if wanted["FifoQueue"] != "true":
+            raise attributes.invalid("FifoQueue")
+        del wanted["FifoQueue"]
+    wanted = await _with_redrive(call, queue.place, wanted)
+    to_set = {ATTRIBUTE + name: value for name, value in wanted.items() if value}
+    to_remove = [ATTRIBUTE + name for name, value in wanted.items() if not value]
+
+    def edit(now: Known) -> tuple[dict[str, str], list[str]]:
+        attributes.check_together({**now.attributes, **wanted})
+        others = [ATTRIBUTE + name for name in attributes.replaced_by(wanted)]
+        return {**to_set, MODIFIED: str(int(time.time()))}, [*to_remove, *others]
+
+    await _apply(call, await call.registry.change(queue, edit))
+    return {}
+
+
+async def purge_queue(call: Call) -> Result:
+    """Remove all messages, also those in flight; a FIFO queue forgets the deduplication ids."""
+    queue = await call.queue()
+    if call.endpoint.strict:
+        await _note_purge(call, queue)
+    handle = call.registry.handle(queue)
+    await handle.purge()
+    await handle.purge_received()
+    if queue.fifo:
+        await handle.forget_deduplication()
+    return {}
+
+
+async def _note_purge(call: Call, queue: Known) -> None:
+    now = int(time.time())
+
+    def edit(there: Known) -> tuple[dict[str, str], tuple[()]]:
+        if now - there.purged < _PURGE_EVERY:
+            raise SqsError(
+                "PurgeQueueInProgress",
+                f"Only one PurgeQueue operation on {queue.place.name} is allowed every {_PURGE_EVERY} seconds.",
+            )
+        return {known.PURGED: str(now)}, ()
+
+    await call.registry.change(queue, edit)
+
+
+async def delete_queue(call: Call) -> Result:
+    """Delete a queue with all its messages."""
+    queue = await call.queue()
+    await call.registry.delete(queue)
+    return {}

@@ -1,0 +1,37 @@
+"""Receipt handles: reliq's receipts, with the queue that they are of and the time of the receive."""
+
+import base64
+import binascii
+import time
+from dataclasses import dataclass
+
+from reliq_sqs.errors import SqsError
+
+_MARK = "sqs"
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A receipt handle that this endpoint, or another one of the same queues, has made."""
+
+    receipt: str
+    received_at: int  #: ms since the epoch
+
+
+def made(queue: str, receipt: str) -> str:
+    """Return the handle for a receipt of a queue of reliq."""
+    return base64.b64encode(f"{_MARK} {queue} {time.time_ns() // 1_000_000} {receipt}".encode()).decode()
+
+
+def read(handle: str, queue: str) -> Handle:
+    """Return what a handle says; raises SqsError for a text that is none, and for that of another queue."""
+    try:
+        mark, of, at, receipt = base64.b64decode(handle, validate=True).decode("ascii").split(" ")
+        found = Handle(receipt, int(at))
+    except (ValueError, binascii.Error):
+        mark = of = ""
+    if mark != _MARK:
+        raise SqsError("ReceiptHandleIsInvalid", f'The input receipt handle "{handle}" is not a valid receipt handle.')
+    if of != queue:
+        raise SqsError("ReceiptHandleIsInvalid", f'The receipt handle "{handle}" is not valid for this queue.')
+    return found

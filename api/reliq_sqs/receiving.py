@@ -1,0 +1,99 @@
+"""ReceiveMessage: which messages, and what of them a receiver asks for."""
+
+import hashlib
+from typing import Any
+
+from reliq import TooManyInFlight
+from reliq_sqs import message_attributes, receipts, stored
+from reliq_sqs.calls import Call, Result
+from reliq_sqs.errors import SqsError, invalid_value
+from reliq_sqs.ids import sequence_number
+from reliq_sqs.known import Known
+from reliq_sqs.model import words
+
+_MOST_MESSAGES, _LONGEST_WAIT, _LONGEST_VISIBILITY = 10, 20, 43_200
+_MOST_IN_FLIGHT = 120_000
+_OF_FIFO = ("SequenceNumber", "MessageDeduplicationId", "MessageGroupId")
+
+
+async def receive_message(call: Call) -> Result:
+    """Receive up to ten messages; without one, wait as long as the call or the queue says."""
+    given = call.given
+    most = _between(given.get("MaxNumberOfMessages", 1), "MaxNumberOfMessages", 1, _MOST_MESSAGES)
+    queue = await call.queue()
+    wait = _between(given.get("WaitTimeSeconds", queue.wait), "WaitTimeSeconds", 0, _LONGEST_WAIT)
+    visibility = _between(given.get("VisibilityTimeout", queue.visibility), "VisibilityTimeout", 0, _LONGEST_VISIBILITY)
+    system = _system_names([*given.get("AttributeNames", ()), *given.get("MessageSystemAttributeNames", ())])
+    attempt = given.get("ReceiveRequestAttemptId") if queue.fifo else None
+    try:
+        received = await call.endpoint.waits.receive(
+            call.registry.handle(queue),
+            wait,
+            call.gone,
+            limit=most,
+            visibility=visibility,
+            most_receives=queue.redrive.most_receives if queue.redrive else None,
+            runs=queue.fifo,
+            attempt=attempt,
+            most_in_flight=_MOST_IN_FLIGHT,
+        )
+    except TooManyInFlight:
+        if queue.fifo or wait:
+            return {}
+        raise SqsError("OverLimit", f"Too many messages in flight: {_MOST_IN_FLIGHT} are allowed.") from None
+    chosen = given.get("MessageAttributeNames", ())
+    messages = [_message(call, queue, one, system, chosen) for one in received]
+    return {"Messages": messages} if messages else {}
+
+
+def _between(value: int, name: str, least: int, most: int) -> int:
+    if not least <= value <= most:
+        limits = f"between {least} and {most}" if name != "WaitTimeSeconds" else f">= {least} and <= {most}"
+        raise invalid_value(value, name, f"Must be {limits}, if provided.")
+    return value
+
+
+def _system_names(names: list[str]) -> frozenset[str]:
+    known = words("MessageSystemAttributeName")
+    for name in names:
+        if name not in known:
+            raise SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
+    return known if "All" in names else frozenset(names)
+
+
+def _message(call: Call, queue: Known, received: Any, system: frozenset[str], chosen: list[str]) -> Result:
+    message = received.message
+    content = stored.read(message)
+    found: Result = {
+        "MessageId": message.id,
+        "ReceiptHandle": receipts.made(queue.queue, received.receipt),
+        "MD5OfBody": hashlib.md5(content.body.encode(), usedforsecurity=False).hexdigest(),
+        "Body": content.body,
+    }
+    if system and (attributes := _system(call, queue, received, content, system)):
+        found["Attributes"] = attributes
+    if picked := message_attributes.chosen(content.attributes, chosen):
+        found["MD5OfMessageAttributes"] = message_attributes.digest(picked)
+        found["MessageAttributes"] = picked
+    return found
+
+
+def _system(call: Call, queue: Known, received: Any, content: stored.Content, names: frozenset[str]) -> dict[str, str]:
+    message = received.message
+    found = {
+        "SenderId": content.sender or call.registry.names.account,
+        "SentTimestamp": str(message.enqueued_at),
+        "ApproximateReceiveCount": str(received.receives),
+        "ApproximateFirstReceiveTimestamp": str(received.first_received_at),
+    }
+    if queue.fifo:
+        found["SequenceNumber"] = sequence_number(message.id, message.enqueued_at)
+        found["MessageDeduplicationId"] = content.dedup or hashlib.sha256(content.body.encode()).hexdigest()
+    if group := message.key or message.limit_key:
+        found["MessageGroupId"] = group
+    if content.trace:
+        found["AWSTraceHeader"] = content.trace
+    source = call.registry.names.of_queue(message.headers.get(stored.DEAD_FROM, ""))
+    if source is not None:
+        found["DeadLetterQueueSourceArn"] = call.registry.names.arn(source)
+    return {name: value for name, value in found.items() if name in names}

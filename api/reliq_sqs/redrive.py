@@ -1,0 +1,99 @@
+"""RedrivePolicy and RedriveAllowPolicy: where dead letters of a queue go, and who may send them here."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from reliq_sqs.attributes import read_json
+from reliq_sqs.errors import SqsError, invalid_value
+from reliq_sqs.names import Names, Place
+
+_MOST_RECEIVES = 1000
+_MOST_SOURCES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """A redrive policy."""
+
+    target: Place
+    most_receives: int
+    text: str  #: as it is stored and returned
+
+
+def read(text: str, source: Place, names: Names) -> Redrive:
+    """Return the policy of a queue, as its caller wrote it; raises SqsError."""
+    policy = read_json(text)
+
+    def refused(reason: str) -> SqsError:
+        return invalid_value(text, "RedrivePolicy", reason)
+
+    if not isinstance(policy, dict):
+        raise refused("Redrive policy is not a valid JSON map.")
+    for name in ("maxReceiveCount", "deadLetterTargetArn"):
+        if name not in policy:
+            raise refused(f"Redrive policy does not contain mandatory attribute: {name}.")
+    for name in policy:
+        if name not in ("maxReceiveCount", "deadLetterTargetArn"):
+            raise refused("Only following attributes are supported: [deadLetterTargetArn, maxReceiveCount].")
+    target = names.of_arn(policy["deadLetterTargetArn"]) if isinstance(policy["deadLetterTargetArn"], str) else None
+    if target is None:
+        raise refused("Invalid value for deadLetterTargetArn.")
+    count = _whole(policy["maxReceiveCount"])
+    if count is None or not 1 <= count <= _MOST_RECEIVES:
+        raise refused(
+            f"Invalid value for maxReceiveCount: {policy['maxReceiveCount']}, "
+            f"valid values are from 1 to {_MOST_RECEIVES} both inclusive."
+        )
+    if target.region != source.region:
+        raise refused("Dead letter target must be in the same region as the source.")
+    if target.fifo != source.fifo:
+        raise refused("Dead-letter queue must be same type of queue as the source.")
+    if type(policy["maxReceiveCount"]) is not int:
+        text = json.dumps({**policy, "maxReceiveCount": count}, separators=(",", ":"))
+    return Redrive(target, count, text)
+
+
+def stored(text: str | None, names: Names) -> Redrive | None:
+    """Return the policy that a queue has."""
+    policy = read_json(text) if text else None
+    if not isinstance(policy, dict):
+        return None
+    target = names.of_arn(str(policy.get("deadLetterTargetArn")))
+    count = _whole(policy.get("maxReceiveCount"))
+    return None if target is None or count is None else Redrive(target, count, text or "")
+
+
+def check_allow(text: str) -> None:
+    """Raise SqsError unless this is a redrive allow policy."""
+    policy = read_json(text)
+    if not isinstance(policy, dict):
+        raise invalid_value(text, "RedriveAllowPolicy", "Redrive allow policy is not a valid JSON map.")
+    permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns")
+    if permission not in ("allowAll", "denyAll", "byQueue"):
+        raise invalid_value(text, "RedriveAllowPolicy", "Invalid value for redrivePermission.")
+    if permission != "byQueue" and sources is not None:
+        raise invalid_value(
+            text, "RedriveAllowPolicy", "sourceQueueArns is only allowed when redrivePermission is byQueue."
+        )
+    if permission == "byQueue":
+        many = isinstance(sources, list) and 1 <= len(sources) <= _MOST_SOURCES
+        if not many or not all(isinstance(one, str) for one in sources or ()):
+            raise invalid_value(
+                text, "RedriveAllowPolicy", f"sourceQueueArns must have 1 to {_MOST_SOURCES} ARNs of queues."
+            )
+
+
+def allows(text: str | None, source_arn: str) -> bool:
+    """Whether a queue with this redrive allow policy accepts another one's dead letters."""
+    policy: Any = read_json(text) if text else None
+    if not isinstance(policy, dict):
+        return True
+    permission = policy.get("redrivePermission")
+    return permission == "allowAll" or (permission == "byQueue" and source_arn in policy.get("sourceQueueArns", ()))
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    return value if type(value) is int else None

@@ -1,0 +1,164 @@
+"""A request on its way: limits, body, sender, action, answer in the protocol that it speaks."""
+
+import logging
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
+from reliq_api.http.problems import Problem
+from reliq_api.http.requests import BoundedRequest, check_headers, fields, gone
+from reliq_sqs import checking, wire_json, wire_query
+from reliq_sqs.actions import HANDLERS
+from reliq_sqs.calls import Call
+from reliq_sqs.errors import SqsError
+from reliq_sqs.model import Action
+
+log = logging.getLogger("reliq.sqs")
+
+BODY_LARGEST = 8 * 1024 * 1024  #: bytes; a batch of 1 MiB has up to six times that as JSON with escapes
+_OF_PROBLEM = {
+    "body_too_large": "RequestEntityTooLarge",
+    "request_timeout": "RequestTimeout",
+    "memory_pressure": "ServiceUnavailable",
+    "overloaded": "ServiceUnavailable",
+}
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a request asks for, in either protocol."""
+
+    json: bool
+    action: Action | None = None
+    form: list[tuple[str, str]] | None = None  #: of the query protocol
+
+
+class SqsRoute:
+    """The ASGI application for all paths of SQS: they are part of queue URLs."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = self._app.state
+        request = BoundedRequest(scope, receive, state.buffered, state.settings.body_timeout)
+        request_id = str(uuid.uuid4())
+        asked = Asked(json="x-amz-target" in fields(request))
+        started, status = time.monotonic(), 500
+        try:
+            response = await self._answer(request, asked, request_id)
+            status = response.status_code
+        finally:
+            request.release()
+            action = asked.action.name if asked.action else "unknown"
+            state.measurements.answered(request.method, f"/sqs/{action}", status, time.monotonic() - started)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: BoundedRequest, asked: Asked, request_id: str) -> Response:
+        try:
+            return await self._carried_out(request, asked, request_id)
+        except SqsError as error:
+            return refused(error, asked, request_id)
+        except Problem as problem:
+            name = _OF_PROBLEM.get(problem.code, "InvalidParameterValueException")
+            return refused(SqsError(name, str(problem.detail)), asked, request_id)
+        except ReliqError as error:
+            return refused(_of_reliq(error), asked, request_id)
+        except Exception:
+            log.exception("a request failed unexpectedly")
+            return refused(SqsError("InternalFailure", "The request processing has failed."), asked, request_id)
+
+    async def _carried_out(self, request: BoundedRequest, asked: Asked, request_id: str) -> Response:
+        state = self._app.state
+        check_headers(request.scope)
+        if request.method not in ("GET", "POST"):
+            raise SqsError("UnsupportedOperation", "Requests of SQS are GET or POST.")
+        headers = fields(request)
+        body = await request.taken(BODY_LARGEST)
+        sender, region = await state.guard.admit(request, headers, body)
+        given = _understood(request, asked, headers, body)
+        action = asked.action
+        assert action is not None  # noqa: S101  it was understood
+        if not sender.allows(action.name):
+            raise SqsError(
+                "AccessDeniedException",
+                f"User: {sender.id} is not authorized to perform: sqs:{action.name}",
+            )
+        parameters = checking.checked(action.takes, given)
+        call = Call(
+            state.endpoint, action.name, sender, region, _base_url(request, headers, state.settings.endpoint_url),
+            parameters, lambda: gone(request),
+        )  # fmt: skip
+        result = await HANDLERS[action.name](call)
+        if asked.json:
+            return _response(wire_json.answer(action, result), 200, wire_json.MEDIA_TYPE, request_id)
+        return _response(wire_query.answer(action, result, request_id), 200, wire_query.MEDIA_TYPE, request_id)
+
+
+def _understood(request: Request, asked: Asked, headers: dict[str, str], body: bytes) -> Any:
+    """Return the parameters as they were sent, and note the action; raises SqsError."""
+    path = request.scope["path"] if request.scope["path"].strip("/") else ""
+    if asked.json:
+        asked.action = wire_json.action_of(headers["x-amz-target"])
+        given = wire_json.parameters(body)
+        if path and isinstance(given, dict) and "QueueUrl" in asked.action.takes.members:
+            given.setdefault("QueueUrl", path)
+        return given
+    form = wire_query.fields(request.scope["query_string"])
+    if body:
+        form += wire_query.fields(body)
+    name = next((value for field, value in form if field == "Action"), None)
+    if name is None:
+        raise SqsError("UnknownOperationException", "The request has neither an Action nor an X-Amz-Target.")
+    asked.action = wire_query.action_of(name)
+    if path:  # the address of a queue
+        if "QueueUrl" not in asked.action.takes.members:
+            raise wire_query.no_action(name)
+        if all(field != "QueueUrl" for field, _ in form):
+            form.append(("QueueUrl", path))
+    return wire_query.parameters(asked.action, form)
+
+
+def _base_url(request: Request, headers: dict[str, str], endpoint_url: str | None) -> str:
+    """Return the beginning of queue URLs: that of the settings, else as the client reaches the endpoint."""
+    if endpoint_url is not None:
+        return endpoint_url.rstrip("/")
+    host = headers.get("host", "")
+    scheme = request.scope.get("scheme", "http")
+    if not host or urlsplit(f"//{host}").path:
+        server = request.scope.get("server") or ("localhost", None)
+        host = server[0] if server[1] is None else f"{server[0]}:{server[1]}"
+    return f"{scheme}://{host}"
+
+
+def _of_reliq(error: ReliqError) -> SqsError:
+    match error:
+        case InvalidMessage():
+            return SqsError("InvalidParameterValueException", str(error))
+        case QueueFull():
+            return SqsError("OverLimit", "The queue is full: it has a limit of its size.")
+        case OutcomeUnknown():
+            return SqsError("ServiceUnavailable", "Redis did not answer: the call may have been carried out, or not.")
+        case RedisUnavailable():
+            return SqsError("ServiceUnavailable", "Redis cannot be reached; nothing was changed.")
+    log.error("a call to Redis failed: %s: %s", type(error).__name__, error)
+    return SqsError("InternalFailure", "The request processing has failed.")
+
+
+def refused(error: SqsError, asked: Asked, request_id: str) -> Response:
+    """Return the answer for an error."""
+    if asked.json:
+        body, headers = wire_json.error_answer(error)
+        return _response(body, error.status, wire_json.MEDIA_TYPE, request_id, headers)
+    return _response(wire_query.error_answer(error, request_id), error.status, wire_query.MEDIA_TYPE, request_id)
+
+
+def _response(body: bytes, status: int, media: str, request_id: str, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, status, {"x-amzn-RequestId": request_id, **(headers or {})}, media)

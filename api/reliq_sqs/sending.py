@@ -1,0 +1,160 @@
+"""SendMessage and SendMessageBatch: what a message must be, and how reliq gets it."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from reliq.model.outgoing import NewMessage
+from reliq_sqs import batches, known, message_attributes, stored
+from reliq_sqs.attributes import MOST_BYTES
+from reliq_sqs.calls import Call, Parameters, Result
+from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value, missing
+from reliq_sqs.ids import Ids, sequence_number
+from reliq_sqs.known import Known
+
+WINDOW = 300.0  #: seconds for which FIFO queues know deduplication ids
+_LONGEST_DELAY = 900
+_TOKEN = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
+_NOT_FOR_THIS = "The request include parameter that is not valid for this queue type."
+
+_ids = Ids()
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A message that may be sent, and what its sender is told."""
+
+    message: NewMessage
+    result: Result
+
+
+async def send_message(call: Call) -> Result:
+    """Send one message."""
+    queue = await call.queue()
+    (result,) = await _sent(call, queue, [_checked(call, queue, call.given)])
+    return result
+
+
+async def send_message_batch(call: Call) -> Result:
+    """Send up to ten messages. Each one may fail alone; what makes a FIFO message incomplete fails all."""
+    queue = await call.queue()
+    entries = batches.checked(call.action, call.given["Entries"])
+    total = sum(_size(one) for one in entries)
+    if total > MOST_BYTES:
+        raise SqsError(
+            "BatchRequestTooLong",
+            f"Batch requests cannot be longer than {MOST_BYTES} bytes. You have sent {total} bytes.",
+        )
+    if queue.fifo:
+        for one in entries:
+            _check_fifo(queue, one)
+    outcome = batches.Outcome()
+    accepted: list[tuple[str, Checked]] = []
+    for entry in entries:
+        try:
+            accepted.append((entry["Id"], _checked(call, queue, entry)))
+        except SqsError as error:
+            outcome.fail(entry["Id"], error)
+    if accepted:
+        results = await _sent(call, queue, [one for _, one in accepted])
+        for (identity, _), result in zip(accepted, results, strict=True):
+            outcome.succeed(identity, result)
+    return outcome.result()
+
+
+def _size(entry: Parameters) -> int:
+    body: str = entry["MessageBody"]
+    return len(body.encode(errors="surrogatepass")) + message_attributes.size(entry.get("MessageAttributes", {}))
+
+
+def _checked(call: Call, queue: Known, given: Parameters) -> Checked:
+    text: str = given["MessageBody"]
+    if not text:
+        raise missing("MessageBody")
+    message_attributes.check_characters(text, "message body")
+    attributes = message_attributes.checked(given.get("MessageAttributes", {}))
+    system = message_attributes.checked_system(given.get("MessageSystemAttributes", {}))
+    body = text.encode()
+    if len(body) + message_attributes.size(attributes) > queue.largest:
+        raise invalid_parameter(
+            f"One or more parameters are invalid. Reason: Message must be shorter than {queue.largest} bytes."
+        )
+    options = _options(queue, given, body)
+    trace = system[message_attributes.TRACE]["StringValue"] if system else ""
+    content = stored.Content("", attributes, call.sender.id, trace, given.get("MessageDeduplicationId", ""))
+    payload, headers = stored.written(body, content)
+    if headers:
+        options["headers"] = headers
+    result: Result = {"MD5OfMessageBody": hashlib.md5(body, usedforsecurity=False).hexdigest()}
+    if attributes:
+        result["MD5OfMessageAttributes"] = message_attributes.digest(attributes)
+    if system:
+        result["MD5OfMessageSystemAttributes"] = message_attributes.digest(system)
+    return Checked(NewMessage(payload, **options), result)
+
+
+def _options(queue: Known, given: Parameters, body: bytes) -> dict[str, Any]:
+    """Return the options of reliq's message; raises SqsError."""
+    group, dedup, delay = (given.get(name) for name in ("MessageGroupId", "MessageDeduplicationId", "DelaySeconds"))
+    if delay is not None and not 0 <= delay <= _LONGEST_DELAY:
+        raise invalid_value(delay, "DelaySeconds", f"DelaySeconds must be >= 0 and <= {_LONGEST_DELAY}.")
+    options: dict[str, Any] = {"id": _ids.new(), "ttl": float(queue.retention)}
+    if queue.fifo:
+        _check_fifo(queue, given)
+        if delay:
+            raise invalid_value(delay, "DelaySeconds", _NOT_FOR_THIS)
+        options["key"] = group
+        scoped = dedup or hashlib.sha256(body).hexdigest()
+        options["dedup_key"] = f"{group} {scoped}" if queue.by_group else scoped
+        options["window"] = WINDOW
+        delay = None
+    elif dedup is not None:
+        raise invalid_value(dedup, "MessageDeduplicationId", _NOT_FOR_THIS.replace("include", "includes a"))
+    elif group is not None:
+        _check_token("MessageGroupId", group)
+        options["limit_key"] = group
+    if wait := queue.delay if delay is None else delay:
+        options["delay"] = float(wait)
+    return options
+
+
+def _check_fifo(queue: Known, given: Parameters) -> None:
+    """Raise SqsError unless a message has what one of a FIFO queue needs."""
+    if "MessageGroupId" not in given:
+        raise missing("MessageGroupId")
+    _check_token("MessageGroupId", given["MessageGroupId"])
+    dedup = given.get("MessageDeduplicationId")
+    if dedup is not None:
+        _check_token("MessageDeduplicationId", dedup)
+    elif not queue.by_content:
+        raise invalid_parameter(
+            "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided "
+            "explicitly"
+        )
+
+
+def _check_token(name: str, value: str) -> None:
+    if _TOKEN.fullmatch(value) is None:
+        raise invalid_value(
+            value, name, f"{name} can only include alphanumeric and punctuation characters. 1 to 128 in length."
+        )
+
+
+async def _sent(call: Call, queue: Known, accepted: list[Checked]) -> list[Result]:
+    """Send messages in one call; return what their senders are told."""
+    await call.endpoint.pressure.check()
+    if not queue.fair and any(one.message.limit_key for one in accepted):
+        await _make_fair(call, queue)
+    ids = await call.registry.handle(queue).send_many([one.message for one in accepted])
+    for one, identity in zip(accepted, ids, strict=True):
+        one.result["MessageId"] = identity
+        if queue.fifo:
+            one.result["SequenceNumber"] = sequence_number(identity, 0)
+    return [one.result for one in accepted]
+
+
+async def _make_fair(call: Call, queue: Known) -> None:
+    """Let the groups of a standard queue take turns, from the first message with a group on."""
+    await call.registry.handle(queue).configure(fair=True)
+    await call.registry.change(queue, lambda _: ({known.FAIR: "1"}, ()))

@@ -1,0 +1,65 @@
+"""The SQS endpoint for tests: in a thread of this process, or as a process of its own, and clients of it."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import httpx
+from botocore.config import Config
+
+from reliq_api.server import server_for
+from reliq_sqs.app import create_app
+from reliq_sqs.settings import Settings
+from tests.support.workers import Child, eventually, process
+
+CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 1}, max_pool_connections=50)
+
+
+@contextlib.contextmanager
+def serving(url: str, **settings: Any) -> Iterator[int]:
+    """The endpoint on a free port, without signatures unless told otherwise; yields the port."""
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
+        port = listener.getsockname()[1]
+        asked = replace(Settings(url=url, port=port), **{"no_auth": True, **settings})
+        server = server_for(create_app(asked), asked)
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        eventually(lambda: server.started or not thread.is_alive())
+        try:
+            yield port
+        finally:
+            server.should_exit = True
+            thread.join(timeout=30)
+            assert not thread.is_alive(), "the endpoint did not stop"
+
+
+def client(port: int, region: str = "us-east-1", key: str = "test", secret: str = "test") -> Any:
+    return boto3.session.Session().client(
+        "sqs", endpoint_url=f"http://127.0.0.1:{port}", region_name=region, aws_access_key_id=key,
+        aws_secret_access_key=secret, config=CONFIG,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def own_process(url: str, *arguments: str, no_auth: bool = True, **environment: str) -> Iterator[tuple[Child[bytes], int]]:
+    """`reliq sqs` as a process; yields it and its port."""
+    arguments = ("--no-auth", *arguments) if no_auth else arguments
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with process(
+        "sqs", "--url", url, "--port", str(port), "--quiet", *arguments, folder=None, **environment
+    ) as child:
+        eventually(lambda: _answers(port))
+        yield child, port
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=5).is_success
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,126 @@
+"""Batches: what fails alone, and what fails all."""
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.integration.sqs.test_messages import code_of, received
+
+_ID = "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long."
+
+
+def entries(count, body="m"):
+    return [{"Id": f"id{at}", "MessageBody": f"{body}{at}"} for at in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "text"),
+    [
+        ([], "EmptyBatchRequest", "There should be at least one SendMessageBatchRequestEntry in the request."),
+        (
+            entries(11),
+            "TooManyEntriesInBatchRequest",
+            "Maximum number of entries per request are 10. You have sent 11.",
+        ),
+        ([{"Id": "a b", "MessageBody": "m"}], "InvalidBatchEntryId", _ID),
+        ([{"Id": "", "MessageBody": "m"}], "InvalidBatchEntryId", _ID),
+        ([{"Id": "i" * 81, "MessageBody": "m"}], "InvalidBatchEntryId", _ID),
+        (
+            [{"Id": one, "MessageBody": "m"} for one in ("a", "b", "b", "a")],
+            "BatchEntryIdsNotDistinct",
+            "Id b repeated.",
+        ),
+        (
+            [{"Id": f"id{at}", "MessageBody": "m" * 120_000} for at in range(9)],
+            "BatchRequestTooLong",
+            "Batch requests cannot be longer than 1048576 bytes. You have sent 1080000 bytes.",
+        ),
+    ],
+    ids=["empty", "eleven", "blank", "no id", "long id", "twice", "long"],
+)
+def test_a_batch_that_is_wrong_as_a_whole_sends_nothing(sqs, queue, given, code, text):
+    url = queue()
+    said = code_of(sqs.send_message_batch, QueueUrl=url, Entries=given)
+    assert said == (f"AWS.SimpleQueueService.{code}", 400, text)
+    assert received(sqs, url) == []
+
+
+def test_the_errors_of_batches_are_the_classes_of_the_sdk(sqs, queue):
+    with pytest.raises(sqs.exceptions.EmptyBatchRequest):
+        sqs.delete_message_batch(QueueUrl=queue(), Entries=[])
+
+
+def test_an_entry_fails_alone(sqs, queue):
+    url = queue(MaximumMessageSize="1024")
+    answer = sqs.send_message_batch(
+        QueueUrl=url,
+        Entries=[
+            {"Id": "good", "MessageBody": "m"},
+            {"Id": "delay", "MessageBody": "m", "DelaySeconds": 901},
+            {"Id": "characters", "MessageBody": "\x00"},
+            {"Id": "long", "MessageBody": "m" * 1025},
+        ],
+    )
+    assert [one["Id"] for one in answer["Successful"]] == ["good"]
+    assert {one["Id"]: (one["Code"], one["SenderFault"]) for one in answer["Failed"]} == {
+        "delay": ("InvalidParameterValue", True),
+        "characters": ("InvalidMessageContents", True),
+        "long": ("InvalidParameterValue", True),
+    }
+    assert [one["Body"] for one in received(sqs, url)] == ["m"]
+
+
+def test_ten_messages_are_sent_changed_and_deleted_by_batches(sqs, queue):
+    url = queue()
+    sent = sqs.send_message_batch(QueueUrl=url, Entries=entries(10))
+    assert len(sent["Successful"]) == 10
+    assert "Failed" not in sent
+    handles = [{"Id": one["Body"], "ReceiptHandle": one["ReceiptHandle"]} for one in received(sqs, url)]
+    assert len(handles) == 10
+
+    changed = sqs.change_message_visibility_batch(
+        QueueUrl=url, Entries=[{**one, "VisibilityTimeout": 0} for one in handles]
+    )
+    assert {one["Id"] for one in changed["Successful"]} == {f"m{at}" for at in range(10)}
+
+    handles = [{"Id": one["Body"], "ReceiptHandle": one["ReceiptHandle"]} for one in received(sqs, url)]
+    wrong = {"Id": "wrong", "ReceiptHandle": "none"}
+    deleted = sqs.delete_message_batch(QueueUrl=url, Entries=[*handles[:9], wrong])
+    assert len(deleted["Successful"]) == 9
+    (failed,) = deleted["Failed"]
+    assert failed == {
+        "Id": "wrong",
+        "SenderFault": True,
+        "Code": "ReceiptHandleIsInvalid",
+        "Message": 'The input receipt handle "none" is not a valid receipt handle.',
+    }
+
+
+def test_an_entry_without_a_time_and_one_with_too_much_fail_alone(sqs, http, queue):
+    url = queue()
+    sqs.send_message_batch(QueueUrl=url, Entries=entries(2))
+    first, second = [one["ReceiptHandle"] for one in received(sqs, url)]
+    form = {
+        "Action": "ChangeMessageVisibilityBatch",
+        "QueueUrl": url,
+        "ChangeMessageVisibilityBatchRequestEntry.1.Id": "a",
+        "ChangeMessageVisibilityBatchRequestEntry.1.ReceiptHandle": first,
+        "ChangeMessageVisibilityBatchRequestEntry.2.Id": "b",
+        "ChangeMessageVisibilityBatchRequestEntry.2.ReceiptHandle": second,
+        "ChangeMessageVisibilityBatchRequestEntry.2.VisibilityTimeout": "43201",
+    }
+    answer = http.post("/", data=form).text
+    assert answer.count("<BatchResultErrorEntry>") == 2
+    assert "<Code>MissingParameter</Code>" in answer
+    assert "<Code>InvalidParameterValue</Code>" in answer
+
+
+def test_a_fifo_batch_with_an_incomplete_message_sends_nothing(sqs, queue):
+    url = queue(".fifo", FifoQueue="true")
+    good = {"Id": "a", "MessageBody": "m", "MessageGroupId": "g", "MessageDeduplicationId": "d"}
+    for wrong, text in (
+        ({"Id": "b", "MessageBody": "m"}, "The request must contain the parameter MessageGroupId."),
+        ({"Id": "b", "MessageBody": "m", "MessageGroupId": "g"}, "The queue should either have ContentBased"),
+    ):
+        with pytest.raises(ClientError, match=text):
+            sqs.send_message_batch(QueueUrl=url, Entries=[good, wrong])
+    assert received(sqs, url) == []

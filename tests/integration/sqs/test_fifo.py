@@ -1,0 +1,143 @@
+"""FIFO queues: groups in order, deduplication, sequence numbers."""
+
+import pytest
+
+from tests.integration.sqs.test_messages import code_of, received
+
+
+def send(sqs, url, body, group="g", **options):
+    return sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId=group, **options)
+
+
+def bodies(sqs, url, **options):
+    return [one["Body"] for one in received(sqs, url, **options)]
+
+
+def test_a_message_has_its_group_its_deduplication_id_and_a_growing_sequence_number(sqs, fifo):
+    url = fifo()
+    sent = [send(sqs, url, f"{at}", MessageDeduplicationId=f"d{at}") for at in range(3)]
+    messages = received(sqs, url, MessageSystemAttributeNames=["All"])
+    assert [one["Body"] for one in messages] == ["0", "1", "2"]
+    numbers = [one["Attributes"]["SequenceNumber"] for one in messages]
+    assert numbers == [one["SequenceNumber"] for one in sent]
+    assert numbers == sorted(set(numbers))
+    assert {len(one) for one in numbers} == {20}
+    assert [one["Attributes"]["MessageDeduplicationId"] for one in messages] == ["d0", "d1", "d2"]
+    assert {one["Attributes"]["MessageGroupId"] for one in messages} == {"g"}
+
+
+def test_a_group_is_blocked_until_its_messages_are_deleted_or_visible(sqs, fifo):
+    url = fifo()
+    for at in range(3):
+        send(sqs, url, f"a{at}", "a")
+    send(sqs, url, "b0", "b")
+    first = received(sqs, url, MaxNumberOfMessages=1)[0]
+    assert bodies(sqs, url) == ["b0"]
+    assert bodies(sqs, url) == []
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0)
+    again = received(sqs, url, MaxNumberOfMessages=2)
+    assert [one["Body"] for one in again] == ["a0", "a1"]
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=again[0]["ReceiptHandle"])
+    assert bodies(sqs, url) == []
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=again[1]["ReceiptHandle"])
+    assert bodies(sqs, url) == ["a2"]
+
+
+def test_a_handle_that_expired_deletes_nothing(sqs, fifo):
+    url = fifo(VisibilityTimeout="0")
+    send(sqs, url, "m")
+    handle = received(sqs, url)[0]["ReceiptHandle"]
+    code, _, text = code_of(sqs.delete_message, QueueUrl=url, ReceiptHandle=handle)
+    assert code == "InvalidParameterValue"
+    assert text == f"Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+    assert bodies(sqs, url) == ["m"]
+
+
+@pytest.mark.parametrize("attempt", ["attempt-1"])
+def test_an_attempt_repeats_the_same_messages_and_handles(sqs, fifo, attempt):
+    url = fifo()
+    for at in range(4):
+        send(sqs, url, f"{at}")
+    first, again = (
+        received(sqs, url, MaxNumberOfMessages=2, ReceiveRequestAttemptId=attempt) for _ in range(2)
+    )
+    assert [one["Body"] for one in first] == ["0", "1"]
+    assert [(one["Body"], one["MessageId"]) for one in again] == [(one["Body"], one["MessageId"]) for one in first]
+    for one in again:
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])
+    assert bodies(sqs, url) == ["2", "3"]
+
+
+def test_a_duplicate_answers_the_first_id_also_after_its_deletion_and_not_after_a_purge(sqs, fifo):
+    url = fifo()
+    first = send(sqs, url, "m")
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=received(sqs, url)[0]["ReceiptHandle"])
+    again = send(sqs, url, "m")
+    assert {name: again[name] for name in ("MessageId", "SequenceNumber")} == {
+        name: first[name] for name in ("MessageId", "SequenceNumber")
+    }
+    assert bodies(sqs, url) == []
+    sqs.purge_queue(QueueUrl=url)
+    assert send(sqs, url, "m")["MessageId"] != first["MessageId"]
+    assert bodies(sqs, url) == ["m"]
+
+
+def test_deduplication_is_of_the_queue_or_of_the_group(sqs, fifo):
+    whole = fifo("-q")
+    assert send(sqs, whole, "m", "a")["MessageId"] == send(sqs, whole, "m", "b")["MessageId"]
+    grouped = fifo("-g", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    assert send(sqs, grouped, "m", "a")["MessageId"] != send(sqs, grouped, "m", "b")["MessageId"]
+    assert len(bodies(sqs, grouped)) == 2
+
+
+def test_a_deduplication_id_wins_over_the_content(sqs, fifo):
+    url = fifo()
+    send(sqs, url, "m", MessageDeduplicationId="a")
+    send(sqs, url, "m", MessageDeduplicationId="b")
+    send(sqs, url, "other", MessageDeduplicationId="b")
+    assert bodies(sqs, url) == ["m", "m"]
+
+
+def test_what_a_message_needs_and_what_it_may_not_have(sqs, fifo, queue):
+    url, plain = fifo(), queue("-p.fifo", FifoQueue="true")
+    said = code_of(sqs.send_message, QueueUrl=url, MessageBody="m")
+    assert said == ("MissingParameter", 400, "The request must contain the parameter MessageGroupId.")
+    assert code_of(send, sqs=sqs, url=plain, body="m") == (
+        "InvalidParameterValue", 400,
+        "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
+    )  # fmt: skip
+    assert code_of(send, sqs=sqs, url=url, body="m", DelaySeconds=5) == (
+        "InvalidParameterValue", 400,
+        "Value 5 for parameter DelaySeconds is invalid. Reason: The request include parameter that is not valid for "
+        "this queue type.",
+    )  # fmt: skip
+    assert send(sqs, url, "m", DelaySeconds=0)["MessageId"]
+    for wrong in ("", "x" * 129, "a b", "ä"):
+        assert code_of(send, sqs=sqs, url=url, body="m", group=wrong)[0] == "InvalidParameterValue"
+        said = code_of(send, sqs=sqs, url=url, body="m", MessageDeduplicationId=wrong)
+        assert said[0] == "InvalidParameterValue"
+        assert "1 to 128 in length" in said[2]
+
+
+def test_a_standard_queue_takes_a_group_and_no_deduplication_id(sqs, queue):
+    url = queue()
+    send(sqs, url, "m", "tenant")
+    (message,) = received(sqs, url, AttributeNames=["All"])
+    assert message["Attributes"]["MessageGroupId"] == "tenant"
+    said = code_of(sqs.send_message, QueueUrl=url, MessageBody="m", MessageDeduplicationId="d")
+    assert said[0] == "InvalidParameterValue"
+
+
+def test_throughput_per_group_needs_deduplication_per_group(sqs, fifo):
+    url = fifo()
+    for given in ({"FifoThroughputLimit": "perMessageGroupId"}, {"DeduplicationScope": "nothing"}):
+        assert code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes=given)[0] == "InvalidAttributeValue"
+    both = {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
+    sqs.set_queue_attributes(QueueUrl=url, Attributes=both)
+
+
+def test_fifo_is_for_good(sqs, fifo):
+    url = fifo()
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"FifoQueue": "true"})
+    said = code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes={"FifoQueue": "false"})
+    assert said[0] == "InvalidAttributeValue"
