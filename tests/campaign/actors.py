@@ -131,17 +131,35 @@ def producer(told: Told) -> None:
     from tests.campaign.history import History
     from tests.campaign.producer import DirectSender, Producer, Sender
     from tests.campaign.producer_http import HttpSender
+    from tests.campaign.sqs import SqsSender
 
     send = told.send
     source = tasks.Source(told.name, send["seed"], send["mix"])
-    sender: Sender = (
-        HttpSender(told.url) if send["http"] else DirectSender(told.url, send["durability"], send["send_timeout"])
-    )
+    sender: Sender
+    if send.get("endpoints"):
+        sender = SqsSender(send["endpoints"])
+    elif send["http"]:
+        sender = HttpSender(told.url)
+    else:
+        sender = DirectSender(told.url, send["durability"], send["send_timeout"])
     history = History(told.folder, told.name)
     running = Producer(sender, source, history, send["seed"], send["rate"], send["batch"])
+    _stop_when_asked(running)
+    running.run(send["count"])
 
+
+def sqs_consumer(told: Told) -> None:
+    """Consume from SQS endpoints until SIGTERM."""
+    from tests.campaign.history import History
+    from tests.campaign.sqs import SqsConsumer
+
+    running = SqsConsumer(told.send["endpoints"], History(told.folder, told.name), told.send["visibility"], told.work)
+    _stop_when_asked(running)
+    running.run()
+
+
+def _stop_when_asked(running: Any) -> None:
     def stop(number: int, frame: object) -> None:
         running.stopping = True
 
     signal.signal(signal.SIGTERM, stop)
-    running.run(send["count"])

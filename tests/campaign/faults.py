@@ -67,6 +67,20 @@ def _replace(system: System, victim: Actor, actors: list[Actor], start: Callable
     system.wait_until_up(start())
 
 
+def kill_sqs(system: System) -> int:
+    """Kill a random consumer or endpoint of SQS with SIGKILL, and start another; every eighth time Redis."""
+    chance = system.random.random()
+    if chance < 0.125:
+        return kill_redis_always(system)
+    if chance < 0.5:
+        port, victim = system.random.choice(sorted(system.endpoints.items(), key=lambda one: one[0]))
+        _replace(system, victim, [victim], lambda: system.start_endpoint(port))
+    else:
+        _replace(system, _pick(system, system.sqs_consumers), system.sqs_consumers, system.start_sqs_consumer)
+    _rest(system, 0.2, 0.6)
+    return 1
+
+
 def pause(system: System) -> int:
     """Stop half of the workers, at times a monitor too, until well past their leases, then let them go on."""
     victims = system.random.sample(system.workers, max(1, len(system.workers) // 2))

@@ -13,7 +13,7 @@ from tests.campaign.servers import (
     Server,
 )
 from tests.campaign.system import Setup, System
-from tests.campaign.tasks import MIX
+from tests.campaign.tasks import MIX, SQS_MIX
 
 Inflict = Callable[[System], int]
 
@@ -135,6 +135,13 @@ SCENARIOS = [
         "deadly", "1 % of the messages kill the process that runs them", "messages", 300, 100_000, faults.replace_dead,
         Setup(rate=150, mix={**MIX, "deadly": 1}, max_deliveries=2),
         Setup(workers=8, rate=60, mix={**MIX, "deadly": 1}, max_deliveries=2),
+    ),
+    Scenario(
+        "sqs", "SIGKILL of consumers and endpoints of SQS, and of Redis with appendfsync always; a worker beside",
+        "kills", 12, 500, faults.kill_sqs,
+        Setup(workers=1, producers=1, rate=60, mix=SQS_MIX, endpoints=2, sqs_consumers=3),
+        Setup(workers=1, producers=1, rate=60, mix=SQS_MIX, endpoints=2, sqs_consumers=6),
+        settings=("--appendfsync", "always"),
     ),
     Scenario(
         "soak", "all of it at random: processes, connections, clocks, memory and Redis", "seconds", 15, 1800,

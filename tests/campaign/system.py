@@ -12,7 +12,7 @@ from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.embedded import free_port
 from reliq.errors import ReliqError
-from tests.campaign.actors import APP, Actor, Told, producer, service
+from tests.campaign.actors import APP, Actor, Told, producer, service, sqs_consumer
 from tests.campaign.history import SUFFIX, History
 from tests.campaign.servers import Server
 from tests.campaign.tasks import MIX, QUEUE
@@ -39,6 +39,8 @@ class Setup:
     max_deliveries: int = 1000  #: consumers that may die with a message before it is dead
     supervisors: int = 0  #: `reliq worker --processes 2`
     services: int = 0  #: HTTP services; with one there is a producer that uses it
+    endpoints: int = 0  #: SQS endpoints; with them there is a producer that uses them
+    sqs_consumers: int = 0
 
 
 class System:
@@ -56,6 +58,8 @@ class System:
         self.supervisors: list[Actor] = []
         self.services: list[Actor] = []
         self.producers: list[Actor] = []
+        self.sqs_consumers: list[Actor] = []
+        self.endpoints: dict[int, Actor] = {}  #: by port
         self.details: Counter[str] = Counter()  #: what else a fault has counted
         self.older = older  #: the folder with the version that the processes run at first
         self.code = older  #: that of the processes that are started now; None: this version
@@ -75,6 +79,10 @@ class System:
             self.start_supervisor()
         for _ in range(self.setup.services):
             self.start_service()
+        for _ in range(self.setup.endpoints):
+            self.start_endpoint(free_port())
+        for _ in range(self.setup.sqs_consumers):
+            self.start_sqs_consumer()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -113,6 +121,20 @@ class System:
         self.services.append(Actor(service, told))
         return self.services[-1]
 
+    def start_endpoint(self, port: int) -> Actor:
+        """Start an SQS endpoint."""
+        arguments = ("sqs", "--port", str(port), "--no-auth", "--no-monitor", "--quiet")
+        self.endpoints[port] = Actor(service, self._told("endpoint", arguments=arguments))
+        return self.endpoints[port]
+
+    def start_sqs_consumer(self) -> Actor:
+        send = {"endpoints": self._endpoint_urls(), "visibility": round(self.setup.lease)}
+        self.sqs_consumers.append(Actor(sqs_consumer, self._told("sqs", send=send)))
+        return self.sqs_consumers[-1]
+
+    def _endpoint_urls(self) -> list[str]:
+        return [f"http://127.0.0.1:{port}" for port in self.endpoints]
+
     def start_monitor(self) -> Actor:
         grace = ("--reconnect-grace", str(values.LOOPBACK_GRACE))
         self.monitors.append(Actor(service, self._told("monitor", arguments=("monitor", "--quiet", *grace))))
@@ -131,6 +153,10 @@ class System:
             url = f"http://127.0.0.1:{self._service_port}"
             told = self._told("producer", send={**self._send(count), "http": True, "batch": 1})
             self.producers.append(Actor(producer, replace(told, url=url)))
+
+        if self.endpoints:
+            told = self._told("producer", send={**self._send(count), "endpoints": self._endpoint_urls()})
+            self.producers.append(Actor(producer, told))
 
     def _send(self, count: int) -> Mapping[str, Any]:
         setup = self.setup
@@ -154,7 +180,8 @@ class System:
 
     def actors(self) -> list[Actor]:
         """Return all processes that run."""
-        return [*self.workers, *self.supervisors, *self.monitors, *self.services, *self.producers]
+        consumers = [*self.workers, *self.supervisors, *self.sqs_consumers]
+        return [*consumers, *self.monitors, *self.services, *self.endpoints.values(), *self.producers]
 
     def tell_where_all_are(self) -> None:
         """Have all processes write their stacks to their log: one of them hangs."""
@@ -164,14 +191,16 @@ class System:
 
     def stop_consumers(self) -> None:
         """Stop everything but the producers, in order."""
-        groups = (self.workers, self.supervisors, self.services, self.monitors)
-        every = [one for group in groups for one in group]
-        for one in every:
-            one.ask_to_stop()
-        for one in every:
-            one.wait()
-        for group in groups:
-            group.clear()
+        first = (self.workers, self.supervisors, self.sqs_consumers)  # these need the others to stop
+        for groups in (first, (self.services, self.monitors, list(self.endpoints.values()))):
+            every = [one for group in groups for one in group]
+            for one in every:
+                one.ask_to_stop()
+            for one in every:
+                one.wait()
+            for group in groups:
+                group.clear()
+        self.endpoints.clear()
 
     # --- looking ---
 

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-QUEUE = "campaign"
+QUEUE = "campaign.fifo"  #: an SQS endpoint takes it for a FIFO queue by its name
 FAIL_DELAY = 0.2  #: seconds until a message that has failed once is due again
 
 #: How many of a hundred messages are of each kind.
 MIX: Mapping[str, int] = {
     "plain": 50, "keyed": 20, "delayed": 8, "cancelled": 4, "deduplicated": 5, "failing": 5, "rejected": 2, "large": 6,
 }  # fmt: skip
+
+#: The same of what a FIFO queue of SQS knows, too.
+SQS_MIX: Mapping[str, int] = {"plain": 45, "keyed": 35, "deduplicated": 7, "failing": 6, "large": 7}
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
