@@ -87,6 +87,22 @@ def _read(client: Any, queue: SeenQueue, keys: QueueKeys, short: str, key: str) 
         queue.prepared += [name.decode() for name in client.zrange(key, 0, -1)]
 
 
+_IN_LISTS = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', 'reliq:{*')) do
+  if redis.call('TYPE', key).ok == 'list' then
+    for _, element in ipairs(redis.call('LRANGE', key, 0, -1)) do found[#found + 1] = element end
+  end
+end
+return found
+"""
+
+
+def is_idle(client: Any) -> bool:
+    """Whether no list has a message, at one instant: a message that moves meanwhile is seen once."""
+    return all(element == BLANK for element in client.eval(_IN_LISTS, 0))
+
+
 def let_pass(client: Any, seconds: float) -> None:
     """Let time pass for all that waits: deadlines of messages, limits and windows are so much nearer."""
     ms = seconds * 1000

@@ -194,7 +194,7 @@ class Story:
     def _go_on(self) -> None:
         """Take and settle until nothing comes; let time pass, and the monitor work, until nothing waits."""
         for turn in range(_ROUNDS):
-            if turn == _LATE and self.row["act"] == "more partitions":
+            if turn == _LATE and (self.row["partitions"] > 1 or self.row["act"] == "more partitions"):
                 until = time.monotonic() + 3  # the HTTP service trusts a layout for 2 s
                 while time.monotonic() < until and not self._take():
                     pass

@@ -10,7 +10,7 @@ from reliq.model.backoff import fixed
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 from tests.combine.entries import UNSET
-from tests.combine.seen import look
+from tests.combine.seen import is_idle
 from tests.combine.senders import QUEUE
 from tests.combine.story import Story
 from tests.reference import model
@@ -91,17 +91,12 @@ class WorkerStory(Story):
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
         try:
-            eventually(self._is_done)
+            # What waits then waits for a delayed message, or for a monitor.
+            eventually(lambda: is_idle(self._client))
         finally:
             worker.stop()
             thread.join(timeout=30)
             store.close()
-
-    def _is_done(self) -> bool:
-        """Whether nothing may start: what waits then waits for a delayed message, or for a monitor."""
-        queue = look(self._client).queues.get(QUEUE)
-        places = {place for some in queue.places.values() for place, _ in some} if queue else set()
-        return places.isdisjoint({model.READY, model.PROCESSING})
 
     def _note_run(self, identity: str, outcome: str) -> None:
         message = self._queue.messages.get(identity)
