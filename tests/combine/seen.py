@@ -88,9 +88,9 @@ def _read(client: Any, queue: SeenQueue, keys: QueueKeys, short: str, key: str) 
 
 
 _IN_LISTS = """
-local found = {}
+local found, lists = {}, {messages = true, high = true, low = true, next_round = true, processing = true}
 for _, key in ipairs(redis.call('KEYS', 'reliq:{*')) do
-  if redis.call('TYPE', key).ok == 'list' then
+  if lists[key:match('}:([a-z_]+)')] then
     for _, element in ipairs(redis.call('LRANGE', key, 0, -1)) do found[#found + 1] = element end
   end
 end
@@ -99,7 +99,7 @@ return found
 
 
 def is_idle(client: Any) -> bool:
-    """Whether no list has a message, at one instant: a message that moves meanwhile is seen once."""
+    """Whether no message is ready or in processing, at one instant: a message that moves meanwhile is seen."""
     return all(element == BLANK for element in client.eval(_IN_LISTS, 0))
 
 

@@ -210,9 +210,9 @@ class Story:
 
     def _take(self) -> bool:
         taken = self._taker.take()
+        self._die_late(taken)  # a face may claim again in their place
         for identity in taken:
             self._note_claim(identity)
-        self._die_late(taken)
         held = [one for one in taken if one in self._queue.messages]
         self._step(f"take {held}")
         if held and self.row["moment"] == "held" and not self._acted:
