@@ -7,7 +7,7 @@ from reliq import ops
 from reliq.aio.heartbeat import Heartbeat
 from reliq.aio.unbroken import Lock, brought, finished
 from reliq.errors import ReliqError
-from reliq.model.keys import QueueKeys, connection_name, new_owner
+from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
 from reliq.protocol.claiming import taken
@@ -23,13 +23,14 @@ from reliq.transport.aiostore import AioStore
 class Holding:
     """Messages of one place of a queue, with their lease, and the connection that claims them.
 
-    One caller claims at a time; others may settle meanwhile, beside.
+    One caller claims at a time; others may settle meanwhile, beside. `consumer`: the id at first; the places of a
+    consumer have one owner, so that a monitor knows what they held together.
     """
 
-    def __init__(self, store: AioStore, keys: QueueKeys, lease: float) -> None:
+    def __init__(self, store: AioStore, keys: QueueKeys, lease: float, consumer: str) -> None:
         self._store = store
-        self._owner = new_owner()
-        self.steps = ConsumerSteps(keys, self._owner, lease)
+        self._owner = consumer
+        self.steps = ConsumerSteps(keys, consumer, lease)
         self.keys = keys
         self._connection = store.connection(connection_name(self._owner))
         self._connection.on_connect = self.steps.connected

@@ -13,6 +13,7 @@ from reliq.client.holding import Holding
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.model.keys import new_owner, next_life
 from reliq.model.message import Message
 from reliq.model.partitions import Layout
 from reliq.ops import Move
@@ -47,9 +48,11 @@ class Consumer:
         self._store = store
         self._partitions = partitions
         self._layout: Layout | None = None  #: by which its places were found
-        self._first = Holding(store, partitions.first.keys, self.lease)
+        self._owner = new_owner()
+        self._first = Holding(store, partitions.first.keys, self.lease, self._owner)
         self._parts = {partitions.queue: self._first}  #: one for each place of the queue
         self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of places that are not there any more
+        self._lives: dict[str, str] = {}  #: the id that follows in such a place, should it come back
         self._turn = 0
         self._entered = False
         self._closed = False
@@ -116,7 +119,8 @@ class Consumer:
         self._layout = self._partitions.layout
         for keys in every:
             if keys.queue not in self._parts:
-                part = self._parts[keys.queue] = Holding(self._store, keys, self.lease)
+                identity = self._lives.get(keys.queue, self._owner)
+                part = self._parts[keys.queue] = Holding(self._store, keys, self.lease, identity)
                 if self._entered:
                     part.keep()
         for name in self._parts.keys() - {keys.queue for keys in every}:
@@ -125,6 +129,7 @@ class Consumer:
                 self._former.add(part.steps)
                 with suppress(ReliqError):  # its lease is not renewed any more
                     part.leave()
+                self._lives[name] = next_life(part.id)
 
     def _claim_alone(self, limit: int, until: float) -> list[Message]:
         """Claim from the only place, for which no other has to wait."""

@@ -4,6 +4,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +20,8 @@ from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.heartbeat")
+
+_LOOK_EVERY = 0.5  #: seconds between two looks whether it is to stop
 
 
 class Heartbeat(threading.Thread):
@@ -106,9 +109,16 @@ class Heartbeat(threading.Thread):
                 self._stopping.wait(values.RECONNECT_PAUSE)
             else:
                 self._outage.over()
-                self._connection.wait_closed(self._interval)
+                self._rest()
         self._connection.close()
 
+    def _rest(self) -> None:
+        """Wait until the next beat, the end of the connection, or `stop`."""
+        until = time.monotonic() + self._interval
+        while not self._stopping.is_set() and (left := until - time.monotonic()) > 0:
+            if self._connection.wait_closed(min(left, _LOOK_EVERY)):
+                return
+
     def stop(self) -> None:
-        """Stop renewing. Returns at once; the connection closes with the thread."""
+        """Stop renewing. Returns at once; the thread and its connection end soon."""
         self._stopping.set()

@@ -54,8 +54,8 @@ _IN_WORKER = ("ack", "result", "again", "again later", "retry", "retry later", "
 #: Faces that consume, each with the outcomes it can bring about.
 FACES: Mapping[str, tuple[str, ...]] = {
     "consumer": _BY_HAND, "asyncio consumer": _BY_HAND, "lease": _BY_HAND,
-    "inline": _IN_WORKER, "threads": _IN_WORKER, "asyncio": _IN_WORKER,
-    "kombu": ("ack", "rejected", "release", "expired"),
+    "inline": _IN_WORKER, "threads": _IN_WORKER, "asyncio": _IN_WORKER, "processes": _IN_WORKER,
+    "kombu": ("ack", "rejected", "release", "expired"), "spark": ("ack", "vanish", "expired"),
 }  # fmt: skip
 
 #: What an operator does, and when: before messages are taken, or while some are held.

@@ -14,7 +14,7 @@ GO = {
 }  # fmt: skip
 #: Beginnings of those that expire.
 EXPIRE = (
-    "dedup:", "burst:", "done:", "half:", "report:", "settled:", "idempotency:", "history", "results",
+    "dedup:", "burst:", "done:", "half:", "report:", "job:", "settled:", "idempotency:", "history", "results",
     "earlier_results", "answers", "told", "attempt:",
 )  # fmt: skip
 #: Keys of no queue.

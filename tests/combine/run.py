@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import kombu
@@ -15,12 +16,14 @@ import reliq.contrib.kombu  # its transport
 from reliq import aio
 from reliq.embedded import EmbeddedRedis
 from reliq.transport.store import Store
+from reliq.worker.exchange import Exchange
 from reliq_monitor.liveness import OUTAGE_GRACE
 from tests.combine.rows import Row
-from tests.combine.senders import Sending
+from tests.combine.senders import QUEUE, Sending
+from tests.combine.spark import Stream
 from tests.combine.story import Difference, Story
 from tests.combine.takers import ByHand, Kombu, Lease, Taker
-from tests.combine.workers import Nobody, WorkerStory
+from tests.combine.workers import Nobody, ProcessStory, WorkerStory
 from tests.integration.api.serving import serving
 from tests.reference import model
 from tests.support.sync_adapter import Blocking
@@ -54,6 +57,8 @@ class Stage:
                 return Lease(lambda: self.service)
             case "kombu":
                 return Kombu(self.broker)
+            case "spark":
+                return Stream(self.url, QUEUE)
             case _:
                 return Nobody()
 
@@ -72,7 +77,8 @@ class Stage:
             sending = Sending(app, model.System(), Monitor(store), lambda: self.service, self.broker, self.client)
             taker = self._taker(row["face"], app, stack)
             stack.callback(self._end, taker)
-            story = (WorkerStory if isinstance(taker, Nobody) else Story)(row, self.client, sending, taker)
+            kind = {True: WorkerStory, False: Story}[isinstance(taker, Nobody)]
+            story = (ProcessStory if row["face"] == "processes" else kind)(row, self.client, sending, taker)
             if isinstance(story, WorkerStory):
                 story.handle(row["face"])
             try:
@@ -108,4 +114,10 @@ def stage() -> Iterator[Stage]:
         _replicate(server, replica)
         with redis.Redis(port=server.port) as client:  # old enough that a monitor judges leases at its first look
             eventually(lambda: client.info("server")["uptime_in_seconds"] > OUTAGE_GRACE)
+        stack.enter_context(patch.object(Exchange, "wait", _wait_briefly))
         yield Stage(server.url, stack)
+
+
+def _wait_briefly(exchange: Exchange, limit: int, seconds: float = 0.05, wait: Any = Exchange.wait) -> Any:
+    """Wait for messages as an idle worker does, but not for the second that a stop would have to wait for, too."""
+    return wait(exchange, limit, min(seconds, 0.05))

@@ -87,6 +87,22 @@ def _read(client: Any, queue: SeenQueue, keys: QueueKeys, short: str, key: str) 
         queue.prepared += [name.decode() for name in client.zrange(key, 0, -1)]
 
 
+_IN_LISTS = """
+local found, lists = {}, {messages = true, high = true, low = true, next_round = true, processing = true}
+for _, key in ipairs(redis.call('KEYS', 'reliq:{*')) do
+  if lists[key:match('}:([a-z_]+)')] then
+    for _, element in ipairs(redis.call('LRANGE', key, 0, -1)) do found[#found + 1] = element end
+  end
+end
+return found
+"""
+
+
+def is_idle(client: Any) -> bool:
+    """Whether no message is ready or in processing, at one instant: a message that moves meanwhile is seen."""
+    return all(element == BLANK for element in client.eval(_IN_LISTS, 0))
+
+
 def let_pass(client: Any, seconds: float) -> None:
     """Let time pass for all that waits: deadlines of messages, limits and windows are so much nearer."""
     ms = seconds * 1000

@@ -11,6 +11,7 @@ import sqlalchemy
 import reliq
 from reliq import NewMessage
 from reliq.contrib import sql
+from tests.combine import spark
 from tests.combine.seen import Seen, look
 from tests.integration.client.test_schedules import make_due
 from tests.reference import model
@@ -158,8 +159,16 @@ def by_kombu(plan: Plan, to: Sending) -> None:
         to.queue.send(model.Message(identity, body, options))
 
 
+def by_spark(plan: Plan, to: Sending) -> None:
+    """As the rows of a job; each has an id, as the model must know it."""
+    rows = [(body, {"id": NewMessage(body).id, **options}) for body, options in plan]
+    spark.write(to.app.url, QUEUE, rows)
+    for body, options in rows:
+        to.queue.send(model.Message(options["id"], body, options))
+
+
 SENDERS: Mapping[str, Callable[[Plan, Sending], None]] = {
     "send": send, "send_many": send_many, "batch": batch, "inner batch": inner_batch, "prepare": prepare,
     "roll back": roll_back, "publish": publish, "schedule": schedule, "outbox": outbox, "http": http,
-    "kombu": by_kombu,
+    "kombu": by_kombu, "spark": by_spark,
 }  # fmt: skip

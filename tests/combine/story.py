@@ -194,7 +194,7 @@ class Story:
     def _go_on(self) -> None:
         """Take and settle until nothing comes; let time pass, and the monitor work, until nothing waits."""
         for turn in range(_ROUNDS):
-            if turn == _LATE and self.row["act"] == "more partitions":
+            if turn == _LATE and (self.row["partitions"] > 1 or self.row["act"] == "more partitions"):
                 until = time.monotonic() + 3  # the HTTP service trusts a layout for 2 s
                 while time.monotonic() < until and not self._take():
                     pass
@@ -210,9 +210,9 @@ class Story:
 
     def _take(self) -> bool:
         taken = self._taker.take()
+        self._die_late(taken)  # a face may claim again in their place
         for identity in taken:
             self._note_claim(identity)
-        self._die_late(taken)
         held = [one for one in taken if one in self._queue.messages]
         self._step(f"take {held}")
         if held and self.row["moment"] == "held" and not self._acted:

@@ -1,8 +1,13 @@
 """The faces that run handlers: a worker in this process, whose handler does what the story says."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
+
+import redis
 
 import reliq
 from reliq.contract.settings import SETTINGS
@@ -10,15 +15,15 @@ from reliq.model.backoff import fixed
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 from tests.combine.entries import UNSET
-from tests.combine.seen import look
+from tests.combine.seen import is_idle
 from tests.combine.senders import QUEUE
 from tests.combine.story import Story
 from tests.reference import model
-from tests.support.workers import eventually
+from tests.support.workers import ROOT, eventually
 
 LATER = 60.0
 LIMITS = tuple(one for one in SETTINGS if one.limits_claims)
-_RETRIES = 1
+RETRIES = 1
 
 
 class Nobody:
@@ -51,20 +56,20 @@ class WorkerStory(Story):
             with self._lock:
                 outcome = self._outcome_of(message.id)
                 self._runs.append((message.id, outcome))
-            return _ended(outcome)
+            return ended(outcome)
 
         async def perform_async(message: reliq.Message) -> Any:
             return perform(message)
 
-        options: Any = {"retry": fixed(0, limit=_RETRIES), "result": "1h"}
+        options: Any = {"retry": fixed(0, limit=RETRIES), "result": "1h"}
         self._to.app.handler(QUEUE, **options)(perform_async if kind == "asyncio" else perform)
         return self
 
     def _outcome_of(self, identity: str) -> str:
         """Return the outcome of a run: only the first run of the first message has that of the row."""
-        is_first = identity == self._first and (not self._settled_first or self.row["outcome"] == "max_failures")
+        outcome = outcome_of(identity == self._first, self.row["outcome"], self._settled_first)
         self._settled_first |= identity == self._first
-        return self.row["outcome"] if is_first and self.row["outcome"] != "expired" else "ack"
+        return outcome
 
     def _take(self) -> bool:
         if self._queue.paused or self._to.system.now < self._queue.breaker_until:
@@ -91,29 +96,56 @@ class WorkerStory(Story):
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
         try:
-            eventually(self._is_done)
+            # What waits then waits for a delayed message, or for a monitor.
+            eventually(lambda: is_idle(self._client))
         finally:
             worker.stop()
             thread.join(timeout=30)
             store.close()
-
-    def _is_done(self) -> bool:
-        """Whether nothing may start: what waits then waits for a delayed message, or for a monitor."""
-        queue = look(self._client).queues.get(QUEUE)
-        places = {place for some in queue.places.values() for place, _ in some} if queue else set()
-        return places.isdisjoint({model.READY, model.PROCESSING})
 
     def _note_run(self, identity: str, outcome: str) -> None:
         message = self._queue.messages.get(identity)
         if message is not None and message.place == model.DELAYED:  # its key had no token, and has one now
             self._queue.promote()
         self._note_claim(identity)
-        if outcome == "max_failures" and self._queue.messages[identity].failures < _RETRIES:
+        if outcome == "max_failures" and self._queue.messages[identity].failures < RETRIES:
             outcome = "retry"
         self._queue.settle(identity, "ack" if outcome == "result" else outcome, delay=LATER)
 
 
-def _ended(outcome: str) -> Any:
+class ProcessStory(WorkerStory):
+    """A story in which `reliq worker --processes 2` takes the messages."""
+
+    def handle(self, kind: str) -> "ProcessStory":
+        """Let processes of `process_app` handle the queue."""
+        self._kind, self._runs = kind, []
+        self._port = self._client.connection_pool.connection_kwargs["port"]
+        self._notes: Any = redis.Redis(port=self._port, db=1, decode_responses=True)
+        return self
+
+    def _work(self) -> None:
+        if is_idle(self._client):
+            return
+        story = {"STORY_PORT": str(self._port), "STORY_FIRST": self._first, "STORY_OUTCOME": self.row["outcome"]}
+        command = [sys.executable, "-m", "reliq", "worker", "run", "tests.combine.process_app:app", "--processes", "2"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "RELIQ_URL": self._to.app.url, **story}
+        with subprocess.Popen([*command, "--no-monitor", "--quiet"], env=environment, cwd=ROOT) as parent:
+            try:
+                eventually(lambda: is_idle(self._client), timeout=60)
+            finally:
+                parent.terminate()
+                parent.wait(timeout=30)
+        self._runs += [tuple(line.split(" ", 1)) for line in self._notes.lrange("ran", 0, -1)]
+        self._notes.delete("ran")
+
+
+def outcome_of(is_first: bool, wanted: str, ran_before: bool) -> str:
+    """Return the outcome of a run: only the first run of the first message has that of the row."""
+    has_it = is_first and (not ran_before or wanted == "max_failures")
+    return wanted if has_it and wanted != "expired" else "ack"
+
+
+def ended(outcome: str) -> Any:
     """End a run with this outcome."""
     match outcome:
         case "result":

@@ -8,6 +8,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from reliq.spark.options import Given
 from reliq.spark.stream_reader import ReliqStreamReader
 from tests.support.turns import Monitor
+from tests.support.workers import eventually
 
 LIMIT = ReadMaxRows(100)
 
@@ -117,3 +118,18 @@ def test_what_a_stream_acks_ends_the_batch_of_its_messages(driver, app, orders):
         (report,) = consumer.claim()
         consumer.ack(report)
     assert report.headers["batch-handled"] == "150"
+
+
+def test_a_stopped_stream_leaves_neither_a_thread_nor_a_connection(driver, orders, client):
+    """Its beats are four hours apart."""
+    orders.send_many(range(3))
+    with driver() as reader:
+        read(reader, reader.initialOffset(), first_offset(reader))
+        thread = reader._heartbeat
+        eventually(lambda: heartbeats_of(client))
+    eventually(lambda: not thread.is_alive())
+    eventually(lambda: not heartbeats_of(client))
+
+
+def heartbeats_of(client):
+    return [one for one in client.client_list() if one["name"].startswith("reliq:s")]

@@ -1,0 +1,73 @@
+"""batch_open, batch_change and batch_end: the record of a batch, and what its parent knows of it."""
+
+import pytest
+
+from reliq import ops
+from reliq.model.batch import Counts
+from reliq.model.keys import BATCHES, batch_record
+
+OUTER, INNER = batch_record("outer"), batch_record("inner")
+
+
+def opened(world, name="inner", parent="outer"):
+    return world.run(ops.batch_open(name, {"done": b"d"}, parent))
+
+
+def record(world, name):
+    fields = world.redis.hgetall(name)
+    return {key.decode(): value.decode() for key, value in fields.items() if key != b"opened"}
+
+
+@pytest.fixture
+def outer(world):
+    assert opened(world, "outer", "") is True
+    return world
+
+
+def test_an_inner_batch_is_counted_by_its_parent_once(outer):
+    for _ in range(2):  # the reply of the first call may be lost
+        assert opened(outer) is True
+    assert record(outer, INNER) == {"state": "open", "parent": "outer", "done": "d"}
+    assert record(outer, OUTER)["children"] == "1"
+    assert sorted(outer.redis.zrange(BATCHES, 0, -1)) == [b"inner", b"outer"]
+
+
+@pytest.mark.parametrize("state", ["closed", "abandoned"])
+def test_no_inner_batch_is_opened_in_one_that_is_not_open(outer, state):
+    outer.run(ops.batch_close("outer", state))
+    assert opened(outer) is False
+    assert outer.redis.exists(INNER) == 0
+    assert "children" not in record(outer, OUTER)
+    assert outer.redis.zrange(BATCHES, 0, -1) == [b"outer"]
+
+
+def test_no_inner_batch_is_opened_in_one_that_has_ended(world):
+    assert opened(world) is False
+    assert world.redis.exists(OUTER, INNER, BATCHES) == 0
+
+
+def test_a_repeated_call_is_answered_when_the_parent_was_closed_meanwhile(outer):
+    opened(outer)
+    outer.run(ops.batch_close("outer", "closed"))
+    assert opened(outer) is True
+    assert record(outer, OUTER)["children"] == "1"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_end_of_an_inner_batch_adds_its_counts_to_those_of_its_parent_once(outer, times):
+    opened(outer)
+    for _ in range(times):
+        outer.run(ops.batch_end("inner", "outer", Counts(sent=6, dead=2, cancelled=1)))
+    found = record(outer, OUTER)
+    assert (found["children"], outer.redis.exists(INNER)) == ("0", 0)
+    assert [found[f"children_{name}"] for name in ("handled", "dead", "cancelled")] == ["3", "2", "1"]
+    assert outer.redis.zrange(BATCHES, 0, -1) == [b"outer"]
+
+
+def test_a_field_of_a_batch_that_is_not_open_stays_as_it_is(outer):
+    assert outer.run(ops.batch_enlist("outer", "orders")) is True
+    outer.run(ops.batch_close("outer", "closed"))
+    before = record(outer, OUTER)
+    assert outer.run(ops.batch_enlist("outer", "mails")) is False
+    assert outer.run(ops.batch_close("outer", "abandoned")) is False
+    assert record(outer, OUTER) == before
