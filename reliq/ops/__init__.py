@@ -36,6 +36,7 @@ from reliq.ops.browse import (
     list_length,
     ready_lengths,
     ready_lists,
+    starts,
     up_to,
     upcoming,
     waiting_at,
@@ -131,6 +132,7 @@ from reliq.ops.life import (
     forget_reports,
     forget_tracked,
     in_line,
+    instruct,
     progress_of,
     report,
     reported,
@@ -271,6 +273,7 @@ from reliq.ops.staging import (
     unstage,
 )
 from reliq.ops.stats import stats
+from reliq.ops.text_search import Seen, search
 
 __all__ = [
     "NOWHERE",
@@ -304,6 +307,7 @@ __all__ = [
     "Returned",
     "Revival",
     "Script",
+    "Seen",
     "Served",
     "Settled",
     "Sleep",
@@ -405,6 +409,7 @@ __all__ = [
     "hold",
     "hold_key",
     "in_line",
+    "instruct",
     "introduction",
     "is_for_broadcasts",
     "is_queue",
@@ -473,6 +478,7 @@ __all__ = [
     "scan_hash",
     "scan_lasting",
     "scan_processing",
+    "search",
     "send_home",
     "serve",
     "server_info",
@@ -490,6 +496,7 @@ __all__ = [
     "stage_keep",
     "stage_open",
     "staged_chunks",
+    "starts",
     "stats",
     "store_counts",
     "store_partitions",

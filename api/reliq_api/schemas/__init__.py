@@ -27,7 +27,7 @@ from reliq_api.schemas.leases import (
     SettleRequest,
     SettleResult,
 )
-from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found, Result
+from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found, Hit, Hits, Result
 from reliq_api.schemas.messages import BatchEnqueued, BatchResult, Enqueued, NewMessage
 from reliq_api.schemas.problems import Health, ProblemDetails
 from reliq_api.schemas.queues import (
@@ -81,6 +81,8 @@ __all__ = [
     "Filter",
     "Found",
     "Health",
+    "Hit",
+    "Hits",
     "Lease",
     "LeaseGiven",
     "LeaseRequest",

@@ -8,7 +8,7 @@ from reliq_api.ui.access import Viewer, reliq_of
 from reliq_api.ui.guard import Page
 from reliq_api.ui.render import page
 
-LINK = "Workers"  #: in the bar of every page
+SECTION = {"workers": "Workers"}
 router = APIRouter(route_class=Page, prefix="/workers")
 
 SHOWN = 500

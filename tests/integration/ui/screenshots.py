@@ -55,6 +55,7 @@ def pages(letter: str, job: str) -> dict[str, str]:
         "progress": job,
         "purge": "/queues/payments/purge",
         "policy": "/queues/invoices@eu/policy",
+        "search": "/queues/payments/search?text=order",
         "topics": "/topics?key=order.created.eu",
         "schedules": "/schedules",
         "schedule": "/schedules/daily-report",

@@ -23,6 +23,7 @@ MESSAGES = (
     "policy",
     "message?id=1",
     "message/cancel?id=1",
+    "search?text=x",
     "send",
     "dead/edit?id=1",
 )

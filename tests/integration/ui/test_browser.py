@@ -231,6 +231,7 @@ def paths(app) -> Iterator[list[str]]:
     app.schedules.add("paused", "30s", "orders")
     app.schedules.pause("paused")
     of_queues += ["/schedules", "/schedules/daily-report@eu", "/schedules/paused", "/find", "/queues/orders/send"]
+    of_queues += ["/queues/emails/search?text=ada"]
     of_queues += [f"/queues/orders/{one}?id={running}" for one in ("message", "message/cancel")] + [
         "/queues/late/delayed"
     ]
