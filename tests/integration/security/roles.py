@@ -283,12 +283,15 @@ class Answered:
         return answer
 
 
+NOUNS = ("dead", "topics", "keys", "delayed", "queue", "message", "worker")
+
+
 def run(*arguments: str, url: str = "") -> str:
     """Run a command line call, which must not fail; what it printed."""
     if not url:
         arguments, url = arguments[:-1], arguments[-1]
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
-        command = arguments[:2] if arguments[0] in ("dead", "topics", "keys", "delayed", "queue", "message", "worker") else arguments[:1]
+        command = arguments[: 2 if arguments[0] in NOUNS else 1]
         try:
             status = main.main([*command, "--url", url, *arguments[len(command) :]])
         except SystemExit as error:
