@@ -53,6 +53,7 @@ from reliq_api.schemas.topics import (
     TopicList,
     TopicMatch,
 )
+from reliq_api.schemas.workers import Instructed, Worker, WorkerList
 
 __all__ = [
     "KEY",
@@ -83,6 +84,7 @@ __all__ = [
     "Health",
     "Hit",
     "Hits",
+    "Instructed",
     "Lease",
     "LeaseGiven",
     "LeaseRequest",
@@ -119,4 +121,6 @@ __all__ = [
     "TopicList",
     "TopicMatch",
     "Whole",
+    "Worker",
+    "WorkerList",
 ]

@@ -56,6 +56,7 @@ def pages(letter: str, job: str) -> dict[str, str]:
         "purge": "/queues/payments/purge",
         "policy": "/queues/invoices@eu/policy",
         "search": "/queues/payments/search?text=order",
+        "workers": "/workers",
         "topics": "/topics?key=order.created.eu",
         "schedules": "/schedules",
         "schedule": "/schedules/daily-report",
