@@ -40,7 +40,7 @@ class Doing:
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """A consumer of a queue. `process`: None for one of an earlier version, or with a lease over HTTP.
+    """A consumer of a queue. `process`: None for one of an earlier version; of a lease over HTTP that of the service.
 
     `lease_ends`: ms of the server's clock, None without a lease. `beat`: when the lease was last renewed.
     """

@@ -1,6 +1,7 @@
 """Workers have names: who they are and what they run is in Redis, and is shown by every surface."""
 
 import json
+import logging
 import os
 import socket
 import threading
@@ -13,12 +14,15 @@ from reliq import __version__, ops
 from reliq.cli import top
 from reliq.model.instruction import Instruction, latest
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.model.worker import Doing, Process, read
+from reliq.model.worker import Doing, Process, encoded, read
 from reliq.observability.worker_metrics import WorkerCollector
 from reliq.protocol.workers import every_worker, instruct
 from reliq.runtime import process
+from reliq.spark.claims import Claims
 from reliq.worker.news import News
+from tests.integration.api.serving import serving
 from tests.support.commands import run
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 from tests.support.workers import process as running
 
@@ -84,6 +88,21 @@ def test_the_command_line_lists_the_workers(app, at_work):
     assert (one["pid"], one["running"]["id"]) == (os.getpid(), at_work)
 
 
+def test_a_lease_over_http_says_whose_it_is(app):
+    app.queue("orders").send("x")
+    with serving(app.url) as client:
+        assert client.post("/v1/queues/orders/leases", json={"lease": 30}).json()["lease"]
+        (one,) = app.store.run(every_worker())
+    assert (one.process.host, one.process.title) == (socket.gethostname(), "HTTP lease of 127.0.0.1")
+
+
+def test_a_batch_of_spark_says_of_which_stream_it_is(app):
+    app.queue("orders").send("x")
+    app.store.run(Claims(QueueKeys("orders"), 30.0).claim("clicks", 1, 10))
+    (one,) = app.store.run(every_worker())
+    assert (one.process.pid, one.process.title) == (os.getpid(), "Spark stream clicks")
+
+
 def test_without_workers_the_command_line_says_so(app):
     done = run("workers", url=app.url)
     assert (done.stdout, done.stderr) == ("", "there are no workers: `reliq worker MODULE:APP` starts one\n")
@@ -92,9 +111,9 @@ def test_without_workers_the_command_line_says_so(app):
 def test_top_shows_the_workers_below_the_queues(app, at_work):
     look = top.look(app.store)
     lines = top.frame(look, look, "here", 24, 160)
-    assert lines[-1].startswith(f"{socket.gethostname()} {os.getpid()}")
-    assert "the shop" in lines[-1]
-    assert at_work in lines[-1]
+    assert lines[-2].startswith(f"{socket.gethostname()} {os.getpid()}")
+    assert "the shop" in lines[-2]
+    assert lines[-1].startswith(f"  {at_work} for ")
 
 
 def test_a_monitor_exports_the_workers(app, at_work):
@@ -103,6 +122,20 @@ def test_a_monitor_exports_the_workers(app, at_work):
     labels = {"host": socket.gethostname(), "pid": str(os.getpid()), "title": "the shop", "version": __version__}
     assert labels.items() <= sample.labels.items()
     assert [one.labels["worker"] for one in rate.samples] == [sample.labels["worker"]]
+
+
+def test_the_monitor_names_the_process_whose_messages_it_takes_back(app, caplog):
+    caplog.set_level(logging.INFO, logger="reliq.monitor")
+    keys = QueueKeys("orders")
+    app.queue("orders").send_many(["x", "y"])
+    for owner, about in (("ha", encoded(Process("vm-7", 42, "the shop", 1, "1.2.3"), 15.0)), ("hb", None)):
+        app.store.call(ops.register(keys, owner, 15.0, about=about))
+        app.store.call(ops.claim(keys, owner, 15.0, 1))
+        app.store.call(ops.end(keys, owner))
+    Monitor(app.store).scan()
+    text = " ".join(record.getMessage() for record in caplog.records if "reclaimed=" in record.getMessage())
+    assert "vm-7:42" in text
+    assert "hb" in text
 
 
 def seen(app):
