@@ -1,14 +1,16 @@
 """Returns: the messages of vanished consumers on the way back to their queues, in short turns."""
 
+import contextlib
 import logging
 import math
 import time
 from collections.abc import Collection, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reliq import ops
 from reliq.errors import ReliqError
-from reliq.model.keys import QueueKeys, process_of
+from reliq.model import worker
+from reliq.model.keys import QueueKeys, owner_of, process_of
 from reliq.ops import Steps
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Gone, Survey, pages
@@ -18,6 +20,7 @@ log = logging.getLogger("reliq.monitor")
 
 _COMPANY = "company"  #: the part that notes what else a dead process held
 _A_TURN = 0.05  #: seconds for taking messages back before the other duties have their turn
+_NAMED = 5  #: processes in a line of the log
 _A_CONSUMER = 0.02  #: seconds for one consumer before the next one has its turn
 
 
@@ -30,6 +33,7 @@ class Scan:
     reclaimed: int = 0
     died: int = 0
     conflicts: int = 0
+    processes: set[str] = field(default_factory=set)  #: host:pid of those whose messages were taken back
 
     def add(self, result: Reclaimed) -> None:
         self.reclaimed += result.returned
@@ -69,14 +73,17 @@ class Returns(Duty[Scan]):
             one = next(iter(self._gone))
             gone = self._gone.pop(one)
             yield from self._note_company(survey, gone)
+            process = yield from _process(gone)  # first: it is forgotten with the last of its messages
             result = yield from self._take_back(survey, gone, min(until, time.monotonic() + _A_CONSUMER))
             report.add(result)
+            if result.returned or result.died:
+                report.processes.add(process)
             if result.unfinished:
                 self._gone[one] = gone
         if report.reclaimed or report.died:
             log.info(
-                "reclaimed=%d died=%d conflicts=%d vanished=%d",
-                report.reclaimed, report.died, report.conflicts, report.vanished,
+                "reclaimed=%d died=%d conflicts=%d vanished=%d from=%s",
+                report.reclaimed, report.died, report.conflicts, report.vanished, _named(report.processes),
             )  # fmt: skip
         return report
 
@@ -120,6 +127,21 @@ class Returns(Duty[Scan]):
             gone_for = (gone.seen_at - vanished.since) / 1000 + time.monotonic() - gone.looked_at
             survey.measurements.recovered(keys.queue, gone_for, result.returned + result.died)
         return result
+
+
+def _process(gone: Gone) -> Steps[str]:
+    """Return host and pid of a process that is gone; its id if it never said who it is."""
+    consumer, text = gone.vanished.consumer, None
+    with contextlib.suppress(ReliqError):  # its messages matter more
+        text = yield ops.description(gone.keys, consumer)
+    process = worker.read(gone.keys.queue, consumer, text, None, 0).process
+    return f"{process.host}:{process.pid}" if process else owner_of(consumer)
+
+
+def _named(processes: Collection[str]) -> str:
+    names = sorted(processes)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ",".join(names[:_NAMED]) + more
 
 
 def _note(holders: Holders, all_known: bool, gone: tuple[QueueKeys, str]) -> Steps[None]:

@@ -13,6 +13,7 @@ from reliq.features.cycle.aio import CycleCalls
 from reliq.features.prepared.aio import PreparedCalls
 from reliq.features.receipts.aio import ReceiveCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
+from reliq.model.hits import Hits
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
 from reliq.protocol.partition_progress import PartitionProgress, progress
@@ -122,6 +123,16 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls):
         serves others in between: about a second for a million of them. Raises InvalidName.
         """
         return await self._store.run(self._steps.find(id))
+
+    async def search(self, text: str, *, place: str | None = None, limit: int = 50, most: int = 200_000) -> Hits:
+        """Return the messages whose id, headers, keys, errors or body contain a text; upper and lower case differ.
+
+        `place`: "ready", "delayed" or "dead"; None: all three. It ends when `limit` messages were found or `most` were
+        looked at, the newest of each place first: about a second for 200,000. `looked`, `total` and `unread` of the
+        answer say what was not: bodies of more than 256 KiB that are stored apart are not searched. Raises
+        InvalidSetting.
+        """
+        return await self._store.run(self._steps.search(text, place, limit, most))
 
     async def cancel(self, id: str) -> Cancellation:
         """Cancel a message, wherever it is.

@@ -8,10 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 import reliq
+from reliq.cli.columns import columns
 from reliq.cli.options import app_of, command, error_line, header, pair, queue_of, say, utc
 from reliq.cli.progress import Progress, bar
 from reliq.cli.queue_names import known_queue
 from reliq.model.found import Found
+from reliq.model.hits import Hit
+from reliq.protocol.text_search import MOST, PLACES
 from reliq.runtime.logging import printable
 
 
@@ -20,6 +23,15 @@ def add_to(commands: Any) -> None:
     one = command(commands, "message find", find, "say where a message is, and why", json_too=True)
     one.add_argument("id", help="its id")
     one.add_argument("--queue", metavar="QUEUE", help="the queue that it is in (default: look into all of them)")
+
+    one = command(
+        commands, "message search", search, "look for a text in ids, headers, keys, errors and bodies", queue=True,
+        json_too=True,
+    )  # fmt: skip
+    one.add_argument("text", help="what a message contains; upper and lower case differ")
+    one.add_argument("--in", dest="place", choices=PLACES, help="only in this place (default: in all three)")
+    one.add_argument("--limit", type=int, default=50, help="how many to show (default 50)")
+    one.add_argument("--most", type=int, default=MOST, help=f"how many to look through (default {MOST:,})")
 
     one = command(
         commands, "message cancel", cancel, "cancel one message, wherever it is, or those with a key or with headers",
@@ -83,6 +95,25 @@ def _progress(found: Found) -> str:
     assert report is not None  # noqa: S101  the caller has looked
     text = f"{bar(report.fraction)}  {report.text}" if report.fraction is not None else "a checkpoint"
     return f"{text}  ({utc(report.at)})"
+
+
+def search(options: argparse.Namespace) -> int:
+    """Print the messages that contain a text, and how many were looked through; exit 1 if none was found."""
+    queue = queue_of(options)
+    hits = queue.search(options.text, place=options.place, limit=options.limit, most=options.most)
+    if options.json:
+        print(json.dumps(hits.summary()))
+    else:
+        rows = [("place", "id", "sent", "where; text"), *map(_hit_row, hits)]
+        print("\n".join(columns(rows, -10, -36, -20)) if hits.hits else "no message contains it")
+        print(f"reliq: {hits.sentence()}", file=sys.stderr)
+    return 0 if hits.hits else 1
+
+
+def _hit_row(one: Hit) -> tuple[str, ...]:
+    message = one.found.message
+    sent = utc(message.enqueued_at) if message is not None and message.readable else "-"
+    return tuple(map(printable, (one.found.place.value, one.found.id, sent, f"{one.where}: {one.excerpt}")))
 
 
 def cancel(options: argparse.Namespace) -> int:

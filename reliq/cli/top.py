@@ -20,6 +20,7 @@ from reliq.protocol.running import Running, running
 from reliq.protocol.seen import every_queue, or_unseen
 from reliq.protocol.stats import read_readable
 from reliq.protocol.workers import every_worker
+from reliq.runtime.logging import printable
 from reliq.runtime.looking import looking
 from reliq.transport.store import Store
 
@@ -119,16 +120,18 @@ def frame(before: Look, now: Look, where: str, height: int, width: int = _WIDTH)
     room = max(1, height - 3 - len(bars))
     shown = rows[:room]
     name = _name_width(shown, width)
+    table = [_row(one, *rates[one.queue], name, width) for one in shown]
+    while len(table) > 1 and sum(map(len, table)) > room:
+        table.pop()
     lines = [_summary(rows, rates, now.queues, where, width), "", f"{'queue':{name}}{_HEAD}"]
     if now.unreadable:
         lines[1] = f"{now.unreadable} cannot be read, `reliq queue stats` says why"
     if now.missing:
         lines[1] = now.missing[0]
-    lines += [_row(one, *rates[one.queue], name) for one in shown]
-    there = now.queues - now.unreadable
-    if there > len(shown):
-        lines[-1] = f"... and {there - len(shown) + 1} more queues"
-    return [line[:width] for line in lines] + bars
+    more = now.queues - now.unreadable - len(table)
+    if more:
+        table[-1:] = [[f"... and {more + 1} more queues"]]
+    return [line[:width] for line in (*lines, *(line for row in table for line in row))] + bars
 
 
 def _name_width(rows: Sequence[Stats], width: int) -> int:
@@ -138,37 +141,42 @@ def _name_width(rows: Sequence[Stats], width: int) -> int:
 
 
 def _bars(running: Sequence[Running], width: int) -> list[str]:
-    """Return a line for each message that reports its progress, after a blank line."""
+    """Return two lines for each message that reports its progress, after a blank line."""
     lines = []
-    names = max([16, *(min(len(one.message.queue), width - 64) for one in running)])
     for one in running:
         said = one.progress.text if one.progress else ""
         report = "".join(letter if letter.isprintable() else " " for letter in said)
-        name, identity = _fitted(one.message.queue, names), _fitted(one.message.id, 13, start=False)
-        lines.append(f"{name:{names}} {identity:14}{bar(one.fraction or 0)}  {report}"[:width])
+        lines += [*_whole(f"{one.message.queue} {one.message.id}", width)]
+        lines.append(f"  {bar(one.fraction or 0)}  {report}"[:width])
     return ["", *lines] if lines else []
 
 
 def _worker_lines(workers: Sequence[WorkerProcess], width: int) -> list[str]:
-    """Return a line for each of the first workers that say who they are, after a blank line."""
+    """Return a line for each of the first workers that say who they are, and one for what it runs."""
     named, now = [one for one in workers if one.process is not None], time.time()
     lines = []
     for one in named[:_WORKERS]:
-        _, host, pid, title, version, up, beat, _, rate, queues = row(one, now)
-        place = _fitted(f"{host} {pid}", 23)
-        lines.append(
-            f"{place:24}{_fitted(title, 19):20} {version:7} up {up:5} beat {beat:5}{rate:>6}/s  {queues}"[:width]
-        )
+        _, host, pid, title, version, up, beat, _, rate, _ = row(one, now)
+        about = f"{_fitted(title, 19):20} {version:7} up {up:5} beat {beat:5}{rate:>6}/s  {','.join(one.queues)}"
+        lines.append(f"{f'{host} {pid}':23} {about}"[:width])
+        if one.paused:
+            lines.append("  paused")
+        if one.running is not None:
+            since = age(max(0.0, now - one.running.doing.since / 1000))
+            lines += _whole(f"  {printable(one.running.doing.running)} for {since}", width)
     if len(named) > _WORKERS:
         lines[-1] = f"... and {len(named) - _WORKERS + 1} more workers: reliq worker list"
     return ["", *lines] if lines else []
 
 
-def _fitted(text: str, width: int, start: bool = True) -> str:
-    """Return the text, or its start or end, in at most `width` characters."""
-    if len(text) <= width:
-        return text
-    return text[: width - 1] + "…" if start else "…" + text[1 - width :]
+def _fitted(text: str, width: int) -> str:
+    """Return the text, or its start, in at most `width` characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _whole(text: str, width: int) -> list[str]:
+    """Return the text in as many lines as it needs: what must be copied is never cut."""
+    return [text[at : at + width] for at in range(0, len(text), width)]
 
 
 def _summary(rows: Sequence[Stats], rates: dict[str, tuple[float, float]], queues: int, where: str, width: int) -> str:
@@ -187,14 +195,16 @@ def _mark(one: Stats) -> str:
     return "!" if one.exact and one.missing else "‖" if one.paused else ""
 
 
-def _row(one: Stats, came: float, went: float, width: int) -> str:
-    mark = _mark(one)
-    name = _fitted(one.queue, width - 1 - len(mark))
+def _row(one: Stats, came: float, went: float, width: int, most: int) -> list[str]:
+    """Return the line of a queue; a name that does not fit has lines of its own before it."""
+    name = one.queue + _mark(one)
+    before = [] if len(name) < width else _whole(name, most)
     oldest = age(one.oldest_ready_age) if one.ready else "-"
-    return (
-        f"{name + mark:{width}}{short(one.ready):>8}{short(one.processing):>7}{short(one.delayed):>8}"
+    numbers = (
+        f"{'' if before else name:{width}}{short(one.ready):>8}{short(one.processing):>7}{short(one.delayed):>8}"
         f"{short(one.dead):>7}{oldest:>8}{short(came):>7}{short(went):>7}{one.consumers:>5}"
     )
+    return [*before, numbers]
 
 
 def _rates(before: Stats | None, now: Stats, elapsed: float) -> tuple[float, float]:

@@ -74,7 +74,7 @@ class Words:
 def present(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with the verb of `reliq worker MODULE:APP`, which needs none."""
     match list(arguments):
-        case ["worker", first, *others] if first not in ("run", "list", "-h", "--help"):
+        case ["worker", first, *others] if first not in ("run", "list", "pause", "resume", "stop", "-h", "--help"):
             return ["worker", "run", first, *others]
         case words:
             return words

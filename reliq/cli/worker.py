@@ -139,6 +139,7 @@ def _work_here(
 ) -> int:
     from reliq.worker import Worker
     from reliq.worker.metrics import of_child
+    from reliq.worker.supervisor import TOLD_TO_STOP
     from reliq.worker.worker import exit_now
 
     if child is not None and child.metrics_folder is not None:
@@ -147,7 +148,8 @@ def _work_here(
     running.stop_on_signals()
     if child is not None:
         _stop_with_parent(running.stop)
-    exit_now(startup.end_status(running.run()))
+    status = startup.end_status(running.run())
+    exit_now(TOLD_TO_STOP if child is not None and running.told_to_stop and status == 0 else status)
     return 0
 
 

@@ -8,17 +8,48 @@ from typing import Any
 from reliq.cli.columns import columns
 from reliq.cli.options import command, say_none, store_of
 from reliq.cli.progress import age
+from reliq.errors import ReliqError
+from reliq.model.instruction import Instruction
 from reliq.model.worker import WorkerProcess
-from reliq.protocol.workers import every_worker
+from reliq.protocol.workers import every_worker, find_worker, instruct
 from reliq.runtime.logging import printable
 
 HEAD = ("worker", "host", "pid", "title", "version", "up", "beat", "held", "msg/s", "queues; what has run for longest")
+
+
+class UnknownWorker(ReliqError):
+    """The worker that a command is about does not exist: it has ended, or its id is mistyped."""
+
+
 _LEAST = (-20, -8, 6, -8, -7, 5, 5, 5, 6)
 
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     command(commands, "worker list", workers, "list the processes that consume, and what they run", json_too=True)
+
+    for verb, text in (
+        (Instruction.PAUSE, "let a worker finish what runs, and claim nothing until it is resumed"),
+        (Instruction.RESUME, "let a paused worker claim messages again"),
+        (Instruction.STOP, "shut a worker down cleanly, as SIGTERM does"),
+    ):
+        one = command(commands, f"worker {verb}", instruct_worker, text, json_too=True)
+        one.set_defaults(instruction=verb)
+        one.add_argument("id", help="its id, or the beginning of it, from `reliq worker list`")
+
+
+def instruct_worker(options: argparse.Namespace) -> int:
+    """Tell a worker to pause, to resume or to stop."""
+    store, verb = store_of(options), options.instruction
+    one = store.run(find_worker(options.id))
+    if one is None or not store.run(instruct(one, verb)):
+        raise UnknownWorker(f"there is no worker {options.id!r}: `reliq worker list` shows all of them")
+    text = f"told worker {one.id} to {verb}: it does so with its next heartbeat, within a third of its lease"
+    if options.json:
+        print(json.dumps({"id": one.id, "told": verb.value}))
+    else:
+        print(text)
+    return 0
 
 
 def workers(options: argparse.Namespace) -> int:
@@ -39,8 +70,16 @@ def row(one: WorkerProcess, now: float) -> tuple[str, ...]:
     about = ("-", "-", "-", "-", "-")
     if here is not None:
         about = (here.host, str(here.pid), here.title or "-", here.version, _since(here.started, now))
+    paused = "; paused" if one.paused else ""
     runs = f"; {longest.doing.running} for {_since(longest.doing.since, now)}" if longest else ""
-    cells = (one.id, *about, _since(one.beat, now), str(one.processing), f"{one.rate:.3g}", ",".join(one.queues) + runs)
+    cells = (
+        one.id,
+        *about,
+        _since(one.beat, now),
+        str(one.processing),
+        f"{one.rate:.3g}",
+        ",".join(one.queues) + paused + runs,
+    )
     return tuple(map(printable, cells))
 
 

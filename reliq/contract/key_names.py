@@ -75,7 +75,8 @@ class NamedKeys(JobKeys):
         self.trying = prefix + "trying"
         #: hash: consumer -> its process, and what that does: JSON (model.worker)
         self.workers = prefix + "workers"
-        #: hash: id of a message that was cancelled while a consumer held it -> ms of that
+        #: hash: id of a message that was cancelled while a consumer held it -> ms of that; what workers are told: a
+        #: verb and the process -> ms
         self.told = prefix + "told"
         #: hash: id -> what the handler has returned
         self.results = prefix + "results"

@@ -93,8 +93,9 @@ QUEUE_KEYS: Final = (
         of=_DIGEST, expires="after a day", searched=True,
     ),
     Key(
-        "told", "hash", "id of a message that was cancelled while a consumer held it -> ms of that",
-        expires="a day after the latest cancellation",
+        "told", "hash", "id of a message that was cancelled while a consumer held it -> ms of that; "
+        "what workers are told: a verb and the process -> ms",
+        expires="a day after the latest entry",
     ),
     Key(
         "report", "hash", "what a handler has reported about the message", of=_ID,

@@ -35,11 +35,12 @@ class Doing:
     rate: float = 0.0
     running: str = ""
     since: int = 0
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """A consumer of a queue. `process`: None for one of an earlier version, or with a lease over HTTP.
+    """A consumer of a queue. `process`: None for one of an earlier version; of a lease over HTTP that of the service.
 
     `lease_ends`: ms of the server's clock, None without a lease. `beat`: when the lease was last renewed.
     """
@@ -51,6 +52,7 @@ class Consuming:
     processing: int = 0
     process: Process | None = None
     doing: Doing = Doing()
+    partition: str = ""  #: the queue itself, or the one of its partitions from which it consumes
 
 
 @dataclass(slots=True)
@@ -80,6 +82,10 @@ class WorkerProcess:
         return max((one.beat for one in self.consumers if one.beat is not None), default=None)
 
     @property
+    def paused(self) -> bool:
+        return any(one.doing.paused for one in self.consumers)
+
+    @property
     def running(self) -> Consuming | None:
         """The consumer with the message that has run for longest."""
         return min((one for one in self.consumers if one.doing.running), key=lambda one: one.doing.since, default=None)
@@ -95,6 +101,7 @@ class WorkerProcess:
             "processing": self.processing,
             "messages_per_second": round(self.rate, 3),
             "last_heartbeat": self.beat,
+            "paused": self.paused,
             "running": longest and {"queue": longest.queue, "id": longest.doing.running, "since": longest.doing.since},
         }
 
@@ -105,16 +112,20 @@ def encoded(process: Process, lease: float, doing: Doing | None = None) -> bytes
         "host": cut(process.host, _MOST_BYTES), "pid": process.pid, "title": cut(process.title, _MOST_BYTES),
         "started": process.started, "version": process.version, "lease": round(lease * 1000),
     }  # fmt: skip
-    return msgspec.json.encode(about | asdict(doing) if doing else about)
+    if doing is not None:
+        about |= {name: value for name, value in asdict(doing).items() if name != "paused" or value}
+    return msgspec.json.encode(about)
 
 
-def read(queue: str, consumer: str, text: bytes | None, lease_ends: int | None, processing: int) -> Consuming:
+def read(
+    queue: str, consumer: str, text: bytes | None, lease_ends: int | None, processing: int, partition: str = ""
+) -> Consuming:
     """Return a consumer with what its text says; a text that reliq did not write says nothing."""
     about: Any = None
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         about = msgspec.json.decode(text or b"null")
     if not isinstance(about, Mapping):
-        return Consuming(queue, consumer, lease_ends, None, processing)
+        return Consuming(queue, consumer, lease_ends, None, processing, partition=partition)
     lease = _number(about.get("lease"))
     process = Process(
         _text(about.get("host")), int(_number(about.get("pid"))), _text(about.get("title")),
@@ -122,10 +133,10 @@ def read(queue: str, consumer: str, text: bytes | None, lease_ends: int | None, 
     )  # fmt: skip
     doing = Doing(
         int(_number(about.get("handled"))), _number(about.get("rate")), _text(about.get("running")),
-        int(_number(about.get("since"))),
+        int(_number(about.get("since"))), about.get("paused") is True,
     )  # fmt: skip
     beat = None if lease_ends is None else lease_ends - int(lease)
-    return Consuming(queue, consumer, lease_ends, beat, processing, process, doing)
+    return Consuming(queue, consumer, lease_ends, beat, processing, process, doing, partition)
 
 
 def _text(value: object) -> str:

@@ -36,6 +36,7 @@ from reliq.ops.browse import (
     list_length,
     ready_lengths,
     ready_lists,
+    starts,
     up_to,
     upcoming,
     waiting_at,
@@ -87,6 +88,7 @@ from reliq.ops.consumer import (
     cycle_entries,
     describe,
     described,
+    description,
     end,
     finish,
     forget,
@@ -131,6 +133,7 @@ from reliq.ops.life import (
     forget_reports,
     forget_tracked,
     in_line,
+    instruct,
     progress_of,
     report,
     reported,
@@ -272,6 +275,7 @@ from reliq.ops.staging import (
     unstage,
 )
 from reliq.ops.stats import stats
+from reliq.ops.text_search import Seen, search
 
 __all__ = [
     "NOWHERE",
@@ -305,6 +309,7 @@ __all__ = [
     "Returned",
     "Revival",
     "Script",
+    "Seen",
     "Served",
     "Settled",
     "Sleep",
@@ -374,6 +379,7 @@ __all__ = [
     "delete_api_key",
     "describe",
     "described",
+    "description",
     "discard",
     "drop_queue",
     "due",
@@ -407,6 +413,7 @@ __all__ = [
     "hold",
     "hold_key",
     "in_line",
+    "instruct",
     "introduction",
     "is_for_broadcasts",
     "is_queue",
@@ -475,6 +482,7 @@ __all__ = [
     "scan_hash",
     "scan_lasting",
     "scan_processing",
+    "search",
     "send_home",
     "serve",
     "server_info",
@@ -492,6 +500,7 @@ __all__ = [
     "stage_keep",
     "stage_open",
     "staged_chunks",
+    "starts",
     "stats",
     "store_counts",
     "store_partitions",

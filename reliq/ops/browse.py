@@ -17,7 +17,7 @@ def _read_scored(reply: list[bytes]) -> Scored:
 
 
 STEP_BYTES = 1024 * 1024  #: of elements that a script reads in one call, or one larger element
-_GROUP_AND_TURN = 32  #: bytes before the element in a member of `waiting`
+GROUP_AND_TURN = 32  #: bytes before the element in a member of `waiting`
 _WHOLE = -1  #: in place of the bytes of a body that are shown: all of it
 
 
@@ -86,6 +86,11 @@ def _read_upcoming(reply: list[Any]) -> list[Glimpse]:
     return [Glimpse(part, size) for size, part in zip(reply[::2], reply[1::2], strict=True)]
 
 
+def starts(keys: QueueKeys, references: Sequence[bytes], shown: int) -> Op[list[bytes | None]]:
+    """Read up to `shown` bytes of bodies that are apart from their elements; None for one that is not there."""
+    return scripted(signatures.starts(bodies=keys.bodies, shown=shown, references=references), list)
+
+
 def by_score(zset: str, low: Argument, high: Argument, limit: int, skip: int = 0) -> Op[Scored]:
     """Read the elements with a score in the range, lowest first."""
     return Op(("ZRANGEBYSCORE", zset, low, high, "WITHSCORES", "LIMIT", skip, limit), _read_scored)
@@ -151,7 +156,7 @@ def waiting_between(keys: QueueKeys, low: bytes, high: bytes, limit: int) -> Op[
 
 def waiting_element(member: bytes) -> bytes:
     """Return the element in a member of `waiting`."""
-    return member[_GROUP_AND_TURN:]
+    return member[GROUP_AND_TURN:]
 
 
 def lengths(keys: QueueKeys) -> list[Op[Any]]:

@@ -94,6 +94,11 @@ def described(keys: QueueKeys) -> Op[list[bytes]]:
     return Op(("HGETALL", keys.workers))
 
 
+def description(keys: QueueKeys, consumer: str) -> Op[bytes | None]:
+    """Read what is known about the process of one consumer."""
+    return Op(("HGET", keys.workers, consumer))
+
+
 def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
     """Announce that this consumer starts a redelivered message."""
     return scripted(signatures.mark_tried(trying=keys.trying, consumer=consumer, tag=tag))

@@ -8,7 +8,8 @@ import msgspec
 
 from reliq.model.element import group_of, name_of
 from reliq.model.found import Event, Progress
-from reliq.model.keys import QueueKeys
+from reliq.model.instruction import Instruction
+from reliq.model.keys import QueueKeys, process_of
 from reliq.model.life import Report
 from reliq.model.listed_message import Glimpse
 from reliq.ops import schema, signatures
@@ -208,4 +209,13 @@ def tell(keys: QueueKeys, consumer: str, identity: str) -> Op[bool]:
     """Note that a message was cancelled, if this consumer holds it."""
     processing = keys.processing(consumer)
     call = signatures.tell(told=keys.told, processing=processing, id=identity, kept=milliseconds(_TOLD))
+    return scripted(call, bool)
+
+
+def instruct(keys: QueueKeys, consumer: str, instruction: Instruction, at: int) -> Op[bool]:
+    """Tell the process of a consumer what to do; the reply is False if the consumer is not registered."""
+    field = instruction.field(process_of(consumer))
+    call = signatures.instruct(
+        told=keys.told, consumers=keys.consumers, consumer=consumer, field=field, at=at, kept=milliseconds(_TOLD)
+    )
     return scripted(call, bool)

@@ -246,6 +246,10 @@ def hold_key(*, config: str, buckets: str, group: Argument, held_ms: Argument) -
     return "hold_key", (config, buckets), (group, held_ms)
 
 
+def instruct(*, told: str, consumers: str, consumer: Argument, field: Argument, at: Argument, kept: Argument) -> Call:
+    return "instruct", (told, consumers), (consumer, field, at, kept)
+
+
 def mark_tried(*, trying: str, consumer: Argument, tag: Argument) -> Call:
     return "mark_tried", (trying,), (consumer, tag)
 
@@ -364,6 +368,23 @@ def report(
 
 def result(*, outcomes: Sequence[str], id: Argument, wait: float) -> Call:
     return "result", (*outcomes,), (id, wait)
+
+
+def search(
+    *,
+    bodies: str,
+    key: str,
+    start: float,
+    most: float,
+    most_bytes: float,
+    before: float,
+    text: Argument,
+    shown: float,
+    largest: float,
+    around: float,
+    sorted: bool,
+) -> Call:
+    return "search", (bodies, key), (start, most, most_bytes, before, text, shown, largest, around, int(sorted))
 
 
 def send_home(*, places: Sequence[str], members: Iterable[Argument]) -> Call:
@@ -509,6 +530,10 @@ def stage_enlist(
 
 def stage_open(*, job: str, jobs: str, name: Argument, run: Argument, limit_ms: Argument) -> Call:
     return "stage_open", (job, jobs), (name, run, limit_ms)
+
+
+def starts(*, bodies: str, shown: float, references: Iterable[Argument]) -> Call:
+    return "starts", (bodies,), (shown, *references)
 
 
 def stats(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from reliq import ops
 from reliq.contract import values
 from reliq.model.keys import QueueKeys
+from reliq.model.listed_message import ListedMessage
 from reliq.model.message import Message
 from reliq.ops import Steps
 
@@ -33,4 +34,16 @@ def read_bodies(keys: QueueKeys, messages: Sequence[Message]) -> Steps[None]:
         for message, body in zip(some, bodies, strict=True):
             if body is not None:
                 message.with_body(body)
+        unread = unread[count:]
+
+
+def read_starts(keys: QueueKeys, messages: Sequence[ListedMessage], shown: int) -> Steps[None]:
+    """Read the first `shown` bytes of the bodies that these messages lack; Redis reads each whole."""
+    unread = [message for message in messages if not message.body_is_read] if shown else []
+    while unread:
+        count, _ = first_of(unread, values.READ_BYTES)
+        some = unread[:count]
+        for message, start in zip(some, (yield ops.starts(keys, [one.reference for one in some], shown)), strict=True):
+            if start is not None:
+                message.with_body(start)
         unread = unread[count:]

@@ -40,6 +40,7 @@ class ConsumerSteps:
         self.keys = keys
         self.lease = lease
         self.claimant = Claimant(keys, owner, lease)
+        self.title = ""  #: what it says of itself in place of the title of its process
         self.keeps_marks = False  #: it says which redelivered message it tries
         self._held = HeldMessages()
         self.limits = Limits(keys)
@@ -99,7 +100,7 @@ class ConsumerSteps:
         self._doubt()
 
     def _register(self) -> Op[int]:
-        return self.claimant.register(marks=self.keeps_marks, about=encoded(this_process(), self.lease))
+        return self.claimant.register(marks=self.keeps_marks, about=encoded(this_process(self.title), self.lease))
 
     def _doubt(self) -> None:
         if self._state is State.REGISTERED:

@@ -16,7 +16,7 @@ from reliq.model.keywords import DeadLetterFilters, check_names
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted, done_everywhere
-from reliq.protocol.bodies import read_bodies
+from reliq.protocol.bodies import read_bodies, read_starts
 from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page, walk
 from reliq.protocol.oversized import revivable
 from reliq.protocol.partitions import Partitions
@@ -162,8 +162,10 @@ class DeadLetterSteps:
         if found is None:
             return None
         letter = DeadLetter.read(self.keys.logical, found)
-        if shown is None or letter.size <= shown:
+        if shown is None:
             yield from read_bodies(self.keys, [letter])
+        else:
+            yield from read_starts(self.keys, [letter], shown)
         return letter
 
     def redrive(self, wanted: Filter, options: RedriveOptions, result: Redriven) -> Steps[None]:

@@ -10,7 +10,7 @@ from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps, Together
-from reliq.protocol.bodies import read_bodies
+from reliq.protocol.bodies import read_bodies, read_starts
 from reliq.protocol.partitions import Partitions
 
 STEP = 250  #: messages read in one call: under 1 ms for Redis
@@ -143,6 +143,8 @@ def read_page(
             more = browsed.more
     if bodies:
         yield from read_bodies(keys, found)  # those that are stored apart
+    else:
+        yield from read_starts(keys, found, start)
     return found, following
 
 

@@ -7,6 +7,7 @@ from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
 from reliq.model.found import Cancellation, CancelledMany, Found, Place
+from reliq.model.hits import Hits
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import Body, NewMessage, check_option_names
 from reliq.model.stats import Stats, whole
@@ -26,6 +27,7 @@ from reliq.protocol.resizing import change, policy_of, settle, take_effect
 from reliq.protocol.search import Search
 from reliq.protocol.sending import around_send, ready
 from reliq.protocol.stats import stats_of
+from reliq.protocol.text_search import TextSearch
 from reliq.runtime import tracing
 
 _PURGE_STEP = 1000
@@ -145,6 +147,10 @@ class QueueSteps:
         found = yield from self.partitions.any_of(lambda keys: Search(keys).find(identity), lambda one: one is not None)
         there = [one for one in found if one is not None]
         return min(there, key=lambda one: one.place is Place.DONE, default=None)
+
+    def search(self, text: str, place: str | None, limit: int, most: int) -> Steps[Hits]:
+        """Return the messages that contain a text."""
+        return (yield from TextSearch.checked(text, place, limit, most).of_queue(self.partitions))
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Cancel a message, wherever it is."""

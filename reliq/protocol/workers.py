@@ -6,6 +6,7 @@ from typing import Any
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model import worker
+from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, owner_of, process_of
 from reliq.model.partitions import read_layout
 from reliq.model.worker import Consuming, WorkerProcess
@@ -53,6 +54,19 @@ def grouped(found: Sequence[Consuming]) -> list[WorkerProcess]:
     return sorted(workers.values(), key=_place)
 
 
+def find_worker(identity: str) -> Steps[WorkerProcess | None]:
+    """Return the worker with this id, or whose id alone begins with it; None if there is none."""
+    found = [one for one in (yield from every_worker()) if identity and one.id.startswith(identity)]
+    return found[0] if len(found) == 1 else next((one for one in found if one.id == identity), None)
+
+
+def instruct(one: WorkerProcess, instruction: Instruction) -> Steps[bool]:
+    """Tell a worker what to do, which it learns with its next heartbeat; return whether it is still there."""
+    now = yield ops.server_time()
+    told = yield [ops.instruct(QueueKeys(each.partition), each.consumer, instruction, now) for each in one.consumers]
+    return any(told)
+
+
 def _place(one: WorkerProcess) -> tuple[bool, str, int, str]:
     return one.process is None, one.process.host if one.process else "", one.process.pid if one.process else 0, one.id
 
@@ -75,7 +89,8 @@ def _read(queues: Sequence[str]) -> Steps[list[Consuming]]:
     found, answered = list[Consuming](), iter(facts)
     for keys, names, texts in there:
         found += [
-            worker.read(keys.logical, one, texts.get(one.encode()), next(answered), next(answered)) for one in names
+            worker.read(keys.logical, one, texts.get(one.encode()), next(answered), next(answered), keys.queue)
+            for one in names
         ]
     return found
 

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from reliq._version import __version__
@@ -18,14 +19,14 @@ def name_process(title: str) -> None:
     _named, _this = title, None
 
 
-def this_process() -> Process:
-    """Return this process; a fork is another one."""
+def this_process(title: str = "") -> Process:
+    """Return this process, under another title if one is given; a fork is another one."""
     global _this
     if _this is None or _this.pid != os.getpid():
         import socket
 
         _this = Process(socket.gethostname(), os.getpid(), _title(), round(time.time() * 1000), __version__)
-    return _this
+    return replace(_this, title=title) if title else _this
 
 
 def _title() -> str:

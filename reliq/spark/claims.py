@@ -9,10 +9,12 @@ from reliq import ops
 from reliq.contract.values import MAX_BATCH
 from reliq.errors import OutcomeUnknown
 from reliq.model.keys import QueueKeys
+from reliq.model.worker import encoded
 from reliq.ops import Settled, Steps
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.limits import Limits
+from reliq.runtime.process import this_process
 
 _ROOM = 2**40  #: bytes; no limit, because the tasks read the bodies later, a few megabytes at a time
 _PREFIX = "s"  # not one of those in reliq.model.keys: only the lease decides, as a stopped stream has no connection
@@ -34,7 +36,7 @@ class Claims:
         claimant = self._claimant(consumer_of(stream, batch))
         held = yield ops.held_count(self.keys, claimant.id)
         if not held and (yield ops.list_length(self.keys.messages)):
-            yield [ops.announce(self.keys.queue), claimant.register()]
+            yield [ops.announce(self.keys.queue), claimant.register(about=self._about(stream))]
             held = yield from self._fill(claimant, most)
             if not held:
                 yield claimant.forget()
@@ -42,6 +44,9 @@ class Claims:
 
     def _claimant(self, consumer: str) -> Claimant:
         return Claimant(self.keys, consumer, self.lease)
+
+    def _about(self, stream: str) -> bytes:
+        return encoded(this_process(f"Spark stream {stream}"), self.lease)
 
     def _fill(self, claimant: Claimant, most: int) -> Steps[int]:
         held, limits = 0, Limits(self.keys)
@@ -70,7 +75,7 @@ class Claims:
         for claimant in (self._claimant(consumer_of(stream, batch)) for batch in batches):
             held = yield ops.held_count(self.keys, claimant.id)
             if held:
-                yield claimant.register()
+                yield claimant.register(about=self._about(stream))
                 held = yield ops.held_count(self.keys, claimant.id)
             lengths.append(int(held))
         return lengths

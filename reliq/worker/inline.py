@@ -9,7 +9,7 @@ from reliq.model.message import Message
 from reliq.protocol.outcomes import undecodable
 from reliq.worker.bodies import Bodies
 from reliq.worker.exchange import Exchange
-from reliq.worker.loop import Shared
+from reliq.worker.loop import PAUSED_LOOK, Shared
 from reliq.worker.prefetch import MOST, Prefetch
 from reliq.worker.runner import Run, Runner
 
@@ -38,6 +38,9 @@ class InlineLoop:
 
     def step(self) -> None:
         """Settle the previous batch, claim the next one and run it; wait for a message if there is none."""
+        if self.runner.paused and not self.stopping:
+            self._rest()
+            return
         self._be_registered()  # before its turn: broadcasts must find their queue meanwhile
         with self._turn():
             self._take_next_batch()
@@ -50,6 +53,13 @@ class InlineLoop:
                 self._add(claimed)  # before the turn: the watchdog hands it back if that takes long
                 with self._turn():
                     self._run_batch()
+
+    def _rest(self) -> None:
+        """Hand back what has not started, and settle what has ended."""
+        self._be_registered()
+        self.exchange.complete_all()
+        self.exchange.relieve()
+        time.sleep(PAUSED_LOOK)
 
     def busy(self) -> bool:
         """A handler runs only in `step`."""
@@ -128,7 +138,7 @@ class InlineLoop:
         started, runs = time.monotonic(), 0
         ran: list[Run] = []
         batch = len(unstarted)  # what is claimed ahead meanwhile is the next one
-        while runs < batch and unstarted and not self.stopping:
+        while runs < batch and unstarted and not (self.stopping or self.runner.paused):
             try:
                 message = unstarted.popleft()
             except IndexError:  # the watchdog was faster

@@ -17,6 +17,7 @@ from reliq.worker.runner import Runner
 
 log = logging.getLogger("reliq.worker")
 
+PAUSED_LOOK = 0.2  #: seconds between two looks of a paused loop whether it goes on
 _RETRY_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  #: seconds while Redis is away
 
 

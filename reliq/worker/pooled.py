@@ -9,7 +9,7 @@ from typing import Any
 from reliq.contract import values
 from reliq.model.message import Message
 from reliq.worker.exchange import Exchange, drained
-from reliq.worker.loop import Shared
+from reliq.worker.loop import PAUSED_LOOK, Shared
 from reliq.worker.prefetch import Prefetch
 from reliq.worker.runner import Run, Runner
 
@@ -41,8 +41,10 @@ class PooledLoop:
 
     def step(self) -> None:
         """Settle ended runs and start what is claimed with that; if nothing comes, wait for either."""
-        if self.stopping:
-            self._wind_up()
+        if self.stopping or self.runner.paused:
+            if not self.stopping:
+                self.exchange.be_registered()
+            self._wind_up(_STOP_LOOK if self.stopping else PAUSED_LOOK)
             return
         self._measure()
         room = self._room()
@@ -62,13 +64,13 @@ class PooledLoop:
         """Whether a task of the pool has taken a message and not noted its outcome."""
         return bool(self._at_work)
 
-    def _wind_up(self) -> None:
+    def _wind_up(self, pause: float) -> None:
         """Hand back what has not started, and settle what has ended."""
         self.exchange.release_quarantined(0.0)
         self._measure()
         self.exchange.relieve()
         self._end_trial()
-        self._done.wait(_STOP_LOOK)
+        self._done.wait(pause)
         self._done.clear()
 
     # --- what to claim, what to start ---

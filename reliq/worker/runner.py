@@ -45,6 +45,7 @@ class Runner:
         self.handler = handler
         self.running: dict[bytes, Run] = {}  #: by element
         self._news = News(exchange.steps.lease)
+        self.paused = False  #: set by the worker: hand back messages that have not started, and claim none
         self.handled = 0  #: runs that have ended; with several threads nearly
         self._store = store
         self._exchange = exchange
@@ -202,9 +203,9 @@ class Runner:
         """Return what Redis is to know about this consumer, None if there is nothing new."""
         longest = min(list(self.running.values()), key=_started, default=None)
         if longest is None:
-            return self._news.text(self.handled, "", 0)
+            return self._news.text(self.handled, "", 0, self.paused)
         since = round((longest.started + self._steps.arrivals.clock_offset) * 1000)
-        return self._news.text(self.handled, longest.message.id, since)
+        return self._news.text(self.handled, longest.message.id, since, self.paused)
 
     def tell(self, ids: ops.Cancelled) -> None:
         """Tell the runs of cancelled messages, given by id and ms; those that have not started do not run."""

@@ -77,7 +77,8 @@ class Sharing:
 
     def leave(self) -> Steps[None]:
         """Leave the partitions to the others at once."""
-        if self.partitioned:
+        if self.partitioned and self._owners:
+            self._owners = []
             try:
                 yield ops.serve(self._keys, self._owner, 0)
             except ReliqError as error:

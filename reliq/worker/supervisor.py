@@ -1,6 +1,7 @@
 """The parent of several worker processes: starts them, restarts dead ones and returns their messages at once."""
 
 import logging
+import math
 import signal
 import subprocess
 import threading
@@ -16,6 +17,7 @@ _QUICK = 5.0  #: seconds; a child that dies sooner is restarted after a pause th
 _PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0)
 _AFTER_GRACE = 5.0  #: seconds after the grace until a child is killed
 BAD_USAGE = 2  #: a child's exit status: its module does not import; starting it again would not help
+TOLD_TO_STOP = 3  #: a child's exit status: a person has told it to stop, so it is not started again
 
 
 class Child:
@@ -57,13 +59,14 @@ class Supervisor:
         self._children: list[Child | None] = [None] * processes
         self._not_before = [0.0] * processes
         self._quick_deaths = [0] * processes
+        self._ended = 0  #: children that a person has told to stop: they are not started again
         self._stops = 0
         self._wake = threading.Event()
 
     def run(self) -> int:
         """Work until `stop`; return the exit status: 0, or 2 if the application cannot be imported."""
         status = 0
-        while not self._stops and status == 0:
+        while not self._stops and status == 0 and self._ended < len(self._children):
             for place in range(len(self._children)):
                 status = max(status, self._look_after(place))
             self._wake.wait(_LOOK_EVERY)
@@ -91,6 +94,10 @@ class Supervisor:
         self._children[place] = None
         if status == BAD_USAGE:
             return BAD_USAGE
+        if status == TOLD_TO_STOP:
+            self._ended += 1
+            self._not_before[place] = math.inf
+            return 0
         self._buried(child, status)
         quick = time.monotonic() - child.started_at < _QUICK
         self._quick_deaths[place] = self._quick_deaths[place] + 1 if quick else 0
@@ -124,5 +131,5 @@ class Supervisor:
                     child.signal(signal.SIGKILL)
             time.sleep(_LOOK_EVERY)
         for child in children:
-            if child.process.returncode not in (0, BAD_USAGE):
+            if child.process.returncode not in (0, BAD_USAGE, TOLD_TO_STOP):
                 self._buried(child, child.process.returncode)

@@ -17,7 +17,8 @@ from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.features.prepared.worker import CheckBacks
 from reliq.features.schedules.worker import DefinedSchedules
 from reliq.model.handlers import Handler, Handlers
-from reliq.model.keys import QueueKeys, connection_name, new_owner
+from reliq.model.instruction import Instruction, latest
+from reliq.model.keys import QueueKeys, connection_name, new_owner, process_of
 from reliq.model.life import DONE
 from reliq.observability.histograms import Measurements
 from reliq.protocol.lease import Lease
@@ -77,6 +78,8 @@ class Worker:
             raise InvalidSetting("this application has no handlers: decorate a function with @app.handler(queue)")
         self._store = store
         self._owner = owner or new_owner()
+        self._paused = False
+        self._instructed_at = 0  #: ms of the latest instruction by a person
         self._grace = seconds(options.grace, "grace", 0, 3600)
         self._threads = ThreadPool(options.threads)
         self._asyncio: EventLoop | None = None
@@ -94,6 +97,7 @@ class Worker:
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
+        self.told_to_stop = False  #: by a person: the process is not to be started again
 
     def _loop(self, handler: Handler, queue: str) -> Loop:
         """Return the loop of a handler for a queue: that of the handler, or a partition of it."""
@@ -107,6 +111,7 @@ class Worker:
             exchange.reports.hold_others = functools.partial(self._hold_others, sharing, queue)
         exchange.steps.keep_results(handler.result or 0.0)
         exchange.steps.run_report = self._report_async if handler.is_async else self._report
+        runner.paused = self._paused
         if handler.is_async:
             self._asyncio = self._asyncio or EventLoop()
             return PooledLoop(exchange, runner, self._shared, options.concurrency, self._asyncio.submit)
@@ -158,6 +163,10 @@ class Worker:
             if loop.stopping and not thread.is_alive():
                 self._loops.remove(loop)
                 del self._threads_of_loops[loop]
+        if self._paused:  # the others take its partitions
+            for sharing in self._sharings.values():
+                self._store.run(sharing.leave(), timeout=0)
+            return
         for handler, sharing in self._sharings.items():
             there = {_partition(loop): loop for loop in self._loops if _queue(loop) == handler.queue}
             taken_at = max((loop.exchange.progress_at for loop in there.values()), default=0.0)
@@ -244,9 +253,26 @@ class Worker:
     def _leases(self) -> list[Lease]:
         alive = [(loop, loop.exchange.steps) for loop in self._loops if loop.exchange.steps.alive]
         return [
-            Lease(one.keys, one.consumer, one.lease, one.renewed, loop.runner.tell, loop.runner.news)
+            Lease(one.keys, one.consumer, one.lease, one.renewed, functools.partial(self._told, loop), loop.runner.news)
             for loop, one in alive
         ]
+
+    def _told(self, loop: Loop, told: ops.Cancelled) -> None:
+        """Pass on which messages are cancelled, and do what a person has told this process."""
+        loop.runner.tell(told)
+        found = latest(told, process_of(self._owner))
+        if found is None or found[0] <= self._instructed_at:
+            return
+        self._instructed_at, instruction = found
+        log.info("told to %s worker=%s", instruction, self._owner)
+        if instruction is Instruction.STOP:
+            self.told_to_stop = True
+            self.stop()
+            return
+        self._paused = instruction is Instruction.PAUSE
+        for one in list(self._loops):
+            one.runner.paused = self._paused
+        self._wake.set()
 
     def _report(self, steps: ops.Steps[None]) -> Awaitable[None]:
         """Store what a handler reports, in its thread."""

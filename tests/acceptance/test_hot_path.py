@@ -3,8 +3,11 @@
 import pytest
 import redis
 
+from reliq import ops
+from reliq.client.heartbeat import Heartbeat
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.lease import Lease
 from reliq.transport.store import Store
 from tests.support.workers import eventually, working
 
@@ -109,6 +112,20 @@ def test_send_is_one_round_trip(app, server):
     for _ in range(50):
         queue.send("x")
     assert round_trips(counted(server)) == 50
+
+
+def test_a_heartbeat_asks_as_much_as_before_workers_could_be_paused(app, server):
+    """One script and one read a beat: instructions are in what it has read anyway."""
+    keys, owner, told = QueueKeys("orders"), new_owner(), list[object]()
+    app.store.call(ops.register(keys, owner, 15.0))
+    heartbeat = Heartbeat(app.store, owner, 15.0, lambda: [Lease(keys, owner, 15.0, told=told.append)], told.append)
+    heartbeat.beat()
+    server.config_resetstat()
+    for _ in range(10):
+        heartbeat.beat()
+    calls = {name: count for name, count in counted(server).items() if name in ("evalsha", "hgetall", "hset", "hmget")}
+    assert calls == {"evalsha": 10, "hgetall": 10}
+    assert told == []
 
 
 @SIZES

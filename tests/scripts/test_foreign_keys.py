@@ -13,6 +13,7 @@ from reliq.errors import RedisUnsuitable
 from reliq.model.batch import Counts as Batch
 from reliq.model.breaker import Breaker
 from reliq.model.element import Extra, group_of, latest_group_of
+from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
@@ -100,6 +101,9 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "biography": lambda: ops.biography(KEYS, "a", b"-"),
     "forget_tracked": lambda: ops.forget_tracked(KEYS),
     "sweep": lambda: ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("m"), 1),
+    "search": lambda: ops.search(KEYS, KEYS.messages, 0, b"m", 10, 100),
+    "starts": lambda: ops.starts(KEYS, [b"reference"], 10),
+    "instruct": lambda: ops.instruct(KEYS, "w", Instruction.PAUSE, 1),
     "tell": lambda: ops.tell(KEYS, "w", "a"),
     "report": lambda: ops.report(KEYS, "w", "a", "a 1", element("a"), Report(0.5)),
     "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),

@@ -37,9 +37,11 @@ Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has disc
 class Poll:
     """One request for messages."""
 
-    def __init__(self, partitions: Partitions, limit: int, lease: float, wait: float) -> None:
+    def __init__(self, partitions: Partitions, limit: int, lease: float, wait: float, title: str = "") -> None:
+        """`title`: who asks, for people who list the workers."""
         self.queue = partitions.queue
         self.steps = ConsumerSteps(partitions.first.keys, new_owner(connected=False), lease)  #: of one partition
+        self.steps.title = title
         self.limit = limit
         self.until = time.monotonic() + wait
         self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
@@ -110,7 +112,9 @@ class Poll:
 
     def _begin_anew(self, keys: QueueKeys) -> None:
         """Become another consumer: what this one may hold comes back when its lease ends, which is not renewed."""
+        title = self.steps.title
         self.steps = ConsumerSteps(keys, new_owner(connected=False), self.steps.lease)
+        self.steps.title = title
 
 
 def _answers(request: list[ops.Op[Any]]) -> ops.Steps[list[Any]]:

@@ -36,7 +36,7 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
     No other consumer gets them until they are settled or the lease ends; then the monitor returns them to the queue.
     """
     state = request.app.state
-    poll = Poll(state.partitions(queue), wanted.limit, wanted.lease, wanted.wait)
+    poll = Poll(state.partitions(queue), wanted.limit, wanted.lease, wanted.wait, _title(request))
     messages, surplus = _fitting(await state.polls.take(poll, lambda: gone(request)))
     if messages and wanted.wait:
         try:
@@ -56,6 +56,13 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
         "messages": [leased(message, wanted.encoding, states.get(message.id)) for message in messages],
     }
     return Response(encode(answer), media_type="application/json")
+
+
+def _title(request: Request) -> str:
+    """Say whose lease it is: the address that asks, and the key."""
+    key = request.state.access.id
+    address = request.client.host if request.client else "unknown"
+    return f"HTTP lease of {address}" + (f", key {key}" if key else "")
 
 
 def _fitting(messages: list[Message]) -> tuple[list[Message], list[Message]]:

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
 from msgspec import Raw
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from reliq.model.found import Cancellation
 from reliq.model.result import read_result, result_json
+from reliq.protocol.text_search import MOST
 from reliq_api import schemas
 from reliq_api.enqueue.bodies import encode
 from reliq_api.http.docs import failures
@@ -21,6 +22,7 @@ from reliq_api.routes.queues import existing
 router = call_router("messages")
 
 MAX_WAIT = 60  #: seconds for a result
+MOST_SEARCHED = 1_000_000  #: messages that one call looks at
 
 Id = Annotated[str, Field(min_length=1, max_length=128)]
 
@@ -88,6 +90,26 @@ async def result(
     value = b64encode(read_result(stored)).decode() if text is None else Raw(text)
     answer = {"result": value, "encoding": "base64" if text is None else "json"}
     return Response(encode(answer), media_type="application/json")
+
+
+@router.get(
+    "/queues/{queue}/search",
+    summary="The messages that contain a text",
+    response_model=schemas.Hits,
+    responses=failures("invalid_name"),
+    openapi_extra=needs("operate"),
+)
+async def search(
+    queue: schemas.QueueName,
+    request: Request,
+    text: Annotated[str, Query(min_length=1, max_length=1000, description="Upper and lower case differ.")],
+    place: Annotated[Literal["ready", "delayed", "dead"] | None, Query(description="Only there; else in all.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Messages to find.")] = 50,
+    most: Annotated[int, Query(ge=1, le=MOST_SEARCHED, description="Messages to look at.")] = MOST,
+) -> Response:
+    """In ids, headers, keys, errors and bodies; without the bodies. `looked` and `total` say how far it came."""
+    hits = await (await existing(request, queue)).search(text, place=place, limit=limit, most=most)
+    return Response(encode(hits.summary()), media_type="application/json")
 
 
 def _unknown(queue: str) -> Problem:

@@ -27,7 +27,7 @@ from reliq_api.schemas.leases import (
     SettleRequest,
     SettleResult,
 )
-from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found, Result
+from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found, Hit, Hits, Result
 from reliq_api.schemas.messages import BatchEnqueued, BatchResult, Enqueued, NewMessage
 from reliq_api.schemas.problems import Health, ProblemDetails
 from reliq_api.schemas.queues import (
@@ -53,6 +53,7 @@ from reliq_api.schemas.topics import (
     TopicList,
     TopicMatch,
 )
+from reliq_api.schemas.workers import Instructed, Worker, WorkerList
 
 __all__ = [
     "KEY",
@@ -81,6 +82,9 @@ __all__ = [
     "Filter",
     "Found",
     "Health",
+    "Hit",
+    "Hits",
+    "Instructed",
     "Lease",
     "LeaseGiven",
     "LeaseRequest",
@@ -117,4 +121,6 @@ __all__ = [
     "TopicList",
     "TopicMatch",
     "Whole",
+    "Worker",
+    "WorkerList",
 ]

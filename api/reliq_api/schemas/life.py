@@ -58,6 +58,23 @@ class Found(BaseModel):
     history: list[Event]
 
 
+class Hit(Found):
+    """A message that contains the text."""
+
+    where: Literal["id", "header", "key", "routing key", "error", "body"] = Field(
+        description="The first of these that contains it."
+    )
+    excerpt: str = Field(description="The text with what is around it; empty if it lies deep in a large body.")
+
+
+class Hits(BaseModel):
+    messages: list[Hit]
+    looked: int = Field(description="Messages that were looked at, the newest of each place.")
+    total: int = Field(description="Messages in the places that were searched.")
+    unread_bodies: int = Field(description="Bodies apart of more than 256 KiB: they were not searched.")
+    complete: bool = Field(description="Whether all messages were looked at, with their bodies.")
+
+
 class Cancelled(BaseModel):
     """`done` and `unknown` come as problems with the same member."""
 

@@ -16,6 +16,7 @@ from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, RedisUnava
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.found import Cancellation, Found, Place
 from reliq.protocol.edited import redrive_edited, why_not_editable
+from reliq.protocol.text_search import LONGEST, PLACES
 from reliq.runtime.looking import unseen
 from reliq_api.ui import reading
 from reliq_api.ui.access import Operated, Sendable, Viewer, partitions_of, reliq_of
@@ -27,6 +28,7 @@ router = APIRouter(route_class=Page)
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 
+SEARCH_SHOWN = 100  #: messages found, on one page
 CHEAP = 10_000  #: ready messages that are looked through for each refresh of a page
 #: The options that are fields of their own; headers have an area for lines.
 OPTIONS = tuple(one for one in options_of(FORM) if not isinstance(one.kind, kinds.Headers))
@@ -52,6 +54,16 @@ async def find(request: Request, who: Viewer, id: str = "") -> Response:
         if found is not None:
             return RedirectResponse(_address(request, name, identity), status_code=303)
     return page(request, "find.html", status=404 if identity else 200, identity=identity, fault=fault)
+
+
+@router.get("/queues/{name}/search")
+async def search(request: Request, queue: Operated, text: str = "", place: str = "") -> Response:
+    """The messages that contain a text; without one the form alone."""
+    hits = await queue.search(text, place=place or None, limit=SEARCH_SHOWN) if text else None
+    return page(
+        request, "search.html", queue=queue.name, text=text[:LONGEST], place=place, hits=hits, places=PLACES,
+        most=SEARCH_SHOWN, longest=LONGEST,
+    )  # fmt: skip
 
 
 def _address(request: Request, queue: str, identity: str, **more: str) -> str:

@@ -14,6 +14,7 @@ from reliq.model.found import Found, Place
 from reliq.model.keys import QueueKeys, is_connected, is_partition
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
+from reliq.protocol.bodies import read_starts
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, Page, gist_of
 from reliq.protocol.delayed import Selection, delayed_of_queue
 from reliq.protocol.partition_progress import PartitionProgress, progress
@@ -116,7 +117,9 @@ def _next_messages(keys: QueueKeys) -> Steps[list[Next]]:
         if not step:
             break
         found += step
-    return [_next(ListedMessage.read(keys.logical, glimpse)) for glimpse in found]
+    messages = [ListedMessage.read(keys.logical, glimpse) for glimpse in found]
+    yield from read_starts(keys, messages, START)
+    return [_next(message) for message in messages]
 
 
 def _next(message: ListedMessage) -> Next:
@@ -142,7 +145,7 @@ def _body_in(keys: QueueKeys, one: Found) -> Steps[ListedMessage | None]:
         case Place.DELAYED | Place.DEAD:
             zset = keys.dead if one.place is Place.DEAD else keys.delayed
             glimpse = yield ops.find(keys, zset, one.id, 0, BODY_READ)
-            return ListedMessage.read(one.queue, glimpse) if isinstance(glimpse, Glimpse) else None
+            return (yield from _with_start(keys, one, glimpse)) if isinstance(glimpse, Glimpse) else None
         case Place.PROCESSING:
             source, skip, depth = keys.processing(one.consumer), 0, DEPTH
         case Place.READY if one.position is not None and one.position < DEPTH:
@@ -150,10 +153,16 @@ def _body_in(keys: QueueKeys, one: Found) -> Steps[ListedMessage | None]:
         case _:
             return None
     for glimpse in (yield ops.upcoming(source, skip, depth, BODY_START)):
-        message = ListedMessage.read(one.queue, glimpse)
-        if message.id == one.id:
-            return message
+        if ListedMessage.read(one.queue, glimpse).id == one.id:
+            return (yield from _with_start(keys, one, glimpse))
     return None
+
+
+def _with_start(keys: QueueKeys, one: Found, glimpse: Glimpse) -> Steps[ListedMessage]:
+    """Return the message, with the start of its body also if that is apart."""
+    message = ListedMessage.read(one.queue, glimpse)
+    yield from read_starts(keys, [message], BODY_READ)
+    return message
 
 
 def running_now(partitions: Partitions) -> Steps[list[Running]]:

@@ -1,17 +1,30 @@
-"""The page about workers: the processes that consume."""
+"""The pages about workers: the processes that consume."""
 
-from fastapi import Request, Response
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Request, Response
+from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
-from reliq.protocol.workers import consuming, grouped
+from reliq.model.instruction import Instruction
+from reliq.model.worker import WorkerProcess
+from reliq.protocol.workers import consuming, find_worker, grouped, instruct
+from reliq_api.access.auth import Access
 from reliq_api.ui.access import Viewer, reliq_of
-from reliq_api.ui.guard import Page
+from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
 
-LINK = "Workers"  #: in the bar of every page
+SECTION = {"workers": "Workers"}
+NOTICES = {
+    "told-pause": "The worker is told to pause. It does so with its next heartbeat.",
+    "told-resume": "The worker is told to go on. It does so with its next heartbeat.",
+    "told-stop": "The worker is told to stop. It does so with its next heartbeat.",
+}
 router = APIRouter(route_class=Page, prefix="/workers")
 
 SHOWN = 500
+
+Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 
 @router.get("")
@@ -22,3 +35,32 @@ async def workers(request: Request, who: Viewer) -> Response:
     found = grouped(await reliq.store.run(consuming(names)))
     operated = {name for name in names if who.may_operate(name)}  # of others no message is shown
     return page(request, "workers.html", workers=found[:SHOWN], count=len(found), most=SHOWN, operated=operated)
+
+
+@router.get("/{worker}")
+async def worker(request: Request, who: Viewer, worker: str) -> Response:
+    """Show one worker, with those of its queues that the key may see."""
+    one = await _existing(request, who, worker)
+    may_operate = all(map(who.may_operate, one.queues))
+    shown = [each for each in one.consumers if who.may_see(each.queue)]
+    operated = {each.queue for each in shown if who.may_operate(each.queue)}
+    return page(request, "worker.html", worker=one, consumers=shown, operated=operated, may_operate=may_operate)
+
+
+@router.post("/{worker}/{instruction}")
+async def tell(request: Request, who: Viewer, worker: str, instruction: Instruction, fields: Form) -> Response:
+    """Tell it to pause, to go on or to stop."""
+    one = await _existing(request, who, worker)
+    if not all(map(who.may_operate, one.queues)):
+        raise HTTPException(403, "This needs a key with the scope operate for all queues of the worker.")
+    if not await reliq_of(request).store.run(instruct(one, instruction)):
+        raise HTTPException(404, "This worker has ended.")
+    base = request.scope.get("root_path", "").rstrip("/")
+    return RedirectResponse(f"{base}/workers/{one.id}?notice=told-{instruction.value}", status_code=303)
+
+
+async def _existing(request: Request, who: Access, identity: str) -> WorkerProcess:
+    one = await reliq_of(request).store.run(find_worker(identity))
+    if one is None or not any(map(who.may_see, one.queues)):
+        raise HTTPException(404, "There is no worker with this id: it has ended.")
+    return one

@@ -71,6 +71,8 @@ ROWS = {
     "GET /v1/schedules": needs("metrics", of="any"),
     "GET /v1/batches": needs("metrics", of="all"),
     "GET /v1/batches/{batch}": needs("metrics", of="all"),
+    "GET /v1/workers": needs("metrics", of="any"),
+    "POST /v1/workers/{id}/{instruction}": needs("operate", of="any"),
     f"GET {QUEUE}": needs("metrics"),
     f"GET {QUEUE}/partitions": needs("metrics"),
     f"GET {QUEUE}/schedules/{{schedule}}": needs("metrics"),
@@ -83,6 +85,7 @@ ROWS = {
     f"GET {QUEUE}/messages/{{id}}": needs("operate"),
     f"DELETE {QUEUE}/messages/{{id}}": needs("operate"),
     f"GET {QUEUE}/messages/{{id}}/result": needs("operate"),
+    f"GET {QUEUE}/search": needs("operate", params={"text": "x"}),
     f"POST {QUEUE}/cancel": needs("operate", json={"key": "k"}),
     f"PATCH {QUEUE}": needs("operate", json={"max_length": 7}),
     f"POST {QUEUE}/pause": needs("operate"),
@@ -102,6 +105,8 @@ ROWS = {
     "GET /topics": ANY_KEY,
     "GET /schedules": ANY_KEY,
     "GET /workers": ANY_KEY,
+    "GET /workers/{worker}": ANY_KEY,
+    "POST /workers/{worker}/{instruction}": ANY_KEY,
     "GET /batches": needs("metrics", of="all"),
     "POST /jobs/abort": shows("operate", data={"queue": "orders", "job": "j"}),
     "POST /topics/bind": needs("topics", **BINDING),
@@ -113,6 +118,7 @@ ROWS = {
     "POST /schedules/{schedule}/remove": shows("operate", data={"confirm": "other"}),
     f"GET {PAGE}": shows("metrics"),
     f"GET {PAGE}/message": shows("operate", params={"id": "x"}),
+    f"GET {PAGE}/search": shows("operate", params={"text": "x"}),
     f"GET {PAGE}/message/cancel": shows("operate", params={"id": "x"}),
     f"POST {PAGE}/message/cancel": shows("operate", **FORM),
     f"GET {PAGE}/send": shows("operate", "enqueue"),
@@ -144,7 +150,7 @@ ROWS = {
 IN_PATHS = {
     "queue": "orders", "name": "orders", "schedule": "daily", "id": "x", "lease": "h0123456789abcdef0123",
     "pattern": "a.b", "routing_key": "new.order", "version": "v", "identity": "x",
-    "batch": "3q2_7wAAq83v",
+    "batch": "3q2_7wAAq83v", "worker": "h0123456789abcdef0123", "instruction": "pause",
 }  # fmt: skip
 
 

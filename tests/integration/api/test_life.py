@@ -136,3 +136,19 @@ def test_a_report_about_a_settled_message_is_refused(post, orders):
     post(f"leases/{lease}/settle", {"ack": [first]})
     assert problem(post(f"leases/{lease}/progress", {"id": first, "progress": 1})) == (409, "lease_lost")
     assert post(f"leases/{lease}/progress", {"id": second, "progress": 1}).status_code == 200
+
+
+def test_messages_are_searched_for_a_text_and_the_answer_says_how_far(service, orders):
+    orders.send_many(["x", "y"])
+    later = orders.send({"city": "Köln"}, delay="1h", headers={"tenant": "a"})
+    path = f"/v1/queues/{orders.name}/search"
+    found = service.request("GET", path, params={"text": "Köln"}).json()
+    (hit,) = found.pop("messages")
+    assert found == {"looked": 3, "total": 3, "unread_bodies": 0, "complete": True}
+    assert (hit["id"], hit["place"], hit["where"], hit["excerpt"]) == (later, "delayed", "body", '{"city":"Köln"}')
+    assert hit["message"]["headers"] == {"tenant": "a"}
+    only = service.request("GET", path, params={"text": "Köln", "place": "dead", "most": 1})
+    assert only.json() == {"messages": [], "looked": 0, "total": 0, "unread_bodies": 0, "complete": True}
+    assert problem(service.request("GET", "/v1/queues/none/search", params={"text": "x"}))[0] == 404
+    for wrong in ({}, {"text": ""}, {"text": "x", "place": "processing"}, {"text": "x", "most": 2_000_000}):
+        assert problem(service.request("GET", path, params=wrong)) == (422, "invalid_request")

@@ -124,3 +124,20 @@ def test_the_application_finds_a_message_in_any_queue(face):
     assert app.find("unknown") is None
     with pytest.raises(reliq.InvalidName):
         app.find("a b")
+
+
+def test_search_prints_where_the_text_is_and_how_much_was_looked_at(say, orders):
+    orders.send_many(["x"] * 5)
+    one = orders.send({"customer": "Grace"}, delay="1h")
+    status, out, err = say("message", "search", "orders", "Grace")
+    head, line = out.splitlines()
+    assert (status, head.split()[:3]) == (0, ["place", "id", "sent"])
+    assert line.startswith(f"delayed    {one}")
+    assert line.endswith('body: {"customer":"Grace"}')
+    assert err == "reliq: looked through 6 of 6 messages\n"
+    status, out, err = say("message", "search", "orders", "Grace", "--in", "ready", "--most", "2")
+    assert (status, out) == (1, "no message contains it\n")
+    assert err == "reliq: looked through 2 of 5 messages, the newest of each place\n"
+    found = json.loads(say("message", "search", "orders", "Grace", "--json")[1])
+    assert ([hit["id"] for hit in found["messages"]], found["looked"]) == ([one], 6)
+    assert say("message", "search", "none", "x")[0] == 1

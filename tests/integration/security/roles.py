@@ -192,7 +192,7 @@ OPERATING = (
     ("stats",), ("stats", "q"), ("config", "q"), ("config", "q", "max_length=100"), ("pause", "q"), ("resume", "q"),
     ("config", "q", "rate=100/s", "concurrency=9"), ("breaker", "q", "open", "--for", "1h"),
     ("breaker", "q", "close"),
-    ("find", "in-order"), ("find", "later", "--queue", "q"), ("top", "--once"),
+    ("find", "in-order"), ("message", "search", "q", "x"), ("find", "later", "--queue", "q"), ("top", "--once"),
     ("cancel", "q", "--key", "none"), ("cancel", "q", "in-order"), ("cancel", "q", "prepared"), ("cancel", "q", "held"),
     ("cancel", "q", "later"), ("topics", "bind", "q", "order.*"), ("topics", "list"), ("topics", "test", "order.a"),
     ("topics", "unbind", "q", "order.*"), ("dead", "list", "q"), ("delayed", "list", "q"), ("audit",),
@@ -242,6 +242,7 @@ def api(url: str, admin: reliq.Reliq) -> None:
         answered("GET", f"/v1/queues/q/messages/{first}")
         for one in (third, admin.queue("q").send("ready"), admin.queue("q").send("later", delay="1h")):
             answered("DELETE", f"/v1/queues/q/messages/{one}")
+        answered("GET", "/v1/queues/q/search?text=x")
         answered("POST", "/v1/queues/q/cancel", json={"headers": {"a": "b"}})
         settle = {"ack": [first], "dead": [{"id": second, "reason": "no"}], "retry": [{"id": third, "delay": 60}]}
         answered("POST", f"/v1/queues/q/leases/{lease['lease']}/settle", json=settle)
@@ -282,12 +283,15 @@ class Answered:
         return answer
 
 
+NOUNS = ("dead", "topics", "keys", "delayed", "queue", "message", "worker")
+
+
 def run(*arguments: str, url: str = "") -> str:
     """Run a command line call, which must not fail; what it printed."""
     if not url:
         arguments, url = arguments[:-1], arguments[-1]
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
-        command = arguments[:2] if arguments[0] in ("dead", "topics", "keys", "delayed", "queue") else arguments[:1]
+        command = arguments[: 2 if arguments[0] in NOUNS else 1]
         try:
             status = main.main([*command, "--url", url, *arguments[len(command) :]])
         except SystemExit as error:

@@ -25,9 +25,10 @@ SCRIPTS = {
     "monitor": "promote due existing reclaim_when_full discard ask advance_within forget stats "
     "announce finish commit_roll stage_abort stage_clear unstage browse",
     "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find sweep tell decide "
-    "upcoming forget_tracked hasten",
+    "upcoming forget_tracked hasten search starts instruct",
     "api": "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive "
-    "discard stats existing allow finish browse find upcoming sweep tell report decide forget_tracked hasten",
+    "discard stats existing allow finish browse find upcoming sweep tell report decide forget_tracked hasten "
+    "search starts instruct",
 }
 FORBIDDEN = (
     "FLUSHALL", "FLUSHDB", "KEYS *", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "SHUTDOWN", "ACL LIST",

@@ -55,6 +55,8 @@ def pages(letter: str, job: str) -> dict[str, str]:
         "progress": job,
         "purge": "/queues/payments/purge",
         "policy": "/queues/invoices@eu/policy",
+        "search": "/queues/payments/search?text=order",
+        "workers": "/workers",
         "topics": "/topics?key=order.created.eu",
         "schedules": "/schedules",
         "schedule": "/schedules/daily-report",

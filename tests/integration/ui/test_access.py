@@ -23,6 +23,7 @@ MESSAGES = (
     "policy",
     "message?id=1",
     "message/cancel?id=1",
+    "search?text=x",
     "send",
     "dead/edit?id=1",
 )
@@ -99,6 +100,22 @@ def test_workers_are_those_of_the_queues_one_may_see(holding, app):
         assert "vm-7" in text and "the shop" in text and "1.2.3" in text and "/queues/orders" in text
         assert "secret" not in text
     assert ["message-orders" in looks[scope] for scope in ("metrics", "operate")] == [False, True]
+
+
+def test_a_worker_is_told_by_who_may_operate_all_of_its_queues(holding, app):
+    for name, owners in (("orders", ("h1", "h2")), ("secret", ("h2",))):
+        for owner in owners:
+            app.store.call(ops.register(QueueKeys(name), owner, 15.0))
+    one, every, looking = holding("operate"), holding("operate", "*"), holding("metrics")
+    assert "Pause" in one.get("/workers/h1").text
+    told = one.post("/workers/h1/pause")
+    assert (told.status_code, told.headers["location"]) == (303, "/workers/h1?notice=told-pause")
+    assert app.store.call(ops.told(QueueKeys("orders")))[0][0] == " pause 1"
+    page = one.get("/workers/h2").text
+    assert "secret" not in page and "Pause" not in page
+    assert [client.post("/workers/h2/stop").status_code for client in (one, every)] == [403, 303]
+    assert looking.post("/workers/h1/stop").status_code == 403
+    assert every.get("/workers/gone").status_code == 404
 
 
 def test_batches_are_for_keys_of_all_queues(holding):

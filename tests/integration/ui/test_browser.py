@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 import reliq
+from reliq.model.keys import owner_of
 from reliq.testing import work_off
 from tests.integration.ui.dying import bury
 from tests.support.workers import eventually
@@ -231,11 +232,13 @@ def paths(app) -> Iterator[list[str]]:
     app.schedules.add("paused", "30s", "orders")
     app.schedules.pause("paused")
     of_queues += ["/schedules", "/schedules/daily-report@eu", "/schedules/paused", "/find", "/queues/orders/send"]
+    of_queues += ["/queues/emails/search?text=ada"]
     of_queues += [f"/queues/orders/{one}?id={running}" for one in ("message", "message/cancel")] + [
         "/queues/late/delayed"
     ]
     with app.queue("orders").consumer() as consumer:
         consumer.claim()[0].progress(0.4, "page 12 of 30")
+        of_queues.append(f"/workers/{owner_of(consumer.id)}")
         yield [*of_queues, *(dead + one for one in of_dead)]
 
 

@@ -268,3 +268,34 @@ def test_all_that_failed_with_an_error_run_now(client, orders):
     answer = client.post("/queues/orders/delayed/run", data=hidden)
     assert answer.headers["location"] == "/queues/orders/delayed?error=Retry&notice=hastened&count=2"
     assert [one.id for one in orders.delayed.list()][-1] == later
+
+
+def test_the_search_of_a_queue_shows_what_contains_a_text_and_how_far_it_looked(client, orders):
+    one = orders.send({"customer": "Grace <b>"}, delay="1h")
+    orders.send_many(["x"] * 3)
+    assert 'action="/queues/orders/search"' in client.get("/queues/orders").text
+    page = client.get("/queues/orders/search", params={"text": "Grace"})
+    text = text_of(page)
+    for part in ("1 found", "Looked through 4 of 4 messages", one, '{"customer":"Grace <b>"}', "delayed", "body"):
+        assert part in text
+    assert "<b>" not in page.text
+    assert "No message contains this text" in text_of(client.get("/queues/orders/search?text=grace"))
+    assert "Search messages" in text_of(client.get("/queues/orders/search"))
+    assert client.get("/queues/orders/search?text=x&place=processing").status_code == 422
+
+
+def test_a_large_body_shows_its_start_wherever_the_message_is(client, orders, app):
+    start = "the start of a large body "
+    bodies = [start + str(n) + "x" * 300_000 for n in range(3)]
+    held, ready = orders.send_many(bodies[:2])
+    later = orders.send(bodies[2], delay="1h")
+    with orders.consumer() as consumer:
+        assert [one.id for one in consumer.claim()] == [held]
+        for number, identity in enumerate((held, ready, later)):
+            text = text_of(client.get(f"/queues/orders/message?id={identity}"))
+            assert f"{start}{number}xxx" in text
+            assert "It goes on" in text
+        assert f"{start}1xxx" in text_of(client.get("/queues/orders"))
+    (letter,) = bury(app, "letters", [bodies[0]])
+    assert f"{start}0xxx" in text_of(client.get("/queues/letters/dead"))
+    assert f"{start}0xxx" in text_of(client.get(f"/queues/letters/dead/letter?id={letter}"))

@@ -26,6 +26,11 @@ PAGES = ("/", "/queues/orders", "/queues/orders/purge", "/queues/orders/dead", "
          "/queues/orders/send")  # fmt: skip
 
 
+def test_the_bar_of_every_page_leads_to_each_section(client):
+    bar = re.findall(r'<a class="to" href="/(\w+)">(\w+)</a>', client.get("/").text)
+    assert sorted(bar) == [(one.lower(), one) for one in ("Batches", "Jobs", "Schedules", "Topics", "Workers")]
+
+
 def text_of(answer: httpx.Response) -> str:
     """What a reader sees: no tags, single spaces."""
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", answer.text)))

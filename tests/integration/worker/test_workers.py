@@ -1,6 +1,7 @@
 """Workers have names: who they are and what they run is in Redis, and is shown by every surface."""
 
 import json
+import logging
 import os
 import socket
 import threading
@@ -11,14 +12,19 @@ import pytest
 import reliq
 from reliq import __version__, ops
 from reliq.cli import top
+from reliq.model.instruction import Instruction, latest
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.model.worker import Doing, Process, read
+from reliq.model.worker import Doing, Process, encoded, read
 from reliq.observability.worker_metrics import WorkerCollector
-from reliq.protocol.workers import every_worker
+from reliq.protocol.workers import every_worker, instruct
 from reliq.runtime import process
+from reliq.spark.claims import Claims
 from reliq.worker.news import News
+from tests.integration.api.serving import serving
 from tests.support.commands import run
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
+from tests.support.workers import process as running
 
 
 @pytest.fixture
@@ -77,9 +83,24 @@ def test_the_command_line_lists_the_workers(app, at_work):
     (one,) = json.loads(run("workers", "--json", url=app.url).stdout)
     assert list(one) == [
         "id", "host", "pid", "title", "started", "version", "queues", "processing", "messages_per_second",
-        "last_heartbeat", "running",
+        "last_heartbeat", "paused", "running",
     ]  # fmt: skip
     assert (one["pid"], one["running"]["id"]) == (os.getpid(), at_work)
+
+
+def test_a_lease_over_http_says_whose_it_is(app):
+    app.queue("orders").send("x")
+    with serving(app.url) as client:
+        assert client.post("/v1/queues/orders/leases", json={"lease": 30}).json()["lease"]
+        (one,) = app.store.run(every_worker())
+    assert (one.process.host, one.process.title) == (socket.gethostname(), "HTTP lease of 127.0.0.1")
+
+
+def test_a_batch_of_spark_says_of_which_stream_it_is(app):
+    app.queue("orders").send("x")
+    app.store.run(Claims(QueueKeys("orders"), 30.0).claim("clicks", 1, 10))
+    (one,) = app.store.run(every_worker())
+    assert (one.process.pid, one.process.title) == (os.getpid(), "Spark stream clicks")
 
 
 def test_without_workers_the_command_line_says_so(app):
@@ -90,9 +111,9 @@ def test_without_workers_the_command_line_says_so(app):
 def test_top_shows_the_workers_below_the_queues(app, at_work):
     look = top.look(app.store)
     lines = top.frame(look, look, "here", 24, 160)
-    assert lines[-1].startswith(f"{socket.gethostname()} {os.getpid()}")
-    assert "the shop" in lines[-1]
-    assert at_work in lines[-1]
+    assert lines[-2].startswith(f"{socket.gethostname()} {os.getpid()}")
+    assert "the shop" in lines[-2]
+    assert lines[-1].startswith(f"  {at_work} for ")
 
 
 def test_a_monitor_exports_the_workers(app, at_work):
@@ -101,6 +122,113 @@ def test_a_monitor_exports_the_workers(app, at_work):
     labels = {"host": socket.gethostname(), "pid": str(os.getpid()), "title": "the shop", "version": __version__}
     assert labels.items() <= sample.labels.items()
     assert [one.labels["worker"] for one in rate.samples] == [sample.labels["worker"]]
+
+
+def test_the_monitor_names_the_process_whose_messages_it_takes_back(app, caplog):
+    caplog.set_level(logging.INFO, logger="reliq.monitor")
+    keys = QueueKeys("orders")
+    app.queue("orders").send_many(["x", "y"])
+    for owner, about in (("ha", encoded(Process("vm-7", 42, "the shop", 1, "1.2.3"), 15.0)), ("hb", None)):
+        app.store.call(ops.register(keys, owner, 15.0, about=about))
+        app.store.call(ops.claim(keys, owner, 15.0, 1))
+        app.store.call(ops.end(keys, owner))
+    Monitor(app.store).scan()
+    text = " ".join(record.getMessage() for record in caplog.records if "reclaimed=" in record.getMessage())
+    assert "vm-7:42" in text
+    assert "hb" in text
+
+
+def seen(app):
+    (one,) = app.store.run(every_worker())
+    return one
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_paused_worker_finishes_what_runs_hands_back_the_rest_and_claims_nothing_until_it_is_resumed(app, threads):
+    started, go_on, ran = threading.Event(), threading.Event(), []
+    queue = app.queue("orders")
+
+    @app.handler("orders")
+    def work(message: reliq.Message) -> None:
+        started.set()
+        go_on.wait()
+        ran.append(message.id)
+
+    sent = queue.send_many(range(20))
+    with working(app, lease=1, threads=threads):
+        assert started.wait(20)
+        one = seen(app)
+        assert app.store.run(instruct(one, Instruction.PAUSE))
+        eventually(lambda: seen(app).paused)
+        go_on.set()
+        eventually(lambda: queue.stats().processing == 0)
+        assert 1 <= len(ran) <= threads
+        assert queue.stats().ready == 20 - len(ran)
+        later = queue.send("later", priority="high")
+        eventually(lambda: seen(app).beat > one.beat + 1000)  # it renews its lease, and runs nothing
+        assert (later in ran, queue.stats().ready) == (False, 21 - len(ran))
+        app.store.run(instruct(seen(app), Instruction.RESUME))
+        eventually(lambda: sorted(ran) == sorted([*sent, later]))
+        eventually(lambda: not seen(app).paused)
+    assert not queue.stats().counters.get("reclaimed")
+
+
+def test_a_worker_that_is_told_to_stop_shuts_down_cleanly(app):
+    app.handler("orders")(print)
+    with working(app, lease=1) as worker:
+        eventually(lambda: app.store.run(every_worker()))
+        app.store.run(instruct(seen(app), Instruction.STOP))
+        eventually(lambda: app.store.run(every_worker()) == [])
+        assert worker.told_to_stop
+
+
+def test_a_child_that_is_told_to_stop_is_not_replaced_and_the_last_one_ends_its_parent(app, tmp_path):
+    (tmp_path / "shop.py").write_text("import reliq\napp = reliq.Reliq()\napp.handler('orders')(print)\n")
+    arguments = ("worker", "shop", "--processes", "2", "--lease", "1")
+    with running(*arguments, folder=tmp_path, RELIQ_URL=app.url) as parent:
+        eventually(lambda: len(app.store.run(every_worker())) == 2)
+        first, second = app.store.run(every_worker())
+        app.store.run(instruct(first, Instruction.STOP))
+        eventually(lambda: [one.id for one in app.store.run(every_worker())] == [second.id])
+        assert parent.poll() is None
+        app.store.run(instruct(second, Instruction.STOP))
+        assert parent.wait(20) == 0
+        assert b"died" not in parent.stderr.read()
+
+
+def test_the_others_take_the_partitions_of_a_paused_worker(app):
+    queue, ran = app.queue("orders"), []
+    queue.configure(partitions=4)
+    app.handler("orders")(lambda message: ran.append(message.id))
+    with working(app, lease=1), working(app, lease=1):
+        eventually(lambda: len(app.store.run(every_worker())) == 2)
+        first, _ = app.store.run(every_worker())
+        app.store.run(instruct(first, Instruction.PAUSE))
+        eventually(lambda: [one.paused for one in app.store.run(every_worker()) if one.id == first.id] == [True])
+        sent = queue.send_many(range(40))
+        eventually(lambda: sorted(ran) == sorted(sent), timeout=20)
+
+
+def test_the_latest_instruction_counts_and_that_to_another_process_does_not():
+    told = ((" pause me", 5), (" resume me", 7), (" stop other", 9), ("a-message", 8))
+    assert latest(told, "me") == (7, Instruction.RESUME)
+    assert latest(told, "nobody") is None
+    assert latest((), "me") is None
+
+
+def test_the_command_line_pauses_resumes_and_stops_a_worker_by_the_beginning_of_its_id(app, at_work):
+    one = seen(app)
+    for verb, paused in (("pause", True), ("resume", False)):
+        done = run("worker", verb, one.id[:8], url=app.url)
+        assert done.stdout.startswith(f"told worker {one.id} to {verb}: it does so with its next heartbeat")
+        eventually(lambda: seen(app).paused is paused)  # noqa: B023  it ends before the next one
+        assert ("; paused" in run("worker", "list", url=app.url).stdout) is paused
+    assert json.loads(run("worker", "pause", one.id, "--json", url=app.url).stdout) == {"id": one.id, "told": "pause"}
+    missing = run("worker", "stop", "c-unknown", url=app.url)
+    assert (missing.returncode, missing.stderr) == (
+        1,
+        "reliq: there is no worker 'c-unknown': `reliq worker list` shows all of them\n",
+    )
 
 
 def test_nothing_is_told_twice(monkeypatch):
