@@ -27,6 +27,8 @@ PRODUCT = ("reliq", "api/reliq_api", "monitor/reliq_monitor")
 TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integration/worker")
 #: How a test shows that it uses a slice, beside importing from it.
 MARKS = {
+    "batches": r"\.batch(es)?\(|batch_progress|[Bb]atchSteps|on_done|on_dead=|on_handled|onHandled|of_batch|\bbatch=|"
+    r"\bbatch_(of|counts)|end_batches|BATCHES|reliq batch|\"batch\"|/batches",
     "cycle": r"\bcycl|\.Cycle\b",
     "prepared": r"\.prepared?\(|[Pp]repared|PREPARED|ask_undecided|\.check\(",
     "schedules": r"schedul|\.every\(|send_ticks|due_tick",
@@ -229,7 +231,7 @@ def try_without(slice_: str, folders: Sequence[str]) -> str:
             raise RuntimeError("cannot be imported any more:\n" + "\n".join(sorted(missing)))
         files, using, left_out = core_tests(root, slice_, folders)
         options = [f"--deselect={one}" for one in using]
-        done = _run(root, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", "not slow", *options, *files)
+        done = _run(root, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow", *options, *files)
         _check(done, "the tests of the core")
         counts = done.stdout.strip().splitlines()[-1].strip("= ")
         return f"{entered} files with entries; {counts or 'no summary'}; left out: {left_out} files, {len(using)} tests"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from reliq.features.batches.duty import Batches
 from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.schedules.duty import Schedules
-from reliq_monitor.batches import Batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duty import Duty
 from reliq_monitor.partitions import Partitions

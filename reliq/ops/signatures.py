@@ -27,31 +27,6 @@ def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts
     return "attend", (monitors_until, monitors_since), (monitor, lasts, most)
 
 
-def batch_change(*, batch: str, fields: Iterable[Argument]) -> Call:
-    return "batch_change", (batch,), (*fields,)
-
-
-def batch_end(
-    *,
-    batch: str,
-    open: str,
-    id: Argument,
-    handled: Argument,
-    dead: Argument,
-    cancelled: Argument,
-    parent: str | None = None,
-) -> Call:
-    return "batch_end", (batch, open, *(() if parent is None else (parent,))), (id, handled, dead, cancelled)
-
-
-def batch_forget(*, config: str, followed: str, batch: Argument) -> Call:
-    return "batch_forget", (config, followed), (batch,)
-
-
-def batch_open(*, batch: str, open: str, id: Argument, fields: Iterable[Argument], parent: str | None = None) -> Call:
-    return "batch_open", (batch, open, *(() if parent is None else (parent,))), (id, *fields)
-
-
 def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
     return "bind", (topics,), (verb, *bindings)
 

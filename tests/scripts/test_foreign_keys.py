@@ -10,7 +10,6 @@ import pytest
 from reliq import ops
 from reliq.contract.keys import described
 from reliq.errors import RedisUnsuitable
-from reliq.model.batch import Counts as Batch
 from reliq.model.breaker import Breaker
 from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.model.keys import QueueKeys
@@ -59,10 +58,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "attend": lambda: ops.attend("0", "monitor", 1.2, 8),
     "bind": lambda: ops.bind("bind", ["q order.created"]),
     "cancel": lambda: ops.cancel(KEYS, "d"),
-    "batch_open": lambda: ops.batch_open("batch", {"done": b"", "dead": b""}, "parent"),
-    "batch_change": lambda: ops.batch_change("batch", "state", "closed"),
-    "batch_end": lambda: ops.batch_end("batch", "parent", Batch(0, 3, 1, 1)),
-    "batch_forget": lambda: ops.batch_forget(KEYS, "batch"),
     "breaker": lambda: ops.breaker(KEYS, Breaker(minimum=1), 0, 5, ""),
     "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, others=["w", "gone", "idle"]),
     "hold_key": lambda: ops.hold_key(KEYS, group_of("k"), 1.0),

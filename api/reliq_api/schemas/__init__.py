@@ -1,7 +1,6 @@
 """The schemas of requests and answers, for OpenAPI."""
 
 from reliq_api.schemas.base import DeathReason, Lease, MessageId, Period, QueueName, Request, Seconds, Whole
-from reliq_api.schemas.batches import Batch, BatchList, BatchQuery
 from reliq_api.schemas.dead_letters import (
     DeadLetter,
     DeadLetterDetails,
@@ -56,10 +55,7 @@ from reliq_api.schemas.topics import (
 
 __all__ = [
     "KEY",
-    "Batch",
     "BatchEnqueued",
-    "BatchList",
-    "BatchQuery",
     "BatchResult",
     "BindingChanged",
     "Breaker",
