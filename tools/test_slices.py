@@ -31,6 +31,7 @@ MARKS = {
     r"\bbatch_(of|counts)|end_batches|BATCHES|reliq batch|\"batch\"|/batches",
     "cycle": r"\bcycl|\.Cycle\b",
     "prepared": r"\.prepared?\(|[Pp]repared|PREPARED|ask_undecided|\.check\(",
+    "results": r"\.result\(|/result\b|NoResult|HandlerFailed|\bno_result\b",
     "schedules": r"schedul|\.every\(|send_ticks|due_tick",
 }
 #: Tests of pages, tools and copies of the whole tree: these describe the slices too.

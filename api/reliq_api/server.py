@@ -36,7 +36,8 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.polls.drain()
-        self._app.state.results.drain()
+        for one in self._app.state.listeners.values():
+            one.drain()
         await super().shutdown(sockets)
 
 

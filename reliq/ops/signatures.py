@@ -337,10 +337,6 @@ def report(
     return "report", (lease, report, processing), (tag, kept, name, place, *fields)
 
 
-def result(*, outcomes: Sequence[str], id: Argument, wait: float) -> Call:
-    return "result", (*outcomes,), (id, wait)
-
-
 def send_home(*, places: Sequence[str], members: Iterable[Argument]) -> Call:
     return "send_home", (*places,), (*members,)
 

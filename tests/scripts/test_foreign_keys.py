@@ -91,7 +91,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "stage_clear": lambda: ops.stage_clear(KEYS, "done", "r", 60.0, [PART]),
     "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
     "unstage": lambda: ops.unstage("j", PART, 1),
-    "result": lambda: ops.result(KEYS, "a", 1.0),
     "biography": lambda: ops.biography(KEYS, "a", b"-"),
     "forget_tracked": lambda: ops.forget_tracked(KEYS),
     "sweep": lambda: ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("m"), 1),

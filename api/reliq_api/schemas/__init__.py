@@ -26,7 +26,7 @@ from reliq_api.schemas.leases import (
     SettleRequest,
     SettleResult,
 )
-from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found, Result
+from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found
 from reliq_api.schemas.messages import BatchEnqueued, BatchResult, Enqueued, NewMessage
 from reliq_api.schemas.problems import Health, ProblemDetails
 from reliq_api.schemas.queues import (
@@ -102,7 +102,6 @@ __all__ = [
     "RedriveResult",
     "ReleaseOf",
     "Request",
-    "Result",
     "RetryOf",
     "RoutingKey",
     "Seconds",
