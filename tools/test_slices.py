@@ -32,12 +32,13 @@ MARKS = {
     "cycle": r"\bcycl|\.Cycle\b",
     "prepared": r"\.prepared?\(|[Pp]repared|PREPARED|ask_undecided|\.check\(",
     "results": r"\.result\(|/result\b|NoResult|HandlerFailed|\bno_result\b",
+    "staging": r"[Ss]tag(e|ed|ing)\b|[Ss]park|finish_staged|\bjobs\b",
     "schedules": r"schedul|\.every\(|send_ticks|due_tick",
 }
-#: Tests of pages, tools and copies of the whole tree: these describe the slices too.
+#: Tests of pages, tools and copies of the whole tree, or of a whole table: these describe the slices too.
 OF_THE_TREE = {
     "test_documents.py", "test_reference.py", "test_recipes.py", "test_runbooks.py", "test_type_checkers.py",
-    "test_slices.py",
+    "test_slices.py", "test_every_code_is_in_the_document_or_beyond_any_call",
 }  # fmt: skip
 _IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -180,7 +181,7 @@ def left_out_of(source: str, mark: re.Pattern[str], slice_: str) -> list[str] | 
                 texts[name] = text
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 texts[name] = text
-    found = {name for name, text in texts.items() if mark.search(text)}
+    found = {name for name, text in texts.items() if name in OF_THE_TREE or mark.search(text)}
     while found and (more := {name for name in texts if name not in found and _names_one_of(found, texts[name])}):
         found |= more
     return sorted(name for name in found if name.startswith(("test_", "Test")))

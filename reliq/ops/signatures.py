@@ -114,28 +114,6 @@ def claim_limited(
     )
 
 
-def commit(
-    *,
-    job: str,
-    jobs: str,
-    epochs: str,
-    name: Argument,
-    run: Argument,
-    manifest: Argument,
-    remembered: Argument,
-    stream: Argument,
-    epoch: Argument,
-    messages: Argument,
-) -> Call:
-    return "commit", (job, jobs, epochs), (name, run, manifest, remembered, stream, epoch, messages)
-
-
-def commit_roll(
-    *, staged: str, places: Sequence[str], delayed: str, dead: str, index: str, dedup_keys: Iterable[str]
-) -> Call:
-    return "commit_roll", (staged, *places, delayed, dead, index, *dedup_keys), ()
-
-
 def discard(
     *, dead: str, counters: str, index: str, bodies: str, counter: Argument, letters: Iterable[Argument]
 ) -> Call:
@@ -415,73 +393,6 @@ def settle_result(*, result_id: Argument, result: Argument) -> tuple[Argument, .
     return (result_id, result)
 
 
-def stage(
-    *,
-    job: str,
-    jobs: str,
-    parts: str,
-    staged: str,
-    bodies: str,
-    name: Argument,
-    run: Argument,
-    limit_ms: Argument,
-    part: Argument,
-    before: float,
-    chunks: float,
-    messages: Argument,
-    references: Iterable[Argument],
-) -> Call:
-    return (
-        "stage",
-        (job, jobs, parts, staged, bodies),
-        (name, run, limit_ms, part, before, chunks, messages, *references),
-    )
-
-
-def stage_abort(*, job: str, jobs: str, name: Argument, run: Argument, overdue: bool) -> Call:
-    return "stage_abort", (job, jobs), (name, run, int(overdue))
-
-
-def stage_apart(*, staged: str, before: float, chunks: float, live_ms: Argument) -> Call:
-    return "stage_apart", (staged,), (before, chunks, live_ms)
-
-
-def stage_bodies(*, bodies: str, references: Iterable[Argument]) -> Call:
-    return "stage_bodies", (bodies,), (*references,)
-
-
-def stage_clear(
-    *,
-    job: str,
-    jobs: str,
-    parts: str,
-    lists: Iterable[str],
-    name: Argument,
-    run: Argument,
-    remembered: Argument,
-    names: Iterable[Argument],
-) -> Call:
-    return "stage_clear", (job, jobs, parts, *lists), (name, run, remembered, *names)
-
-
-def stage_enlist(
-    *,
-    job: str,
-    jobs: str,
-    parts: str,
-    name: Argument,
-    run: Argument,
-    limit_ms: Argument,
-    part: Argument,
-    messages: Argument,
-) -> Call:
-    return "stage_enlist", (job, jobs, parts), (name, run, limit_ms, part, messages)
-
-
-def stage_open(*, job: str, jobs: str, name: Argument, run: Argument, limit_ms: Argument) -> Call:
-    return "stage_open", (job, jobs), (name, run, limit_ms)
-
-
 def stats(
     *,
     places: Sequence[str],
@@ -531,10 +442,6 @@ def take_in(*, config: str, homes: Argument, retired: Argument) -> Call:
 
 def tell(*, told: str, processing: str, id: Argument, kept: Argument) -> Call:
     return "tell", (told, processing), (id, kept)
-
-
-def unstage(*, staged: str, bodies: str, chunks: Argument) -> Call:
-    return "unstage", (staged, bodies), (chunks,)
 
 
 def upcoming(*, messages: str, skip: float, limit: float, shown: float, most_bytes: float) -> Call:

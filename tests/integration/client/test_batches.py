@@ -7,8 +7,8 @@ import pytest
 import reliq
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.features.batches.steps import BatchSteps, close_with, end
+from reliq.features.staging import steps as staging
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
-from reliq.protocol import staging
 from reliq.protocol.deletion import delete
 from reliq.transport.store import Store
 from tests.support.turns import Monitor

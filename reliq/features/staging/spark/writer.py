@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 
 from reliq import ops
 from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
+from reliq.features.staging import steps as staging
+from reliq.features.staging.steps import Job, Part, PartWriter
 from reliq.model.keys import logical_name
 from reliq.model.partitions import Layout as Partitions
-from reliq.protocol import staging
 from reliq.protocol.features import JOB_ENDS
-from reliq.protocol.staging import Job, Part, PartWriter
 from reliq.spark.encoding import merged
 from reliq.spark.layout import Layout, layout_of
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
@@ -198,6 +198,8 @@ class ReliqWriter(DataSourceArrowWriter):
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
                 log.warning("job %s was committed before: nothing is written again", self._job.name)
             elif options.on_handled is not None:
+                if not JOB_ENDS:
+                    raise InvalidSetting("option onHandled: this reliq has no batches")
                 for end in JOB_ENDS:
                     batch = store.run(end.open(options.on_handled, self._job.name))
                     self._options = replace(options, rules=replace(options.rules, batch=batch))
