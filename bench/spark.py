@@ -26,9 +26,9 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 import reliq
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
+from reliq.features.staging import steps as staging
 from reliq.model.keys import QueueKeys
 from reliq.ops.chunks import chunks_of
-from reliq.protocol import staging
 from reliq.spark import register
 from reliq.transport.store import Store
 

@@ -17,7 +17,6 @@ from reliq.runtime import startup  # noqa: F401  the first import: signals are h
 
 from reliq._version import __version__
 from reliq.client.app import Reliq
-from reliq.client.batch import Batch
 from reliq.client.consumer import Consumer
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
@@ -47,6 +46,8 @@ from reliq.errors import (
     TooManyInFlight,
     Unroutable,
 )
+from reliq.features.batches.client import Batch
+from reliq.features.batches.model import BatchProgress
 from reliq.features.cycle.client import Cycle
 from reliq.features.prepared.client import Prepared
 from reliq.features.receipts.model import Received
@@ -54,7 +55,6 @@ from reliq.features.schedules.client import Schedules
 from reliq.features.schedules.model import ScheduleOptions
 from reliq.features.schedules.steps import Schedule
 from reliq.model.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
-from reliq.model.batch import BatchProgress
 from reliq.model.breaker import breaker
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage

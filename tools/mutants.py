@@ -26,8 +26,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("reliq", "monitor", "api", "tests", "tools", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md")
-PYTHON = ("reliq/protocol", "reliq/model", "reliq/ops")
-LUA = ("reliq/lua", "reliq/lua/shared")
+FEATURES = "reliq/features/"
+PYTHON = (
+    "reliq/protocol/*.py", "reliq/model/*.py", "reliq/ops/*.py",
+    *(f"{FEATURES}*/{one}.py" for one in ("model", "ops", "steps")),
+)  # fmt: skip
+LUA = ("reliq/lua/*.lua", "reliq/lua/shared/*.lua", f"{FEATURES}*/lua/*.lua", f"{FEATURES}*/lua/shared/*.lua")
 _NAMED_MOST = 6  #: test files of the first step
 _LONG = {"test_conservation.py", "test_decisions.py", "test_generate_sync.py", "test_recipes.py", "test_documents.py"}
 _TIMEOUT = 900  #: seconds of one step; a mutant that makes the tests hang is found
@@ -76,7 +80,7 @@ class Mutant:
         """Return the arguments of pytest, step by step."""
         if self.file.endswith(".lua"):
             return [_naming(Path(self.file).stem, "tests/scripts"), ["tests/scripts"]]
-        module = Path(self.file).stem
+        module = Path(self.file).parent.name if self.file.startswith(FEATURES) else Path(self.file).stem
         every = ["tests/unit", "tests/scripts", "tests/integration/client", "tests/integration/worker"]
         return [_naming(module, "tests/unit", "tests/scripts"), every]
 
@@ -120,7 +124,7 @@ def _declares(text: str, changed: str) -> bool:
 def chosen(count: int, seed: int, only: str) -> Iterator[Mutant]:
     """Choose mutants, as many of Lua as of Python; at most one of a file in turn, so that they are spread."""
     draw = random.Random(seed)
-    kinds = [sorted(_files(PYTHON, "*.py", only)), sorted(_files(LUA, "*.lua", only))]
+    kinds = [sorted(_files(PYTHON, only)), sorted(_files(LUA, only))]
     for files in kinds:
         draw.shuffle(files)
     made, turn, taken = 0, 0, set[Mutant]()
@@ -135,8 +139,8 @@ def chosen(count: int, seed: int, only: str) -> Iterator[Mutant]:
         turn += 1
 
 
-def _files(folders: tuple[str, ...], pattern: str, only: str) -> list[str]:
-    paths = [path for folder in folders for path in (ROOT / folder).glob(pattern) if path.name != "__init__.py"]
+def _files(patterns: tuple[str, ...], only: str) -> list[str]:
+    paths = [path for pattern in patterns for path in ROOT.glob(pattern) if path.name != "__init__.py"]
     return [name for name in (str(path.relative_to(ROOT)) for path in paths) if only in name]
 
 

@@ -27,15 +27,19 @@ PRODUCT = ("reliq", "api/reliq_api", "monitor/reliq_monitor")
 TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integration/worker")
 #: How a test shows that it uses a slice, beside importing from it.
 MARKS = {
+    "batches": r"\.batch(es)?\(|batch_progress|[Bb]atchSteps|on_done|on_dead=|on_handled|onHandled|of_batch|\bbatch=|"
+    r"\bbatch_(of|counts)|end_batches|BATCHES|reliq batch|\"batch\"|/batches",
     "cycle": r"\bcycl|\.Cycle\b",
     "prepared": r"\.prepared?\(|[Pp]repared|PREPARED|ask_undecided|\.check\(",
     "receipts": r"\breceipts?\b|\.receive\(|in flight|delete_received",
+    "results": r"\.result\(|/result\b|NoResult|HandlerFailed|\bno_result\b",
+    "staging": r"[Ss]tag(e|ed|ing)\b|[Ss]park|finish_staged|\bjobs\b",
     "schedules": r"schedul|\.every\(|send_ticks|due_tick",
 }
-#: Tests of pages, tools and copies of the whole tree: these describe the slices too.
+#: Tests of pages, tools and copies of the whole tree, or of a whole table: these describe the slices too.
 OF_THE_TREE = {
     "test_documents.py", "test_reference.py", "test_recipes.py", "test_runbooks.py", "test_type_checkers.py",
-    "test_slices.py",
+    "test_slices.py", "test_every_code_is_in_the_document_or_beyond_any_call",
 }  # fmt: skip
 _IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -178,7 +182,7 @@ def left_out_of(source: str, mark: re.Pattern[str], slice_: str) -> list[str] | 
                 texts[name] = text
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 texts[name] = text
-    found = {name for name, text in texts.items() if mark.search(text)}
+    found = {name for name, text in texts.items() if name in OF_THE_TREE or mark.search(text)}
     while found and (more := {name for name in texts if name not in found and _names_one_of(found, texts[name])}):
         found |= more
     return sorted(name for name in found if name.startswith(("test_", "Test")))
@@ -230,7 +234,7 @@ def try_without(slice_: str, folders: Sequence[str]) -> str:
             raise RuntimeError("cannot be imported any more:\n" + "\n".join(sorted(missing)))
         files, using, left_out = core_tests(root, slice_, folders)
         options = [f"--deselect={one}" for one in using]
-        done = _run(root, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", "not slow", *options, *files)
+        done = _run(root, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow", *options, *files)
         _check(done, "the tests of the core")
         counts = done.stdout.strip().splitlines()[-1].strip("= ")
         return f"{entered} files with entries; {counts or 'no summary'}; left out: {left_out} files, {len(using)} tests"

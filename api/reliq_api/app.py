@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import reliq
+from reliq.features.results.waiting import Results
 from reliq.observability.histograms import Measurements
 from reliq.observability.prometheus import Exporter
 from reliq.protocol.application import eviction_allowed, url_from_environment
@@ -14,9 +15,9 @@ from reliq_api import routes
 from reliq_api.access.auth import Guard
 from reliq_api.background import Background
 from reliq_api.consume.leases import Remembered
+from reliq_api.consume.listener import Listener
 from reliq_api.consume.partitions import remembered_partitions
 from reliq_api.consume.polls import Polls
-from reliq_api.consume.results import Results
 from reliq_api.enqueue.coalescer import Sends
 from reliq_api.enqueue.publishing import Service
 from reliq_api.http import docs, problems
@@ -32,6 +33,9 @@ _DESCRIPTION = (
     "A reliable message queue on Redis lists. A message that was accepted is handled at least once, or it is in one "
     "visible place: ready, processing, delayed, dead."
 )
+
+#: What features have for clients that wait; one of each, by its class, is in `app.state.listeners`.
+LISTENERS: tuple[type[Listener], ...] = (Results,)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -52,8 +56,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.sends = Sends(queues, background)
         app.state.polls = Polls(queues.store, background)
         app.state.partitions = remembered_partitions()
-        app.state.results = Results(queues.store, background, app.state.partitions)
-        app.state.drains = [app.state.polls, app.state.results]
+        app.state.listeners = {one: one(queues.store, background, app.state.partitions) for one in LISTENERS}
+        app.state.drains = [app.state.polls, *app.state.listeners.values()]
         app.state.remembered = Remembered()
         async with queues, background:
             yield

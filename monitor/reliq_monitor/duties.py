@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from reliq.features.batches.duty import Batches
 from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.receipts.duty import Visibility
 from reliq.features.schedules.duty import Schedules
-from reliq_monitor.batches import Batches
+from reliq.features.staging.duty import StagedJobs
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
@@ -13,7 +14,6 @@ from reliq_monitor.partitions import Partitions
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns
-from reliq_monitor.staged import StagedJobs
 
 DUTIES: tuple[type[Duty[Any]], ...] = (
     BroadcastCleanup,

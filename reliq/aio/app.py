@@ -3,27 +3,25 @@
 from types import TracebackType
 from typing import Self, Unpack
 
-from reliq.aio.batch import Batch
 from reliq.aio.queue import Queue
 from reliq.aio.topics import Topics
 from reliq.contract import values
 from reliq.contract.keywords import PublishOptions
 from reliq.contract.values import Duration, Size, check_id
 from reliq.errors import RedisUnavailable
+from reliq.features.batches.aio import BatchCalls
 from reliq.features.prepared.aio import CheckCalls
 from reliq.features.schedules.aio import ScheduleCalls
-from reliq.model.batch import BatchProgress, Target
 from reliq.model.found import Found
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
-from reliq.protocol.batches import BatchSteps, open_batches, progress
 from reliq.protocol.seen import every_queue
 from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Reliq(CheckCalls, ScheduleCalls, Application):
+class Reliq(BatchCalls, CheckCalls, ScheduleCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or
@@ -97,21 +95,6 @@ class Reliq(CheckCalls, ScheduleCalls, Application):
     async def unsubscribe(self, queue: str, *patterns: str) -> bool:
         """End subscriptions, and return whether there was one; the queue keeps the messages it has."""
         return await self.store.run(self._topics.unbind(queue, *patterns))
-
-    def batch(self, *, on_done: Target | None = None, on_dead: Target | None = None) -> Batch:
-        """Return a batch, to be opened as a context: its messages are counted, and one message follows the last one.
-
-        `on_done`, `on_dead`: a queue and a body, or a NewMessage with headers; see Batch. Raises InvalidMessage.
-        """
-        return Batch(self.store, BatchSteps(on_done, on_dead), self._queue_steps)
-
-    async def batch_progress(self, id: str) -> BatchProgress | None:
-        """Return how far a batch is; None if it has ended, or never was."""
-        return await self.store.run(progress(id))
-
-    async def batches(self, *, limit: int = 100) -> list[BatchProgress]:
-        """Return the batches that have not ended, oldest first."""
-        return await self.store.run(open_batches(values.whole(limit, "limit", 1, 10_000)))
 
     async def queues(self, *, of_broadcasts: bool = False) -> list[str]:
         """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""

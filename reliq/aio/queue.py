@@ -1,7 +1,7 @@
 """A queue: send, look, set its policy."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Unpack
+from typing import Unpack
 
 from reliq.aio.consumer import Consumer
 from reliq.aio.dead_letters import DeadLetters
@@ -12,6 +12,7 @@ from reliq.contract.values import Duration
 from reliq.features.cycle.aio import CycleCalls
 from reliq.features.prepared.aio import PreparedCalls
 from reliq.features.receipts.aio import ReceiveCalls
+from reliq.features.results.aio import ResultCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.hits import Hits
 from reliq.model.outgoing import Body, NewMessage
@@ -19,12 +20,11 @@ from reliq.model.stats import Stats
 from reliq.protocol.partition_progress import PartitionProgress, progress
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
-from reliq.protocol.results import result_of
 from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:
@@ -144,15 +144,6 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls):
         lost and the message is not in the queue any more: this call may have removed it.
         """
         return await self._store.run(self._steps.cancel(id))
-
-    async def result(self, id: str, *, wait: Duration = 0) -> Any:
-        """Return what the handler of a message returned: JSON as Python values, or bytes.
-
-        For handlers with `result=`, which says how long results are kept. `wait`: how long to wait for it. Waiting
-        takes a connection, and no polling. Raises HandlerFailed if the message is a dead letter,
-        and NoResult if it has no result by then.
-        """
-        return await self._store.run(result_of(self._steps.partitions, id, wait))
 
     async def cancel_many(
         self,

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import reliq
 from reliq.cli import (
-    batches,
     bench,
     chaos,
     completion,
@@ -31,6 +30,7 @@ from reliq.cli import (
 from reliq.cli.options import BAD_USAGE, command
 from reliq.cli.words import Words, present
 from reliq.errors import MissingExtra, ReliqError
+from reliq.features.batches import command as batches
 from reliq.features.schedules import command as schedules
 from reliq.runtime import logging as logs
 from reliq.runtime import startup

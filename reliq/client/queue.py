@@ -2,7 +2,7 @@
 """A queue: send, look, set its policy."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Unpack
+from typing import Unpack
 
 from reliq.client.consumer import Consumer
 from reliq.client.dead_letters import DeadLetters
@@ -13,6 +13,7 @@ from reliq.contract.values import Duration
 from reliq.features.cycle.client import CycleCalls
 from reliq.features.prepared.client import PreparedCalls
 from reliq.features.receipts.client import ReceiveCalls
+from reliq.features.results.client import ResultCalls
 from reliq.model.found import Cancellation, CancelledMany, Found
 from reliq.model.hits import Hits
 from reliq.model.outgoing import Body, NewMessage
@@ -20,12 +21,11 @@ from reliq.model.stats import Stats
 from reliq.protocol.partition_progress import PartitionProgress, progress
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
-from reliq.protocol.results import result_of
 from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:
@@ -145,15 +145,6 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls):
         lost and the message is not in the queue any more: this call may have removed it.
         """
         return self._store.run(self._steps.cancel(id))
-
-    def result(self, id: str, *, wait: Duration = 0) -> Any:
-        """Return what the handler of a message returned: JSON as Python values, or bytes.
-
-        For handlers with `result=`, which says how long results are kept. `wait`: how long to wait for it. Waiting
-        takes a connection, and no polling. Raises HandlerFailed if the message is a dead letter,
-        and NoResult if it has no result by then.
-        """
-        return self._store.run(result_of(self._steps.partitions, id, wait))
 
     def cancel_many(
         self,

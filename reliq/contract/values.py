@@ -18,6 +18,7 @@ RECONNECT_PAUSE = 0.1  #: seconds; well below the time after which a consumer wi
 SOCKET_MARGIN = 3.0  #: seconds that a reply may take beyond the blocking time of its command
 SEND_TIMEOUT = 5.0  #: seconds for which a producer repeats a call after a lost reply
 DURABLE_WITHIN = 3.0  #: seconds that a send waits for disks or replicas; appendfsync everysec takes up to two
+JOB_TIME_LIMIT = 24 * 3600.0  #: seconds without a write after which an open staged job is aborted
 SCAN_INTERVAL = 0.5  #: seconds between two scans of the monitor
 RECONNECT_GRACE = 5.0  #: seconds a consumer may be without its connection before the monitor considers it dead
 LOOPBACK_GRACE = 0.5  #: the same on one machine, where no network closes a connection

@@ -122,7 +122,7 @@ for place, entry in ipairs(fresh) do
   elements[#elements + 1] = entry.element
   placed[place] = entry.element
 end
-check_batches(q, placed, batches)
+check_entering(q, placed, batches)
 remember(producers, producer, sequence, now)
 have_entered(q, elements)
 for from = ELEMENTS, first_option - 1, 1000 do

@@ -35,7 +35,7 @@ end
 for at = QUEUES, #KEYS, QUEUES_STEP do
   local q, delayed, index = places(at + PLACES), KEYS[at + DELAYED], KEYS[at + INDEX]
   redis.call('HLEN', index) -- wrong types are refused here, before the first write
-  check_batches(q, {element})
+  check_entering(q, {element})
   local place = (at - QUEUES) / QUEUES_STEP
   if group and (is_away(q, group, element) or is_behind(q, versions[place] or 0)) or not group and is_closed(q.config, redis.call('HGET', q.config, 'retired')) then
     moved[#moved + 1] = place

@@ -14,8 +14,6 @@ for _, member in ipairs(ARGV) do
   if redis.call('ZREM', q.waiting, member) == 1 then gone[#gone + 1] = element_in_line(member) end
 end
 delete_bodies(q.bodies, gone)
-local batches = by_batch(gone)
-have_left(q, gone, 'sent_home', true)
-for batch, count in pairs(batches) do count_batch(q, batch, -count, -count, 0, 0) end -- counted in their home
+have_gone_home(q, gone)
 if #gone > 0 then redis.call('HINCRBY', q.counters, 'sent_home', #gone) end
 return #gone

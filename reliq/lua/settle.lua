@@ -107,8 +107,7 @@ if row > 0 then
   local leaving = looks and redis.call('LRANGE', processing, -row, -1) or {}
   redis.call('LTRIM', processing, 0, -1 - row)
   if q.apart then delete_bodies(q.bodies, leaving) end
-  for batch, count in string.gmatch(row_batches, '(%S+) (%d+)') do count_batch(q, batch, -count, 0, 0, 0) end
-  have_left(q, leaving, 'acked', known)
+  have_left(q, leaving, 'acked', known and row_batches)
   if q.keyed then
     for at = #leaving, 1, -1 do release_key(q, leaving[at]) end
   end

@@ -26,6 +26,7 @@ BATCHES = "reliq:{@batches}:open"  #: zset: ids of batches that have not ended, 
 CLOCK = "reliq:monitor:clock"  #: hash: at, by: the latest jump of the Redis server's clock that a monitor noticed, ms
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+_JOB = re.compile(r"[A-Za-z0-9._@-]{1,128}")
 
 
 def is_name(queue: object) -> bool:
@@ -77,6 +78,13 @@ def batch_record(batch: str) -> str:
 
 
 JobKeys = key_names.JobKeys
+
+
+def check_job(name: str) -> str:
+    """Return the job name if it is valid; raises InvalidName."""
+    if _JOB.fullmatch(name) is None:
+        raise InvalidName(f"job name {name!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -")
+    return name
 
 
 def dedup_digest(key: str) -> str:

@@ -4,7 +4,6 @@ Worker, monitor and API export metrics; the command line creates an `Exporter` a
 prometheus-client (the extras `monitor` and `api`), which nothing else in here imports.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import TracebackType
@@ -18,12 +17,13 @@ from prometheus_client.registry import Collector
 from reliq import ops
 from reliq._version import __version__
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
+from reliq.features.staging.metrics import staged_messages
 from reliq.model.keys import instance_of, logical_name
 from reliq.model.stats import Stats
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
 from reliq.observability.queue_metrics import of_queues, unreadable
-from reliq.protocol.jobs import StagedJob, read_jobs
+from reliq.ops import Steps
 from reliq.protocol.seen import every_queue, or_unseen
 from reliq.protocol.stats import read_readable
 from reliq.runtime.looking import Missing, looking
@@ -31,6 +31,9 @@ from reliq.transport.store import Store
 
 MOST_QUEUES = 1000  #: queues that are exported; the number of all queues is exported as well
 _PATIENCE = 1.0  #: seconds for which a scrape tries to reach Redis
+
+#: What features export of queues; each gets what runs steps, with the patience of a scrape.
+OF_FEATURES: tuple[Callable[[Callable[[Steps[Any]], Any], Sequence[str]], Metric], ...] = (staged_messages,)
 
 _INFO_GAUGES: dict[str, tuple[str, Callable[[Mapping[str, str]], float]]] = {
     "reliq_redis_memory_used_bytes": ("Memory Redis uses.", lambda info: float(info["used_memory"])),
@@ -149,13 +152,16 @@ class Exporter(Collector):
         yield unreadable([*refused, *(name for name in names[:MOST_QUEUES] if name not in {*there, *refused})])
         yield from of_queues(readings)
         yield from self._desired(readings, series)
-        yield _staged(self._jobs([one.queue for one in readings]))
+        yield from (of_feature(self._run, [one.queue for one in readings]) for of_feature in OF_FEATURES)
         unrouted = or_unseen("the count of unroutable messages", ops.one(ops.unroutable()), -1)
         if (unroutable := self._store.run(unrouted, timeout=_PATIENCE)) >= 0:
             text = "Messages published that no queue was bound for."
             yield _counter("reliq_messages_unroutable", text, unroutable)
         yield from _of_redis(self._info())
         yield _nodes_away(missing.nodes)
+
+    def _run(self, steps: Steps[Any]) -> Any:
+        return self._store.run(steps, timeout=_PATIENCE)
 
     def _info(self) -> dict[str, str]:
         """Read INFO; empty if a managed service forbids it."""
@@ -164,13 +170,6 @@ class Exporter(Collector):
         except RedisUnsuitable:
             return {}
         return {name: value for answer in answers for name, value in answer.items()}
-
-    def _jobs(self, queues: Sequence[str]) -> list[StagedJob]:
-        """Read the staged jobs; none if a key of one of them has a foreign type, which must not hide the queues."""
-        try:
-            return self._store.run(read_jobs(queues), timeout=_PATIENCE)
-        except RedisUnsuitable:
-            return []
 
     def _desired(self, readings: Sequence[Stats], series: Sequence[Any]) -> Iterator[Metric]:
         if not self._demands:
@@ -240,20 +239,6 @@ def _nodes_away(nodes: Iterable[str]) -> Metric:
     )
     for node in nodes:
         metric.add_metric([node], 1)
-    return metric
-
-
-def _staged(jobs: Iterable[StagedJob]) -> Metric:
-    metric = GaugeMetricFamily(
-        "reliq_staged_messages",
-        "Messages of Spark jobs that are staged and not yet visible; the queue of a job of several is @several.",
-        labels=["queue", "state"],
-    )
-    counts: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for job in jobs:
-        counts[job.queue or "@several", job.state] += job.invisible
-    for labels, count in sorted(counts.items()):
-        metric.add_metric(labels, count)
     return metric
 
 

@@ -39,15 +39,16 @@ class Script:
         folder = _FEATURES / feature / "lua" if feature else _LUA
         source = (folder / f"{self.name}.lua").read_text(encoding="utf-8")
         uses = re.search(r"^-- uses: (.+)$", source, re.MULTILINE)
-        shared = [_shared(folder, one) for one in uses[1].split(", ")] if uses else []
+        shared = [path for one in uses[1].split(", ") for path in _shared(folder, one)] if uses else []
         self.source = "\n".join([*(one.read_text(encoding="utf-8") for one in shared), source])
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
-def _shared(folder: Path, name: str) -> Path:
-    """Return a file of shared functions: that of the slice, else that of the core."""
+def _shared(folder: Path, name: str) -> list[Path]:
+    """Return a file of shared functions: that of the slice, else of the core; with `follow` the features' parts."""
     own = folder / "shared" / f"{name}.lua"
-    return own if own.exists() else _LUA / "shared" / f"{name}.lua"
+    path = own if own.exists() else _LUA / "shared" / f"{name}.lua"
+    return [path, *sorted(_FEATURES.glob("*/lua/shared/moments.lua"))] if name == "follow" else [path]
 
 
 def _as_is(reply: Any) -> Any:

@@ -27,31 +27,6 @@ def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts
     return "attend", (monitors_until, monitors_since), (monitor, lasts, most)
 
 
-def batch_change(*, batch: str, fields: Iterable[Argument]) -> Call:
-    return "batch_change", (batch,), (*fields,)
-
-
-def batch_end(
-    *,
-    batch: str,
-    open: str,
-    id: Argument,
-    handled: Argument,
-    dead: Argument,
-    cancelled: Argument,
-    parent: str | None = None,
-) -> Call:
-    return "batch_end", (batch, open, *(() if parent is None else (parent,))), (id, handled, dead, cancelled)
-
-
-def batch_forget(*, config: str, followed: str, batch: Argument) -> Call:
-    return "batch_forget", (config, followed), (batch,)
-
-
-def batch_open(*, batch: str, open: str, id: Argument, fields: Iterable[Argument], parent: str | None = None) -> Call:
-    return "batch_open", (batch, open, *(() if parent is None else (parent,))), (id, *fields)
-
-
 def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
     return "bind", (topics,), (verb, *bindings)
 
@@ -137,28 +112,6 @@ def claim_limited(
         (*places, processing, lease, consumers, flow, freed, delayed, index, buckets, *lists),
         (lease_ms, limit, room, consumer, int(reports), *others),
     )
-
-
-def commit(
-    *,
-    job: str,
-    jobs: str,
-    epochs: str,
-    name: Argument,
-    run: Argument,
-    manifest: Argument,
-    remembered: Argument,
-    stream: Argument,
-    epoch: Argument,
-    messages: Argument,
-) -> Call:
-    return "commit", (job, jobs, epochs), (name, run, manifest, remembered, stream, epoch, messages)
-
-
-def commit_roll(
-    *, staged: str, places: Sequence[str], delayed: str, dead: str, index: str, dedup_keys: Iterable[str]
-) -> Call:
-    return "commit_roll", (staged, *places, delayed, dead, index, *dedup_keys), ()
 
 
 def discard(
@@ -366,10 +319,6 @@ def report(
     return "report", (lease, report, processing), (tag, kept, name, place, *fields)
 
 
-def result(*, outcomes: Sequence[str], id: Argument, wait: float) -> Call:
-    return "result", (*outcomes,), (id, wait)
-
-
 def search(
     *,
     bodies: str,
@@ -465,73 +414,6 @@ def settle_result(*, result_id: Argument, result: Argument) -> tuple[Argument, .
     return (result_id, result)
 
 
-def stage(
-    *,
-    job: str,
-    jobs: str,
-    parts: str,
-    staged: str,
-    bodies: str,
-    name: Argument,
-    run: Argument,
-    limit_ms: Argument,
-    part: Argument,
-    before: float,
-    chunks: float,
-    messages: Argument,
-    references: Iterable[Argument],
-) -> Call:
-    return (
-        "stage",
-        (job, jobs, parts, staged, bodies),
-        (name, run, limit_ms, part, before, chunks, messages, *references),
-    )
-
-
-def stage_abort(*, job: str, jobs: str, name: Argument, run: Argument, overdue: bool) -> Call:
-    return "stage_abort", (job, jobs), (name, run, int(overdue))
-
-
-def stage_apart(*, staged: str, before: float, chunks: float, live_ms: Argument) -> Call:
-    return "stage_apart", (staged,), (before, chunks, live_ms)
-
-
-def stage_bodies(*, bodies: str, references: Iterable[Argument]) -> Call:
-    return "stage_bodies", (bodies,), (*references,)
-
-
-def stage_clear(
-    *,
-    job: str,
-    jobs: str,
-    parts: str,
-    lists: Iterable[str],
-    name: Argument,
-    run: Argument,
-    remembered: Argument,
-    names: Iterable[Argument],
-) -> Call:
-    return "stage_clear", (job, jobs, parts, *lists), (name, run, remembered, *names)
-
-
-def stage_enlist(
-    *,
-    job: str,
-    jobs: str,
-    parts: str,
-    name: Argument,
-    run: Argument,
-    limit_ms: Argument,
-    part: Argument,
-    messages: Argument,
-) -> Call:
-    return "stage_enlist", (job, jobs, parts), (name, run, limit_ms, part, messages)
-
-
-def stage_open(*, job: str, jobs: str, name: Argument, run: Argument, limit_ms: Argument) -> Call:
-    return "stage_open", (job, jobs), (name, run, limit_ms)
-
-
 def starts(*, bodies: str, shown: float, references: Iterable[Argument]) -> Call:
     return "starts", (bodies,), (shown, *references)
 
@@ -586,10 +468,6 @@ def take_in(*, config: str, homes: Argument, retired: Argument) -> Call:
 
 def tell(*, told: str, processing: str, id: Argument, kept: Argument) -> Call:
     return "tell", (told, processing), (id, kept)
-
-
-def unstage(*, staged: str, bodies: str, chunks: Argument) -> Call:
-    return "unstage", (staged, bodies), (chunks,)
 
 
 def upcoming(*, messages: str, skip: float, limit: float, shown: float, most_bytes: float) -> Call:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
+from typing import Any
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
@@ -12,7 +13,8 @@ from reliq.model.partitions import read_layout
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.ops.schema import Topics
 from reliq.protocol.acts import done_everywhere
-from reliq.protocol.batch_counts import counts_in, note_place
+from reliq.protocol.counted import Counted
+from reliq.protocol.features import COUNTED
 from reliq.protocol.notes import Notes
 from reliq.protocol.partition import ANNOUNCE_EVERY
 from reliq.protocol.partitions import checked
@@ -109,7 +111,7 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
     for _ in range(_TRIES):
         consumers = yield ops.members(keys.consumers)
         elsewhere = yield from _elsewhere(keys.queue)
-        noted = yield from note_place(keys)
+        noted = yield from _noted(keys)
         there = yield from _look(keys, consumers, elsewhere)
         if not force:
             _check_unused(keys.logical, there, (yield from _silent_for(keys)))
@@ -124,14 +126,24 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
     raise _changing(keys.logical)
 
 
-def _dropped(keys: QueueKeys, drop: ops.Op[int], noted: Mapping[str, bool]) -> Steps[bool]:
-    """Delete what is watched; return False if it has changed. The counts of batches stay until these have ended."""
-    counts = yield from counts_in(keys)
-    if not counts.keys() <= noted.keys():
-        yield Transaction(())
-        return False
-    kept = {batch: one.all_cancelled() for batch, one in counts.items() if noted[batch]}
-    return (yield Transaction((drop, *ops.store_counts(keys, kept)))) is not None
+def _noted(keys: QueueKeys) -> Steps[dict[Counted, Any]]:
+    """Note that the queue has counts which outlive it; return what each of COUNTED says."""
+    noted = {}
+    for one in COUNTED:
+        noted[one] = yield from one.note(keys)
+    return noted
+
+
+def _dropped(keys: QueueKeys, drop: ops.Op[int], noted: Mapping[Counted, Any]) -> Steps[bool]:
+    """Delete what is watched; return False if it has changed."""
+    stores: list[ops.Op[Any]] = []
+    for one in COUNTED:
+        kept = yield from one.kept(keys, noted[one])
+        if kept is None:
+            yield Transaction(())
+            return False
+        stores += kept
+    return (yield Transaction((drop, *stores))) is not None
 
 
 def _check_unused(queue: str, there: Deleted, silent: float) -> None:

@@ -7,6 +7,7 @@ from typing import Literal, Protocol, TypeVar
 from reliq import ops
 from reliq.contract.values import whole
 from reliq.errors import InvalidSetting, ReliqError
+from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps, Together
@@ -175,3 +176,9 @@ def walk(
         last = found[-1].score
         staying = sum(message.score == last and message.element not in gone for message in found)
         start, skip = last, staying + (skip if last == start else 0)
+
+
+def read_letter(keys: QueueKeys, identity: str) -> Steps[DeadLetter | None]:
+    """Return the dead letter with this id, without its body."""
+    glimpse = yield from read_by_id(keys, keys.dead, identity, shown=0)
+    return None if glimpse is None else DeadLetter.read(keys.logical, glimpse)

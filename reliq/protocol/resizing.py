@@ -28,7 +28,7 @@ from reliq.ops import Steps, Stray, Transaction, Watch
 from reliq.ops.schema import Config
 from reliq.ops.topology import Slots, cluster_slots
 from reliq.protocol.acts import done_everywhere
-from reliq.protocol.batch_counts import note_place
+from reliq.protocol.features import COUNTED
 from reliq.protocol.partitions import checked
 from reliq.protocol.policy import SHARED, read_whole, share
 from reliq.protocol.producer import ProducerPool, stored
@@ -308,7 +308,7 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     """Forget the last retired partition if it is empty and no staged job may add to it; return whether it was.
 
     It stays while it keeps results or histories. Its counters are added to those of the first partition; a
-    reader of both checks whether the layout has changed meanwhile. Its counts of batches stay until these have ended.
+    reader of both checks whether the layout has changed meanwhile. What COUNTED has of it stays.
     """
     if layout.moving or not layout.retired:
         return False
@@ -321,7 +321,8 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
         return False
     if any((yield [ops.exists(one) for one in (keys.results, keys.earlier_results, keys.history)])):
         return False
-    yield from note_place(keys)
+    for one in COUNTED:
+        yield from one.note(keys)
     first = QueueKeys(queue)
     added = [ops.count(first, name, value) for name, value in counts.counters.items() if name not in _OF_PLACES]
     if not (yield from _replace(queue, layout, layout.without_last(), added)):

@@ -11,7 +11,6 @@ from reliq import ops
 from reliq.contract.counters import LAST_EVENTS
 from reliq.contract.values import check_id
 from reliq.errors import InvalidSetting, OutcomeUnknown
-from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Undecodable
 from reliq.model.found import Cancellation, CancelledMany, Event, Found, Place
@@ -21,8 +20,8 @@ from reliq.model.message import Message
 from reliq.model.outgoing import check_headers, check_key
 from reliq.ops import Match, Steps, Swept, Wanted
 from reliq.ops.schema import Config, Counter
-from reliq.protocol.features import HIDDEN
-from reliq.protocol.listing import read_by_id
+from reliq.protocol.features import HANDLED, HIDDEN
+from reliq.protocol.listing import read_by_id, read_letter
 from reliq.protocol.progress import Progress, unwatched
 
 _PASSES = 2  #: looks through the whole queue for one message, which may move during the first
@@ -153,11 +152,12 @@ class Search:
         return bool((yield from self._sweep(self._ready_places(), wanted, removals=1, at_most=1, once=True)))
 
     def _has_ended(self, identity: str) -> Steps[bool]:
-        """Whether the message is a dead letter, or its result or its history says that it was handled."""
-        if (yield from self.dead_letter(identity)) is not None:
+        """Whether the message is a dead letter, or a feature or its history says that it was handled."""
+        if (yield from read_letter(self.keys, identity)) is not None:
             return True
-        if (yield ops.result(self.keys, identity)).result is not None:
-            return True
+        for was_handled in HANDLED:
+            if (yield from was_handled(self.keys, identity)):
+                return True
         history = yield from self.history(identity)
         return bool(history) and history[-1].name == Counter.ACKED
 
@@ -189,7 +189,7 @@ class Search:
         if delayed is not None:
             message = DelayedMessage.read(self.keys.logical, delayed)
             return self._found(message, Place.DELAYED, due_at=message.due_at)
-        letter = yield from self.dead_letter(identity)
+        letter = yield from read_letter(self.keys, identity)
         if letter is not None:
             return self._found(letter, Place.DEAD, died_at=letter.died_at, reason=letter.reason)
         for hidden in HIDDEN:
@@ -197,11 +197,6 @@ class Search:
             if element is not None:
                 return self._found(ListedMessage.read(self.keys.logical, Glimpse(element)), hidden.place)
         return None
-
-    def dead_letter(self, identity: str) -> Steps[DeadLetter | None]:
-        """Return the dead letter with this id, without its body."""
-        glimpse = yield from read_by_id(self.keys, self.keys.dead, identity, shown=0)
-        return None if glimpse is None else DeadLetter.read(self.keys.logical, glimpse)
 
     def _find_ready(self, wanted: Wanted) -> Steps[Found | None]:
         for place in self._ready_places():

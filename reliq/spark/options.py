@@ -8,9 +8,8 @@ from typing import Any, Literal, cast
 
 from reliq.contract import values
 from reliq.errors import InvalidSetting
-from reliq.model.keys import QueueKeys, check_name
+from reliq.model.keys import QueueKeys, check_job, check_name
 from reliq.model.outgoing import check_headers
-from reliq.protocol import staging
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.runtime.tracing import is_traceparent
 from reliq.runtime.url import dereferenced, is_reference
@@ -108,8 +107,8 @@ class Given:
         self._check(_WRITE)
         job = self._options.get("job")
         if job is not None:
-            staging.check_job(job)
-        time_limit = self._duration("timeLimit", staging.TIME_LIMIT, 60.0)
+            check_job(job)
+        time_limit = self._duration("timeLimit", values.JOB_TIME_LIMIT, 60.0)
         queue = self._keys().queue if "queue" in self._options else None
         return WriteOptions(
             self._connection(),

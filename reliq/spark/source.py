@@ -8,18 +8,17 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
 from reliq.errors import InvalidSetting
+from reliq.features.staging.spark.source import StagedWrites
 from reliq.spark.columns import SCHEMA, check_user_schema
 from reliq.spark.options import Given
 from reliq.spark.workers import in_worker
 
 
-class ReliqDataSource(DataSource):
+class ReliqDataSource(StagedWrites, DataSource):
     """Messages of a Redis server's queues. Everything it is given is checked here, on the driver.
 
     Options: `queue`; `connection`, where the URL of the Redis server is: `env:NAME`, `file:/path` or `conf:NAME`, read
@@ -57,12 +56,6 @@ class ReliqDataSource(DataSource):
             check_user_schema(schema)
             return ReliqReader(self._given.for_reading())
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from reliq.spark.writer import ReliqWriter
-
-        with in_worker():
-            return ReliqWriter(self._given.for_writing(), schema, overwrite)
-
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2, the read limit is unknown
             needs = f"reading a queue as a stream needs PySpark 4.2 or newer, this is {pyspark.__version__}"
@@ -71,9 +64,3 @@ class ReliqDataSource(DataSource):
 
         check_user_schema(schema)
         return ReliqStreamReader(self._given.for_streaming())
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
-        from reliq.spark.stream_writer import ReliqStreamWriter
-
-        with in_worker():
-            return ReliqStreamWriter(self._given.for_writing(), schema, overwrite)

@@ -1,22 +1,26 @@
 """An application without a Redis server, and handlers that run synchronously."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TypeVar
 
 from reliq import ops
 from reliq.client.app import Reliq
 from reliq.extras import missing_extra
+from reliq.features.batches.steps import end_all
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.life import DONE
 from reliq.model.message import Message
 from reliq.model.partitions import read_layout
 from reliq.model.result import Answer
-from reliq.ops import Move
-from reliq.protocol.batches import MOST, end
+from reliq.ops import Move, Steps
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.worker.calling import called
 from reliq.worker.outcome import after_error, after_return
+
+#: What features do as a monitor would, when no message is ready; each returns whether it did something.
+TURNS: tuple[Callable[[], Steps[bool]], ...] = (end_all,)
 
 A = TypeVar("A", bound=Reliq)
 
@@ -42,16 +46,10 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
     done, handlers = 0, [called(handler, app.handlers, app.store) for handler in app.handlers]
     while done < limit:
         ran = sum(_run_one(app, handler) for handler in handlers)
-        if not ran and not _end_batches(app):
+        if not ran and not any(app.store.run(turn()) for turn in TURNS):
             break
         done += ran
     return done
-
-
-def _end_batches(app: Reliq) -> bool:
-    """Do what a monitor does for batches; return whether one of them had ended."""
-    ended = [app.store.run(end(batch)) for batch in app.store.call(ops.batch_ids(MOST))]
-    return any(ended)
 
 
 def _run_one(app: Reliq, handler: Handler) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-import reliq.spark.writer
+import reliq.features.staging.spark.writer
 from reliq.spark.columns import SCHEMA
 from reliq.spark.source import ReliqDataSource
 
@@ -36,7 +36,7 @@ def write(url: str, queue: str, rows: Sequence[tuple[bytes, Mapping[str, Any]]])
     batch = pa.RecordBatch.from_pydict(columns)
     source = ReliqDataSource({"queue": queue, "url": url, "keyAs": "order"})
     writer: Any = source.writer(from_arrow_schema(batch.schema), overwrite=False)
-    with patch.object(reliq.spark.writer, "task", lambda: SimpleNamespace(partitionId=lambda: 0)):
+    with patch.object(reliq.features.staging.spark.writer, "task", lambda: SimpleNamespace(partitionId=lambda: 0)):
         staged = writer.write(iter([batch]))
     writer.commit([staged])
 

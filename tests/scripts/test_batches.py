@@ -2,7 +2,7 @@
 
 import pytest
 
-from reliq import ops
+from reliq.features.batches import ops
 from reliq.model.batch import Counts
 from reliq.model.keys import BATCHES, batch_record
 

@@ -4,20 +4,21 @@ import pytest
 
 from reliq import ops
 from reliq.errors import ReliqError
+from reliq.features.staging import ops as stage_ops
+from reliq.features.staging.ops import Staged
 from reliq.model.element import Extra, first_element_apart, new_reference
 from reliq.model.keys import dedup_digest
-from reliq.ops import Staged
 from reliq.ops.chunks import DEAD_PLACE, bodies_chunk, chunks_of, dedup_digests, framed, place, placed_chunk
 from tests.scripts.test_stage import DAY, KEYS, clear, keys_of, stage
 from tests.support.state import element, elements, keyed, name_of
 
 
 def commit(world, run="r1", stream="", epoch=0):
-    return world.run(ops.commit(KEYS, "j", run, b"manifest", 3, 60, stream, epoch))
+    return world.run(stage_ops.commit(KEYS, "j", run, b"manifest", 3, 60, stream, epoch))
 
 
 def roll(world, part="p", dedup=()):
-    return world.run(ops.commit_roll("j", Staged(KEYS, part), dedup))
+    return world.run(stage_ops.commit_roll("j", Staged(KEYS, part), dedup))
 
 
 def chunk_of(*names) -> bytes:
@@ -61,7 +62,7 @@ def test_commit_may_be_repeated(world):
 def test_commit_of_another_run_or_of_an_aborted_job_is_refused(world):
     stage(world)
     assert commit(world, run="r2") == "closed"
-    world.run(ops.stage_abort(KEYS, "j", "r1"))
+    world.run(stage_ops.stage_abort(KEYS, "j", "r1"))
     before = keys_of(world)
     assert commit(world) == "closed"
     assert keys_of(world) == before
@@ -76,7 +77,7 @@ def test_a_stream_commits_each_epoch_once(world):
     answers = []
     for epoch in (0, 0, 1, 0, 1, 2):
         world.redis.delete(KEYS.job("j"))
-        world.run(ops.stage_open(KEYS, "j", "r1", DAY))
+        world.run(stage_ops.stage_open(KEYS, "j", "r1", DAY))
         answers.append(commit(world, stream="s", epoch=epoch))
     assert answers == ["committed", "repeated", "committed", "repeated", "repeated", "committed"]
     assert keys_of(world)["epochs"]["s"].split()[0] == "2"
@@ -86,7 +87,7 @@ def test_streams_do_not_know_each_other(world):
     stage(world)
     commit(world, stream="s", epoch=7)
     world.redis.delete(KEYS.job("j"))
-    world.run(ops.stage_open(KEYS, "j", "r1", DAY))
+    world.run(stage_ops.stage_open(KEYS, "j", "r1", DAY))
     assert commit(world, stream="t", epoch=0) == "committed"
 
 

@@ -10,22 +10,19 @@ import pytest
 from reliq import ops
 from reliq.contract.keys import described
 from reliq.errors import RedisUnsuitable
-from reliq.model.batch import Counts as Batch
 from reliq.model.breaker import Breaker
 from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
-from reliq.ops import Destination, Entry, Move, Packed, Return, Revival, Staged, Wanted
-from reliq.ops.chunks import chunks_of
+from reliq.ops import Destination, Entry, Move, Return, Revival, Wanted
 from reliq.transport.store import Store
 from tests.support.scripts import scripts
 from tests.support.state import HOUR, KEYS, World, element, elements, keyed
 
 DAY = 86_400.0
 OTHER = QueueKeys("other")
-PART, NEXT_PART = Staged(KEYS, "p"), Staged(KEYS, "n")
 ENTRY = Entry("n", keyed("n", "k"), 0.0, "dedup", 60.0, "digest")
 NEWEST = Entry("n", element("n", extra=Extra(group=latest_group_of("x"))), 5.0, "x", 0.0, replace=True, at_most=9.0)
 
@@ -42,15 +39,6 @@ def reclaim() -> ops.Op:
     return ops.reclaim_when_full(KEYS, "gone", "", [Return(keyed("y", "l"), ops.Fate.UNREADABLE, "y", element("y2"))])
 
 
-def stage_bodies() -> ops.Op[Any]:
-    stored = ops.stage(KEYS, "open", "r", DAY, NEXT_PART, 0, [], [Packed(1, (b"$1\r\nx\r\n",))], [b"reference"])
-    return stored.ops[0]
-
-
-def stage() -> ops.Transaction:
-    return ops.stage(KEYS, "open", "r", DAY, NEXT_PART, 0, [b"chunk"], references=[b"reference"])
-
-
 #: One call of each script, which uses every key that it is given.
 CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "advance_within": lambda: ops.advance_within(KEYS, keyed("a", "k"), ops.Fate.EXHAUSTED),
@@ -60,18 +48,12 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "attend": lambda: ops.attend("0", "monitor", 1.2, 8),
     "bind": lambda: ops.bind("bind", ["q order.created"]),
     "cancel": lambda: ops.cancel(KEYS, "d"),
-    "batch_open": lambda: ops.batch_open("batch", {"done": b"", "dead": b""}, "parent"),
-    "batch_change": lambda: ops.batch_change("batch", "state", "closed"),
-    "batch_end": lambda: ops.batch_end("batch", "parent", Batch(0, 3, 1, 1)),
-    "batch_forget": lambda: ops.batch_forget(KEYS, "batch"),
     "breaker": lambda: ops.breaker(KEYS, Breaker(minimum=1), 0, 5, ""),
     "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, others=["w", "gone", "idle"]),
     "hold_key": lambda: ops.hold_key(KEYS, group_of("k"), 1.0),
     "hold": lambda: ops.hold(KEYS, 1.0),
     "switch_breaker": lambda: ops.switch_breaker(KEYS, 60.0),
     "claim": lambda: ops.claim(KEYS, "w", 15.0, 3),
-    "commit": lambda: ops.commit(KEYS, "open", "r", b"manifest", 1, 60.0, "stream", 1),
-    "commit_roll": lambda: ops.commit_roll("j", PART),
     "discard": lambda: ops.discard(KEYS, [(element("x"), "x", b"reference")], "purged_dead"),
     "browse": lambda: ops.browse(KEYS.dead, "up", "-inf", "+inf", 10),
     "due": lambda: ops.due([KEYS], 60.0),
@@ -90,14 +72,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "redrive": lambda: ops.redrive(KEYS, [Revival(element("x"), "x", element("x2"))]),
     "register": lambda: ops.register(KEYS, "new", 15.0),
     "settle": settle,
-    "stage": stage,
-    "stage_abort": lambda: ops.stage_abort(KEYS, "open", "r"),
-    "stage_apart": lambda: ops.stage_apart("open", NEXT_PART, 0, [b"chunk"], 60.0),
-    "stage_bodies": stage_bodies,
-    "stage_clear": lambda: ops.stage_clear(KEYS, "done", "r", 60.0, [PART]),
-    "stage_enlist": lambda: ops.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
-    "unstage": lambda: ops.unstage("j", PART, 1),
-    "result": lambda: ops.result(KEYS, "a", 1.0),
     "biography": lambda: ops.biography(KEYS, "a", b"-"),
     "forget_tracked": lambda: ops.forget_tracked(KEYS),
     "sweep": lambda: ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("m"), 1),
@@ -106,7 +80,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "instruct": lambda: ops.instruct(KEYS, "w", Instruction.PAUSE, 1),
     "tell": lambda: ops.tell(KEYS, "w", "a"),
     "report": lambda: ops.report(KEYS, "w", "a", "a 1", element("a"), Report(0.5)),
-    "stage_open": lambda: ops.stage_open(KEYS, "fresh", "r", DAY),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "newest": lambda: ops.newest(KEYS, "w", [group_of("k")]),
     "serve": lambda: ops.serve(KEYS, "w", 3.5),
@@ -158,11 +131,6 @@ def a_queue_with_everything(world: World) -> None:
     world.redis.lpush(KEYS.low, element("l"))
     world.redis.lpush(KEYS.next_round, element("r"))
     world.run(ops.enqueue(KEYS, [], [NEWEST]))
-    (chunk,) = chunks_of(elements("s"))
-    for job in ("open", "done"):
-        world.run(ops.stage_open(KEYS, job, "r", DAY))
-    world.run(ops.stage(KEYS, "j", "r", DAY, PART, 0, [chunk.head + chunk.frames]))
-    world.run(ops.stage_abort(KEYS, "done", "r"))
     world.redis.sadd(KEYS.consumers, "gone")  # without a lease
     world.redis.lpush(KEYS.processing("gone"), keyed("y", "l"))
     for slice_ in SLICES:

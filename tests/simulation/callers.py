@@ -7,11 +7,11 @@ from typing import Any
 
 from reliq.contract import values
 from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
+from reliq.features.batches.steps import BatchSteps
 from reliq.features.prepared.steps import PreparedQueue
 from reliq.features.schedules.decorator import Every
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
-from reliq.protocol.batches import BatchSteps
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, RedriveOptions
 from reliq.protocol.durability import ANY
 from reliq.protocol.queue import QueueSteps

@@ -6,12 +6,12 @@ from typing import Any
 
 from reliq import ops
 from reliq.errors import ReliqError
+from reliq.features.batches.duty import Batches
 from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.schedules.duty import Schedules
 from reliq.model.keys import QueueKeys
 from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
-from reliq_monitor.batches import Batches
 from reliq_monitor.liveness import Liveness, read_leases
 from reliq_monitor.partitions import Partitions
 from reliq_monitor.promote import promote_due

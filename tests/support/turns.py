@@ -3,7 +3,6 @@
 from typing import Any
 
 import reliq_monitor
-from reliq_monitor.batches import Batches
 from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duties import DUTIES
 from reliq_monitor.duty import Duty
@@ -12,7 +11,6 @@ from reliq_monitor.partitions import Partitions
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns, Scan
-from reliq_monitor.staged import StagedJobs
 
 
 def _duty(name: str) -> type[Duty[Any]]:
@@ -51,7 +49,7 @@ class Monitor(reliq_monitor.Monitor):
 
     def finish_staged(self) -> int:
         """Finish staged jobs with a dead leader; return how many messages became visible."""
-        return self.perform(StagedJobs)
+        return self.perform(_duty("staged"))
 
     def ask_undecided(self) -> tuple[int, int]:
         """Put questions about overdue prepared messages; return how many, and how many messages died undecided."""
@@ -59,7 +57,7 @@ class Monitor(reliq_monitor.Monitor):
 
     def end_batches(self) -> int:
         """Send what follows the batches with messages that have all ended; return how many batches that were."""
-        return self.perform(Batches)
+        return self.perform(_duty("batches"))
 
     def tend_partitions(self) -> int:
         """Bring changes of numbers of partitions on; return how many messages went on by that."""

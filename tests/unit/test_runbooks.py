@@ -35,8 +35,12 @@ def source(*folders: str) -> str:
 
 
 LIBRARY = source("reliq", "monitor/reliq_monitor", "api/reliq_api")
-EXPORTERS = source("reliq/contract", "reliq/observability", "reliq/worker", "monitor/reliq_monitor", "api/reliq_api")
-COMMANDS = source("reliq/cli", "api/reliq_api", "reliq/spark") + "".join(f'"--{one.flag}"' for one in OPTIONS)
+EXPORTERS = source(
+    "reliq/contract", "reliq/observability", "reliq/worker", "reliq/features", "monitor/reliq_monitor", "api/reliq_api"
+)
+COMMANDS = source("reliq/cli", "api/reliq_api", "reliq/spark", "reliq/features") + "".join(
+    f'"--{one.flag}"' for one in OPTIONS
+)
 
 
 def quoted(page: Path) -> list[str]:

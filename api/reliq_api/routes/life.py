@@ -1,27 +1,22 @@
-"""Single messages: find, cancel, result."""
+"""Single messages: find, cancel."""
 
-from base64 import b64encode
 from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
-from msgspec import Raw
 from pydantic import Field
 
 from reliq.model.found import Cancellation
-from reliq.model.result import read_result, result_json
 from reliq.protocol.text_search import MOST
 from reliq_api import schemas
 from reliq_api.enqueue.bodies import encode
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import gone
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
 
 router = call_router("messages")
 
-MAX_WAIT = 60  #: seconds for a result
 MOST_SEARCHED = 1_000_000  #: messages that one call looks at
 
 Id = Annotated[str, Field(min_length=1, max_length=128)]
@@ -63,33 +58,6 @@ async def cancel(queue: schemas.QueueName, id: Id, request: Request) -> Response
         case Cancellation.DONE:
             raise Problem("message_done", "the message was handled, or is a dead letter", result=result.value)
     return Response(encode({"result": result.value}), _STATUS[result], media_type="application/json")
-
-
-@router.get(
-    "/queues/{queue}/messages/{id}/result",
-    summary="What the handler of a message returned",
-    response_model=schemas.Result,
-    responses=failures("invalid_name", "no_result", "handler_failed"),
-    openapi_extra=needs("operate"),
-)
-async def result(
-    queue: schemas.QueueName,
-    id: Id,
-    request: Request,
-    wait: Annotated[float, Query(ge=0, le=MAX_WAIT, allow_inf_nan=False, description="Seconds to wait for it.")] = 0,
-) -> Response:
-    """For handlers with `result=`. Reading a result does not remove it."""
-    state = request.app.state
-    await existing(request, queue)
-    try:
-        stored: bytes = await state.results.get(queue, id, wait, lambda: gone(request))
-    finally:
-        if wait:
-            await state.guard.confirm(request.state.access, "operate", queue)
-    text = result_json(stored)
-    value = b64encode(read_result(stored)).decode() if text is None else Raw(text)
-    answer = {"result": value, "encoding": "base64" if text is None else "json"}
-    return Response(encode(answer), media_type="application/json")
 
 
 @router.get(

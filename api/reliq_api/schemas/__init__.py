@@ -1,7 +1,6 @@
 """The schemas of requests and answers, for OpenAPI."""
 
 from reliq_api.schemas.base import DeathReason, Lease, MessageId, Period, QueueName, Request, Seconds, Whole
-from reliq_api.schemas.batches import Batch, BatchList, BatchQuery
 from reliq_api.schemas.dead_letters import (
     DeadLetter,
     DeadLetterDetails,
@@ -27,7 +26,7 @@ from reliq_api.schemas.leases import (
     SettleRequest,
     SettleResult,
 )
-from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found, Hit, Hits, Result
+from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found, Hit, Hits
 from reliq_api.schemas.messages import BatchEnqueued, BatchResult, Enqueued, NewMessage
 from reliq_api.schemas.problems import Health, ProblemDetails
 from reliq_api.schemas.queues import (
@@ -57,10 +56,7 @@ from reliq_api.schemas.workers import Instructed, Worker, WorkerList
 
 __all__ = [
     "KEY",
-    "Batch",
     "BatchEnqueued",
-    "BatchList",
-    "BatchQuery",
     "BatchResult",
     "BindingChanged",
     "Breaker",
@@ -110,7 +106,6 @@ __all__ = [
     "RedriveResult",
     "ReleaseOf",
     "Request",
-    "Result",
     "RetryOf",
     "RoutingKey",
     "Seconds",

@@ -1,6 +1,6 @@
 """Where a message is, and its cancellation."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -79,11 +79,6 @@ class Cancelled(BaseModel):
     """`done` and `unknown` come as problems with the same member."""
 
     result: Literal["cancelled", "told"]
-
-
-class Result(BaseModel):
-    result: Any = Field(description="What the handler returned.")
-    encoding: Literal["json", "base64"] = Field(description="json: any JSON value. base64: the handler returned bytes.")
 
 
 class CancelRequest(Request):

@@ -135,8 +135,6 @@ NOTICES = {
     "breaker-closed": "The breaker is closed: messages are given out again.",
     "resumed": "The queue goes on.",
     "configured": "The policy is saved.",
-    "aborted": "The job is aborted. What it had staged is deleted.",
-    "decided_before": "The job was decided before: nothing has changed.",
     "bound": "The queue is bound.",
     "bound_before": "The queue was bound to this pattern before.",
     "unbound": "The binding is gone. What the queue has got, it keeps.",

@@ -10,7 +10,7 @@ from pathlib import Path
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.element import new_id
 from reliq.spark import check_pyspark
-from reliq.spark.pipeline import check_java
+from reliq.spark.session import check_java
 
 _MESSAGE = "SELECT id, to_json(struct(path)) AS value FROM input"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reliq.protocol.batches import end
+from reliq.features.batches.steps import end
 from reliq_api.access import keyring
 from tests.integration.api.serving import problem, serving
 

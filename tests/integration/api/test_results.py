@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 import reliq
+from reliq.features.results.waiting import Results
 from reliq.model.keys import QueueKeys
 from tests.integration.api.serving import own_process, problem, serving, terminated
 from tests.support.workers import eventually, working
@@ -27,7 +28,7 @@ def doubling(app, name, **options):
 
 def asking(service, name):
     """How many requests wait for results of the queue."""
-    watch = service.app.state.results._watches.get(name)
+    watch = service.app.state.listeners[Results]._watches.get(name)
     return sum(map(len, watch._waiting.values())) if watch else 0
 
 

@@ -6,9 +6,9 @@ import pytest
 
 import reliq
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
+from reliq.features.batches.steps import BatchSteps, close_with, end
+from reliq.features.staging import steps as staging
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
-from reliq.protocol import staging
-from reliq.protocol.batches import BatchSteps, end, of_job
 from reliq.protocol.deletion import delete
 from reliq.transport.store import Store
 from tests.support.turns import Monitor
@@ -114,7 +114,7 @@ def test_a_redriven_message_of_a_batch_that_has_not_ended_is_open_again(app, mon
 
 
 def test_batches_that_wait_do_not_keep_later_ones_from_ending(app, monitor, monkeypatch):
-    monkeypatch.setattr("reliq_monitor.batches.MOST", 3)
+    monkeypatch.setattr("reliq.features.batches.duty.MOST", 3)
     waiting = [app.batch(on_done=("reports", "never")) for _ in range(7)]
     for batch in waiting:
         batch.__enter__()
@@ -238,7 +238,7 @@ def test_the_batch_of_a_staged_job_without_messages_is_done_if_the_job_was_commi
     job = staging.Job(QueueKeys("orders"))
     batch = BatchSteps(("reports", "none"), None)
     with closing(Store(url)) as store:
-        for steps in (batch.open(), staging.open_job(job), of_job(batch.id, job, ())):
+        for steps in (batch.open(), staging.open_job(job), close_with(batch.id, job.home, job.name, job.run, ())):
             store.run(steps)
         assert monitor.end_batches() == 0
         if commits:

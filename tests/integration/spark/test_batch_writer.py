@@ -231,9 +231,9 @@ def test_a_full_redis_refuses_the_job_whole(spark, orders, app):
 
 
 def test_what_a_dead_driver_staged_under_the_same_name_is_not_committed(spark, orders, app):
+    from reliq.features.staging import steps as staging
     from reliq.model.outgoing import NewMessage
     from reliq.ops.chunks import chunks_of
-    from reliq.protocol import staging
 
     dead = staging.Job(KEYS, "load-1")
     app.store.run(staging.open_job(dead))

@@ -10,6 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from reliq.contract.values import is_id
 from reliq.errors import InvalidMessage, InvalidName
+from reliq.features.staging.spark.writer import id_prefix
 from reliq.model.keys import instance_queue, new_owner
 from reliq.model.message import Message
 from reliq.model.partitions import UNPARTITIONED
@@ -22,7 +23,6 @@ from reliq.spark.rows import Rows
 from reliq.spark.rules import Rules
 from reliq.spark.spread import Spread
 from reliq.spark.targets import Targets
-from reliq.spark.writer import id_prefix
 
 
 def data_of(chunk: Chunk) -> bytes:

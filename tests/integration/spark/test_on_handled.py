@@ -4,6 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from reliq import ops
+from reliq.features.batches import ops as batch_ops
 from reliq.model.keys import BATCHES
 from tests.support.turns import Monitor
 
@@ -85,7 +86,7 @@ def test_a_batch_waits_until_its_job_is_visible(spark, app, orders, monitor):
     """The monitor does not take a job that is still rolled forward for a batch without messages."""
     write(rows(spark, 5), onHandled="reports")
     (batch,) = app.batches()
-    place, name, run = app.store.call(ops.batch_fields(batch.id))["job"].decode().split(" ")
+    place, name, run = app.store.call(batch_ops.batch_fields(batch.id))["job"].decode().split(" ")
     handle(orders)
     app.store.call(
         ops.command("HSET", f"reliq:{{{place}}}:job:{name}", "state", "committed", "run", run)

@@ -8,12 +8,12 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from reliq import ops
 from reliq.errors import JobClosed
+from reliq.features.staging.steps import Job, PartWriter, commit, roll_forward
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import BUCKETS, Layout, bucket_of, bucket_of_key, read_layout
 from reliq.ops.chunks import chunks_of
-from reliq.protocol.staging import Job, PartWriter, commit, roll_forward
 from reliq.protocol.stats import stats_of
 from reliq.spark.spread import Buckets, Spread, homes_in
 from tests.support.turns import Monitor

@@ -11,7 +11,7 @@ import pytest
 
 from reliq.cli import main
 from reliq.extras import install_command
-from reliq.spark import pipeline
+from reliq.spark import pipeline, session
 
 ROOT = Path(__file__).parents[3]
 
@@ -166,7 +166,7 @@ def test_an_old_java_is_named(monkeypatch, tmp_path):
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(ValueError, match="this is Java 8"):
-        pipeline.check_java()
+        session.check_java()
 
 
 @pytest.mark.slow

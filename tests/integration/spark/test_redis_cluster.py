@@ -5,11 +5,11 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 import reliq
 from reliq import ops
+from reliq.features.staging.steps import Job, PartWriter, abort, commit, roll_forward
 from reliq.model.keys import SEVERAL, QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import read_layout
 from reliq.ops.chunks import chunks_of
-from reliq.protocol.staging import Job, PartWriter, abort, commit, roll_forward
 from tests.integration.client.test_cluster import QUEUES, cluster_url, nodes  # noqa: F401  fixtures
 from tests.integration.spark.test_streams import forget_commit, from_reliq, run
 from tests.support.turns import Monitor

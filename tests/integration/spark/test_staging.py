@@ -6,11 +6,11 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.features.staging.steps import Job, Part, PartWriter, abort, commit, open_job, roll_forward, roll_parts
 from reliq.model.element import Extra, first_element, first_element_apart, new_reference
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import Steps
 from reliq.ops.chunks import Chunk, bodies_chunk, chunks_of, framed
-from reliq.protocol.staging import Job, Part, PartWriter, abort, commit, open_job, roll_forward, roll_parts
 from reliq.transport.store import Store
 from tests.support.turns import Monitor
 

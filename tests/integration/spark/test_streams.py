@@ -9,6 +9,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from reliq import ops
+from reliq.features.staging import ops as stage_ops
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.transport.store import Store
@@ -110,7 +111,7 @@ def test_what_a_killed_micro_batch_had_staged_goes_with_the_next_commit_of_its_q
     put(folders / "in", "f0", range(10))
     query = run(to_reliq(rows_of(spark, folders / "in")), folders)
     dead = f"{query.id}.7.dead"
-    app.store.call(ops.stage(KEYS, dead, "dead", 3600, ops.Staged(KEYS, "p"), 0, [b"x"]))
+    app.store.call(stage_ops.stage(KEYS, dead, "dead", 3600, stage_ops.Staged(KEYS, "p"), 0, [b"x"]))
     put(folders / "in", "f1", range(10, 20))
     run(to_reliq(rows_of(spark, folders / "in")), folders)
     assert staged(app) == []

@@ -6,11 +6,11 @@ import pytest
 
 from reliq import ops
 from reliq.errors import JobClosed
+from reliq.features.staging import steps as staging
+from reliq.features.staging.jobs import read_jobs
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.observability.prometheus import Exporter
 from reliq.ops.chunks import chunks_of
-from reliq.protocol import staging
-from reliq.protocol.jobs import read_jobs
 from reliq.transport.store import Store
 from reliq_api.access import keyring
 from tests.support.state import elements

@@ -11,8 +11,9 @@ import pytest
 import redis
 
 import reliq
-from reliq import aio, ops
+from reliq import aio
 from reliq.contract import values
+from reliq.features.results import ops as own
 from reliq.model.keys import QueueKeys
 from tests.support.handlers import settled, working_as
 from tests.support.workers import eventually, working
@@ -163,7 +164,7 @@ def test_a_server_that_goes_away_during_a_wait_leaves_nothing_uncertain(url, mon
             raise redis.ConnectionError("gone")
 
         monkeypatch.setattr("reliq.transport.connection.read_replies", refuse)
-        for question in (ops.answered(KEYS, b"0-0", 0.1), ops.result(KEYS, "x", 1.0), ops.last_answer(KEYS)):
+        for question in (own.answered(KEYS, b"0-0", 0.1), own.result(KEYS, "x", 1.0), own.last_answer(KEYS)):
             with pytest.raises(reliq.RedisUnavailable, match="cannot be reached"):
                 app.store.call(question, connection)
 

@@ -33,7 +33,7 @@ if decision == 'committed' and key then
   value = redis.call('GET', dedup)
 end
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
-check_batches(q, {element})
+check_entering(q, {element})
 redis.call('HLEN', index)
 redis.call('HLEN', producers)
 redis.call('ZCARD', prepared)

@@ -9,7 +9,6 @@ monitor after the leader died.
       └─── abort ───> aborted ──── every part removed ──> forgotten
 """
 
-import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -19,15 +18,17 @@ from typing import Literal
 import msgspec
 
 from reliq import ops
-from reliq.errors import InvalidName, JobClosed, OutcomeUnknown, QueueFull
-from reliq.model.keys import JobKeys, QueueKeys
-from reliq.ops import JobState, Staged, Steps, Transaction
+from reliq.contract import values
+from reliq.errors import JobClosed, OutcomeUnknown, QueueFull
+from reliq.features.staging import ops as own
+from reliq.features.staging.ops import Staged
+from reliq.features.staging.room import check_room
+from reliq.model.keys import JobKeys, QueueKeys, check_job
+from reliq.ops import JobState, Steps, Transaction
 from reliq.ops.chunks import Chunk, bodies_of, dedup_digests, elements_of, references_of
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.resizing import given_up
-from reliq.protocol.room import check_room
 
-TIME_LIMIT = 24 * 3600.0  #: seconds without a write after which an open job is aborted
 ORPHANED = 7 * 86_400.0  #: seconds beyond the time limit after which a part unknown to its job expires
 REMEMBERED = 3600.0  #: seconds a decided job is remembered for late writers and repeated commits
 _CALL_BYTES = 1024 * 1024  #: Redis serves no other client while it carries out a call
@@ -36,19 +37,10 @@ _JOBS_PER_TRIP = 10
 _NOTED = 100_000  #: messages that become visible before the job's record notes it
 _CHUNKS_PER_TRIP = 8  #: that are deleted with their bodies: Redis copies each of them once
 
-_NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}")
-
 
 def new_token() -> str:
     """Return a new random token that identifies a run or a part of it."""
     return secrets.token_hex(8)
-
-
-def check_job(name: str) -> str:
-    """Return the job name if it is valid; raises InvalidName."""
-    if _NAME.fullmatch(name) is None:
-        raise InvalidName(f"job name {name!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ -")
-    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +50,7 @@ class Job:
     home: JobKeys  #: the keys of its record: those of its queue, or those for jobs of several queues
     name: str = field(default_factory=new_token)
     run: str = field(default_factory=new_token)
-    time_limit: float = TIME_LIMIT
+    time_limit: float = values.JOB_TIME_LIMIT
     remembered: float = REMEMBERED
 
     def __post_init__(self) -> None:
@@ -113,15 +105,15 @@ class PartWriter:
         job, part, packed = self._job, self.part, [chunk.packed() for chunk in chunks]
         messages = sum(chunk.messages for chunk in chunks)
         if part.staged.apart(job.home):
-            enlisted = yield ops.stage_enlist(job.home, job.name, job.run, job.time_limit, part.staged, messages)
+            enlisted = yield own.stage_enlist(job.home, job.name, job.run, job.time_limit, part.staged, messages)
             if enlisted != "ok":
                 return str(enlisted)
-            request = ops.stage_apart(job.name, part.staged, part.chunks, packed, job.time_limit + ORPHANED)
+            request = own.stage_apart(job.name, part.staged, part.chunks, packed, job.time_limit + ORPHANED)
         else:
             values = [chunk.arguments() for chunk in bodies]
             references = [one for chunk in bodies for one in references_of(chunk)]
             run = (job.home, job.name, job.run, job.time_limit)
-            request = ops.stage(*run, part.staged, part.chunks, packed, values, references, messages)
+            request = own.stage(*run, part.staged, part.chunks, packed, values, references, messages)
         try:
             *_, answer = yield request
         except OutcomeUnknown:  # the script recognizes a repeated call
@@ -150,7 +142,7 @@ def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
 
 def open_job(job: Job) -> Steps[bool]:
     """Begin a job; return False if an earlier run has committed it, so that there is nothing to write."""
-    state = yield ops.stage_open(job.home, job.name, job.run, job.time_limit)
+    state = yield own.stage_open(job.home, job.name, job.run, job.time_limit)
     return bool(state == "open")
 
 
@@ -165,7 +157,7 @@ def commit(
     parts = [part for part in parts if part.chunks]
     yield from _check(job, parts)
     manifest, messages = _encode(parts), sum(part.messages for part in parts)
-    answer = yield ops.commit(job.home, job.name, job.run, manifest, messages, job.remembered, stream, epoch)
+    answer = yield own.commit(job.home, job.name, job.run, manifest, messages, job.remembered, stream, epoch)
     if answer == "closed":
         raise _closed(job, answer)
     if answer == "repeated":
@@ -181,8 +173,8 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
         # From here on no part expires by itself: it is in the job's record.
         apart = [part.staged for part in page if part.staged.apart(job.home)]
         lengths = yield [
-            *(ops.stage_keep(job.name, staged) for staged in apart),
-            *(ops.staged_chunks(job.name, part.staged) for part in page),
+            *(own.stage_keep(job.name, staged) for staged in apart),
+            *(own.staged_chunks(job.name, part.staged) for part in page),
         ]
         if lengths[len(apart) :] != [part.chunks for part in page]:
             raise _closed(job, "torn")
@@ -223,7 +215,7 @@ def _note(job: Job, messages: int) -> Steps[None]:
     """Note that messages became visible, for those who watch the job; a full Redis that refuses it does no harm."""
     with suppress(QueueFull):
         if messages:
-            yield ops.count_rolled(job.home, job.name, messages)
+            yield own.count_rolled(job.home, job.name, messages)
 
 
 def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:
@@ -231,7 +223,7 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
 
     Return how many messages moved: 0 if the job is not committed, or over.
     """
-    manifest = yield ops.job_manifest(job.home, job.name)
+    manifest = yield own.job_manifest(job.home, job.name)
     if manifest is None:
         return 0
     moved, over = yield from _roll_some(job, _decode_manifest(manifest), at_most, progress)
@@ -245,7 +237,7 @@ def _roll_some(job: Job, parts: Sequence[Part], at_most: int | None, progress: P
     """Move parts in up to `at_most` steps; return how many messages moved, and whether the parts are empty now."""
     moved = steps = 0
     for page in _pages(parts):
-        lengths = yield [ops.staged_chunks(job.name, part.staged) for part in page]
+        lengths = yield [own.staged_chunks(job.name, part.staged) for part in page]
         for part, length in zip(page, lengths, strict=True):
             for _ in range(length):
                 if steps == at_most:
@@ -261,17 +253,17 @@ def _roll_some(job: Job, parts: Sequence[Part], at_most: int | None, progress: P
 def _roll(job: Job, staged: Staged) -> Steps[int | None]:
     """Make the first chunk of a part visible; return how many messages it had, None if there is no chunk left."""
     while True:
-        first, follows, *_ = yield ops.first_chunk(job.name, staged)
+        first, follows, *_ = yield own.first_chunk(job.name, staged)
         if first is None:
             yield Transaction(())
             return None
         elements, bodies = None if follows else elements_of(first), bodies_of(first)
         try:
             if elements is not None:
-                if (yield ops.roll(job.name, staged, elements)) is not None:
+                if (yield own.roll(job.name, staged, elements)) is not None:
                     return elements.count
             elif bodies is not None:
-                if (yield ops.roll_bodies(job.name, staged, bodies)) is not None:
+                if (yield own.roll_bodies(job.name, staged, bodies)) is not None:
                     return 0
             else:
                 yield Transaction(())
@@ -286,7 +278,7 @@ def _roll(job: Job, staged: Staged) -> Steps[int | None]:
 
 def _roll_by_script(job: Job, staged: Staged, first: bytes) -> Steps[int | None]:
     """Let the script move the first chunk; None if another client has moved the one that was read."""
-    messages, _ = yield ops.commit_roll(job.name, staged, dedup_digests(first))
+    messages, _ = yield own.commit_roll(job.name, staged, dedup_digests(first))
     return None if messages < 0 else int(messages)
 
 
@@ -295,7 +287,7 @@ def abort(job: Job, overdue: bool = False) -> Steps[bool]:
 
     `overdue`: abort only if its time limit has passed.
     """
-    aborted = bool((yield ops.stage_abort(job.home, job.name, job.run, overdue)))
+    aborted = bool((yield own.stage_abort(job.home, job.name, job.run, overdue)))
     if aborted:
         yield from _clear(job)
     return aborted
@@ -303,7 +295,7 @@ def abort(job: Job, overdue: bool = False) -> Steps[bool]:
 
 def abort_others(job: Job, prefix: str) -> Steps[None]:
     """Abort the open jobs with this prefix other than this one: those left behind by dead runs of the same leader."""
-    for name in (yield ops.jobs_first_due(job.home, _PARTS_PER_TRIP)):
+    for name in (yield own.jobs_first_due(job.home, _PARTS_PER_TRIP)):
         if name.startswith(prefix) and name != job.name:
             record = yield ops.job_record(job.home, name)
             yield from abort(Job(job.home, name, record.run))
@@ -315,16 +307,16 @@ def _clear(job: Job) -> Steps[None]:
     while left > 0:
         # In this order: none of these parts belongs to a run that has started since.
         names, record = yield [
-            ops.job_parts(job.home, job.name, _PARTS_PER_TRIP),
+            own.job_parts(job.home, job.name, _PARTS_PER_TRIP),
             ops.job_record(job.home, job.name),
         ]
         if record.state == JobState.OPEN or record.run != job.run:
             return
         parts = [Staged.of(name) for name in names]
         if apart := [part for part in parts if part.apart(job.home)]:
-            yield [ops.stage_drop(job.name, part) for part in apart]
+            yield [own.stage_drop(job.name, part) for part in apart]
         yield from _unstage(job, [part for part in parts if not part.apart(job.home)])
-        left = yield ops.stage_clear(job.home, job.name, job.run, job.remembered, parts)
+        left = yield own.stage_clear(job.home, job.name, job.run, job.remembered, parts)
 
 
 def _unstage(job: Job, parts: Sequence[Staged]) -> Steps[None]:
@@ -333,11 +325,11 @@ def _unstage(job: Job, parts: Sequence[Staged]) -> Steps[None]:
         return
     stored, *lengths = yield [
         ops.hash_size(parts[0].keys.bodies),
-        *(ops.staged_chunks(job.name, part) for part in parts),
+        *(own.staged_chunks(job.name, part) for part in parts),
     ]
     for part, length in zip(parts, lengths, strict=True):
         while stored and length:
-            length = yield ops.unstage(job.name, part, _CHUNKS_PER_TRIP)
+            length = yield own.unstage(job.name, part, _CHUNKS_PER_TRIP)
 
 
 def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) -> Steps[int]:
@@ -358,7 +350,7 @@ def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) 
 
 def due_jobs(home: JobKeys, now: int) -> ops.Op[list[bytes]]:
     """Return the op that reads the jobs that are decided but not over, or open beyond their time limit."""
-    return ops.jobs_due(home, now, _JOBS_PER_TRIP)
+    return own.jobs_due(home, now, _JOBS_PER_TRIP)
 
 
 def _pages(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:

@@ -1,4 +1,4 @@
-# Generated from reliq/aio/batch.py by tools/generate_sync.py: do not edit
+# Generated from reliq/features/batches/aio.py by tools/generate_sync.py: do not edit
 """Batches of messages, with one message when all of them have ended."""
 
 from collections.abc import Callable, Iterable
@@ -6,10 +6,12 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from reliq import forks
+from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, MessageOptions
-from reliq.model.batch import BatchProgress, Target
+from reliq.features.batches.model import BatchProgress, Target
+from reliq.features.batches.steps import BatchSteps, open_batches, progress
 from reliq.model.outgoing import Body, NewMessage
-from reliq.protocol.batches import BatchSteps, progress
+from reliq.protocol.application import Application
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.store import Store
 
@@ -69,3 +71,24 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"<Batch {self.id}>"
+
+
+class BatchCalls(Application):
+    """What an application has of batches."""
+
+    store: Store
+
+    def batch(self, *, on_done: Target | None = None, on_dead: Target | None = None) -> Batch:
+        """Return a batch, to be opened as a context: its messages are counted, and one message follows the last one.
+
+        `on_done`, `on_dead`: a queue and a body, or a NewMessage with headers; see Batch. Raises InvalidMessage.
+        """
+        return Batch(self.store, BatchSteps(on_done, on_dead), self._queue_steps)
+
+    def batch_progress(self, id: str) -> BatchProgress | None:
+        """Return how far a batch is; None if it has ended, or never was."""
+        return self.store.run(progress(id))
+
+    def batches(self, *, limit: int = 100) -> list[BatchProgress]:
+        """Return the batches that have not ended, oldest first."""
+        return self.store.run(open_batches(values.whole(limit, "limit", 1, 10_000)))

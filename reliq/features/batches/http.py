@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 
 from reliq import aio
-from reliq_api import schemas
+from reliq.features.batches import schemas
 from reliq_api.access.auth import Access
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
 
-from reliq.model.batch import Counts
+from reliq.features.batches import signatures
+from reliq.features.batches.model import Counts
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
-from reliq.ops import signatures
 from reliq.ops.request import Argument, Op, read_fields, scripted
 from reliq.ops.schema import Batch, Config
 

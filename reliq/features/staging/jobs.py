@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from reliq import ops
 from reliq.errors import ReliqError
-from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
+from reliq.features.staging import ops as own
+from reliq.features.staging.steps import Job, abort
+from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_job
 from reliq.ops import JobState, Steps
-from reliq.protocol import staging
 from reliq.protocol.seen import or_unseen
 from reliq.runtime.looking import is_away, missing_now
 
@@ -55,7 +56,7 @@ def read_jobs(queues: Sequence[str], several: bool = True) -> Steps[list[StagedJ
 
 
 def _jobs_of(homes: Sequence[tuple[str, JobKeys]]) -> Steps[list[StagedJob]]:
-    now, *found = yield [ops.server_time(), *(ops.jobs_first_due(home, _MOST) for _, home in homes)]
+    now, *found = yield [ops.server_time(), *(own.jobs_first_due(home, _MOST) for _, home in homes)]
     named = [(queue, home, name) for (queue, home), names in zip(homes, found, strict=True) for name in names]
     records = (yield [ops.job_record(home, name) for _, home, name in named]) if named else []
     return [
@@ -75,8 +76,8 @@ def abort_job(queue: str, name: str) -> Steps[bool]:
     Its tasks find it closed, and its driver fails.
     """
     home = QueueKeys(queue) if queue else SEVERAL
-    record: ops.JobRecord = yield ops.job_record(home, staging.check_job(name))
+    record: ops.JobRecord = yield ops.job_record(home, check_job(name))
     if record.state != ABORTABLE:
         return False
-    aborted = yield from staging.abort(staging.Job(home, name, record.run))
+    aborted = yield from abort(Job(home, name, record.run))
     return bool(aborted)

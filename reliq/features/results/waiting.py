@@ -10,8 +10,9 @@ from typing import Any
 from reliq import ops
 from reliq.contract.values import check_id
 from reliq.errors import ReliqError
+from reliq.features.results import ops as own
+from reliq.features.results.steps import ASK_EVERY, LOOK_EVERY, look, look_at_all, missing
 from reliq.model.keys import QueueKeys
-from reliq.protocol.results import ASK_EVERY, LOOK_EVERY, look, look_at_all, missing
 from reliq.transport.aiostore import AioStore
 from reliq_api.background import Background
 from reliq_api.consume.partitions import PartitionsOf
@@ -84,7 +85,7 @@ class Results:
     async def _watch(self, keys: QueueKeys) -> "Watch":
         """Return the watch of a queue, which notices everything from now on; to be joined before the next await."""
         if keys.queue not in self._watches:
-            since = await self._store.run(ops.one(ops.last_answer(keys)))
+            since = await self._store.run(ops.one(own.last_answer(keys)))
             if keys.queue not in self._watches:
                 self._watches[keys.queue] = watch = Watch(self._store, keys, since, self._watches)
                 self._background.start("awaiting results", watch.run)
@@ -157,7 +158,7 @@ class Watch:
 
     async def _read(self, connection: Any) -> None:
         try:
-            steps = ops.one(ops.answered(self._keys, self._since, LOOK_EVERY))
+            steps = ops.one(own.answered(self._keys, self._since, LOOK_EVERY))
             answered = await self._store.run(steps, connection, timeout=0)
         except ReliqError as error:
             log.debug("queue=%s those who wait for results look again: %s", self._keys.queue, error)

@@ -5,13 +5,14 @@ from collections.abc import Collection, Sequence
 
 from reliq import ops
 from reliq.errors import InvalidSetting, QueueFull
-from reliq.model.batch import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
+from reliq.features.batches import ops as own
+from reliq.features.batches.model import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import read_layout
 from reliq.ops import JobState, Steps
 from reliq.ops.schema import Batch as Field
-from reliq.protocol.staging import Job
+from reliq.protocol.job_ends import JobEnd
 
 OPEN, CLOSED, ABANDONED = "open", "closed", "abandoned"
 MOST = 1000  #: batches that one turn of a monitor looks at
@@ -31,7 +32,7 @@ class BatchSteps:
 
     def open(self) -> Steps[None]:
         """Create the batch in Redis; raises InvalidSetting if its parent is closed."""
-        if not (yield ops.batch_open(self.id, {Field.DONE: self._done, Field.DEAD: self._dead}, self._parent)):
+        if not (yield own.batch_open(self.id, {Field.DONE: self._done, Field.DEAD: self._dead}, self._parent)):
             raise InvalidSetting(f"batch {self._parent} is closed: open batches in it before its block ends")
         self.is_open = True
 
@@ -39,7 +40,7 @@ class BatchSteps:
         """Note a queue before the first message is sent to it; raises InvalidSetting if the batch is not open."""
         if self.is_open and queue in self._queues:
             return
-        if not self.is_open or not (yield ops.batch_enlist(self.id, queue)):
+        if not self.is_open or not (yield own.batch_enlist(self.id, queue)):
             raise InvalidSetting(f"batch {self.id} is not open: send its messages in its `with` block")
         self._queues.add(queue)
 
@@ -50,20 +51,30 @@ class BatchSteps:
     def close(self, abandon: bool) -> Steps[None]:
         """End the sending. `abandon`: nothing is sent when the messages have ended."""
         self.is_open = False
-        yield ops.batch_close(self.id, ABANDONED if abandon else CLOSED)
+        yield own.batch_close(self.id, ABANDONED if abandon else CLOSED)
 
 
-def of_job(batch: str, job: Job, queues: Collection[str]) -> Steps[None]:
+def _of_job(queue: str, job: str) -> Steps[str]:
+    """Open a batch of the messages of a staged job; return its id."""
+    batch = BatchSteps((queue, {"job": job}), None)
+    yield from batch.open()
+    return batch.id
+
+
+def close_with(batch: str, home: JobKeys, job: str, run: str, queues: Collection[str]) -> Steps[None]:
     """Close a batch that a staged job sends, before the job is committed: it ends after the job has."""
     for queue in queues:
-        yield ops.batch_enlist(batch, queue)
-    yield ops.batch_change(batch, Field.JOB, f"{job.home.place} {job.name} {job.run}")
-    yield ops.batch_close(batch, CLOSED)
+        yield own.batch_enlist(batch, queue)
+    yield own.batch_change(batch, Field.JOB, f"{home.place} {job} {run}")
+    yield own.batch_close(batch, CLOSED)
 
 
-def abandon(batch: str) -> Steps[None]:
+def _abandon(batch: str) -> Steps[None]:
     """Close a batch of which nothing is sent."""
-    yield ops.batch_close(batch, ABANDONED)
+    yield own.batch_close(batch, ABANDONED)
+
+
+JOB_END = JobEnd(_of_job, close_with, _abandon)
 
 
 def _job_state(fields: dict[str, bytes]) -> Steps[str]:
@@ -77,7 +88,7 @@ def _job_state(fields: dict[str, bytes]) -> Steps[str]:
 
 def progress(batch: str) -> Steps[BatchProgress | None]:
     """Return how far a batch is; None if it has ended, or never was."""
-    fields = yield ops.batch_fields(batch)
+    fields = yield own.batch_fields(batch)
     if not fields:
         return None
     counts = yield from _counts(batch, fields)
@@ -96,7 +107,7 @@ def progress(batch: str) -> Steps[BatchProgress | None]:
 def open_batches(limit: int) -> Steps[list[BatchProgress]]:
     """Return the batches that have not ended, oldest first."""
     found = []
-    for batch in (yield ops.batch_ids(limit)):
+    for batch in (yield own.batch_ids(limit)):
         one = yield from progress(batch)
         if one is not None:
             found.append(one)
@@ -105,7 +116,7 @@ def open_batches(limit: int) -> Steps[list[BatchProgress]]:
 
 def _places(fields: dict[str, bytes]) -> Steps[list[QueueKeys]]:
     """Return the queues of a batch, each with all of its partitions."""
-    queues = ops.queues_in(fields)  # partitions, too, where their queue was deleted
+    queues = own.queues_in(fields)  # partitions, too, where their queue was deleted
     layouts = (yield [ops.partitions(keys) for keys in queues]) if queues else []
     names = [name for keys, text in zip(queues, layouts, strict=True) for name in read_layout(text).every(keys.queue)]
     return [QueueKeys(name) for name in dict.fromkeys(names)]
@@ -113,7 +124,7 @@ def _places(fields: dict[str, bytes]) -> Steps[list[QueueKeys]]:
 
 def _counts(batch: str, fields: dict[str, bytes]) -> Steps[Counts]:
     queues = yield from _places(fields)
-    counts = (yield [ops.batch_counts(keys, batch) for keys in queues]) if queues else []
+    counts = (yield [own.batch_counts(keys, batch) for keys in queues]) if queues else []
     return sum(counts, Counts())
 
 
@@ -135,13 +146,13 @@ def waits(fields: dict[str, bytes]) -> bool:
 
 def end(batch: str) -> Steps[bool]:
     """Do what follows if all messages of a batch have ended; return whether they have. For monitors; safe to repeat."""
-    fields = yield ops.batch_fields(batch)
+    fields = yield own.batch_fields(batch)
     if not fields:
-        yield ops.batch_drop(batch)
+        yield own.batch_drop(batch)
         return False
     state = fields[Field.STATE].decode()
     if state == OPEN and time.time() * 1000 - int(fields[Field.OPENED]) > _OPEN_FOR_MS:
-        yield ops.batch_close(batch, ABANDONED)
+        yield own.batch_close(batch, ABANDONED)
         return False
     if state not in _ENDED or int(fields.get(Field.CHILDREN, 0)) > 0:
         return False
@@ -154,7 +165,7 @@ def end(batch: str) -> Steps[bool]:
         if counts.open or counts != (yield from _counts(batch, fields)):
             return False
         counts += _of_children(fields)
-        _, ending = yield ops.batch_ending(batch, b"%d %d %d" % (counts.sent, counts.dead, counts.cancelled))
+        _, ending = yield own.batch_ending(batch, b"%d %d %d" % (counts.sent, counts.dead, counts.cancelled))
     else:
         ending = fields[Field.ENDING]
     sent, dead, cancelled = map(int, ending.split())
@@ -165,9 +176,17 @@ def end(batch: str) -> Steps[bool]:
         yield from _send(batch, decode_end(target), total)
     queues = yield from _places(fields)
     if queues:
-        yield [ops.batch_forget(keys, batch) for keys in queues]
-    yield ops.batch_end(batch, fields[Field.PARENT].decode(), total)
+        yield [own.batch_forget(keys, batch) for keys in queues]
+    yield own.batch_end(batch, fields[Field.PARENT].decode(), total)
     return True
+
+
+def end_all() -> Steps[bool]:
+    """Do what a monitor does for batches; return whether one of them had ended."""
+    some = False
+    for batch in (yield own.batch_ids(MOST)):
+        some = (yield from end(batch)) or some
+    return some
 
 
 def _send(batch: str, message: End, total: Counts) -> Steps[None]:

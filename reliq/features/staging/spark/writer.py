@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 
 from reliq import ops
 from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
+from reliq.features.staging import steps as staging
+from reliq.features.staging.steps import Job, Part, PartWriter
 from reliq.model.keys import logical_name
 from reliq.model.partitions import Layout as Partitions
-from reliq.protocol import staging
-from reliq.protocol.batches import BatchSteps, abandon, of_job
-from reliq.protocol.staging import Job, Part, PartWriter
+from reliq.protocol.features import JOB_ENDS
 from reliq.spark.encoding import merged
 from reliq.spark.layout import Layout, layout_of
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
@@ -198,9 +198,11 @@ class ReliqWriter(DataSourceArrowWriter):
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
                 log.warning("job %s was committed before: nothing is written again", self._job.name)
             elif options.on_handled is not None:
-                batch = BatchSteps((options.on_handled, {"job": self._job.name}), None)
-                store.run(batch.open())
-                self._options = replace(options, rules=replace(options.rules, batch=batch.id))
+                if not JOB_ENDS:
+                    raise InvalidSetting("option onHandled: this reliq has no batches")
+                for end in JOB_ENDS:
+                    batch = store.run(end.open(options.on_handled, self._job.name))
+                    self._options = replace(options, rules=replace(options.rules, batch=batch))
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
         job = self._job
@@ -216,8 +218,9 @@ class ReliqWriter(DataSourceArrowWriter):
         staged = [message for message in messages if isinstance(message, Staged)]
         with in_worker(), closing(self._options.connection.store()) as store:
             raise_failure(staged)
-            if batch := self._options.rules.batch:
-                store.run(of_job(batch, self._job, {logical_name(part.queue) for one in staged for part in one.parts}))
+            job, queues = self._job, {logical_name(part.queue) for one in staged for part in one.parts}
+            for end in JOB_ENDS if self._options.rules.batch else ():
+                store.run(end.close(self._options.rules.batch, job.home, job.name, job.run, queues))
             commit(store, self._job, staged, self._options.rules)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -225,8 +228,8 @@ class ReliqWriter(DataSourceArrowWriter):
             return
         with in_worker(), closing(self._options.connection.store()) as store:
             store.run(staging.abort(self._job))
-            if self._options.rules.batch:
-                store.run(abandon(self._options.rules.batch))
+            for end in JOB_ENDS if self._options.rules.batch else ():
+                store.run(end.abandon(self._options.rules.batch))
 
 
 def _job_of(options: WriteOptions, where: Targets) -> Job:

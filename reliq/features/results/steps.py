@@ -7,13 +7,15 @@ from typing import Any
 from reliq import ops
 from reliq.contract.values import Duration, check_id, seconds
 from reliq.errors import HandlerFailed, NoResult, QueueFull
+from reliq.features.results import ops as own
+from reliq.features.results.ops import Returned
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.error_text import classed_gist
 from reliq.model.keys import QueueKeys
 from reliq.model.result import CANCELLED, DEAD, read_result
-from reliq.ops import Returned, Steps, Together
+from reliq.ops import Steps, Together
+from reliq.protocol.listing import read_letter
 from reliq.protocol.partitions import Partitions, checked
-from reliq.protocol.search import Search
 
 ASK_EVERY = 0.2  #: seconds between two questions to all partitions of a queue
 LOOK_EVERY = 5.0  #: seconds between two looks at the dead letters: a monitor that makes one tells no one who waits
@@ -65,14 +67,18 @@ def look(keys: QueueKeys, identity: str, wait: float = 0.0) -> Steps[Returned]:
     answer = yield from _read(keys, identity, wait)
     stored = answer.result
     if stored is None or stored == DEAD:
-        letter = yield from Search(keys).dead_letter(identity)
+        letter = yield from read_letter(keys, identity)
         if letter is not None:
             raise _failed(letter)
     if stored == CANCELLED:
         raise NoResult(f"message {identity} of {keys.queue!r} was cancelled while it was handled")
     if stored == DEAD:  # and redriven or removed since
-        return Returned(None, (yield ops.last_answer(keys)))
+        return Returned(None, (yield own.last_answer(keys)))
     return answer
+
+
+def has_result(keys: QueueKeys, identity: str) -> Steps[bool]:
+    return (yield own.result(keys, identity)).result is not None
 
 
 def missing(keys: QueueKeys, identity: str) -> NoResult:
@@ -85,9 +91,9 @@ def missing(keys: QueueKeys, identity: str) -> NoResult:
 
 def _read(keys: QueueKeys, identity: str, wait: float) -> Steps[Returned]:
     try:
-        answer: Returned = yield ops.result(keys, identity, wait)
+        answer: Returned = yield own.result(keys, identity, wait)
     except QueueFull:  # Redis cannot note that someone waits: the next look is after LOOK_EVERY
-        answer = yield ops.result(keys, identity)
+        answer = yield own.result(keys, identity)
     return answer
 
 
@@ -95,7 +101,7 @@ def _wait(keys: QueueKeys, identity: str, since: bytes, wait: float) -> Steps[No
     """Wait until the message is named among the latest results, and at most so many seconds."""
     until = time.monotonic() + wait
     while (left := until - time.monotonic()) > 0:
-        answered = yield ops.answered(keys, since, left)
+        answered = yield own.answered(keys, since, left)
         if answered is None:
             continue
         since, ids = answered

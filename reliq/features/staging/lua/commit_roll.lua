@@ -55,7 +55,7 @@ redis.call('HLEN', index)
 
 local entered = {}
 for place, entry in ipairs(entries) do entered[place] = entry.element end
-check_batches(q, entered)
+check_entering(q, entered)
 redis.call('LTRIM', staged, 1, -1)
 if kind == '=' then
   for from = 1, #strings, 1000 do

@@ -8,12 +8,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from reliq.errors import InvalidSetting
-from reliq.protocol import staging
-from reliq.protocol.staging import Job, new_token
-from reliq.spark.options import WriteOptions
-from reliq.spark.targets import targets
-from reliq.spark.workers import in_worker
-from reliq.spark.writer import (
+from reliq.features.staging import steps as staging
+from reliq.features.staging.spark.writer import (
     Staged,
     check_write,
     commit,
@@ -22,6 +18,10 @@ from reliq.spark.writer import (
     stage_rows,
     task,
 )
+from reliq.features.staging.steps import Job, new_token
+from reliq.spark.options import WriteOptions
+from reliq.spark.targets import targets
+from reliq.spark.workers import in_worker
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -8,8 +8,8 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidName
+from reliq.features.staging.jobs import ABORTABLE, abort_job, read_jobs
 from reliq.model.keys import check_name
-from reliq.protocol.jobs import ABORTABLE, abort_job, read_jobs
 from reliq.protocol.seen import every_queue
 from reliq_api.access.auth import Access
 from reliq_api.ui.access import Viewer, reliq_of
@@ -19,6 +19,11 @@ from reliq_api.ui.render import page
 router = APIRouter(route_class=Page, prefix="/jobs")
 
 SECTION = {"jobs": "Jobs"}
+
+NOTICES = {
+    "aborted": "The job is aborted. What it had staged is deleted.",
+    "decided_before": "The job was decided before: nothing has changed.",
+}
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 

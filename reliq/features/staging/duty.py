@@ -4,9 +4,9 @@ import logging
 from collections.abc import Sequence
 
 from reliq import ops
+from reliq.features.staging.steps import due_jobs, finish_due
 from reliq.model.keys import SEVERAL, JobKeys
 from reliq.ops import Steps
-from reliq.protocol.staging import due_jobs, finish_due
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey, pages
 

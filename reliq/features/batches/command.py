@@ -8,7 +8,7 @@ from typing import Any
 
 from reliq.cli.options import app_of, command, say_none, utc
 from reliq.cli.progress import age, bar
-from reliq.model.batch import BatchProgress
+from reliq.features.batches.model import BatchProgress
 
 
 def add_to(commands: Any) -> None:

@@ -1,0 +1,1 @@
+"""Results: what a handler has returned, for those who ask for it or wait for it."""

@@ -1,0 +1,24 @@
+"""What a queue has of results."""
+
+from typing import Any
+
+from reliq.contract.values import Duration
+from reliq.features.results.steps import result_of
+from reliq.protocol.queue import QueueSteps
+from reliq.transport.aiostore import AioStore
+
+
+class ResultCalls:
+    """What a queue has of what its handlers have returned."""
+
+    _store: AioStore
+    _steps: QueueSteps
+
+    async def result(self, id: str, *, wait: Duration = 0) -> Any:
+        """Return what the handler of a message returned: JSON as Python values, or bytes.
+
+        For handlers with `result=`, which says how long results are kept. `wait`: how long to wait for it. Waiting
+        takes a connection, and no polling. Raises HandlerFailed if the message is a dead letter,
+        and NoResult if it has no result by then.
+        """
+        return await self._store.run(result_of(self._steps.partitions, id, wait))

@@ -1,0 +1,1 @@
+"""Staging: any number of messages are written invisibly, by Spark, then all of them become visible, or none."""

@@ -1,0 +1,1 @@
+"""Writing from Spark: DataFrames and streams, and `reliq spark enqueue`."""

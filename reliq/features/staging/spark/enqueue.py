@@ -1,0 +1,98 @@
+"""`reliq spark enqueue`: files or a table into queues, all rows or none."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from reliq.errors import InvalidSetting
+from reliq.features.staging import steps as staging
+from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_job, check_name
+from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.spark.session import Session, common, say
+from reliq.transport.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WHOLE_ROW = "to_json(struct(*)) AS value"
+_NOWHERE = (
+    "say where the rows go: --queue NAME, --queue-column COLUMN or --topic-column COLUMN, "
+    "or a --select that makes a column queue or topic"
+)
+_FORMATS = ("parquet", "json", "csv", "jdbc")
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to a parser's subparsers."""
+    one = commands.add_parser("enqueue", help="write files or a table into a queue, all rows or none")
+    one.set_defaults(run=enqueue)
+    one.add_argument("--input", required=True, metavar="PATH", help="what to read; with --format jdbc the JDBC URL")
+    one.add_argument("--format", choices=_FORMATS, default="parquet", help="of the input (default parquet)")
+    one.add_argument("--select", metavar="SQL", help="columns of the messages (default: value, the whole row as JSON)")
+    where = one.add_mutually_exclusive_group()
+    where.add_argument("--queue", metavar="NAME", help="the queue of all rows")
+    where.add_argument("--queue-column", metavar="COLUMN", help="names the queue of each row")
+    where.add_argument("--topic-column", metavar="COLUMN", help="routing key of each row: to every queue bound to it")
+    one.add_argument("--mandatory", action="store_true", help="fail where no queue is bound to a row's topic")
+    one.add_argument("--max-body", metavar="SIZE", help="bytes a body may have, such as 8MiB (default 1MiB)")
+    one.add_argument("--job", metavar="NAME", help="a name under which these rows are never written twice")
+    one.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader; repeatable"
+    )
+    common(one)
+
+
+def enqueue(options: argparse.Namespace) -> int:
+    """Write the rows of the input into queues; all of them become visible together."""
+    job = check_job(options.job or staging.new_token())
+    home, store = _home(options), _store(options)
+    before = store.run(staging.outcome(home, job))
+    if before is None:
+        mandatory = "true" if options.mandatory else None
+        how = {"queue": options.queue, "mandatory": mandatory, "maxBody": options.max_body}
+        with Session(options) as spark:
+            writer = _messages(spark, options).write.format("reliq").option("job", job)
+            writer.options(**{name: value for name, value in how.items() if value}).mode("append").save()
+    after = store.run(staging.outcome(home, job))
+    written = after if before is None and after is not None else 0
+    text = f"{written} messages enqueued" if before is None else f"job {job} was committed before: nothing enqueued"
+    return say(options, text, job=job, enqueued=written)
+
+
+def _home(options: argparse.Namespace) -> JobKeys:
+    """Return the keys for the record of the job."""
+    if options.queue is not None:
+        return QueueKeys(check_name(options.queue))
+    if options.queue_column is None and options.topic_column is None and options.select is None:
+        raise InvalidSetting(_NOWHERE)
+    return SEVERAL
+
+
+def _messages(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
+    """Return the rows to write, with a column for the queue or topic of each unless all go to one queue."""
+    reader = spark.read.format(options.format).options(**dict(_pair(one) for one in options.option))
+    rows = reader.option("url", options.input).load() if options.format == "jdbc" else reader.load(options.input)
+    rows.createOrReplaceTempView("input")
+    if options.select is not None:
+        rows = spark.sql(options.select)
+    column, name = (options.queue_column, "queue") if options.queue_column else (options.topic_column, "topic")
+    if column and column not in rows.columns:
+        raise InvalidSetting(f"there is no column {column!r}; there are {', '.join(rows.columns)}")
+    if options.select is None:
+        quoted = (column or "").replace("`", "``")
+        return rows.selectExpr(_WHOLE_ROW, *([f"cast(`{quoted}` AS string) AS {name}"] if column else []))
+    if column:
+        rows = rows.withColumnRenamed(column, name)
+    if options.queue is None and not {"queue", "topic"} & set(rows.columns):
+        raise InvalidSetting(_NOWHERE)
+    return rows
+
+
+def _store(options: argparse.Namespace) -> Store:
+    return Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidSetting(f"--option {name!r}: write NAME=VALUE")
+    return name, value
