@@ -3,7 +3,7 @@
 import pytest
 
 from reliq.features.batches import ops
-from reliq.model.batch import Counts
+from reliq.features.batches.model import Counts
 from reliq.model.keys import BATCHES, batch_record
 
 OUTER, INNER = batch_record("outer"), batch_record("inner")

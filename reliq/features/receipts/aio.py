@@ -93,17 +93,11 @@ class ReceiveCalls:
     ) -> list[Received]:
         """Receive up to `limit` messages; none if nothing came within `wait` seconds.
 
-            for received in await orders.receive(limit=10, visibility=30, wait=20):
-                handle(received.message)
-                await orders.delete_received([received.receipt])
-
-        Each message is invisible to others for `visibility` seconds, at most 12 hours, and then ready again, without
-        regard to whether its receiver lives; each receive counts as a delivery. `runs`: also those messages that wait
-        for the key of a received one, in their order; the key is free again when none of them is in flight.
-        `most_receives`: a message that was received so often becomes a dead letter (max_deliveries) instead.
-        `attempt`: an id of this call: repeated within five minutes it returns the same messages and receipts, as long
-        as all are in flight. Raises InvalidSetting, TooManyInFlight (`most_in_flight`), RedisUnavailable and
-        OutcomeUnknown: what was received then is visible again after its time.
+        Each one is invisible to others for `visibility` seconds, at most 12 hours, and then ready again unless its
+        receipt was given to `delete_received`; each receive counts as a delivery. `runs`: also those that wait for the
+        key of a received one, in order. `most_receives`: one that was received so often becomes a dead letter. The same
+        `attempt`, an id of the call, returns within five minutes the same messages. Raises InvalidSetting,
+        TooManyInFlight (`most_in_flight`), RedisUnavailable and OutcomeUnknown.
         """
         wanted = Wanted(limit, checked_visibility(visibility), most_receives, runs, attempt, most_in_flight)
         waits = values.seconds(wait, "wait")
