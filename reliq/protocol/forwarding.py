@@ -18,6 +18,9 @@ from reliq.protocol.producer import ProducerPool
 #: A header of messages that were dead letters: the queue in which they died.
 DEAD_FROM: Final = "reliq-dead-from"
 
+#: Another one: how often they were received, or their handlers failed, before they came to this queue.
+RECEIVED_ELSEWHERE: Final = "reliq-receives"
+
 #: Reasons of dead letters that stay: no consumer has failed on them, or no consumer could read them.
 _STAYING: Final = frozenset({"expired", "decode", "undecided"})
 
@@ -60,7 +63,7 @@ def _message(queue: str, letter: DeadLetter) -> NewMessage:
     message = NewMessage(
         letter.body,
         id=letter.id,
-        headers={**letter.headers, DEAD_FROM: queue},
+        headers={**letter.headers, DEAD_FROM: queue, RECEIVED_ELSEWHERE: str(_receives(letter))},
         key=letter.key or None,
         limit_key=None if letter.key else letter.limit_key or None,
         priority=letter.priority,
@@ -69,6 +72,11 @@ def _message(queue: str, letter: DeadLetter) -> NewMessage:
     )
     message.enqueued_at = letter.enqueued_at
     return message
+
+
+def _receives(letter: DeadLetter) -> int:
+    before = letter.headers.get(RECEIVED_ELSEWHERE, "")
+    return (int(before) if before.isdecimal() else 0) + letter.deliveries + letter.failures
 
 
 def _discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:

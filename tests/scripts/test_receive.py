@@ -61,9 +61,9 @@ def test_what_the_consumer_does_not_hold_any_more_is_left_out(held: World):
 
 def test_deleting_is_once(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
-    names = [flight("a").name, flight("z").name]
-    assert held.run(own.delete_received(KEYS, names, late=False)) == "du"
-    assert held.run(own.delete_received(KEYS, names, late=True)) == "uu"
+    handles = [(flight("a").name, ""), (flight("z").name, "")]
+    assert held.run(own.delete_received(KEYS, handles, late=False)) == "du"
+    assert held.run(own.delete_received(KEYS, handles, late=True)) == "uu"
     assert flying(held) == {"b2": 60}
     assert state(held)["counters"] == {"acked": 1}
 
@@ -98,8 +98,8 @@ def test_a_time_that_is_over_is_not_prolonged_and_deletes_nothing_unless_late(he
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
     due(held, "a2")
     assert held.run(own.set_visibility(KEYS, [(flight("a").name, 5.0)])) == "e"
-    assert held.run(own.delete_received(KEYS, [flight("a").name], late=False)) == "e"
-    assert held.run(own.delete_received(KEYS, [flight("a").name], late=True)) == "d"
+    assert held.run(own.delete_received(KEYS, [(flight("a").name, "")], late=False)) == "e"
+    assert held.run(own.delete_received(KEYS, [(flight("a").name, "")], late=True)) == "d"
     assert flying(held) == {"b2": 60}
 
 
@@ -108,7 +108,7 @@ def test_a_message_that_is_ready_again_is_deleted_late_where_it_lies(held: World
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
     due(held, "a2")
     held.run(own.return_due(KEYS, 10))
-    assert held.run(own.delete_received(KEYS, [flight("a").name], late)) == ("d" if late else "u")
+    assert held.run(own.delete_received(KEYS, [(flight("a").name, "")], late)) == ("d" if late else "e")
     assert state(held)["messages"] == ("\xc1cancelled c" if late else "a2 c")
 
 
@@ -117,7 +117,7 @@ def test_an_attempt_finds_its_messages_while_all_are_in_flight(held: World):
     assert [shown(one) for one in held.run(own.receive_again(KEYS, "attempt", 300.0))] == ["a2", "b2"]
     assert flying(held) == {"a2": 300, "b2": 300}
     assert held.run(own.receive_again(KEYS, "another", 300.0)) == []
-    held.run(own.delete_received(KEYS, [flight("a").name], late=False))
+    held.run(own.delete_received(KEYS, [(flight("a").name, "")], late=False))
     assert held.run(own.receive_again(KEYS, "attempt", 300.0)) == []
 
 
@@ -143,11 +143,12 @@ def test_a_former_receipt_is_of_no_use_but_late(held: World):
     received_again(held)
     former = flight("a").name
     assert held.run(own.set_visibility(KEYS, [(former, 300.0)])) == "u"
-    assert held.run(own.delete_received(KEYS, [former], late=True)) == "u"
+    assert held.run(own.delete_received(KEYS, [(former, "")], late=False)) == "e"
+    assert held.run(own.delete_received(KEYS, [(former, "")], late=True)) == "u"
     assert held.run(own.set_visibility(KEYS, [(former, 300.0)], late=True)) == "d"
     assert flying(held) == {"a3": 300, "b2": 60}
     due(held, "a3")
-    assert held.run(own.delete_received(KEYS, [former], late=True)) == "d"
+    assert held.run(own.delete_received(KEYS, [(former, "")], late=True)) == "d"
     assert flying(held) == {"b2": 60}
 
 
@@ -157,9 +158,9 @@ def test_messages_with_the_same_id_fly_beside_each_other(held: World):
     assert held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), twin], None)) == ("dd", 2)
     assert state(held)["processing:w"] == "b"
     assert held.run(own.set_visibility(KEYS, [(twin.name, 300.0)])) == "d"
-    assert held.run(own.delete_received(KEYS, [flight("a").name], late=False)) == "d"
+    assert held.run(own.delete_received(KEYS, [(flight("a").name, "")], late=False)) == "d"
     assert flying(held) == {"a8": 300}
-    assert held.run(own.delete_received(KEYS, [twin.name], late=False)) == "d"
+    assert held.run(own.delete_received(KEYS, [(twin.name, "")], late=False)) == "d"
     assert flying(held) == {}
 
 
@@ -210,10 +211,10 @@ def test_one_that_is_not_the_next_of_its_key_stays_in_line(lined: World):
 
 def test_a_key_goes_on_when_none_of_its_messages_is_in_flight(lined: World):
     run_of(lined, "b")
-    lined.run(own.delete_received(KEYS, [flight("a", "k").name], late=False))
+    lined.run(own.delete_received(KEYS, [(flight("a", "k").name, GROUP)], late=False))
     assert state(lined)["active"] == {GROUP: " 1"}
     assert "messages" not in state(lined)
-    lined.run(own.delete_received(KEYS, [flight("b", "k").name], late=False))
+    lined.run(own.delete_received(KEYS, [(flight("b", "k").name, GROUP)], late=False))
     assert state(lined)["active"] == {GROUP: "c"}
     assert state(lined)["messages"] == "c"
 
@@ -227,8 +228,17 @@ def test_messages_return_to_their_places_in_line_in_any_order(lined: World):
     assert state(lined)["active"] == {GROUP: "a"}
 
 
+def test_the_receipt_of_a_message_that_waits_again_has_expired(lined: World):
+    run_of(lined, "b", "c")
+    for name in "ab":
+        lined.run(own.set_visibility(KEYS, [(flight(name, "k").name, 0.0)]))
+    handles = [(flight(name, "k").name, GROUP) for name in "ab"]
+    assert lined.run(own.delete_received(KEYS, handles, late=False)) == "ee"
+    assert flying(lined) == {"c2": 60}
+
+
 def test_the_last_one_deleted_frees_the_key(lined: World):
     lined.redis.delete(KEYS.waiting)
     run_of(lined)
-    lined.run(own.delete_received(KEYS, [flight("a", "k").name], late=False))
+    lined.run(own.delete_received(KEYS, [(flight("a", "k").name, GROUP)], late=False))
     assert state(lined) == {"consumers": {"w"}, "lease:w": "alive", "counters": {"acked": 1}}

@@ -4,13 +4,21 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from reliq.model.element import name_of
 from reliq.model.message import Message
 
 #: A header of messages that were received: ms since the epoch of the first time, by the receiver's clock.
 FIRST_RECEIVED = "reliq-first-received"
+
+
+class Handle(NamedTuple):
+    """A message in flight, as a receipt tells it."""
+
+    queue: str
+    group: str  #: of its key
+    name: bytes  #: how its element begins
 
 
 class Receipt(str):
@@ -22,17 +30,17 @@ class Receipt(str):
     __slots__ = ()
 
     @classmethod
-    def of(cls, queue: str, element: bytes) -> Self:
-        """Return the receipt of a message in flight, by its element there."""
-        text = queue.encode() + b" " + name_of(element)
+    def of(cls, queue: str, message: Message) -> Self:
+        """Return the receipt of a message in flight."""
+        text = f"{queue} {message.group} ".encode() + name_of(message.element)
         return cls(base64.urlsafe_b64encode(text).decode().rstrip("="))
 
-    def read(self) -> tuple[str, bytes] | None:
-        """Return the queue and the name; None for a text that is no receipt."""
+    def read(self) -> "Handle | None":
+        """Return what it says; None for a text that is no receipt."""
         try:
             text = base64.b64decode(self + "=" * (-len(self) % 4), altchars=b"-_", validate=True)
-            queue, blank, name = text.partition(b" ")
-            return (queue.decode("ascii"), name) if blank and name else None
+            queue, group, name = text.split(b" ", 2)
+            return Handle(queue.decode("ascii"), group.decode("ascii"), name) if name else None
         except (binascii.Error, ValueError):
             return None
 
@@ -43,7 +51,9 @@ class Received:
 
     message: Message
     receipt: Receipt
-    receives: int  #: how often it was received or its handlers failed, this time included
+    receives: (
+        int  #: how often it was received or its handlers failed, here and before in other queues, this time included
+    )
     first_received_at: int  #: ms since the epoch
 
 
@@ -64,11 +74,11 @@ class Wanted:
     most_in_flight: int | None = None
 
 
-def by_queue(receipts: Sequence[str]) -> dict[str, list[tuple[int, bytes]]]:
-    """Return the readable receipts by their queue: each by its position in the call, with its name."""
-    found: dict[str, list[tuple[int, bytes]]] = {}
+def by_queue(receipts: Sequence[str]) -> dict[str, list[tuple[int, Handle]]]:
+    """Return the readable receipts by their queue, each with its position in the call."""
+    found: dict[str, list[tuple[int, Handle]]] = {}
     for position, text in enumerate(receipts):
         there = Receipt(text).read()
         if there is not None:
-            found.setdefault(there[0], []).append((position, there[1]))
+            found.setdefault(there.queue, []).append((position, there))
     return found

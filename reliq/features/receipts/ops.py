@@ -75,9 +75,15 @@ def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float]], late
     return scripted(call, as_text)
 
 
-def delete_received(keys: QueueKeys, names: Sequence[bytes], late: bool) -> Op[str]:
+def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Op[str]:
+    """Delete messages by their names and the groups of their keys; answers a letter for each."""
+    parts = (signatures.delete_received_handle(name=name, key_group=group) for name, group in handles)
     call = signatures.delete_received(
-        places=keys.places, received=keys.received, receipts=keys.receipts, late=late, names=names
+        places=keys.places,
+        received=keys.received,
+        receipts=keys.receipts,
+        late=late,
+        handles=[part for one in parts for part in one],
     )
     return scripted(call, as_text)
 

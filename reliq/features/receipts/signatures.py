@@ -6,9 +6,13 @@ from reliq.ops.request import Argument, Call
 
 
 def delete_received(
-    *, places: Sequence[str], received: str, receipts: str, late: bool, names: Iterable[Argument]
+    *, places: Sequence[str], received: str, receipts: str, late: bool, handles: Iterable[Argument]
 ) -> Call:
-    return "receipts/delete_received", (*places, received, receipts), (int(late), *names)
+    return "receipts/delete_received", (*places, received, receipts), (int(late), *handles)
+
+
+def delete_received_handle(*, name: Argument, key_group: Argument) -> tuple[Argument, ...]:
+    return (name, key_group)
 
 
 def purge_received(

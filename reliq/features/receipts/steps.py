@@ -17,6 +17,7 @@ from reliq.features.receipts.model import (
     DONE,
     FIRST_RECEIVED,
     UNKNOWN,
+    Handle,
     Receipt,
     Received,
     Wanted,
@@ -32,7 +33,7 @@ from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.claiming import Round, taken
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.forwarding import forward
+from reliq.protocol.forwarding import RECEIVED_ELSEWHERE, forward
 from reliq.protocol.hidden import Hidden
 from reliq.protocol.outcomes import released
 from reliq.protocol.partitions import Partitions, checked
@@ -134,7 +135,7 @@ class ReceiptSteps:
         moves = [
             Move(
                 one.element, Destination.DEAD, Counter.dead(reason), one.id,
-                one.buried(reason, min(one.deliveries + 1, values.MAX_COUNT)),
+                one.buried(reason),
             )
             for one in messages
             if _receives(one) > most
@@ -213,8 +214,8 @@ class ReceiptSteps:
         """Set for how many seconds each message stays in flight from now on; return a code for each."""
         times = [visible for _, visible in changes]
 
-        def change(keys: QueueKeys, some: Sequence[tuple[int, bytes]]) -> Steps[str]:
-            codes: str = yield own.set_visibility(keys, [(name, times[position]) for position, name in some], late)
+        def change(keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
+            codes: str = yield own.set_visibility(keys, [(one.name, times[position]) for position, one in some], late)
             return codes
 
         return (yield from self._by_receipt([receipt for receipt, _ in changes], change, "changed"))
@@ -222,14 +223,14 @@ class ReceiptSteps:
     def delete(self, receipts: Sequence[str], *, late: bool) -> Steps[list[str]]:
         """Delete messages in flight; return a code for each."""
 
-        def delete(keys: QueueKeys, some: Sequence[tuple[int, bytes]]) -> Steps[str]:
-            codes: str = yield own.delete_received(keys, [name for _, name in some], late)
+        def delete(keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
+            codes: str = yield own.delete_received(keys, [(one.name, one.group) for _, one in some], late)
             return codes
 
         return (yield from self._by_receipt(receipts, delete, "deleted"))
 
     def _by_receipt(
-        self, receipts: Sequence[str], act: Callable[[QueueKeys, Sequence[tuple[int, bytes]]], Steps[str]], done: str
+        self, receipts: Sequence[str], act: Callable[[QueueKeys, Sequence[tuple[int, Handle]]], Steps[str]], done: str
     ) -> Steps[list[str]]:
         """Act on the receipts of each partition, at the same time; return a code for each receipt."""
         codes = [UNKNOWN] * len(receipts)
@@ -295,9 +296,10 @@ def _received(keys: QueueKeys, flight: Flight, before: Message) -> Received:
 
 def _shown(keys: QueueKeys, message: Message, before: Message) -> Received:
     """Return a message in flight; its body was read as that of the message `before`."""
-    receipt = Receipt.of(keys.queue, message.element)
+    receipt = Receipt.of(keys.queue, message)
     first = message.headers.pop(FIRST_RECEIVED, "0")
-    return Received(message.with_body(before.body), receipt, _receives(message) - 1, int(first))
+    elsewhere = int(message.headers.get(RECEIVED_ELSEWHERE, "0"))
+    return Received(message.with_body(before.body), receipt, elsewhere + _receives(message) - 1, int(first))
 
 
 def _return_due(keys: QueueKeys) -> Steps[int]:

@@ -7,7 +7,7 @@ from tests.support.state import KEYS, World, keyed
 
 IN_FLIGHT = keyed("f", "k2")
 CALLS = {
-    "delete_received": lambda: own.delete_received(KEYS, [name_of(IN_FLIGHT)], late=True),
+    "delete_received": lambda: own.delete_received(KEYS, [(name_of(IN_FLIGHT), "")], late=True),
     "purge_received": lambda: own.purge_received(KEYS, 10),
     "receive": lambda: own.receive(KEYS, "w", 30.0, [Flight(keyed("c", "k"), keyed("c2", "k"))], "attempt"),
     "receive_again": lambda: own.receive_again(KEYS, "attempt", 30.0),

@@ -80,7 +80,7 @@ def test_a_receipt_says_what_became_of_it(queue, store):
     assert queue.change_visibility([(a.receipt, 5)]) == ["expired"]
     assert queue.delete_received([a.receipt]) == ["expired"]
     assert queue.delete_received([a.receipt, b.receipt], late=True) == ["deleted", "deleted"]
-    nonsense = ["", "x", "\xff", "b3RoZXIgeA", str(Receipt.of("other", a.message.element))]
+    nonsense = ["", "x", "\xff", "b3RoZXIgeA", str(Receipt.of("other", a.message))]
     assert queue.delete_received(nonsense) == ["unknown"] * len(nonsense)
 
 
@@ -90,6 +90,7 @@ def test_what_another_consumer_holds_is_not_deleted_late(queue, store):
     let_time_pass(store, [mine])
     (yours,) = queue.receive(visibility=MINUTE)
     assert queue.delete_received([mine.receipt], late=True) == ["unknown"]
+    assert queue.delete_received([mine.receipt]) == ["expired"]
     assert queue.change_visibility([(mine.receipt, MINUTE)], late=True) == ["changed"]
     let_time_pass(store, [yours])
     with queue.consumer() as consumer:
@@ -147,8 +148,8 @@ def test_one_that_was_received_too_often_dies_and_goes_to_the_queue_of_dead_lett
     assert texts(queue.receive(limit=2, most_receives=2)) == ["healthy"]
     (dead,) = app.queue("gone").receive()
     assert (dead.message.body, dead.message.id, dead.message.enqueued_at) == (b"poison", one.message.id, sent_at)
-    assert dead.message.headers == {"tenant": "a", "reliq-dead-from": "q"}
-    assert (dead.receives, queue.stats().dead) == (1, 0)
+    assert dead.message.headers == {"tenant": "a", "reliq-dead-from": "q", "reliq-receives": "2"}
+    assert (dead.receives, queue.stats().dead) == (3, 0)
 
 
 def test_an_attempt_returns_the_same_messages_and_receipts(queue):

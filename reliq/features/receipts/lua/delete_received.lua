@@ -1,52 +1,66 @@
 -- delete_received: delete messages in flight; they were handled.
 --
 -- KEYS  places, received, receipts
--- ARGV  late: flag, names...
+-- ARGV  late: flag, handles... [name, key_group]
 --       late: also one whose time was over, as long as no other consumer has taken it
--- Returns one letter for each: d = done, e = its time was over, u = it is not in flight
--- A message that is ready again is looked for by its id, at the ends of the ready lists.
+--       key_group: of the message's key, '' = none
+-- Returns one letter for each: d = done, e = its time was over, and the message is ready, or in flight again; u = it is not
+--         in flight
+-- A message that is ready again is looked for by its id, at the ends of the ready lists and in the line of its key.
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
 local received, receipts = KEYS[14], KEYS[15]
 local late = ARGV[1] == '1'
-local PLACES, NAMES = 1, 2
+local PLACES, HANDLES, HANDLES_STEP, NAME, KEY_GROUP = 1, 2, 2, 0, 1
 -- end of the names
 local LOOKS = 500 -- messages at each end of a list
 local q = places(PLACES)
 check_flights(received, receipts)
 local now = now_ms()
 
--- Take a ready message out of its list: its place stays, as that of a cancelled one. Returns its element, or nil.
-local function take_ready(id)
+-- Find a ready message; returns its list, its place there, and its element.
+local function find_ready(id)
   for _, list in ipairs({q.messages, q.high, q.low}) do
     for _, from in ipairs({0, -LOOKS}) do
       for at, element in ipairs(redis.call('LRANGE', list, from, from + LOOKS - 1)) do
         if id_of(element) == id then
           local first = from < 0 and math.max(0, redis.call('LLEN', list) - LOOKS) or 0
-          redis.call('LSET', list, first + at - 1, BLANK)
-          redis.call('HINCRBY', q.counters, 'blanks', 1)
-          return element
+          return list, first + at - 1, element
         end
       end
     end
   end
 end
 
+-- Whether a message waits for its key.
+local function is_waiting(id, group)
+  if group == '' then return false end
+  local line = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, LOOKS)
+  for _, member in ipairs(line) do
+    if id_of(element_in_line(member)) == id then return true end
+  end
+  return false
+end
+
 local codes, done, ready = {}, {}, {}
-for at = NAMES, #ARGV do
-  local name = ARGV[at]
+for at = HANDLES, #ARGV, HANDLES_STEP do
+  local name = ARGV[at + NAME]
   local field, until_ms, later = find_flight(received, receipts, name)
   local code = 'u'
-  if field and not later and until_ms <= now and not late then
-    code = 'e'
-  elseif field and (not later or late and until_ms <= now) then
+  if field and (until_ms > now and not later or until_ms <= now and late) then
     done[#done + 1] = land(received, receipts, field)
     code = 'd'
-  elseif not field and late then
-    local element = take_ready(id_of(name))
-    if element then
+  elseif field then
+    code = late and 'u' or 'e'
+  else
+    local list, place, element = find_ready(id_of(name))
+    if list and late then -- its place stays, as that of a cancelled one
+      redis.call('LSET', list, place, BLANK)
+      redis.call('HINCRBY', q.counters, 'blanks', 1)
       ready[#ready + 1] = element
       code = 'd'
+    elseif list or is_waiting(id_of(name), ARGV[at + KEY_GROUP]) then
+      code = 'e'
     end
   end
   codes[#codes + 1] = code
