@@ -24,6 +24,7 @@ RECEIVED_ELSEWHERE: Final = "reliq-receives"
 #: Reasons of dead letters that stay: no consumer has failed on them, or no consumer could read them.
 _STAYING: Final = frozenset({"expired", "decode", "undecided"})
 
+_DIGITS = 16
 _WINDOW = 3600.0  #: seconds for which a letter that was sent on is recognized, if it could not be deleted at once
 
 
@@ -75,8 +76,12 @@ def _message(queue: str, letter: DeadLetter) -> NewMessage:
 
 
 def _receives(letter: DeadLetter) -> int:
-    before = letter.headers.get(RECEIVED_ELSEWHERE, "")
-    return (int(before) if before.isdecimal() else 0) + letter.deliveries + letter.failures
+    return number(letter.headers.get(RECEIVED_ELSEWHERE, "")) + letter.deliveries + letter.failures
+
+
+def number(header: str) -> int:
+    """Read a number that reliq has put into a header; 0 for what a sender has put there instead."""
+    return int(header) if header.isascii() and header.isdecimal() and len(header) < _DIGITS else 0
 
 
 def _discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:

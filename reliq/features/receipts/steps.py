@@ -33,7 +33,7 @@ from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.claiming import Round, taken
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.forwarding import RECEIVED_ELSEWHERE, forward
+from reliq.protocol.forwarding import RECEIVED_ELSEWHERE, forward, number
 from reliq.protocol.hidden import Hidden
 from reliq.protocol.outcomes import released
 from reliq.protocol.partitions import Partitions, checked
@@ -297,9 +297,9 @@ def _received(keys: QueueKeys, flight: Flight, before: Message) -> Received:
 def _shown(keys: QueueKeys, message: Message, before: Message) -> Received:
     """Return a message in flight; its body was read as that of the message `before`."""
     receipt = Receipt.of(keys.queue, message)
-    first = message.headers.pop(FIRST_RECEIVED, "0")
-    elsewhere = int(message.headers.get(RECEIVED_ELSEWHERE, "0"))
-    return Received(message.with_body(before.body), receipt, elsewhere + _receives(message) - 1, int(first))
+    first = number(message.headers.pop(FIRST_RECEIVED, ""))
+    elsewhere = number(message.headers.get(RECEIVED_ELSEWHERE, ""))
+    return Received(message.with_body(before.body), receipt, elsewhere + _receives(message) - 1, first)
 
 
 def _return_due(keys: QueueKeys) -> Steps[int]:

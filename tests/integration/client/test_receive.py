@@ -176,6 +176,12 @@ def test_an_expired_message_becomes_a_dead_letter(queue):
     assert [letter.reason for letter in queue.dead.list()] == ["expired"]
 
 
+def test_headers_that_look_like_reliqs_own_do_no_harm(queue):
+    queue.send("a", headers={"reliq-first-received": "x", "reliq-receives": "-1"})
+    (one,) = queue.receive()
+    assert (one.receives, one.first_received_at) == (1, 0)
+
+
 def test_a_purge_of_what_is_in_flight(queue, store):
     queue.send_many([NewMessage("a", key="k"), NewMessage("b", key="k"), "c"])
     queue.receive(limit=10, runs=True)
