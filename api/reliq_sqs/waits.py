@@ -24,7 +24,10 @@ class Waits:
     async def receive(
         self, queue: aio.Queue, wait: int, gone: Callable[[], Awaitable[None]], **options: Any
     ) -> list[Any]:
-        """Receive as `Queue.receive`. What comes for a client that is gone is visible again at once."""
+        """Receive as `Queue.receive`. What comes for a client that is gone is visible again at once.
+
+        A receive that is cancelled goes on until it has nothing to give back; nobody waits for that.
+        """
         if not wait or self.draining:
             return await queue.receive(**options)
         receiving = asyncio.ensure_future(queue.receive(wait=wait, **options))
@@ -37,4 +40,3 @@ class Waits:
         finally:
             for one in (receiving, *ends):
                 one.cancel()
-            await asyncio.gather(receiving, *ends, return_exceptions=True)

@@ -45,15 +45,15 @@ def client(port: int, region: str = "us-east-1", key: str = "test", secret: str 
 
 
 @contextlib.contextmanager
-def own_process(url: str, *arguments: str, no_auth: bool = True, **environment: str) -> Iterator[tuple[Child[bytes], int]]:
+def own_process(
+    url: str, *arguments: str, no_auth: bool = True, **environment: str
+) -> Iterator[tuple[Child[bytes], int]]:
     """`reliq sqs` as a process; yields it and its port."""
     arguments = ("--no-auth", *arguments) if no_auth else arguments
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with process(
-        "sqs", "--url", url, "--port", str(port), "--quiet", *arguments, folder=None, **environment
-    ) as child:
+    with process("sqs", "--url", url, "--port", str(port), "--quiet", *arguments, folder=None, **environment) as child:
         eventually(lambda: _answers(port))
         yield child, port
 

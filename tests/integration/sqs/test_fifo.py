@@ -58,9 +58,7 @@ def test_an_attempt_repeats_the_same_messages_and_handles(sqs, fifo, attempt):
     url = fifo()
     for at in range(4):
         send(sqs, url, f"{at}")
-    first, again = (
-        received(sqs, url, MaxNumberOfMessages=2, ReceiveRequestAttemptId=attempt) for _ in range(2)
-    )
+    first, again = (received(sqs, url, MaxNumberOfMessages=2, ReceiveRequestAttemptId=attempt) for _ in range(2))
     assert [one["Body"] for one in first] == ["0", "1"]
     assert [(one["Body"], one["MessageId"]) for one in again] == [(one["Body"], one["MessageId"]) for one in first]
     for one in again:

@@ -97,9 +97,7 @@ def test_a_body_may_have_one_mebibyte_with_its_attributes_and_not_a_byte_more(sq
     sqs.send_message(QueueUrl=url, MessageBody=most, MessageAttributes=attributes)
     assert received(sqs, url)[0]["Body"] == most
 
-    code, status, text = code_of(
-        sqs.send_message, QueueUrl=url, MessageBody=most + "x", MessageAttributes=attributes
-    )
+    code, status, text = code_of(sqs.send_message, QueueUrl=url, MessageBody=most + "x", MessageAttributes=attributes)
     assert (code, status) == ("InvalidParameterValue", 400)
     assert text == "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes."
 
@@ -197,9 +195,7 @@ def test_deleting_twice_succeeds_and_changing_what_is_deleted_does_not(sqs, queu
     handle = received(sqs, url)[0]["ReceiptHandle"]
     sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
     sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
-    code, _, text = code_of(
-        sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=1
-    )
+    code, _, text = code_of(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=1)
     assert code == "InvalidParameterValue"
     assert text.endswith("Reason: Message does not exist or is not available for visibility timeout change.")
 
@@ -209,9 +205,10 @@ def test_the_time_in_flight_ends_after_twelve_hours_in_all(sqs, queue):
     sqs.send_message(QueueUrl=url, MessageBody="m")
     handle = received(sqs, url)[0]["ReceiptHandle"]
     sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=43_200)
-    assert code_of(
-        sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=43_201
-    )[0] == "InvalidParameterValue"
+    assert (
+        code_of(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=43_201)[0]
+        == "InvalidParameterValue"
+    )
 
 
 def test_a_delayed_message_is_counted_apart_and_comes_when_it_is_due(sqs, queue):
@@ -226,9 +223,7 @@ def test_a_delayed_message_is_counted_apart_and_comes_when_it_is_due(sqs, queue)
 def test_long_polls_get_the_next_messages_one_each(sqs, queue):
     url = queue()
     with ThreadPoolExecutor(20) as pool:
-        polls = [
-            pool.submit(received, sqs, url, WaitTimeSeconds=15, MaxNumberOfMessages=1) for _ in range(20)
-        ]
+        polls = [pool.submit(received, sqs, url, WaitTimeSeconds=15, MaxNumberOfMessages=1) for _ in range(20)]
         for at in range(20):
             sqs.send_message(QueueUrl=url, MessageBody=f"{at}")
         bodies = [one["Body"] for poll in polls for one in poll.result(timeout=30)]
