@@ -85,9 +85,9 @@ class NamedKeys(JobKeys):
         self.awaited = prefix + "awaited"
         #: stream: the ids of messages with results, while someone waits
         self.answers = prefix + "answers"
-        #: zset: names of messages in flight, by the ms at which they become visible again
+        #: zset: ids of messages in flight, by the ms at which they become visible again
         self.received = prefix + "received"
-        #: hash: name -> the message in flight, behind its turn in the line of its key
+        #: hash: id -> the message in flight, behind its turn in the line of its key
         self.receipts = prefix + "receipts"
         #: hash: producer -> its last sequence number, and when
         self.producers = prefix + "producers"
@@ -150,7 +150,7 @@ class NamedKeys(JobKeys):
         return f"{self._prefix}report:{id}"
 
     def attempt_of(self, digest: str) -> str:
-        """Return the key `attempt:<digest>`; list: names of the messages that a receive with this attempt id has
+        """Return the key `attempt:<digest>`; list: ids of the messages that a receive with this attempt id has
         returned.
         """
         return f"{self._prefix}attempt:{digest}"

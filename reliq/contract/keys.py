@@ -113,10 +113,10 @@ QUEUE_KEYS: Final = (
         "answers", "stream", "the ids of messages with results, while someone waits", group=OUTCOMES,
         expires="an hour after the latest",
     ),
-    Key("received", "zset", "names of messages in flight, by the ms at which they become visible again"),
-    Key("receipts", "hash", "name -> the message in flight, behind its turn in the line of its key"),
+    Key("received", "zset", "ids of messages in flight, by the ms at which they become visible again"),
+    Key("receipts", "hash", "id -> the message in flight, behind its turn in the line of its key"),
     Key(
-        "attempt", "list", "names of the messages that a receive with this attempt id has returned", of=_DIGEST,
+        "attempt", "list", "ids of the messages that a receive with this attempt id has returned", of=_DIGEST,
         expires="after five minutes", searched=True,
     ),
     Key("producers", "hash", "producer -> its last sequence number, and when"),

@@ -10,12 +10,12 @@ STAY = {"counters", "config", "producers", "flow", "freed", "schedules", "server
 GO = {
     "messages", "high", "low", "next_round", "waiting", "rounds", "active", "cycle", "bodies", "delayed", "dead",
     "index", "consumers", "trying", "prepared", "questions", "schedule_states", "ticks", "runs", "followed", "buckets",
-    "awaited", "jobs", "epochs", "workers",
+    "awaited", "jobs", "epochs", "workers", "received", "receipts",
 }  # fmt: skip
 #: Beginnings of those that expire.
 EXPIRE = (
     "dedup:", "burst:", "done:", "half:", "report:", "settled:", "idempotency:", "history", "results",
-    "earlier_results", "answers", "told",
+    "earlier_results", "answers", "told", "attempt:",
 )  # fmt: skip
 #: Keys of no queue.
 GLOBAL = ("reliq:queues", "reliq:topics", "reliq:schedules", "reliq:monitor:", "reliq:api:")

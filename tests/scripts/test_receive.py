@@ -4,7 +4,7 @@ import pytest
 
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.ops import Flight
-from reliq.model.element import group_of, name_of
+from reliq.model.element import group_of
 from tests.support.state import KEYS, World, element, keyed
 from tests.support.state import name_of as shown
 
@@ -32,7 +32,7 @@ def flight(name: str, key: str = "", line: bytes = b"") -> Flight:
 
 
 def due(world: World, *names: str) -> None:
-    world.redis.zadd(KEYS.received, {name_of(element(name)): 1 for name in names})
+    world.redis.zadd(KEYS.received, {name.rstrip("23"): 1 for name in names})
 
 
 @pytest.fixture
@@ -127,6 +127,47 @@ def test_a_purge_deletes_what_is_in_flight(held: World):
     assert held.run(own.purge_received(KEYS, 10)) == 1
     assert flying(held) == {}
     assert state(held)["counters"] == {"purged": 2}
+
+
+def received_again(world: World) -> None:
+    """Message a was received again: a3 is in flight."""
+    due(world, "a2")
+    world.run(own.return_due(KEYS, 10))
+    for _ in "ca":
+        world.redis.rpoplpush(KEYS.messages, KEYS.processing("w"))
+    assert world.run(own.receive(KEYS, "w", MINUTE, [Flight(element("a2"), element("a3"))], None))[0] == "d"
+
+
+def test_a_former_receipt_is_of_no_use_but_late(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    received_again(held)
+    former = flight("a").name
+    assert held.run(own.set_visibility(KEYS, [(former, 300.0)])) == "u"
+    assert held.run(own.delete_received(KEYS, [former], late=True)) == "u"
+    assert held.run(own.set_visibility(KEYS, [(former, 300.0)], late=True)) == "d"
+    assert flying(held) == {"a3": 300, "b2": 60}
+    due(held, "a3")
+    assert held.run(own.delete_received(KEYS, [former], late=True)) == "d"
+    assert flying(held) == {"b2": 60}
+
+
+def test_messages_with_the_same_id_fly_beside_each_other(held: World):
+    held.redis.rpush(KEYS.processing("w"), element("a7"))
+    twin = Flight(element("a7"), element("a8"))
+    assert held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), twin], None)) == ("dd", 2)
+    assert state(held)["processing:w"] == "b"
+    assert held.run(own.set_visibility(KEYS, [(twin.name, 300.0)])) == "d"
+    assert held.run(own.delete_received(KEYS, [flight("a").name], late=False)) == "d"
+    assert flying(held) == {"a8": 300}
+    assert held.run(own.delete_received(KEYS, [twin.name], late=False)) == "d"
+    assert flying(held) == {}
+
+
+def test_a_cancelled_message_does_not_come_back(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    assert [held.run(own.cancel_received(KEYS, "a")) for _ in range(2)] == [1, 0]
+    assert flying(held) == {"b2": 60}
+    assert state(held)["counters"] == {"cancelled": 1}
 
 
 # --- ordering keys ---

@@ -110,13 +110,14 @@ class ReceiveCalls:
         waits = values.seconds(wait, "wait")
         return brought(self._receiver.receive(check_wanted(wanted), waits), self._receiver.give_back)
 
-    def change_visibility(self, changes: Sequence[tuple[str, Duration]]) -> list[str]:
+    def change_visibility(self, changes: Sequence[tuple[str, Duration]], *, late: bool = False) -> list[str]:
         """Set how long each message, by its receipt, stays invisible from now on; 0 = it is ready again at once.
 
-        Returns for each "changed", "expired" (its time was over), or "unknown" (not in flight).
+        Returns for each "changed", "expired" (its time was over), or "unknown" (not in flight). `late`: also by the
+        receipt of an earlier receive of a message that is in flight.
         """
         checked = [(receipt, checked_visibility(seconds)) for receipt, seconds in changes]
-        return self._store.run(self._receipts.change_visibility(checked))
+        return self._store.run(self._receipts.change_visibility(checked, late=late))
 
     def delete_received(self, receipts: Sequence[str], *, late: bool = False) -> list[str]:
         """Delete received messages: they were handled.

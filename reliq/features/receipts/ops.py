@@ -8,6 +8,8 @@ from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys, dedup_digest
 from reliq.ops.request import Op, as_text, milliseconds, scripted
 
+TURN = 16  #: characters of a turn in line, before an element
+
 
 @dataclass(frozen=True, slots=True)
 class Flight:
@@ -60,13 +62,14 @@ def return_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
     return scripted(call, tuple)
 
 
-def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float]]) -> Op[str]:
+def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float]], late: bool = False) -> Op[str]:
     """Set the seconds for which named messages stay in flight from now on; answers a letter for each."""
     parts = (signatures.set_visibility_change(name=name, visible=milliseconds(visible)) for name, visible in changes)
     call = signatures.set_visibility(
         places=keys.places,
         received=keys.received,
         receipts=keys.receipts,
+        late=late,
         changes=[part for one in parts for part in one],
     )
     return scripted(call, as_text)
@@ -80,9 +83,23 @@ def delete_received(keys: QueueKeys, names: Sequence[bytes], late: bool) -> Op[s
 
 
 def purge_received(keys: QueueKeys, limit: int) -> Op[int]:
-    return scripted(
-        signatures.purge_received(places=keys.places, received=keys.received, receipts=keys.receipts, limit=limit)
+    call = signatures.purge_received(
+        places=keys.places, received=keys.received, receipts=keys.receipts, limit=limit, ids=()
     )
+    return scripted(call)
+
+
+def cancel_received(keys: QueueKeys, identity: str) -> Op[int]:
+    """Cancel a message in flight; answers 1 if it was there."""
+    call = signatures.purge_received(
+        places=keys.places, received=keys.received, receipts=keys.receipts, limit=1, ids=[identity]
+    )
+    return scripted(call)
+
+
+def flying(keys: QueueKeys, identity: str) -> Op[bytes | None]:
+    """Read the element of a message in flight."""
+    return Op(("HGET", keys.receipts, identity), lambda reply: reply and reply[TURN:])
 
 
 def in_flight(keys: QueueKeys) -> Op[int]:

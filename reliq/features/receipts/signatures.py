@@ -11,8 +11,10 @@ def delete_received(
     return "receipts/delete_received", (*places, received, receipts), (int(late), *names)
 
 
-def purge_received(*, places: Sequence[str], received: str, receipts: str, limit: float) -> Call:
-    return "receipts/purge_received", (*places, received, receipts), (limit,)
+def purge_received(
+    *, places: Sequence[str], received: str, receipts: str, limit: float, ids: Iterable[Argument]
+) -> Call:
+    return "receipts/purge_received", (*places, received, receipts), (limit, *ids)
 
 
 def receive(
@@ -45,8 +47,10 @@ def return_due(*, places: Sequence[str], received: str, receipts: str, limit: Ar
     return "receipts/return_due", (*places, received, receipts), (limit,)
 
 
-def set_visibility(*, places: Sequence[str], received: str, receipts: str, changes: Iterable[Argument]) -> Call:
-    return "receipts/set_visibility", (*places, received, receipts), (*changes,)
+def set_visibility(
+    *, places: Sequence[str], received: str, receipts: str, late: bool, changes: Iterable[Argument]
+) -> Call:
+    return "receipts/set_visibility", (*places, received, receipts), (int(late), *changes)
 
 
 def set_visibility_change(*, name: Argument, visible: Argument) -> tuple[Argument, ...]:

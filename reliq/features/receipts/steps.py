@@ -24,6 +24,7 @@ from reliq.features.receipts.model import (
 )
 from reliq.features.receipts.ops import Flight
 from reliq.model.element import Undecodable
+from reliq.model.found import Place
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Steps, Together
@@ -32,6 +33,8 @@ from reliq.protocol.bodies import read_bodies
 from reliq.protocol.claiming import Round, taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.forwarding import forward
+from reliq.protocol.hidden import Hidden
+from reliq.protocol.outcomes import released
 from reliq.protocol.partitions import Partitions, checked
 from reliq.protocol.producer import ProducerPool
 
@@ -41,7 +44,6 @@ _LEASE = 30.0  #: seconds for which a claimed message that did not get into flig
 _TRIES = 5  #: claims of one receive, as long as all that they bring has died
 _PURGED_AT_ONCE = 500
 _GROUP = 16  #: characters of the digest of a key
-_TURN = 16  #: characters of a turn in line
 _AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another partition
 _SCAN_STEP = 1000
 
@@ -146,44 +148,51 @@ class ReceiptSteps:
         self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted
     ) -> Steps[list[Received]]:
         now, keys = round((time.monotonic() + consumer.arrivals.clock_offset) * 1000), consumer.keys
-        waiting = (yield from self._waiting(keys, messages, wanted, now)) if wanted.runs else []
-        flights = [_flight(one, now) for one in messages] + [_flight(one, now, line) for line, one in waiting]
+        chosen = [(b"", one) for one in messages]
+        if wanted.runs:
+            chosen = yield from self._runs(keys, messages, wanted, now)
+            surplus = messages[sum(1 for line, _ in chosen if not line) :]
+            yield from consumer.settle((), [released(one) for one in reversed(surplus)])
+        flights = [_flight(one, now, line) for line, one in chosen]
         codes, self._in_flight[keys.queue] = yield own.receive(
             keys, consumer.consumer, wanted.visibility, flights, wanted.attempt
         )
         consumer.note_settled(one.element for one in messages)
-        bodies = [*messages, *(one for _, one in waiting)]
         return [
             _received(keys, flight, before)
-            for flight, before, code in zip(flights, bodies, codes, strict=True)
+            for flight, (_, before), code in zip(flights, chosen, codes, strict=True)
             if code == DONE
         ]
 
-    def _waiting(
+    def _runs(
         self, keys: QueueKeys, messages: Sequence[Message], wanted: Wanted, now: int
     ) -> Steps[list[tuple[bytes, Message]]]:
-        """Return the messages that wait for the keys of these, each with its place in line, as many as are wanted."""
-        groups = [one.group for one in messages if one.key and one.group and not one.in_cycle]
-        free = wanted.limit - len(messages)
-        if not groups or free < 1:
-            return []
-        lines = yield [own.next_of_key(keys, group, free) for group in groups]
-        found: list[tuple[bytes, Message]] = []
-        for line in lines:
-            for entry in line[: free - len(found)]:
-                message = self._next(entry, wanted, now)
-                if message is None:
+        """Choose as many messages of one key as there are, then those of the next one.
+
+        Returns them with their places in line, which claimed ones do not have. What was claimed and is not among them
+        are the last ones.
+        """
+        keyed = {one.element: one.group for one in messages if one.key and one.group and not one.in_cycle}
+        answers = (yield [own.next_of_key(keys, one, wanted.limit - 1) for one in keyed.values()]) if keyed else []
+        lines = dict(zip(keyed, answers, strict=True))
+        chosen: list[tuple[bytes, Message]] = []
+        for message in messages[: wanted.limit]:
+            if len(chosen) < wanted.limit:
+                chosen.append((b"", message))
+            for entry in lines.get(message.element, ())[: wanted.limit - len(chosen)]:
+                following = self._next(entry, wanted, now)
+                if following is None:
                     break
-                found.append((entry[: _GROUP + _TURN], message))
-        yield from read_bodies(keys, [one for _, one in found])
-        return [(line, one) for line, one in found if one.body_is_read]
+                chosen.append((entry[: _GROUP + own.TURN], following))
+        yield from read_bodies(keys, [one for line, one in chosen if line])
+        return [(line, one) for line, one in chosen if one.body_is_read]
 
     def _next(self, entry: bytes, wanted: Wanted, now: int) -> Message | None:
         """Return the message in a line; None if the line ends here for now: it dies, or moves, when it is claimed."""
         if entry[_GROUP:].startswith(_AWAY):
             return None
         try:
-            message = Message.decode(self.queue, entry[_GROUP + _TURN :])
+            message = Message.decode(self.queue, entry[_GROUP + own.TURN :])
         except Undecodable:
             return None
         too_often = wanted.most_receives is not None and _receives(message) > wanted.most_receives
@@ -200,12 +209,12 @@ class ReceiptSteps:
         """Make the messages visible again whose time is over; return how many."""
         return sum((yield from self._partitions.act("the return", _return_due)))
 
-    def change_visibility(self, changes: Sequence[tuple[str, float]]) -> Steps[list[str]]:
+    def change_visibility(self, changes: Sequence[tuple[str, float]], *, late: bool = False) -> Steps[list[str]]:
         """Set for how many seconds each message stays in flight from now on; return a code for each."""
         times = [visible for _, visible in changes]
 
         def change(keys: QueueKeys, some: Sequence[tuple[int, bytes]]) -> Steps[str]:
-            codes: str = yield own.set_visibility(keys, [(name, times[position]) for position, name in some])
+            codes: str = yield own.set_visibility(keys, [(name, times[position]) for position, name in some], late)
             return codes
 
         return (yield from self._by_receipt([receipt for receipt, _ in changes], change, "changed"))
@@ -314,3 +323,17 @@ def _forget_dedup(keys: QueueKeys) -> Steps[bool]:
             yield ops.unlink(some)
         if not cursor:
             return True
+
+
+def _cancel(keys: QueueKeys, identity: str) -> Steps[bool]:
+    """Delete a message in flight: it does not become visible again."""
+    return bool((yield own.cancel_received(keys, identity)))
+
+
+def _purge_nothing(keys: QueueKeys) -> Steps[int]:
+    """Leave messages in flight alone, as a purge leaves those that a consumer holds."""
+    return 0
+    yield
+
+
+IN_FLIGHT = Hidden(Place.PROCESSING, own.flying, _cancel, _purge_nothing)

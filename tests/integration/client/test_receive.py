@@ -36,8 +36,7 @@ def receipts(received):
 def let_time_pass(store, received):
     """What time does: the messages are not invisible any more."""
     for one in received:
-        _, name = one.receipt.read()
-        store.call(reliq.ops.command("ZADD", KEYS.received, 1, name))
+        store.call(reliq.ops.command("ZADD", KEYS.received, 1, one.message.id))
 
 
 def left_in_redis(store):
@@ -91,6 +90,7 @@ def test_what_another_consumer_holds_is_not_deleted_late(queue, store):
     let_time_pass(store, [mine])
     (yours,) = queue.receive(visibility=MINUTE)
     assert queue.delete_received([mine.receipt], late=True) == ["unknown"]
+    assert queue.change_visibility([(mine.receipt, MINUTE)], late=True) == ["changed"]
     let_time_pass(store, [yours])
     with queue.consumer() as consumer:
         queue.return_due()
@@ -180,6 +180,20 @@ def test_a_purge_of_what_is_in_flight(queue, store):
     queue.receive(limit=10, runs=True)
     assert queue.purge_received() == 3
     assert left_in_redis(store) == set()
+
+
+def test_a_message_in_flight_is_found_and_cancelled(queue, store):
+    queue.send("a", id="one")
+    queue.receive(visibility=MINUTE)
+    assert queue.find("one").place == reliq.Place.PROCESSING
+    assert queue.cancel("one") == reliq.Cancellation.CANCELLED
+    assert left_in_redis(store) == set()
+
+
+def test_as_many_messages_of_one_key_as_there_are_come_first(queue):
+    queue.send_many([NewMessage(text, key=text[0]) for text in ("g1", "h1", "g2", "g3", "i1", "h2")])
+    assert texts(queue.receive(limit=2, runs=True)) == ["g1", "g2"]
+    assert texts(queue.receive(limit=10, runs=True)) == ["h1", "h2", "i1"]
 
 
 def test_deduplication_can_be_forgotten(queue):

@@ -8,7 +8,7 @@
 --       line: group and turn of a message that waits for its key; '' = it was claimed
 -- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
 --         not the first of its line
--- `attempt`: gets the names, so that `receive_again` finds them.
+-- `attempt`: gets the fields, so that `receive_again` finds them.
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
 local processing, received, receipts, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
@@ -22,10 +22,9 @@ redis.call('LLEN', processing) -- wrong types are refused here, before the first
 check_flights(received, receipts)
 if attempt then redis.call('LLEN', attempt) end
 
-local codes, names = {}, {}
+local codes, fields = {}, {}
 local function take_one(at, element, turn)
-  take_off(q, received, receipts, ARGV[at + NAME], turn, ARGV[at + AGAIN], now + visible)
-  names[#names + 1] = ARGV[at + NAME]
+  fields[#fields + 1] = take_off(q, received, receipts, ARGV[at + NAME], turn, ARGV[at + AGAIN], now + visible)
 end
 
 local held = redis.call('LRANGE', processing, 0, -1)
@@ -39,7 +38,8 @@ local waiting = 0
 for at = MOVES, #ARGV, MOVES_STEP do
   local former, line = ARGV[at + FORMER], ARGV[at + LINE]
   local code = 'n'
-  if redis.call('HEXISTS', receipts, ARGV[at + NAME]) == 1 then
+  local flying, _, later = find_flight(received, receipts, ARGV[at + NAME])
+  if flying and not later then
     code = 'd'
   elseif line == '' then
     local element = claimed(former)
@@ -60,9 +60,9 @@ for at = MOVES, #ARGV, MOVES_STEP do
   codes[#codes + 1] = code
 end
 if waiting > 0 then redis.call('HINCRBY', q.counters, 'claimed', waiting) end
-if attempt and #names > 0 then
+if attempt and #fields > 0 then
   redis.call('DEL', attempt)
-  redis.call('RPUSH', attempt, unpack(names))
+  redis.call('RPUSH', attempt, unpack(fields))
   redis.call('PEXPIRE', attempt, ATTEMPT_MS)
 end
 return {table.concat(codes), redis.call('ZCARD', received)}

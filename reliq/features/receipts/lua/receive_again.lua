@@ -12,15 +12,15 @@ local visible = tonumber(ARGV[1])
 redis.call('ZCARD', received) -- wrong types are refused here, before the first write
 redis.call('HLEN', receipts)
 local now = now_ms()
-local names = redis.call('LRANGE', attempt, 0, -1)
-if #names == 0 then return {} end
-for _, name in ipairs(names) do
-  local until_ms = tonumber(redis.call('ZSCORE', received, name) or nil)
+local fields = redis.call('LRANGE', attempt, 0, -1)
+if #fields == 0 then return {} end
+for _, field in ipairs(fields) do
+  local until_ms = tonumber(redis.call('ZSCORE', received, field) or nil)
   if not until_ms or until_ms <= now then return {} end
 end
-local elements = redis.call('HMGET', receipts, unpack(names))
-for at, name in ipairs(names) do
-  redis.call('ZADD', received, string.format('%.0f', now + visible), name)
+local elements = redis.call('HMGET', receipts, unpack(fields))
+for at, field in ipairs(fields) do
+  redis.call('ZADD', received, string.format('%.0f', now + visible), field)
   elements[at] = string.sub(elements[at], 17)
 end
 return elements

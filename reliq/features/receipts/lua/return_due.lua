@@ -14,8 +14,8 @@ local q = places(PLACES)
 check_flights(received, receipts)
 local now = now_ms()
 local landed = {}
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', received, '-inf', now, 'LIMIT', 0, limit)) do
-  local element, turn = land(received, receipts, name)
+for _, field in ipairs(redis.call('ZRANGEBYSCORE', received, '-inf', now, 'LIMIT', 0, limit)) do
+  local element, turn = land(received, receipts, field)
   if element then landed[#landed + 1] = {element, turn} end
 end
 make_visible(q, landed)

@@ -1,13 +1,15 @@
 -- set_visibility: set for how long messages stay in flight from now on; for 0 ms they become visible.
 --
 -- KEYS  places, received, receipts
--- ARGV  changes... [name, visible]
+-- ARGV  late: flag, changes... [name, visible]
+--       late: also of a message that was received again since
 --       visible: ms
 -- Returns one letter for each: d = done, e = its time was over, u = it is not in flight
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
 local received, receipts = KEYS[14], KEYS[15]
-local PLACES, CHANGES, CHANGES_STEP, NAME, VISIBLE = 1, 1, 2, 0, 1
+local late = ARGV[1] == '1'
+local PLACES, CHANGES, CHANGES_STEP, NAME, VISIBLE = 1, 2, 2, 0, 1
 -- end of the names
 local q = places(PLACES)
 check_flights(received, receipts)
@@ -15,16 +17,16 @@ local now = now_ms()
 local codes, landed = {}, {}
 for at = CHANGES, #ARGV, CHANGES_STEP do
   local name, visible = ARGV[at + NAME], tonumber(ARGV[at + VISIBLE])
-  local until_ms = tonumber(redis.call('ZSCORE', received, name) or nil)
+  local field, until_ms, later = find_flight(received, receipts, name)
   local code = 'd'
-  if not until_ms then
+  if not field or later and not late then
     code = 'u'
   elseif until_ms <= now then
     code = 'e'
   elseif visible > 0 then
-    redis.call('ZADD', received, string.format('%.0f', now + visible), name)
+    redis.call('ZADD', received, string.format('%.0f', now + visible), field)
   else
-    local element, turn = land(received, receipts, name)
+    local element, turn = land(received, receipts, field)
     landed[#landed + 1] = {element, turn}
   end
   codes[#codes + 1] = code

@@ -1,6 +1,6 @@
--- Messages in flight: received, and invisible until a moment of their own. `received` has their names by that moment;
--- `receipts` has them by name, each behind its turn. A name is how an element begins, through its nonce: each receive gives
--- the message a new one.
+-- Messages in flight: received, and invisible until a moment of their own. `received` has their ids by that moment;
+-- `receipts` has them by id, each behind its turn. A receipt names a push of a message: by how its element begins, through
+-- the nonce, which each receive makes anew. While a message is in flight, another one with the same id has its name there.
 --
 -- An ordering key is in flight as long as one of its messages is: `active` then has a blank and their number in the place
 -- of an id. A message that becomes visible again enters the line of its key at its turn. Requires `element` and `place`.
@@ -31,22 +31,44 @@ local function check_flights(received, receipts)
   redis.call('HLEN', receipts)
 end
 
+local function is_named(record, name)
+  return record and string.sub(record, #FIRST_TURN + 1, #FIRST_TURN + #name) == name
+end
+
+-- Find a message in flight by its name; returns its field, or nil, and the ms at which it becomes visible. Third, whether
+-- a later receive of it is in flight under this field.
+local function find_flight(received, receipts, name)
+  local field, later = id_of(name), false
+  if not is_named(redis.call('HGET', receipts, field), name) then
+    if redis.call('HEXISTS', receipts, name) == 1 then
+      field = name
+    else
+      later = true
+    end
+  end
+  local visible_at = tonumber(redis.call('ZSCORE', received, field) or nil)
+  if not visible_at then return nil end
+  return field, visible_at, later
+end
+
 local function take_off(q, received, receipts, name, turn, element, visible_at)
   local group = ordering_key_of(element)
   if group then redis.call('HSET', q.active, group, ' ' .. in_flight_of(q, group) + 1) end
-  redis.call('ZADD', received, string.format('%.0f', visible_at), name)
-  redis.call('HSET', receipts, name, turn .. element)
+  local field = redis.call('HEXISTS', receipts, id_of(name)) == 1 and name or id_of(name)
+  redis.call('ZADD', received, string.format('%.0f', visible_at), field)
+  redis.call('HSET', receipts, field, turn .. element)
+  return field
 end
 
 -- Take a message out of flight; returns its element and its turn, or nil if it is not in flight.
-local function land(received, receipts, name)
-  local record = redis.call('HGET', receipts, name)
+local function land(received, receipts, field)
+  local record = redis.call('HGET', receipts, field)
   if not record then
-    redis.call('ZREM', received, name)
+    redis.call('ZREM', received, field)
     return nil
   end
-  redis.call('HDEL', receipts, name)
-  redis.call('ZREM', received, name)
+  redis.call('HDEL', receipts, field)
+  redis.call('ZREM', received, field)
   return string.sub(record, #FIRST_TURN + 1), string.sub(record, 1, #FIRST_TURN)
 end
 
