@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tests.integration.sqs.serving import own_process
 from tests.integration.sqs.serving import client as client_of
+from tests.integration.sqs.serving import own_process
 from tests.integration.sqs.test_messages import code_of, received
 from tests.support.workers import eventually
 
