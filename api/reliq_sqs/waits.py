@@ -12,6 +12,7 @@ class Waits:
 
     def __init__(self) -> None:
         self._draining = asyncio.Event()
+        self.waiting = 0  #: receives that wait now
 
     @property
     def draining(self) -> bool:
@@ -32,11 +33,13 @@ class Waits:
             return await queue.receive(**options)
         receiving = asyncio.ensure_future(queue.receive(wait=wait, **options))
         ends = [asyncio.ensure_future(gone()), asyncio.ensure_future(self._draining.wait())]
+        self.waiting += 1
         try:
             await asyncio.wait((receiving, *ends), return_when=asyncio.FIRST_COMPLETED)
             if receiving.done():
                 return receiving.result()
             return []
         finally:
+            self.waiting -= 1
             for one in (receiving, *ends):
                 one.cancel()

@@ -4,14 +4,15 @@ import json
 import signal
 import subprocess
 import sys
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from reliq.embedded import free_port
-from tests.integration.sqs.serving import client, own_process
+from tests.integration.sqs.serving import client, own_process, server
 from tests.integration.sqs.test_messages import received
 from tests.support.workers import ROOT, eventually, process
 
@@ -76,32 +77,21 @@ def test_its_monitor_returns_what_a_worker_held_and_makes_delayed_messages_ready
         assert received(sqs, there, WaitTimeSeconds=10)[0]["Body"] == "m"
 
 
-def test_sigterm_answers_those_who_wait_and_ends_the_process(url, name):
-    with own_process(url) as (child, port):
-        sqs = client(port)
+def test_an_endpoint_that_stops_answers_those_who_wait(url, name):
+    with server(url) as running, ThreadPoolExecutor(5) as pool:
+        sqs = client(running.config.port)
         there = sqs.create_queue(QueueName=name)["QueueUrl"]
-        answers = []
-        polls = [
-            threading.Thread(target=lambda: answers.append(received(sqs, there, WaitTimeSeconds=20))) for _ in range(5)
-        ]
-        for poll in polls:
-            poll.start()
-        eventually(lambda: _waiting(port) >= 5)
-        began = time.monotonic()
+        polls = [pool.submit(received, sqs, there, WaitTimeSeconds=20) for _ in range(5)]
+        waits = cast("FastAPI", running.config.app).state.waits
+        eventually(lambda: waits.waiting == 5)
+        running.should_exit = True
+        assert [poll.result(timeout=15) for poll in polls] == [[]] * 5
+
+
+def test_sigterm_ends_the_process_in_order(url):
+    with own_process(url) as (child, _):
         child.send_signal(signal.SIGTERM)
-        for poll in polls:
-            poll.join(timeout=20)
-        assert answers == [[]] * 5
-        assert child.wait(timeout=20) == 0
-        assert time.monotonic() - began < 15
-
-
-def _waiting(port):
-    """How many clients are connected, as the kernel sees it."""
-    done = subprocess.run(
-        ["ss", "-Htn", "state", "established", f"( sport = :{port} )"], capture_output=True, text=True, check=True
-    )
-    return len(done.stdout.splitlines())
+        assert child.wait(timeout=30) == 0
 
 
 def test_the_service_serves_it_on_a_port_of_its_own(url, name):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import xml.etree.ElementTree as ET
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
@@ -30,6 +31,7 @@ _ANYTHING = st.recursive(
 
 def _of(shape, name=""):
     """Values of a shape, and now and then others."""
+    fitting: st.SearchStrategy[Any]
     match shape.kind:
         case "string" if name in ("QueueUrl", "QueueName"):
             fitting = st.one_of(st.sampled_from(["hostile", "hostile.fifo"]), _TEXTS)
@@ -134,8 +136,8 @@ def test_whatever_a_form_says_the_answer_is_xml(hostile, action, data):
     assert kind == (f"{action}Response" if answer.status_code == 200 else "ErrorResponse")
     if answer.status_code != 200:
         assert 400 <= answer.status_code < 500, answer.text
-        assert root.find(".//{*}Code").text
-        assert root.find(".//{*}RequestId").text == answer.headers["x-amzn-requestid"]
+        assert root.findtext(".//{*}Code")
+        assert root.findtext(".//{*}RequestId") == answer.headers["x-amzn-requestid"]
 
 
 @_RELAXED

@@ -13,7 +13,7 @@ from reliq_sqs import signing
 from reliq_sqs.errors import SqsError
 
 CREDENTIALS = Credentials("AKID", "secret")
-_TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=8)
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 _SEGMENT = st.text("abcXYZ019-_.~ +%ä@:=", min_size=1, max_size=8).filter(lambda one: one not in (".", ".."))
 
 
@@ -55,7 +55,7 @@ def test_what_botocore_signs_is_verified_and_no_other_secret_fits(signer, method
 def test_any_header_is_a_signature_or_an_error_of_the_protocol(text):
     headers = {"authorization": f"AWS4-HMAC-SHA256 {text}", "x-amz-date": text}
     with pytest.raises(SqsError):
-        signing.verify(signing.read(headers, ""), "secret", signing.Signed("GET", "/", "", headers, b""))
+        verify(signing.Signed("GET", "/", "", headers, b""))
 
 
 def test_a_signature_for_another_service_is_refused():

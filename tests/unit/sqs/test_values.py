@@ -1,11 +1,13 @@
 """Names, ids, digests and what is stored of a message."""
 
 import uuid
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reliq import Message
 from reliq.model.keys import is_name
 from reliq_sqs import message_attributes, receipts, stored
 from reliq_sqs.errors import SqsError
@@ -111,7 +113,7 @@ def test_what_is_stored_is_read_again(body, attributes, sender, dedup):
     content = stored.Content(body, attributes, sender, "", dedup)
     payload, headers = stored.written(body.encode(), content)
     assert sum(len(name) + len(value.encode()) for name, value in headers.items()) < 16 * 1024
-    assert stored.read(_Message(payload, headers)) == content
+    assert stored.read(cast("Message", _Message(payload, headers))) == content
 
 
 @given(st.text(max_size=80))
