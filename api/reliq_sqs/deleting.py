@@ -97,7 +97,7 @@ async def _changed(call: Call, queue: Known, entries: list[Parameters]) -> list[
         for one, entry in zip(handles, entries, strict=True)
         if isinstance(one, receipts.Handle)
     ]
-    codes = iter(await call.registry.handle(queue).change_visibility(known) if known else ())
+    codes = iter(await call.registry.handle(queue).change_visibility(known, late=not queue.fifo) if known else ())
     errors: list[SqsError | None] = []
     for one, entry in zip(handles, entries, strict=True):
         if isinstance(one, SqsError):

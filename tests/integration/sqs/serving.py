@@ -11,7 +11,7 @@ import boto3
 import httpx
 from botocore.config import Config
 
-from reliq_api.server import server_for
+from reliq_api.server import Server, server_for
 from reliq_sqs.app import create_app
 from reliq_sqs.settings import Settings
 from tests.support.workers import Child, eventually, process
@@ -22,17 +22,24 @@ CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 1}, max_pool_
 @contextlib.contextmanager
 def serving(url: str, **settings: Any) -> Iterator[int]:
     """The endpoint on a free port, without signatures unless told otherwise; yields the port."""
+    with server(url, **settings) as running:
+        yield running.config.port
+
+
+@contextlib.contextmanager
+def server(url: str, **settings: Any) -> Iterator[Server]:
+    """The endpoint as `serving` has it, for tests of what no answer tells."""
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
         port = listener.getsockname()[1]
         asked = replace(Settings(url=url, port=port), **{"no_auth": True, **settings})
-        server = server_for(create_app(asked), asked)
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        running = server_for(create_app(asked), asked)
+        thread = threading.Thread(target=running.run, args=([listener],), daemon=True)
         thread.start()
-        eventually(lambda: server.started or not thread.is_alive())
+        eventually(lambda: running.started or not thread.is_alive())
         try:
-            yield port
+            yield running
         finally:
-            server.should_exit = True
+            running.should_exit = True
             thread.join(timeout=30)
             assert not thread.is_alive(), "the endpoint did not stop"
 

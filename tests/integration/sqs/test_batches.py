@@ -5,7 +5,10 @@ from botocore.exceptions import ClientError
 
 from tests.integration.sqs.test_messages import code_of, received
 
-_ID = "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long."
+_ID = (
+    "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
+    "It can be at most 80 letters long."
+)
 
 
 def entries(count, body="m"):

@@ -4,6 +4,8 @@ import pytest
 
 from tests.integration.sqs.test_messages import code_of, received
 
+_NOT_FOR_THIS = "The request include parameter that is not valid for this queue type."
+
 
 def send(sqs, url, body, group="g", **options):
     return sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId=group, **options)
@@ -106,8 +108,7 @@ def test_what_a_message_needs_and_what_it_may_not_have(sqs, fifo, queue):
     )  # fmt: skip
     assert code_of(send, sqs=sqs, url=url, body="m", DelaySeconds=5) == (
         "InvalidParameterValue", 400,
-        "Value 5 for parameter DelaySeconds is invalid. Reason: The request include parameter that is not valid for "
-        "this queue type.",
+        f"Value 5 for parameter DelaySeconds is invalid. Reason: {_NOT_FOR_THIS}",
     )  # fmt: skip
     assert send(sqs, url, "m", DelaySeconds=0)["MessageId"]
     for wrong in ("", "x" * 129, "a b", "ä"):

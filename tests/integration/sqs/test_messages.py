@@ -3,6 +3,7 @@
 import hashlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -71,7 +72,7 @@ def test_a_receiver_chooses_attributes_by_name_and_by_beginning(sqs, queue, aske
 
 def test_attributes_that_headers_have_no_room_for_come_back(sqs, queue):
     url = queue()
-    attributes = {f"a{at}": {"DataType": "String", "StringValue": "ä" * 20_000} for at in range(9)}
+    attributes: dict[str, Any] = {f"a{at}": {"DataType": "String", "StringValue": "ä" * 20_000} for at in range(9)}
     attributes["b"] = {"DataType": "Binary", "BinaryValue": bytes(range(256)) * 100}
     sqs.send_message(QueueUrl=url, MessageBody="body", MessageAttributes=attributes)
 

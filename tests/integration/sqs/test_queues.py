@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -147,7 +148,7 @@ def test_lists_come_by_pages(sqs, name):
 
 def test_a_queue_that_is_not_there_is_the_error_of_every_action(sqs, queue):
     url = queue() + "-nothing"
-    calls = (
+    calls: tuple[tuple[Any, dict[str, Any]], ...] = (
         (sqs.send_message, {"MessageBody": "m"}),
         (sqs.send_message_batch, {"Entries": [{"Id": "a", "MessageBody": "m"}]}),
         (sqs.receive_message, {}),

@@ -1,0 +1,249 @@
+"""Dead letter queues and the tasks that move their messages on."""
+
+import json
+import time
+
+import pytest
+
+from tests.integration.sqs.serving import client as client_of
+from tests.integration.sqs.serving import own_process
+from tests.integration.sqs.test_messages import code_of, received
+from tests.support.workers import eventually
+
+
+def arn_of(sqs, url):
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    return found["Attributes"]["QueueArn"]
+
+
+def policy(arn, receives=1):
+    return json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": receives})
+
+
+@pytest.fixture
+def pair(sqs, queue):
+    """A dead letter queue and a queue whose messages go there after two receives."""
+
+    def make(suffix="", **attributes):
+        dead = queue(f"-dead{suffix}", **attributes)
+        source = queue(f"-source{suffix}", RedrivePolicy=policy(arn_of(sqs, dead), 2), **attributes)
+        return dead, source
+
+    return make
+
+
+def let_die(sqs, source, *bodies, **options):
+    """Send messages and receive them until they are dead."""
+    for body in bodies:
+        sqs.send_message(QueueUrl=source, MessageBody=body, **options)
+    for _ in range(2):
+        assert len(received(sqs, source, VisibilityTimeout=0)) == len(bodies)
+    assert received(sqs, source) == []
+
+
+def test_a_message_received_too_often_moves_with_its_id_attributes_and_times(sqs, pair):
+    dead, source = pair()
+    text = {"a": {"DataType": "String", "StringValue": "x"}, "n": {"DataType": "Number", "StringValue": "1"}}
+    sent = sqs.send_message(QueueUrl=source, MessageBody="m", MessageAttributes=text)
+    first = received(sqs, source, VisibilityTimeout=0, AttributeNames=["All"])[0]
+    assert len(received(sqs, source, VisibilityTimeout=0)) == 1
+    assert received(sqs, source) == []
+
+    (message,) = received(sqs, dead, WaitTimeSeconds=5, AttributeNames=["All"], MessageAttributeNames=["All"])
+
+    assert message["MessageId"] == sent["MessageId"]
+    assert message["Body"] == "m"
+    assert message["MessageAttributes"] == text
+    assert message["Attributes"]["DeadLetterQueueSourceArn"] == arn_of(sqs, source)
+    assert message["Attributes"]["SentTimestamp"] == first["Attributes"]["SentTimestamp"]
+
+
+def test_the_sources_of_a_dead_letter_queue_are_listed(sqs, pair):
+    dead, source = pair()
+    assert sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [source]
+    assert sqs.list_dead_letter_source_queues(QueueUrl=source)["queueUrls"] == []
+    sqs.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": ""})
+    assert sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == []
+
+
+def test_without_its_policy_a_message_is_received_for_ever(sqs, pair):
+    _, source = pair()
+    sqs.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": ""})
+    sqs.send_message(QueueUrl=source, MessageBody="m")
+    for _ in range(4):
+        assert len(received(sqs, source, VisibilityTimeout=0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("no JSON", "Redrive policy is not a valid JSON map."),
+        ("[1]", "Redrive policy is not a valid JSON map."),
+        ("{}", "Redrive policy does not contain mandatory attribute: maxReceiveCount."),
+        ({"deadLetterTargetArn": None}, "Redrive policy does not contain mandatory attribute: deadLetterTargetArn."),
+        ({"maxReceiveCount": None}, "Redrive policy does not contain mandatory attribute: maxReceiveCount."),
+        ({"maxReceiveCount": 0}, "Invalid value for maxReceiveCount: 0, valid values are from 1 to 1000"),
+        ({"maxReceiveCount": "1001"}, "Invalid value for maxReceiveCount: 1001, valid values are from 1 to 1000"),
+        ({"deadLetterTargetArn": "arn:x"}, "Invalid value for deadLetterTargetArn."),
+        ({"deadLetterTargetArn": "{arn}-nothing"}, "Dead letter target does not exist."),
+        ({"deadLetterTargetArn": "{arn}.fifo"}, "Dead-letter queue must be same type of queue as the source."),
+        ({"other": 1}, "Only following attributes are supported: [deadLetterTargetArn, maxReceiveCount]."),
+    ],
+    ids=lambda one: str(one)[:30],
+)
+def test_a_policy_that_is_wrong_is_refused_with_the_words_of_aws(sqs, queue, name, change, reason):
+    arn = arn_of(sqs, queue())
+    if isinstance(change, dict):
+        given = {"deadLetterTargetArn": arn, "maxReceiveCount": 2, **change}
+        given = {key: value for key, value in given.items() if value is not None}
+        text = json.dumps(given).replace("{arn}", arn)
+    else:
+        text = change
+    said = code_of(sqs.create_queue, QueueName=f"{name}-new", Attributes={"RedrivePolicy": text})
+    assert said[:2] == ("InvalidParameterValue", 400)
+    assert said[2].startswith(f"Value {text} for parameter RedrivePolicy is invalid. Reason: {reason}")
+
+
+def test_a_count_that_is_a_text_is_stored_as_a_number(sqs, queue):
+    arn = arn_of(sqs, queue("-dead"))
+    url = queue(RedrivePolicy=policy(arn, "5"))
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]
+    assert json.loads(found["RedrivePolicy"]) == {"deadLetterTargetArn": arn, "maxReceiveCount": 5}
+
+
+def test_a_target_says_which_queues_it_takes(sqs, queue, name):
+    deny = json.dumps({"redrivePermission": "denyAll"})
+    dead = queue("-dead", RedriveAllowPolicy=deny)
+    wanted = {"RedrivePolicy": policy(arn_of(sqs, dead))}
+    assert code_of(sqs.create_queue, QueueName=f"{name}-s", Attributes=wanted)[0] == "InvalidParameterValue"
+    by_queue = {"redrivePermission": "byQueue", "sourceQueueArns": [f"arn:aws:sqs:us-east-1:000000000000:{name}-s"]}
+    sqs.set_queue_attributes(QueueUrl=dead, Attributes={"RedriveAllowPolicy": json.dumps(by_queue)})
+    sqs.create_queue(QueueName=f"{name}-s", Attributes=wanted)
+    for wrong in ("x", "{}", '{"redrivePermission": "x"}', '{"redrivePermission": "byQueue"}'):
+        given = {"RedriveAllowPolicy": wrong}
+        assert code_of(sqs.set_queue_attributes, QueueUrl=dead, Attributes=given)[0] == "InvalidParameterValue"
+
+
+# --- move tasks
+
+
+def tasks(sqs, dead, **options):
+    return sqs.list_message_move_tasks(SourceArn=arn_of(sqs, dead), **options).get("Results", [])
+
+
+def ended(sqs, dead):
+    (task,) = tasks(sqs, dead)
+    return task if task["Status"] not in ("RUNNING", "CANCELLING") else None
+
+
+def test_messages_go_back_to_the_queue_in_which_they_died(sqs, pair):
+    dead, source = pair()
+    let_die(sqs, source, *(f"m{at}" for at in range(3)))
+    eventually(lambda: _ready(sqs, dead) == 3)
+
+    handle = sqs.start_message_move_task(SourceArn=arn_of(sqs, dead))["TaskHandle"]
+    task = eventually(lambda: ended(sqs, dead))
+
+    assert handle
+    assert task["Status"] == "COMPLETED"
+    assert task["SourceArn"] == arn_of(sqs, dead)
+    assert "DestinationArn" not in task
+    assert "TaskHandle" not in task
+    assert task["ApproximateNumberOfMessagesMoved"] == task["ApproximateNumberOfMessagesToMove"] == 3
+    assert abs(task["StartedTimestamp"] - time.time() * 1000) < 120_000
+    messages = received(sqs, source, AttributeNames=["All"])
+    assert sorted(one["Body"] for one in messages) == ["m0", "m1", "m2"]
+    assert {one["Attributes"]["ApproximateReceiveCount"] for one in messages} == {"1"}
+    assert _ready(sqs, dead) == 0
+
+
+def _ready(sqs, url):
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+    return int(found["Attributes"]["ApproximateNumberOfMessages"])
+
+
+def test_messages_go_to_a_destination_in_the_order_of_their_group(sqs, queue, pair):
+    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    dead, source = pair(".fifo", **fifo)
+    target = queue("-target.fifo", **fifo)
+    let_die(sqs, source, "m0", "m1", "m2", MessageGroupId="g")
+    eventually(lambda: _ready(sqs, dead) == 3)
+    sqs.start_message_move_task(SourceArn=arn_of(sqs, dead), DestinationArn=arn_of(sqs, target))
+    assert eventually(lambda: ended(sqs, dead))["DestinationArn"] == arn_of(sqs, target)
+    assert [one["Body"] for one in received(sqs, target)] == ["m0", "m1", "m2"]
+
+
+def test_a_task_is_slow_if_asked_to_and_ends_when_it_is_cancelled(sqs, pair):
+    dead, source = pair()
+    let_die(sqs, source, *(f"m{at}" for at in range(10)))
+    eventually(lambda: _ready(sqs, dead) == 10)
+    started = sqs.start_message_move_task(SourceArn=arn_of(sqs, dead), MaxNumberOfMessagesPerSecond=1)
+    running = tasks(sqs, dead)[0]
+    assert running["Status"] == "RUNNING"
+    assert running["MaxNumberOfMessagesPerSecond"] == 1
+    assert running["TaskHandle"] == started["TaskHandle"]
+    assert code_of(sqs.start_message_move_task, SourceArn=arn_of(sqs, dead))[:2] == (
+        "AWS.SimpleQueueService.UnsupportedOperation", 400,
+    )  # fmt: skip
+
+    sqs.cancel_message_move_task(TaskHandle=started["TaskHandle"])
+
+    task = eventually(lambda: ended(sqs, dead))
+    assert task["Status"] == "CANCELLED"
+    assert task["ApproximateNumberOfMessagesMoved"] < 10
+    assert code_of(sqs.cancel_message_move_task, TaskHandle=started["TaskHandle"]) == (
+        "AWS.SimpleQueueService.UnsupportedOperation", 400, "Only active tasks can be cancelled.",
+    )  # fmt: skip
+
+
+def test_a_task_whose_destination_is_deleted_fails(sqs, queue, pair):
+    dead, source = pair()
+    target = queue("-target")
+    let_die(sqs, source, *(f"m{at}" for at in range(10)))
+    eventually(lambda: _ready(sqs, dead) == 10)
+    sqs.start_message_move_task(
+        SourceArn=arn_of(sqs, dead), DestinationArn=arn_of(sqs, target), MaxNumberOfMessagesPerSecond=1
+    )
+    eventually(lambda: tasks(sqs, dead)[0]["ApproximateNumberOfMessagesMoved"])
+    sqs.delete_queue(QueueUrl=target)
+    task = eventually(lambda: ended(sqs, dead))
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
+
+
+def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair):
+    dead, _ = pair()
+    arn, other = arn_of(sqs, dead), arn_of(sqs, queue())
+    missing = "The resource that you specified for the {} parameter doesn't exist."
+    assert code_of(sqs.start_message_move_task, SourceArn=f"{arn}-nothing") == (
+        "ResourceNotFoundException", 404, missing.format("SourceArn"),
+    )  # fmt: skip
+    assert code_of(sqs.start_message_move_task, SourceArn=arn, DestinationArn=f"{arn}-nothing") == (
+        "ResourceNotFoundException", 404, missing.format("DestinationArn"),
+    )  # fmt: skip
+    assert code_of(sqs.start_message_move_task, SourceArn=other) == (
+        "InvalidParameterValue", 400, "Source queue must be configured as a Dead Letter Queue.",
+    )  # fmt: skip
+    said = code_of(sqs.start_message_move_task, SourceArn=arn, MaxNumberOfMessagesPerSecond=501)
+    assert said[0] == "InvalidParameterValue"
+    assert code_of(sqs.cancel_message_move_task, TaskHandle="none")[0] == "InvalidParameterValue"
+    assert code_of(sqs.list_message_move_tasks, SourceArn=arn, MaxResults=11)[0] == "InvalidParameterValue"
+    assert tasks(sqs, dead) == []
+
+
+def test_another_endpoint_goes_on_with_a_task_whose_endpoint_was_killed(url, name):
+    with own_process(url) as (killed, first), own_process(url) as (_, second):
+        sqs = client_of(first)
+        dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+        redrive = {"RedrivePolicy": policy(arn_of(sqs, dead), 2)}
+        source = sqs.create_queue(QueueName=name, Attributes=redrive)["QueueUrl"]
+        let_die(sqs, source, *(f"m{at}" for at in range(10)))
+        eventually(lambda: _ready(sqs, dead) == 10)
+        sqs.start_message_move_task(SourceArn=arn_of(sqs, dead), MaxNumberOfMessagesPerSecond=5)
+        eventually(lambda: tasks(sqs, dead)[0]["ApproximateNumberOfMessagesMoved"])
+        killed.kill()
+        killed.wait()
+
+        other = client_of(second)
+        eventually(lambda: ended(other, name + "-dead"), timeout=90)
+        messages = [one["Body"] for _ in range(3) for one in received(other, name, VisibilityTimeout=600)]
+        assert sorted(messages) == [f"m{at}" for at in range(10)]

@@ -1,0 +1,184 @@
+"""Requests are signed with access keys, in a header or in the address."""
+
+import datetime as dt
+import json
+from functools import partial
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+import redis
+from botocore.auth import SigV4Auth, SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+import reliq
+from reliq_sqs.access import SCOPES
+from reliq_sqs.keys import Vault, create, revoke
+from tests.integration.sqs.serving import client, serving
+from tests.integration.sqs.test_messages import code_of, received
+from tests.support.workers import eventually
+
+SECRET = "a text that encrypts secrets"
+
+
+@pytest.fixture
+def make_key(app):
+    def make(*queues, scopes=tuple(SCOPES), expires=None, vault=SECRET):
+        return app.store.run(create(Vault(vault), "test", scopes, queues or ("*",), expires))
+
+    return make
+
+
+@pytest.fixture
+def signed(url):
+    """The port of an endpoint that wants signatures."""
+    with serving(url, no_auth=False, secret=SECRET) as port:
+        yield port
+
+
+def test_a_signed_request_is_carried_out(make_key, signed, name):
+    identity, secret = make_key()
+    sqs = client(signed, key=identity, secret=secret)
+    there = sqs.create_queue(QueueName=name)["QueueUrl"]
+    sqs.send_message(QueueUrl=there, MessageBody="m")
+    (message,) = received(sqs, there, AttributeNames=["SenderId"])
+    assert message["Attributes"]["SenderId"] == identity
+
+
+@pytest.mark.parametrize("wrong", ["id", "secret"])
+def test_a_wrong_key_is_refused(make_key, signed, wrong):
+    identity, secret = make_key()
+    given = {"key": identity, "secret": secret, wrong.replace("id", "key"): "RQIAWRONG"}
+    code, status, _ = code_of(client(signed, **given).list_queues)
+    assert status == 403
+    assert code == ("InvalidClientTokenId" if wrong == "id" else "SignatureDoesNotMatch")
+
+
+def test_a_request_without_a_signature_is_refused_in_its_protocol(make_key, signed):
+    make_key()
+    with httpx.Client(base_url=f"http://127.0.0.1:{signed}") as http:
+        xml = http.get("/", params={"Action": "ListQueues"})
+        assert xml.status_code == 403
+        assert "<Code>MissingAuthenticationToken</Code>" in xml.text
+        answer = http.post("/", content="{}", headers={"x-amz-target": "AmazonSQS.ListQueues"})
+        assert answer.status_code == 403
+        assert answer.headers["x-amzn-query-error"] == "MissingAuthenticationToken;Sender"
+        for header in ("Bearer x", "AWS4-HMAC-SHA256", "AWS4-HMAC-SHA256 Credential=a/b", "AWS4-HMAC-SHA256 ,,=,"):
+            assert http.get("/?Action=ListQueues", headers={"authorization": header}).status_code == 400
+
+
+def _request(port, identity, secret, signer, at=None, method="POST", body=b"", **params):
+    """A signed request of the query protocol, and its parts to change."""
+    request = AWSRequest(method, f"http://127.0.0.1:{port}/", params=params, data=body)
+    auth = signer(Credentials(identity, secret), "sqs", "us-east-1")
+    auth.add_auth(request)
+    return request.prepare()
+
+
+@pytest.mark.parametrize("signer", [SigV4Auth, SigV4QueryAuth])
+def test_the_header_and_the_address_may_have_the_signature(make_key, signed, signer):
+    identity, secret = make_key()
+    made = _request(signed, identity, secret, signer, method="GET", Action="ListQueues", QueueNamePrefix="a b+c/ä~")
+    answer = httpx.request(made.method, made.url, headers=dict(made.headers))
+    assert answer.status_code == 200, answer.text
+
+
+def test_what_was_signed_cannot_be_changed(make_key, signed):
+    identity, secret = make_key()
+    body = urlencode({"Action": "ListQueues", "QueueNamePrefix": "a"}).encode()
+    made = _request(signed, identity, secret, SigV4Auth, body=body)
+    headers = {name: value for name, value in made.headers.items() if name.lower() != "content-length"}
+    headers["content-type"] = "application/x-www-form-urlencoded"
+    assert httpx.post(made.url, content=body, headers=headers).status_code == 200
+    assert httpx.post(made.url, content=body + b"b", headers=headers).status_code == 403
+    assert httpx.post(made.url + "?a=b", content=body, headers=headers).status_code == 403
+    assert httpx.post(made.url + "other", content=body, headers=headers).status_code == 403
+    assert httpx.post(made.url, content=body, headers={**headers, "host": "other"}).status_code == 403
+    claimed = {**headers, "x-amz-content-sha256": "0" * 64}
+    assert httpx.post(made.url, content=body, headers=claimed).status_code == 403
+
+
+@pytest.mark.parametrize(("minutes", "status"), [(4, 200), (-4, 200), (6, 403), (-6, 403)])
+def test_clocks_may_differ_by_five_minutes(make_key, signed, monkeypatch, minutes, status):
+    identity, secret = make_key()
+    now = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=minutes)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda remove_tzinfo=True: now.replace(tzinfo=None))
+    made = _request(signed, identity, secret, SigV4Auth, method="GET", Action="ListQueues")
+    answer = httpx.request(made.method, made.url, headers=dict(made.headers))
+    assert answer.status_code == status, answer.text
+
+
+def test_a_presigned_address_ends_when_it_says(make_key, signed, monkeypatch):
+    identity, secret = make_key()
+    past = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=30)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda remove_tzinfo=True: past.replace(tzinfo=None))
+
+    def signer(seconds):
+        return lambda *given: SigV4QueryAuth(*given, expires=seconds)
+
+    for seconds, status in ((3600, 200), (900, 403)):
+        made = _request(signed, identity, secret, signer(seconds), method="GET", Action="ListQueues")
+        assert httpx.get(made.url).status_code == status
+
+
+def test_a_key_has_rights_for_its_queues_and_actions_only(make_key, signed, name):
+    identity, secret = make_key()
+    manager = client(signed, key=identity, secret=secret)
+    urls = [manager.create_queue(QueueName=name + end)["QueueUrl"] for end in ("-mine", "-other")]
+    identity, secret = make_key(f"{name}-m*", scopes=("send",))
+    sender = client(signed, key=identity, secret=secret)
+    eventually(lambda: _allowed(sender))
+    sender.send_message(QueueUrl=urls[0], MessageBody="m")
+    assert code_of(sender.send_message, QueueUrl=urls[1], MessageBody="m")[:2] == ("AccessDenied", 403)
+    assert code_of(sender.receive_message, QueueUrl=urls[0])[:2] == ("AccessDenied", 403)
+    assert code_of(sender.delete_queue, QueueUrl=urls[0])[:2] == ("AccessDenied", 403)
+    assert code_of(sender.create_queue, QueueName=f"{name}-mine")[:2] == ("AccessDenied", 403)
+    assert sender.list_queues(QueueNamePrefix=name)["QueueUrls"] == [urls[0]]
+
+
+def _allowed(sqs):
+    try:
+        return sqs.list_queues()
+    except sqs.exceptions.ClientError:
+        return None
+
+
+def _refused(sqs):
+    return _allowed(sqs) is None
+
+
+def test_a_revoked_key_an_expired_one_and_one_of_another_vault_are_refused(make_key, app: reliq.Reliq, signed):
+    identity, secret = make_key()
+    sqs = client(signed, key=identity, secret=secret)
+    assert _allowed(sqs)
+    assert app.store.run(revoke(identity))
+    eventually(lambda: _allowed(sqs) is None)
+    for given in ({"expires": 1.0}, {"vault": "another text that encrypts"}):
+        identity, secret = make_key(**given)
+        sqs = client(signed, key=identity, secret=secret)
+        eventually(partial(_refused, sqs))
+
+
+def test_the_secret_is_not_in_redis(make_key, redis_server):
+    _, secret = make_key()
+    with redis.Redis(port=redis_server.port) as direct:
+        (stored,) = direct.hvals("reliq:sqs:keys")
+    assert secret.encode() not in stored
+    assert json.loads(stored)["scopes"] == list(SCOPES)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://example.com"},
+        {"sec-fetch-site": "cross-site"},
+        {"x-forwarded-for": "10.0.0.1"},
+        {"via": "1.1 proxy"},
+    ],
+)
+def test_without_signatures_web_pages_and_proxies_are_refused(http, headers):
+    answer = http.post("/", data={"Action": "ListQueues"}, headers=headers)
+    assert (answer.status_code, "AccessDenied" in answer.text) == (403, True)
+    answer = http.get("/", params={"Action": "ListQueues"}, headers={"host": "rebound.example.com"})
+    assert answer.status_code == 403

@@ -1,0 +1,144 @@
+"""Names, ids, digests and what is stored of a message."""
+
+import uuid
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliq import Message
+from reliq.model.keys import is_name
+from reliq_sqs import message_attributes, receipts, stored
+from reliq_sqs.errors import SqsError
+from reliq_sqs.ids import Ids, sequence_number
+from reliq_sqs.names import Names, Place
+from reliq_sqs.redrive import allows
+
+NAMES = Names("000000000000", "us-east-1")
+_NAME = st.from_regex(r"[A-Za-z0-9_-]{1,80}", fullmatch=True)
+_REGION = st.sampled_from(["us-east-1", "eu-central-1", "us-gov-west-1", "ap-northeast-3"])
+
+
+@given(_NAME, _REGION, st.booleans())
+def test_each_queue_of_sqs_is_one_queue_of_reliq(name, region, fifo):
+    place = Place(region, name[:75] + ".fifo" if fifo else name)
+    queue = NAMES.queue(place)
+    assert is_name(queue)
+    assert NAMES.of_queue(queue) == place
+    assert NAMES.of_arn(NAMES.arn(place)) == place
+    assert NAMES.of_url(f"http://localhost/000000000000/{place.name}", region) == place
+
+
+@pytest.mark.parametrize("queue", ["orders@partition.2", "orders@eu", "orders@us-east-1", "a" * 128, "x@us-west-2@y"])
+def test_other_queues_of_reliq_have_no_name_in_sqs(queue):
+    assert NAMES.of_queue(queue) is None
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        "", "arn", "arn:aws:sqs:us-east-1:111111111111:q", "arn:aws:sns:us-east-1:000000000000:q",
+        "arn:aws:sqs:nowhere:000000000000:q", "arn:aws:sqs:us-east-1:000000000000:a b", "arn:aws:sqs:us-east-1:0:q:r",
+    ],
+)  # fmt: skip
+def test_an_arn_of_something_else_names_no_queue(arn):
+    assert NAMES.of_arn(arn) is None
+
+
+def test_ids_and_sequence_numbers_grow_also_within_a_millisecond():
+    ids = Ids()
+    made = [ids.new() for _ in range(20_000)]
+    assert made == sorted(set(made))
+    assert {uuid.UUID(one).version for one in made[:100]} == {7}
+    numbers = [sequence_number(one, 0) for one in made]
+    assert numbers == sorted(set(numbers))
+    assert {len(one) for one in numbers} == {20}
+
+
+def test_other_ids_count_by_the_time_of_the_send():
+    first, second = (sequence_number(one, at) for one, at in (("order-1", 1_700_000_000_000), ("x", 1_700_000_000_001)))
+    assert first < second
+    assert len(first) == 20
+
+
+@pytest.mark.parametrize(
+    ("attributes", "digest"),
+    [
+        ({"timestamp": ("Number", "1493147359900")}, "235c5c510d26fb653d073faed50ae77c"),
+        ({"timestamp": ("Number.java.lang.Long", "1493147359900")}, "2e2e4876d8e0bd6b8c2c8f556831c349"),
+        ({"somevalue": ("String.custom", "somevalue")}, "9e05cca738e70ff6c6041e82d5e77ef1"),
+        (
+            {
+                "id": ("String", "453ae55e-f03b-21a6-a4b1-70c2e2e8fe71"),
+                "mybin": ("Binary", "kekchebukek"),
+                "timestamp": ("Number.java.lang.Long", "1603134247654"),
+                "contentType": ("String", "application/json"),
+            },
+            "049075255ebc53fb95f7f9f3cedf3c50",
+        ),
+    ],
+)
+def test_the_digest_of_attributes_is_that_of_aws(attributes, digest):
+    given = {
+        name: {"DataType": kind, "BinaryValue": value.encode()}
+        if kind == "Binary"
+        else {"DataType": kind, "StringValue": value}
+        for name, (kind, value) in attributes.items()
+    }
+    assert message_attributes.digest(given) == digest
+
+
+_VALUES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn")), min_size=1, max_size=3000)
+_ATTRIBUTES = st.dictionaries(
+    st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True),
+    st.one_of(
+        st.fixed_dictionaries({"DataType": st.sampled_from(["String", "String.x"]), "StringValue": _VALUES}),
+        st.fixed_dictionaries({"DataType": st.just("Number"), "StringValue": st.just("-1.5e3")}),
+        st.fixed_dictionaries({"DataType": st.just("Binary"), "BinaryValue": st.binary(min_size=1, max_size=9000)}),
+    ),
+    max_size=10,
+)
+
+
+class _Message:
+    """What is read of a message."""
+
+    def __init__(self, body, headers):
+        self.body, self.headers = body, headers
+
+
+@given(_VALUES, _ATTRIBUTES, st.sampled_from(["", "RQIA"]), st.sampled_from(["", "dedup"]))
+def test_what_is_stored_is_read_again(body, attributes, sender, dedup):
+    content = stored.Content(body, attributes, sender, "", dedup)
+    payload, headers = stored.written(body.encode(), content)
+    assert sum(len(name) + len(value.encode()) for name, value in headers.items()) < 16 * 1024
+    assert stored.read(cast("Message", _Message(payload, headers))) == content
+
+
+@given(st.text(max_size=80))
+def test_a_text_that_is_no_handle_is_refused(text):
+    with pytest.raises(SqsError, match="receipt handle"):
+        receipts.read(text, "orders")
+
+
+def test_a_handle_is_of_its_queue():
+    handle = receipts.made("orders", "receipt")
+    assert receipts.read(handle, "orders").receipt == "receipt"
+    with pytest.raises(SqsError, match="not valid for this queue"):
+        receipts.read(handle, "others")
+
+
+@pytest.mark.parametrize(
+    ("policy", "allowed"),
+    [
+        (None, True),
+        ("no JSON", True),
+        ('{"redrivePermission": "allowAll"}', True),
+        ('{"redrivePermission": "denyAll"}', False),
+        ('{"redrivePermission": "byQueue", "sourceQueueArns": ["arn:a"]}', True),
+        ('{"redrivePermission": "byQueue", "sourceQueueArns": ["arn:b"]}', False),
+    ],
+)
+def test_who_may_send_dead_letters(policy, allowed):
+    assert allows(policy, "arn:a") == allowed
