@@ -86,11 +86,14 @@ class Mutant:
 
 
 def _naming(word: str, *folders: str) -> list[str]:
-    """Return the test files that say this word most often."""
+    """Return the test files that say this word most often, those first that have it in their name."""
     files = [path for folder in folders for path in sorted((ROOT / folder).glob("test_*.py"))]
-    files = [path for path in files if path.name not in _LONG]
-    counted = [(len(re.findall(rf"\b{word}\b", path.read_text())), str(path.relative_to(ROOT))) for path in files]
-    return [file for count, file in sorted(counted, reverse=True)[:_NAMED_MOST] if count]
+    counted = [
+        (word in path.stem, len(re.findall(rf"\b{word}\b", path.read_text())), str(path.relative_to(ROOT)))
+        for path in files
+        if path.name not in _LONG
+    ]
+    return [file for named, count, file in sorted(counted, reverse=True)[:_NAMED_MOST] if named or count]
 
 
 def lua_mutants(file: str) -> Iterator[Mutant]:

@@ -5,6 +5,7 @@ import pytest
 from reliq.features.batches import ops
 from reliq.features.batches.model import Counts
 from reliq.model.keys import BATCHES, batch_record
+from tests.support.state import KEYS
 
 OUTER, INNER = batch_record("outer"), batch_record("inner")
 
@@ -71,3 +72,10 @@ def test_a_field_of_a_batch_that_is_not_open_stays_as_it_is(outer):
     assert outer.run(ops.batch_enlist("outer", "mails")) is False
     assert outer.run(ops.batch_close("outer", "abandoned")) is False
     assert record(outer, OUTER) == before
+
+
+def test_the_counts_of_a_batch_are_forgotten_once(world):
+    for batch in ("one", "other"):
+        world.redis.hset(KEYS.followed, f" {batch}", "1 1 0 0")
+    assert [world.run(ops.batch_forget(KEYS, "one")) for _ in range(2)] == [True, False]
+    assert world.redis.hkeys(KEYS.followed) == [b" other"]

@@ -125,3 +125,13 @@ def test_a_partition_that_its_server_does_not_know_takes_nothing(world):
     world.run(ops.take_in(PARTITION, ops.Homes(bitmap([BUCKET]), 1), retired=False))
     assert world.run(ops.push(PARTITION, elements("a"), "p", 3, world.now)) == 1
     assert world.run(ops.enqueue(PARTITION, (), [entry], version=1)).status == "ok"
+
+
+def test_messages_that_are_in_the_home_of_their_key_leave_once_and_are_counted(world):
+    become(world, home=True, arriving=True)
+    promoted(world, "a", "b")
+    members = world.redis.zrange(KEYS.waiting, 0, -1)
+    strays = [ops.Stray(one) for one in members]
+    assert [world.run(ops.send_home(KEYS, strays[:1])), world.run(ops.send_home(KEYS, strays))] == [1, 1]
+    assert places(world) == {}
+    assert world.state()["counters"]["sent_home"] == 2

@@ -52,6 +52,7 @@ def test_a_first_chunk_begins_the_job(world):
         "parts:j": {"q p"},
         "staged:j:p": [b"x"],
     }
+    assert world.run(ops.job_record(KEYS, "j")).opened >= world.now
 
 
 def test_chunks_keep_their_order(world):

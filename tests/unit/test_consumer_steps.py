@@ -1,11 +1,13 @@
 """Whatever answer is lost, and wherever: a consumer forgets nothing that it has taken, and runs nothing twice."""
 
+import contextlib
 from typing import Any
 
 import pytest
 
 from reliq import Reliq, ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable
+from reliq.model.keys import new_owner
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, command
 from reliq.protocol.consumer import ConsumerSteps
@@ -247,3 +249,15 @@ def test_messages_that_are_done_out_of_order_leave_in_a_row(store):
     commands = store.call(ops.command("INFO", "commandstats"))
     assert (codes, b"cmdstat_lrem" in commands) == ("dddd", False)
     assert list(consumer.held) == elements[4:]
+
+
+@pytest.mark.parametrize(("announced", "again"), [(1, False), (0, False), (None, True)])
+def test_a_queue_that_a_full_server_did_not_note_is_announced_again(announced, again):
+    """Monitors find queues by that."""
+    steps = ConsumerSteps(KEYS, new_owner(connected=False), 60)
+    registering: Any = steps.be_registered()
+    verifying: Any = steps._verify()
+    assert ops.announce(KEYS.queue).command in [op.command for op in next(registering)]
+    with contextlib.suppress(StopIteration):
+        registering.send([announced, 1])
+    assert (ops.announce(KEYS.queue).command in [op.command for op in next(verifying)]) is again

@@ -8,6 +8,9 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.python._constants.orchestrator import make_constants_value_source
 
 from reliq.model.keys import API_KEYS
 from reliq.ops import command
@@ -65,17 +68,31 @@ def guarded(app, _guarded, record):
 UNSAID = [CHECKS.get_one("positive_data_acceptance")]
 
 
-@contract.parametrize()
-@settings(max_examples=10, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-def test_every_call_keeps_its_contract(case, guarded):
+CALLS = [(path, method) for path, calls in DOCUMENT["paths"].items() for method in calls]
+
+
+# `contract.parametrize()` would prepare all calls while tests are collected, by each worker of pytest-xdist.
+@pytest.mark.parametrize(("path", "method"), CALLS, ids=lambda one: one.upper() if one.isalpha() else one)
+def test_every_call_keeps_its_contract(path, method, guarded):
     service, headers = guarded
-    if isinstance(case.body, dict) and isinstance(wait := case.body.get("wait"), (int, float)) and 0 < wait <= 30:
-        case.body["wait"] = 0.01
-    if case.query and case.query.get("wait"):
-        case.query["wait"] = min(0.01, case.query["wait"]) if isinstance(case.query["wait"], (int, float)) else "x"
-    if case.headers and str(case.headers.get("Reliq-Durability")).startswith("replicas"):
-        case.headers["Reliq-Durability"] = "memory"  # there are none: 504, which is right and no contract
-    case.call_and_validate(base_url=str(service.base_url), headers=headers, excluded_checks=UNSAID)
+
+    @settings(max_examples=10, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    def keeps_its_contract(case):
+        if isinstance(case.body, dict) and isinstance(wait := case.body.get("wait"), (int, float)) and 0 < wait <= 30:
+            case.body["wait"] = 0.01
+        if case.query and case.query.get("wait"):
+            case.query["wait"] = min(0.01, case.query["wait"]) if isinstance(case.query["wait"], (int, float)) else "x"
+        if case.headers and str(case.headers.get("Reliq-Durability")).startswith("replicas"):
+            case.headers["Reliq-Durability"] = "memory"  # there are none: 504, which is right and no contract
+        case.call_and_validate(base_url=str(service.base_url), headers=headers, excluded_checks=UNSAID)
+
+    build_operation_test(
+        config=contract.config,
+        operation=contract[path][method],
+        test_func=keeps_its_contract,
+        given_kwargs={},
+        feedback=FeedbackSources(constants_value_source=make_constants_value_source(contract)),
+    )()
 
 
 def test_every_code_is_in_the_documentation():
