@@ -26,7 +26,6 @@ from reliq_api.schemas.leases import (
     SettleRequest,
     SettleResult,
 )
-from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found
 from reliq_api.schemas.messages import BatchEnqueued, BatchResult, Enqueued, NewMessage
 from reliq_api.schemas.problems import Health, ProblemDetails
 from reliq_api.schemas.queues import (
@@ -60,9 +59,6 @@ __all__ = [
     "BindingChanged",
     "Breaker",
     "BreakerRequest",
-    "CancelRequest",
-    "Cancelled",
-    "CancelledMany",
     "ConfigChanges",
     "DeadLetter",
     "DeadLetterDetails",
@@ -75,7 +71,6 @@ __all__ = [
     "Extended",
     "Failure",
     "Filter",
-    "Found",
     "Health",
     "Lease",
     "LeaseGiven",

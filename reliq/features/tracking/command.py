@@ -11,7 +11,7 @@ import reliq
 from reliq.cli.options import app_of, command, error_line, header, pair, queue_of, say, utc
 from reliq.cli.progress import Progress, bar
 from reliq.cli.queue_names import known_queue
-from reliq.model.found import Found
+from reliq.features.tracking.model import Found
 from reliq.runtime.logging import printable
 
 
