@@ -98,7 +98,7 @@ def test_what_the_scripts_note_is_an_event_of_the_table():
         )
         for found in re.findall(r"'([a-z_:]+)'", call)
     }
-    assert len(noted) > 6
+    assert len(noted) > 5
     events = {one.name for one in COUNTERS if one.event} | {Counter.dead(reason) for reason in REASONS}
     assert noted - events == set()
 
