@@ -54,12 +54,13 @@ from reliq.features.receipts.model import Received
 from reliq.features.schedules.client import Schedules
 from reliq.features.schedules.model import ScheduleOptions
 from reliq.features.schedules.steps import Schedule
+from reliq.features.tracking.model import Cancellation, Event, Found
 from reliq.model.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
 from reliq.model.breaker import breaker
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Failure
-from reliq.model.found import Cancellation, CancelledMany, Event, Found, Place, Progress
+from reliq.model.found import CancelledMany, Place, Progress
 from reliq.model.keywords import DeadLetterFilters
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending

@@ -7,12 +7,11 @@ from reliq.aio.queue import Queue
 from reliq.aio.topics import Topics
 from reliq.contract import values
 from reliq.contract.keywords import PublishOptions
-from reliq.contract.values import Duration, Size, check_id
-from reliq.errors import RedisUnavailable
+from reliq.contract.values import Duration, Size
 from reliq.features.batches.aio import BatchCalls
 from reliq.features.prepared.aio import CheckCalls
 from reliq.features.schedules.aio import ScheduleCalls
-from reliq.model.found import Found
+from reliq.features.tracking.aio import FindCalls
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
@@ -21,7 +20,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Reliq(BatchCalls, CheckCalls, ScheduleCalls, Application):
+class Reliq(BatchCalls, CheckCalls, FindCalls, ScheduleCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or
@@ -100,27 +99,6 @@ class Reliq(BatchCalls, CheckCalls, ScheduleCalls, Application):
         """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""
         self._known = await self.store.run(every_queue(self._known))
         return self._known if of_broadcasts else [name for name in self._known if instance_of(name) is None]
-
-    async def find(self, id: str) -> Found | None:
-        """Return where the message with this id is, in whichever queue; None if it is in none.
-
-        The queues are looked through one after the other, in the order of their names, as by `Queue.find`, which is
-        faster where the queue is known. The first that has the id answers. Raises InvalidName, and RedisUnavailable if
-        it is in no queue that can be read.
-        """
-        check_id(id)
-        away: RedisUnavailable | None = None
-        for name in sorted(await self.queues(of_broadcasts=True)):
-            try:
-                found = await self.queue(name, of_broadcast=True).find(id)
-            except RedisUnavailable as error:  # it may be in a queue that can be read
-                away = away or error
-                continue
-            if found is not None:
-                return found
-        if away is not None:
-            raise away
-        return None
 
     async def close(self) -> None:
         """Close the idle connections."""

@@ -1,6 +1,6 @@
 """A queue: send, look, set its policy."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Unpack
 
 from reliq.aio.consumer import Consumer
@@ -13,18 +13,16 @@ from reliq.features.cycle.aio import CycleCalls
 from reliq.features.prepared.aio import PreparedCalls
 from reliq.features.receipts.aio import ReceiveCalls
 from reliq.features.results.aio import ResultCalls
-from reliq.model.found import Cancellation, CancelledMany, Found
-from reliq.model.hits import Hits
+from reliq.features.tracking.aio import TrackingCalls
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
 from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:
@@ -115,50 +113,6 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls):
     async def purge(self) -> int:
         """Remove the ready, delayed and prepared messages for good; return how many."""
         return await self._store.run(self._steps.purge())
-
-    async def find(self, id: str) -> Found | None:
-        """Return where the message with this id is, without its body; None if it is not in the queue.
-
-        Delayed and dead messages are found at once. Ready ones are looked for, 250 with each command, so that Redis
-        serves others in between: about a second for a million of them. Raises InvalidName.
-        """
-        return await self._store.run(self._steps.find(id))
-
-    async def search(self, text: str, *, place: str | None = None, limit: int = 50, most: int = 200_000) -> Hits:
-        """Return the messages whose id, headers, keys, errors or body contain a text; upper and lower case differ.
-
-        `place`: "ready", "delayed" or "dead"; None: all three. It ends when `limit` messages were found or `most` were
-        looked at, the newest of each place first: about a second for 200,000. `looked`, `total` and `unread` of the
-        answer say what was not: bodies of more than 256 KiB that are stored apart are not searched. Raises
-        InvalidSetting.
-        """
-        return await self._store.run(self._steps.search(text, place, limit, most))
-
-    async def cancel(self, id: str) -> Cancellation:
-        """Cancel a message, wherever it is.
-
-        One that is ready, delayed, prepared or waits for its key is removed, and never runs: `cancelled`, the only true
-        answer as a condition. The consumer of one in processing learns it with its next heartbeat: an async handler is
-        cancelled, others see `message.cancelled`: `told`. A dead letter: `done`; any other id: `unknown`.
-        A ready message is looked for as by `find`. Raises InvalidName, and OutcomeUnknown if an answer of Redis was
-        lost and the message is not in the queue any more: this call may have removed it.
-        """
-        return await self._store.run(self._steps.cancel(id))
-
-    async def cancel_many(
-        self,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-        progress: Progress = unwatched,
-    ) -> CancelledMany:
-        """Cancel the messages with a key (an ordering or a limit key), or with all of these headers.
-
-        `dry_run`: only count them. `progress` is called with the number so far. Messages that are sent or put back
-        while it runs may be missed. Raises InvalidSetting and InvalidMessage.
-        """
-        return await self._store.run(self._steps.cancel_many(key, headers, dry_run, progress))
 
     def consumer(self, lease: Duration = values.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""

@@ -17,7 +17,6 @@ from reliq.cli import (
     dead,
     delayed,
     insight,
-    life,
     messages,
     new,
     partitions,
@@ -32,6 +31,7 @@ from reliq.cli.words import Words, present
 from reliq.errors import MissingExtra, ReliqError
 from reliq.features.batches import command as batches
 from reliq.features.schedules import command as schedules
+from reliq.features.tracking import command as life
 from reliq.runtime import logging as logs
 from reliq.runtime import startup
 from reliq.runtime.looking import looking

@@ -1,7 +1,7 @@
 # Generated from reliq/aio/queue.py by tools/generate_sync.py: do not edit
 """A queue: send, look, set its policy."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Unpack
 
 from reliq.client.consumer import Consumer
@@ -14,18 +14,16 @@ from reliq.features.cycle.client import CycleCalls
 from reliq.features.prepared.client import PreparedCalls
 from reliq.features.receipts.client import ReceiveCalls
 from reliq.features.results.client import ResultCalls
-from reliq.model.found import Cancellation, CancelledMany, Found
-from reliq.model.hits import Hits
+from reliq.features.tracking.client import TrackingCalls
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
 from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
 from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:
@@ -116,50 +114,6 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls):
     def purge(self) -> int:
         """Remove the ready, delayed and prepared messages for good; return how many."""
         return self._store.run(self._steps.purge())
-
-    def find(self, id: str) -> Found | None:
-        """Return where the message with this id is, without its body; None if it is not in the queue.
-
-        Delayed and dead messages are found at once. Ready ones are looked for, 250 with each command, so that Redis
-        serves others in between: about a second for a million of them. Raises InvalidName.
-        """
-        return self._store.run(self._steps.find(id))
-
-    def search(self, text: str, *, place: str | None = None, limit: int = 50, most: int = 200_000) -> Hits:
-        """Return the messages whose id, headers, keys, errors or body contain a text; upper and lower case differ.
-
-        `place`: "ready", "delayed" or "dead"; None: all three. It ends when `limit` messages were found or `most` were
-        looked at, the newest of each place first: about a second for 200,000. `looked`, `total` and `unread` of the
-        answer say what was not: bodies of more than 256 KiB that are stored apart are not searched. Raises
-        InvalidSetting.
-        """
-        return self._store.run(self._steps.search(text, place, limit, most))
-
-    def cancel(self, id: str) -> Cancellation:
-        """Cancel a message, wherever it is.
-
-        One that is ready, delayed, prepared or waits for its key is removed, and never runs: `cancelled`, the only true
-        answer as a condition. The consumer of one in processing learns it with its next heartbeat: an async handler is
-        cancelled, others see `message.cancelled`: `told`. A dead letter: `done`; any other id: `unknown`.
-        A ready message is looked for as by `find`. Raises InvalidName, and OutcomeUnknown if an answer of Redis was
-        lost and the message is not in the queue any more: this call may have removed it.
-        """
-        return self._store.run(self._steps.cancel(id))
-
-    def cancel_many(
-        self,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-        progress: Progress = unwatched,
-    ) -> CancelledMany:
-        """Cancel the messages with a key (an ordering or a limit key), or with all of these headers.
-
-        `dry_run`: only count them. `progress` is called with the number so far. Messages that are sent or put back
-        while it runs may be missed. Raises InvalidSetting and InvalidMessage.
-        """
-        return self._store.run(self._steps.cancel_many(key, headers, dry_run, progress))
 
     def consumer(self, lease: Duration = values.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""

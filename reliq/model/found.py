@@ -1,10 +1,8 @@
-"""Where a message is, and what became of a request to cancel it."""
+"""The places of a message, and what an act on several messages, or the handler of one, has come to."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
-
-from reliq.model.listed_message import ListedMessage
 
 
 class Place(StrEnum):
@@ -17,18 +15,6 @@ class Place(StrEnum):
     PREPARED = "prepared"  #: its producer has not decided about it
     DEAD = "dead"
     DONE = "done"  #: it has left the queue; known while its result or its history is kept
-
-
-class Cancellation(StrEnum):
-    """What became of a request to cancel a message. True, as a condition, only if the message was removed."""
-
-    CANCELLED = "cancelled"  #: removed: it will never run
-    TOLD = "told"  #: a consumer holds it, which learns it with its next heartbeat
-    DONE = "done"  #: it has ended: it was handled, or is a dead letter
-    UNKNOWN = "unknown"  #: it is not in the queue
-
-    def __bool__(self) -> bool:
-        return self is Cancellation.CANCELLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,91 +43,3 @@ class Progress:
             "at": self.at,
             "state_bytes": None if self.state is None else len(self.state),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One transition of a message."""
-
-    at: int  #: ms since the epoch, the Redis server's clock
-    name: str  #: as the counter of the queue that counts it: enqueued, claimed, acked, retried, ...
-    detail: str = ""  #: the consumer that claimed it, the delay of a retry, ...
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Where a message of a queue is, as `find` has seen it."""
-
-    queue: str
-    id: str
-    place: Place
-    message: ListedMessage | None = None  #: without its body; None if it is done
-    position: int | None = None  #: of a ready message: about how many are taken before it
-    limited_by: str = ""  #: of a ready message: why none is given out now: paused, held, breaker, rate, concurrency
-    waiting_for: str = ""  #: of a waiting message: its key
-    consumer: str = ""  #: of one in processing: who holds it
-    since: int | None = None  #: ms since the epoch: claimed then, or done; known with history
-    due_at: int | None = None  #: of a delayed message: ms since the epoch
-    died_at: int | None = None  #: of a dead letter: ms since the epoch
-    reason: str = ""  #: of a dead letter
-    progress: Progress | None = None  #: what its handler has reported
-    history: tuple[Event, ...] = ()  #: oldest first, where the queue keeps a history
-
-    @property
-    def why(self) -> str:
-        """Say in a sentence why the message is in its place, and what it waits for."""
-        match self.place:
-            case Place.READY:
-                ahead = "the next to be taken" if not self.position else f"taken after about {self.position:,} others"
-                return f"{ahead}; none is given out now: {self.limited_by}" if self.limited_by else ahead
-            case Place.WAITING:
-                return f"another message of its key {self.waiting_for!r} is before it"
-            case Place.PROCESSING:
-                return f"held by consumer {self.consumer}"
-            case Place.DELAYED:
-                failures = self.message.failures if self.message else 0
-                return f"waits for the next try after {failures} failures" if failures else "not due yet"
-            case Place.PREPARED:
-                return "its producer has not decided about it"
-            case Place.DEAD:
-                return f"died: {self.reason}"
-            case Place.DONE:
-                return f"it has left the queue: {self.reason or 'handled'}"
-
-    def summary(self) -> dict[str, Any]:
-        """Return what a program or a page shows of it."""
-        return {
-            "id": self.id,
-            "queue": self.queue,
-            "place": self.place.value,
-            "why": self.why,
-            "position": self.position,
-            "limited_by": self.limited_by,
-            "waiting_for": self.waiting_for,
-            "consumer": self.consumer,
-            "since": self.since,
-            "due_at": self.due_at,
-            "died_at": self.died_at,
-            "reason": self.reason,
-            "message": None if self.message is None else _summary(self.message),
-            "progress": None if self.progress is None else self.progress.summary(),
-            "history": [asdict(event) for event in self.history],
-        }
-
-
-def _summary(message: ListedMessage) -> dict[str, Any]:
-    last = message.last_error
-    return {
-        "enqueued_at": message.enqueued_at,
-        "failures": message.failures,
-        "deliveries": message.deliveries,
-        "redelivered": message.redelivered,
-        "headers": message.headers,
-        "routing_key": message.routing_key,
-        "key": message.key,
-        "limit_key": message.limit_key,
-        "priority": message.priority,
-        "size": message.size,
-        "error_class": last.error_class if last else "",
-        "error": last.text if last else "",
-    }

@@ -31,10 +31,6 @@ def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
     return "bind", (topics,), (verb, *bindings)
 
 
-def biography(*, history: str, id: Argument, start: Argument, most: float) -> Call:
-    return "biography", (history,), (id, start, most)
-
-
 def breaker(
     *,
     config: str,
@@ -173,10 +169,6 @@ def forget(
     *, consumers: str, processing: str, lease: str, trying: str, workers: str, consumer: Argument, leaving: bool
 ) -> Call:
     return "forget", (consumers, processing, lease, trying, workers), (consumer, int(leaving))
-
-
-def forget_tracked(*, config: str, followed: str, cursor: Argument, limit: Argument) -> Call:
-    return "forget_tracked", (config, followed), (cursor, limit)
 
 
 def hasten(*, delayed: str, index: str, ids: Iterable[Argument]) -> Call:
@@ -319,23 +311,6 @@ def report(
     return "report", (lease, report, processing), (tag, kept, name, place, *fields)
 
 
-def search(
-    *,
-    bodies: str,
-    key: str,
-    start: float,
-    most: float,
-    most_bytes: float,
-    before: float,
-    text: Argument,
-    shown: float,
-    largest: float,
-    around: float,
-    sorted: bool,
-) -> Call:
-    return "search", (bodies, key), (start, most, most_bytes, before, text, shown, largest, around, int(sorted))
-
-
 def send_home(*, places: Sequence[str], members: Iterable[Argument]) -> Call:
     return "send_home", (*places,), (*members,)
 
@@ -437,37 +412,12 @@ def strays(*, waiting: str, active: str, group: Argument, most: float) -> Call:
     return "strays", (waiting, active), (group, most)
 
 
-def sweep(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    index: str,
-    key: str,
-    start: Argument,
-    most: float,
-    most_bytes: float,
-    removals: float,
-    kind: Argument,
-    wanted: Argument,
-    headers: Iterable[Argument],
-) -> Call:
-    return "sweep", (*places, delayed, index, key), (start, most, most_bytes, removals, kind, wanted, *headers)
-
-
-def sweep_header(*, name: Argument, value: Argument, pair: Argument) -> tuple[Argument, ...]:
-    return (name, value, pair)
-
-
 def switch_breaker(*, config: str, flow: str, counters: str, open_for: float) -> Call:
     return "switch_breaker", (config, flow, counters), (open_for,)
 
 
 def take_in(*, config: str, homes: Argument, retired: Argument) -> Call:
     return "take_in", (config,), (homes, retired)
-
-
-def tell(*, told: str, processing: str, id: Argument, kept: Argument) -> Call:
-    return "tell", (told, processing), (id, kept)
 
 
 def upcoming(*, messages: str, skip: float, limit: float, shown: float, most_bytes: float) -> Call:

@@ -6,8 +6,6 @@ from reliq import ops
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
-from reliq.model.found import Cancellation, CancelledMany, Found, Place
-from reliq.model.hits import Hits
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import Body, NewMessage, check_option_names
 from reliq.model.stats import Stats, whole
@@ -17,21 +15,18 @@ from reliq.ops.schema import Config as Field
 from reliq.protocol.acts import counted
 from reliq.protocol.batch import checked, checked_many
 from reliq.protocol.durability import Terms, check_possible, durability
-from reliq.protocol.features import HIDDEN
+from reliq.protocol.features import FORGETS, HIDDEN
 from reliq.protocol.forwarding import check_target
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.policy import check_shares, checked_setting, read_config, weight_digests
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.resizing import change, policy_of, settle, take_effect
-from reliq.protocol.search import Search
 from reliq.protocol.sending import around_send, ready
 from reliq.protocol.stats import stats_of
-from reliq.protocol.text_search import TextSearch
 from reliq.runtime import tracing
 
 _PURGE_STEP = 1000
-_PURGE, _CANCELLATION = "the purge", "the cancellation"
+_PURGE = "the purge"
 
 
 class QueueSteps:
@@ -106,7 +101,7 @@ class QueueSteps:
             to_set.pop(Field.PARTITIONS, None)
             yield [ops.announce(self.keys.queue), *ops.configure(self.keys, to_set, to_reset)]
         if to_reset:
-            yield from self.partitions.act("the change of the policy", lambda keys: Search(keys).forget(to_reset))
+            yield from self.partitions.act("the change of the policy", lambda keys: _forget(keys, to_reset))
         return (yield from self.config())
 
     def _configure_partitions(self, to_set: Mapping[str, int | float | str], to_reset: Sequence[str]) -> Steps[None]:
@@ -142,43 +137,12 @@ class QueueSteps:
     def purge(self) -> Steps[int]:
         return sum((yield from self.partitions.act(_PURGE, _purge)))
 
-    def find(self, identity: str) -> Steps[Found | None]:
-        """Return where a message is; None if it is unknown."""
-        found = yield from self.partitions.any_of(lambda keys: Search(keys).find(identity), lambda one: one is not None)
-        there = [one for one in found if one is not None]
-        return min(there, key=lambda one: one.place is Place.DONE, default=None)
 
-    def search(self, text: str, place: str | None, limit: int, most: int) -> Steps[Hits]:
-        """Return the messages that contain a text."""
-        return (yield from TextSearch.checked(text, place, limit, most).of_queue(self.partitions))
-
-    def cancel(self, identity: str) -> Steps[Cancellation]:
-        """Cancel a message, wherever it is."""
-        order = [*Cancellation]
-        ends = (Cancellation.CANCELLED, Cancellation.TOLD)
-        answers = yield from self.partitions.any_of(lambda keys: Search(keys).cancel(identity), lambda one: one in ends)
-        return min(answers, key=order.index)
-
-    def cancel_many(
-        self, key: str | None, headers: Mapping[str, str] | None, dry_run: bool, progress: Progress = unwatched
-    ) -> Steps[CancelledMany]:
-        """Cancel the messages with a key, or with all of these headers; raises InvalidSetting without either."""
-        cancelled: dict[str, int] = {}
-
-        def progress_of(queue: str) -> Progress:
-            def note(count: int) -> None:
-                cancelled[queue] = count
-                progress(sum(cancelled.values()))
-
-            return note
-
-        def cancel(keys: QueueKeys) -> Steps[CancelledMany]:
-            with counted(_CANCELLATION, keys, lambda: 0 if dry_run else cancelled.get(keys.queue, 0)):
-                return (yield from Search(keys).cancel_many(key, headers, dry_run, progress_of(keys.queue)))
-
-        partitions = self.partitions
-        answers = yield from (partitions.each(cancel) if dry_run else partitions.act(_CANCELLATION, cancel))
-        return CancelledMany(sum(one.cancelled for one in answers), sum(one.told for one in answers))
+def _forget(keys: QueueKeys, settings: Sequence[str]) -> Steps[bool]:
+    """Delete what features keep for settings that were reset."""
+    for forget in FORGETS:
+        yield from forget(keys, settings)
+    return True
 
 
 def _pause(keys: QueueKeys) -> Steps[bool]:

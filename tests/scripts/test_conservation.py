@@ -28,12 +28,14 @@ from reliq.features.cycle.ops import Member
 from reliq.features.schedules import ops as schedule_ops
 from reliq.features.schedules.duty import prepared
 from reliq.features.schedules.model import Definition, State
+from reliq.features.tracking import ops as track_ops
+from reliq.features.tracking.ops import Wanted
 from reliq.model.breaker import Breaker
 from reliq.model.element import BLANK, group_of, limit_group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Destination, Entry, Move, Revival, Wanted
+from reliq.ops import Destination, Entry, Move, Revival
 from reliq.protocol.outcomes import failure_now, passed_over, released, retried
 from reliq.transport.store import Store
 from reliq_monitor.reclaim import take_back
@@ -438,10 +440,10 @@ class Queues(RuleBasedStateMachine):
             return
         places = (keys.delayed, keys.waiting, keys.high, keys.low, keys.next_round, keys.messages)
         before = {one.body for one in self.live(keys)}
-        matches: list[ops.Match] = []
+        matches: list[track_ops.Match] = []
         for place in places:
             start = b"" if place == keys.waiting else 0
-            swept = self.attempt(ops.sweep(keys, place, start, Wanted.with_id(message.id), 1))
+            swept = self.attempt(track_ops.sweep(keys, place, start, Wanted.with_id(message.id), 1))
             matches = swept.matches if swept else []
             if matches or swept is None:
                 break

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from reliq import ops
+from reliq.features.tracking import ops as track_ops
+from reliq.features.tracking.ops import Wanted
 from reliq.model.element import Extra, group_of, latest_group_of
-from reliq.ops import Destination, Entry, Move, Revival, Wanted
+from reliq.ops import Destination, Entry, Move, Revival
 from tests.support.state import KEYS, element, elements, keyed
 
 BATCH = "abcdefABCDEF"
@@ -23,7 +25,7 @@ def counts(world):
 
 
 def events(world, identity="a"):
-    _, found = world.run(ops.biography(KEYS, identity, b"-"))
+    _, found = world.run(track_ops.biography(KEYS, identity, b"-"))
     return [(event.name, event.detail) for event in found]
 
 
@@ -70,7 +72,7 @@ def test_dead_letters_and_redrives_are_noted(tracked):
 def test_a_message_that_waits_for_its_key_is_found_by_its_line(tracked):
     for name in "ab":
         tracked.run(ops.enqueue(KEYS, [], [Entry(name, keyed(name, "k"), 0, None, 0)]))
-    line = tracked.run(ops.tracked(KEYS, "b"))
+    line = tracked.run(track_ops.tracked(KEYS, "b"))
     assert line.startswith(group_of("k").encode())
     assert tracked.run(ops.in_line(KEYS, line)) == keyed("b", "k")
 
@@ -81,7 +83,7 @@ def test_what_is_cancelled_or_purged_leaves_the_index(tracked, how):
     if how == "cancel":
         tracked.run(ops.cancel(KEYS, "a"))
     elif how == "sweep":
-        tracked.run(ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("a"), 1))
+        tracked.run(track_ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("a"), 1))
     else:
         tracked.run(ops.purge(KEYS, 10))
     assert tracked.redis.hgetall(KEYS.followed) == {}
@@ -179,14 +181,14 @@ def test_the_index_is_deleted_beside_the_counts_of_an_open_batch(tracked):
     names = ["x" + first + second for first in ascii_lowercase for second in ascii_lowercase]
     tracked.run(ops.enqueue(KEYS, [of_batch("a"), *elements(*names)], batches={BATCH: 1}))
     tracked.redis.hdel(KEYS.config, "track")
-    cursor = tracked.run(ops.forget_tracked(KEYS))
+    cursor = tracked.run(track_ops.forget_tracked(KEYS))
     assert tracked.redis.hlen(KEYS.followed) > 1
     while cursor:
-        cursor = tracked.run(ops.forget_tracked(KEYS, cursor))
+        cursor = tracked.run(track_ops.forget_tracked(KEYS, cursor))
     assert tracked.redis.hkeys(KEYS.followed) == [f" {BATCH}".encode()]
 
 
 def test_the_index_of_a_queue_that_tracks_again_stays(tracked):
     tracked.run(ops.enqueue(KEYS, [of_batch("a"), *elements("x")], batches={BATCH: 1}))
-    assert tracked.run(ops.forget_tracked(KEYS)) == 0
+    assert tracked.run(track_ops.forget_tracked(KEYS)) == 0
     assert tracked.redis.hlen(KEYS.followed) == 3

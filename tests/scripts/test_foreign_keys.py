@@ -16,7 +16,7 @@ from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
-from reliq.ops import Destination, Entry, Move, Return, Revival, Wanted
+from reliq.ops import Destination, Entry, Move, Return, Revival
 from reliq.transport.store import Store
 from tests.support.scripts import scripts
 from tests.support.state import HOUR, KEYS, World, element, elements, keyed
@@ -72,13 +72,8 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "redrive": lambda: ops.redrive(KEYS, [Revival(element("x"), "x", element("x2"))]),
     "register": lambda: ops.register(KEYS, "new", 15.0),
     "settle": settle,
-    "biography": lambda: ops.biography(KEYS, "a", b"-"),
-    "forget_tracked": lambda: ops.forget_tracked(KEYS),
-    "sweep": lambda: ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("m"), 1),
-    "search": lambda: ops.search(KEYS, KEYS.messages, 0, b"m", 10, 100),
     "starts": lambda: ops.starts(KEYS, [b"reference"], 10),
     "instruct": lambda: ops.instruct(KEYS, "w", Instruction.PAUSE, 1),
-    "tell": lambda: ops.tell(KEYS, "w", "a"),
     "report": lambda: ops.report(KEYS, "w", "a", "a 1", element("a"), Report(0.5)),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "newest": lambda: ops.newest(KEYS, "w", [group_of("k")]),

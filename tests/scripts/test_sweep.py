@@ -3,9 +3,10 @@
 import pytest
 
 from reliq import ops
+from reliq.features.tracking import ops as track_ops
+from reliq.features.tracking.ops import Wanted
 from reliq.model.element import BLANK, group_of
 from reliq.model.life import Report
-from reliq.ops import Wanted, life
 from tests.support.state import KEYS, element, keyed
 
 A = Wanted.with_id("a")
@@ -21,22 +22,22 @@ def headed(name, **headers):
 
 def test_a_ready_message_is_found_with_its_position(world):
     world.given(messages="c b a d")  # d is taken first
-    swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, A))
+    swept = world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A))
     assert (swept.following, found(swept)) == (None, [("a", 1)])
 
 
 def test_a_sweep_is_a_part_of_a_place_and_says_where_the_next_begins(world, monkeypatch):
     world.given(messages="d c b a")
-    monkeypatch.setattr(life, "SWEEP", 2)
-    first = world.run(ops.sweep(KEYS, KEYS.messages, 0, A))
-    second = world.run(ops.sweep(KEYS, KEYS.messages, first.following, A))
+    monkeypatch.setattr(track_ops, "SWEEP", 2)
+    first = world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A))
+    second = world.run(track_ops.sweep(KEYS, KEYS.messages, first.following, A))
     assert (found(first), first.following) == ([], 2)
     assert found(second) == [("a", 0)]
 
 
 def test_a_cancelled_ready_message_leaves_a_blank_that_a_claim_passes_over(world):
     world.given(messages="c a b", leases={"w": 15_000})
-    swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
+    swept = world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
     assert found(swept) == [("a", 1)]
     assert world.redis.lrange(KEYS.messages, 0, -1) == [element("c"), BLANK, element("b")]
     assert world.run(ops.stats(KEYS, ["w"])).ready == 2
@@ -52,7 +53,7 @@ def test_a_cancelled_ready_message_leaves_a_blank_that_a_claim_passes_over(world
 
 def test_only_the_named_message_goes(world):
     world.given(messages="ab a b")
-    world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=10))
+    world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, removals=10))
     assert world.redis.lrange(KEYS.messages, 0, -1) == [element("ab"), BLANK, element("b")]
 
 
@@ -60,7 +61,7 @@ def test_a_cancelled_message_passes_its_key_on_although_that_moves_the_places_of
     world.redis.rpush(KEYS.messages, keyed("a", "k"), element("x"), keyed("b", "k"))
     world.redis.hset(KEYS.active, group_of("k"), "a")
     world.redis.zadd(KEYS.waiting, {group_of("k").encode() + b"%016d" % 1 + keyed("c", "k"): 0})
-    swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_key("k"), removals=9))
+    swept = world.run(track_ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_key("k"), removals=9))
     assert found(swept) == [("a", 2), ("b", 0)]
     assert world.redis.lrange(KEYS.messages, 0, -1) == [keyed("c", "k"), BLANK, element("x")]
 
@@ -68,7 +69,7 @@ def test_a_cancelled_message_passes_its_key_on_although_that_moves_the_places_of
 def test_the_places_at_the_end_of_the_list_go_with_the_last_message_behind_them(world, monkeypatch):
     world.redis.rpush(KEYS.messages, element("b"), *[BLANK] * 120, element("a"), *[BLANK] * 7)
     world.redis.hset(KEYS.counters, "blanks", 127)
-    world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
+    world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
     assert world.state() == {
         "counters": {"blanks": 128, "blanks_passed": 128, "cancelled": 1},
         "messages": "b",
@@ -78,7 +79,7 @@ def test_the_places_at_the_end_of_the_list_go_with_the_last_message_behind_them(
 def test_the_places_stay_that_keep_messages_from_being_empty_before_another_list_is(world):
     world.given(messages="a")
     world.redis.rpush(KEYS.high, element("b"))
-    world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
+    world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
     assert world.redis.lrange(KEYS.messages, 0, -1) == [BLANK]
     assert world.redis.lrange(KEYS.high, 0, -1) == [element("b")]
 
@@ -88,7 +89,7 @@ def test_a_waiting_message_is_removed_from_its_line(world):
     world.redis.hset(KEYS.active, group_of("k"), "a")
     for turn, name in enumerate("bc"):
         world.redis.zadd(KEYS.waiting, {group_of("k").encode() + b"%016d" % turn + keyed(name, "k"): 0})
-    swept = world.run(ops.sweep(KEYS, KEYS.waiting, b"", Wanted.with_id("b"), removals=1))
+    swept = world.run(track_ops.sweep(KEYS, KEYS.waiting, b"", Wanted.with_id("b"), removals=1))
     assert found(swept) == [("b", -1)]
     assert world.state() == {
         "active": {group_of("k"): "a"},
@@ -100,7 +101,7 @@ def test_a_waiting_message_is_removed_from_its_line(world):
 
 def test_delayed_messages_are_removed_with_their_index(world):
     world.given(delayed={"a": 1000, "b": 2000})
-    world.run(ops.sweep(KEYS, KEYS.delayed, 0, A, removals=10))
+    world.run(track_ops.sweep(KEYS, KEYS.delayed, 0, A, removals=10))
     assert world.state() == {"counters": {"cancelled": 1}, "delayed": "b", "index": {"b"}}
 
 
@@ -110,13 +111,13 @@ def test_headers_must_all_be_there_and_bytes_of_a_body_do_not_count(world):
     body = element("c", body=b"\xa6tenant\xa1x\xa4kind\xa4mail")
     world.redis.rpush(KEYS.messages, one, other, body)
     wanted = Wanted.with_headers({"tenant": "x", "kind": "mail"})
-    assert found(world.run(ops.sweep(KEYS, KEYS.messages, 0, wanted))) == [("a", 2)]
+    assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, wanted))) == [("a", 2)]
 
 
 def test_what_is_no_message_matches_nothing(world):
     world.redis.rpush(KEYS.messages, b"", b"\x9a", b"no message", BLANK)
     for wanted in (A, Wanted.with_key("k"), Wanted.with_headers({"a": "b"})):
-        swept = world.run(ops.sweep(KEYS, KEYS.messages, 0, wanted, removals=9))
+        swept = world.run(track_ops.sweep(KEYS, KEYS.messages, 0, wanted, removals=9))
         assert (swept.following, swept.matches) == (None, [])
 
 
@@ -132,7 +133,7 @@ def test_a_purge_passes_over_blanks(world):
 
 def test_a_blank_does_not_count_for_the_length_of_the_queue(world):
     world.given(messages="a", config={"max_length": 2})
-    world.run(ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
+    world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))
     assert world.run(ops.enqueue(KEYS, [element("b"), element("c")])).status == "ok"
     assert world.run(ops.enqueue(KEYS, [element("d")])).status == "full"
 
@@ -140,7 +141,7 @@ def test_a_blank_does_not_count_for_the_length_of_the_queue(world):
 @pytest.mark.parametrize(("name", "told"), [("a", True), ("b", False)])
 def test_a_consumer_is_told_only_of_what_it_holds(world, name, told):
     world.given(processing={"w": "a"}, leases={"w": 15_000})
-    assert world.run(ops.tell(KEYS, "w", name)) is told
+    assert world.run(track_ops.tell(KEYS, "w", name)) is told
     cancelled = world.run(ops.told(KEYS))
     assert [identity for identity, _ in cancelled] == (["a"] if told else [])
     assert all(abs(at - world.now) < 60_000 for _, at in cancelled)

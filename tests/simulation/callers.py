@@ -10,6 +10,7 @@ from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, PreparedCl
 from reliq.features.batches.steps import BatchSteps
 from reliq.features.prepared.steps import PreparedQueue
 from reliq.features.schedules.decorator import Every
+from reliq.features.tracking.steps import Tracking
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, RedriveOptions
@@ -175,14 +176,14 @@ class Operator(Caller):
             return
         identity = ids[which % len(ids)]
         self._observer.cancels.add((queue, identity))
-        answer = yield from self._queue(queue).cancel(identity)
+        answer = yield from Tracking(self._queue(queue).partitions).cancel(identity)
         self._kernel.note(self._process.name, f"cancel {identity}: {answer.value}")
         if answer:
             self._observer.calls.cancelled(queue, identity)
 
     def _cancel_many(self, queue: str, name: str, key: str) -> Steps[None]:
         self._observer.cancels.add((queue, key))
-        yield from self._queue(queue).cancel_many(key, None, dry_run=False)
+        yield from Tracking(self._queue(queue).partitions).cancel_many(key, None, dry_run=False)
 
     def _purge(self, queue: str, name: str) -> Steps[None]:
         yield from self._queue(queue).purge()

@@ -11,7 +11,7 @@ from reliq.model.partitions import Layout
 from reliq.model.unencodable import why_not_json
 from reliq.ops import command
 from reliq.ops.topology import Part, merged
-from reliq.protocol.batches import waits
+from reliq.features.batches.steps import waits
 from reliq.protocol.settlement import settled_before
 
 WEEK_MS = 7 * 86_400_000

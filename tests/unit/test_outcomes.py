@@ -92,11 +92,13 @@ def test_each_reason_is_one_of_the_answers_over_http():
 def test_what_the_scripts_note_is_an_event_of_the_table():
     noted = {
         found
-        for path in sorted(LUA.rglob("*.lua"))
-        for call in re.findall(r"\b(?:note|have_left|has_died)\(q, (.+)\)", path.read_text(encoding="utf-8"))
+        for path in sorted(LUA.parent.rglob("*.lua"))
+        for call in re.findall(
+            r"\b(?:note|note_all|forget|have_left|has_died)\(q, (.+)\)", path.read_text(encoding="utf-8")
+        )
         for found in re.findall(r"'([a-z_:]+)'", call)
     }
-    assert len(noted) > 6
+    assert len(noted) > 5
     events = {one.name for one in COUNTERS if one.event} | {Counter.dead(reason) for reason in REASONS}
     assert noted - events == set()
 

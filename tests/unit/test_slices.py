@@ -18,6 +18,7 @@ from reliq.protocol.application import Application
 
 __all__ = ["Application", "Polls"]
 DUTIES = (First, polls.Duty)
+OTHERS = (polls.Duty, First)
 ONLY = (polls.Duty,)
 
 
@@ -30,6 +31,7 @@ from reliq.protocol.application import Application
 
 __all__ = ["Application", ]
 DUTIES = (First, )
+OTHERS = (First,)
 ONLY = ()
 
 

@@ -26,7 +26,6 @@ from reliq_api.schemas.leases import (
     SettleRequest,
     SettleResult,
 )
-from reliq_api.schemas.life import Cancelled, CancelledMany, CancelRequest, Found, Hit, Hits
 from reliq_api.schemas.messages import BatchEnqueued, BatchResult, Enqueued, NewMessage
 from reliq_api.schemas.problems import Health, ProblemDetails
 from reliq_api.schemas.queues import (
@@ -61,9 +60,6 @@ __all__ = [
     "BindingChanged",
     "Breaker",
     "BreakerRequest",
-    "CancelRequest",
-    "Cancelled",
-    "CancelledMany",
     "ConfigChanges",
     "DeadLetter",
     "DeadLetterDetails",
@@ -76,10 +72,7 @@ __all__ = [
     "Extended",
     "Failure",
     "Filter",
-    "Found",
     "Health",
-    "Hit",
-    "Hits",
     "Instructed",
     "Lease",
     "LeaseGiven",

@@ -8,7 +8,6 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
-from reliq.model.found import Cancellation
 from reliq_api.ui.access import Operated
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
@@ -68,19 +67,10 @@ async def run(request: Request, queue: Operated, fields: Form) -> Response:
     if not ids and "all" not in dict(fields):
         raise HTTPException(400, "Nothing was changed: choose the messages that are to run.")
     due = await (queue.delayed.run(*ids) if ids else queue.delayed.run(all=True, **wanted.filters()))
-    return _back(request, queue.name, wanted, "hastened", due)
+    return back(request, queue.name, wanted, "hastened", due)
 
 
-@router.post("/cancel")
-async def cancel(request: Request, queue: Operated, fields: Form) -> Response:
-    ids = [value for name, value in fields if name == "id" and value]
-    if not ids:
-        raise HTTPException(400, "Nothing was changed: choose the messages that are to be cancelled.")
-    cancelled = sum([await queue.cancel(one) is Cancellation.CANCELLED for one in ids])
-    return _back(request, queue.name, Wanted.read(fields), "cancelled", cancelled)
-
-
-def _back(request: Request, queue: str, wanted: Wanted, notice: str, count: int) -> Response:
+def back(request: Request, queue: str, wanted: Wanted, notice: str, count: int) -> Response:
     base = request.scope.get("root_path", "").rstrip("/")
     query = wanted.query(notice=notice, count=str(count))
     return RedirectResponse(f"{base}/queues/{quote(queue, safe='')}/delayed{query}", status_code=303)

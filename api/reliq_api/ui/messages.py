@@ -1,4 +1,4 @@
-"""The pages about single messages: find, look at, cancel, send, edit a dead one."""
+"""The pages about single messages: send, edit a dead one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -11,15 +11,10 @@ from fastapi.routing import APIRouter
 from reliq.aio.queue import Queue
 from reliq.contract import kinds
 from reliq.contract.options import BY_NAME, FORM, options_of
-from reliq.contract.values import check_id
-from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, RedisUnavailable
+from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.dead_letter import DeadLetter
-from reliq.model.found import Cancellation, Found, Place
 from reliq.protocol.edited import redrive_edited, why_not_editable
-from reliq.protocol.text_search import LONGEST, PLACES
-from reliq.runtime.looking import unseen
-from reliq_api.ui import reading
-from reliq_api.ui.access import Operated, Sendable, Viewer, partitions_of, reliq_of
+from reliq_api.ui.access import Sendable, partitions_of, reliq_of
 from reliq_api.ui.dead_pages import existing_letter
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
@@ -28,98 +23,16 @@ router = APIRouter(route_class=Page)
 
 Form = Annotated[list[tuple[str, str]], Depends(form)]
 
-SEARCH_SHOWN = 100  #: messages found, on one page
-CHEAP = 10_000  #: ready messages that are looked through for each refresh of a page
 #: The options that are fields of their own; headers have an area for lines.
 OPTIONS = tuple(one for one in options_of(FORM) if not isinstance(one.kind, kinds.Headers))
 
 
-@router.get("/find")
-async def find(request: Request, who: Viewer, id: str = "") -> Response:
-    """Lead to the page of a message in whichever queue that the viewer may operate."""
-    reliq, identity, fault = reliq_of(request), id.strip(), ""
-    try:
-        names = sorted(await reliq.queues(of_broadcasts=True)) if identity and check_id(identity) else []
-    except InvalidName:
-        names, fault = [], "An id has 1 to 128 printable characters, and no blank."
-    for name in names:
-        if not who.may_operate(name):
-            continue
-        try:
-            found = await reliq.queue(name, of_broadcast=True).find(identity)
-        except RedisUnavailable as error:
-            if not unseen(f"queue {name}", error):
-                raise
-            continue
-        if found is not None:
-            return RedirectResponse(_address(request, name, identity), status_code=303)
-    return page(request, "find.html", status=404 if identity else 200, identity=identity, fault=fault)
+def address(request: Request, queue: str, identity: str, **more: str) -> str:
+    return f"{queue_address(request, queue)}/message?{urlencode({'id': identity, **more})}"
 
 
-@router.get("/queues/{name}/search")
-async def search(request: Request, queue: Operated, text: str = "", place: str = "") -> Response:
-    """The messages that contain a text; without one the form alone."""
-    hits = await queue.search(text, place=place or None, limit=SEARCH_SHOWN) if text else None
-    return page(
-        request, "search.html", queue=queue.name, text=text[:LONGEST], place=place, hits=hits, places=PLACES,
-        most=SEARCH_SHOWN, longest=LONGEST,
-    )  # fmt: skip
-
-
-def _address(request: Request, queue: str, identity: str, **more: str) -> str:
-    return f"{_queue(request, queue)}/message?{urlencode({'id': identity, **more})}"
-
-
-def _queue(request: Request, queue: str) -> str:
+def queue_address(request: Request, queue: str) -> str:
     return f"{request.scope.get('root_path', '').rstrip('/')}/queues/{quote(queue, safe='')}"
-
-
-async def _found(request: Request, queue: str, identity: str) -> Found:
-    try:
-        found = await reliq_of(request).queue(queue, of_broadcast=True).find(identity)
-    except InvalidName:
-        found = None
-    if found is None:
-        raise HTTPException(404, "This message is not in the queue (any more): it was handled, removed, or never sent.")
-    return found
-
-
-@router.get("/queues/{name}/message")
-async def message(request: Request, queue: Operated, id: str) -> Response:
-    found = await _found(request, queue.name, id)
-    return page(
-        request,
-        "message.html",
-        queue=queue.name,
-        found=found,
-        shown_message=await reliq_of(request).store.run(reading.body_of(partitions_of(request, queue.name), found)),
-        period=_period(found),
-    )
-
-
-def _period(found: Found) -> int:
-    """Return after how many ms the page is read again; 0 = not by itself, as looking takes long."""
-    if found.place is Place.PROCESSING:
-        return 1000
-    return 0 if found.position is not None and found.position > CHEAP else 3000
-
-
-@router.get("/queues/{name}/message/cancel")
-async def ask_cancel(request: Request, queue: Operated, id: str) -> Response:
-    return page(request, "cancel.html", queue=queue.name, found=await _found(request, queue.name, id))
-
-
-@router.post("/queues/{name}/message/cancel")
-async def cancel(request: Request, queue: Operated, fields: Form) -> Response:
-    identity = dict(fields).get("id", "")
-    try:
-        result = await queue.cancel(identity)
-    except InvalidName:
-        result = Cancellation.UNKNOWN
-    notice = {"notice": f"cancel-{result.value}"}
-    if result is Cancellation.TOLD:
-        return RedirectResponse(_address(request, queue.name, identity, **notice), status_code=303)
-    return RedirectResponse(f"{_queue(request, queue.name)}?{urlencode(notice)}", status_code=303)
 
 
 # --- send ---
@@ -147,7 +60,7 @@ async def send(request: Request, queue: Sendable, fields: Form) -> Response:
     except (InvalidMessage, InvalidSetting) as error:
         return _send_page(request, queue, given, {_field_of(str(error)): str(error)})
     request.state.form = [*fields, ("sent", sent)]
-    return RedirectResponse(_address(request, queue.name, sent, notice="sent"), status_code=303)
+    return RedirectResponse(address(request, queue.name, sent, notice="sent"), status_code=303)
 
 
 def _field_of(fault: str) -> str:
@@ -230,7 +143,7 @@ async def edit(request: Request, queue: Sendable, fields: Form) -> Response:
     if not moved:
         raise HTTPException(409, "Nothing was changed: the message is not a dead letter any more.")
     request.state.form = [*fields, ("changed", _changes(letter, edited, headers))]
-    return RedirectResponse(_address(request, queue.name, letter.id, notice="edited"), status_code=303)
+    return RedirectResponse(address(request, queue.name, letter.id, notice="edited"), status_code=303)
 
 
 def _changes(letter: DeadLetter, body: bytes, headers: str) -> str:

@@ -10,7 +10,6 @@ from itertools import chain
 from reliq import ops
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
-from reliq.model.found import Found, Place
 from reliq.model.keys import QueueKeys, is_connected, is_partition
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
@@ -132,37 +131,6 @@ def _next(message: ListedMessage) -> Next:
 def letter(partitions: Partitions, identity: str) -> Steps[DeadLetter | None]:
     """Read a dead letter with as much of its body as a page shows."""
     return (yield from DeadLetterQueue(partitions).get(identity, BODY_READ))
-
-
-def body_of(partitions: Partitions, one: Found) -> Steps[ListedMessage | None]:
-    """Read a message with the start of its body; None if it lies too deep, or is not there any more."""
-    found = yield from partitions.each(lambda keys: _body_in(keys, one))
-    return next((message for message in found if message is not None), None)
-
-
-def _body_in(keys: QueueKeys, one: Found) -> Steps[ListedMessage | None]:
-    match one.place:
-        case Place.DELAYED | Place.DEAD:
-            zset = keys.dead if one.place is Place.DEAD else keys.delayed
-            glimpse = yield ops.find(keys, zset, one.id, 0, BODY_READ)
-            return (yield from _with_start(keys, one, glimpse)) if isinstance(glimpse, Glimpse) else None
-        case Place.PROCESSING:
-            source, skip, depth = keys.processing(one.consumer), 0, DEPTH
-        case Place.READY if one.position is not None and one.position < DEPTH:
-            source, skip, depth = keys.messages, 0, one.position + 2
-        case _:
-            return None
-    for glimpse in (yield ops.upcoming(source, skip, depth, BODY_START)):
-        if ListedMessage.read(one.queue, glimpse).id == one.id:
-            return (yield from _with_start(keys, one, glimpse))
-    return None
-
-
-def _with_start(keys: QueueKeys, one: Found, glimpse: Glimpse) -> Steps[ListedMessage]:
-    """Return the message, with the start of its body also if that is apart."""
-    message = ListedMessage.read(one.queue, glimpse)
-    yield from read_starts(keys, [message], BODY_READ)
-    return message
 
 
 def running_now(partitions: Partitions) -> Steps[list[Running]]:

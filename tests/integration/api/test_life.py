@@ -2,7 +2,7 @@
 
 import pytest
 
-from reliq.model.found import Cancellation
+from reliq.features.tracking.model import Cancellation
 from tests.integration.api.serving import problem
 from tests.integration.api.test_leases import expire, leased
 from tests.support.turns import Monitor

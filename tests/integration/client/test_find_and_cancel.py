@@ -4,7 +4,8 @@ import pytest
 
 import reliq
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
-from reliq.model.found import Cancellation, CancelledMany, Place
+from reliq.features.tracking.model import Cancellation
+from reliq.model.found import CancelledMany, Place
 from reliq.model.keys import QueueKeys
 from tests.support.sync_adapter import Blocking
 

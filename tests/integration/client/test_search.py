@@ -6,9 +6,9 @@ import pytest
 
 from reliq import ops
 from reliq.errors import InvalidSetting
+from reliq.features.tracking import search_ops as op
+from reliq.features.tracking import text_search
 from reliq.model.found import Place
-from reliq.ops import text_search as op
-from reliq.protocol import text_search
 
 
 def seen(hits):

@@ -15,7 +15,8 @@ from reliq import ops
 from reliq.cli.main import main
 from reliq.contract import values
 from reliq.errors import DoneInPart, RedisUnavailable
-from reliq.model.found import Cancellation, Place
+from reliq.features.tracking.model import Cancellation
+from reliq.model.found import Place
 from reliq.model.keys import API_KEYS, QUEUES, QueueKeys
 from reliq.model.partitions import bucket_of_key, read_layout
 from reliq.observability.prometheus import Exporter

@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from reliq.model.found import Cancellation
+from reliq.features.tracking.model import Cancellation
 from tests.integration.ui.dying import bury
 from tests.integration.ui.test_pages import text_of
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import reliq
-from reliq.model.found import Cancellation, Place
+from reliq.features.tracking.model import Cancellation
+from reliq.model.found import Place
 from tests.support.handlers import settled
 from tests.support.workers import eventually, process, working
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import reliq
-from reliq.model.found import Cancellation, Place
+from reliq.features.tracking.model import Cancellation
+from reliq.model.found import Place
 from tests.support.handlers import bind, settled, working_as
 from tests.support.workers import eventually, process, working
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from reliq.model.found import Found
+from reliq.features.tracking.model import Found
 from reliq.model.listed_message import ListedMessage
 
 _AROUND = 60  #: characters before and after the text

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from reliq.features.tracking import signatures
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse
-from reliq.ops import signatures
 from reliq.ops.browse import GROUP_AND_TURN
 from reliq.ops.request import Op, scripted
 

@@ -7,10 +7,12 @@ from itertools import chain
 from reliq import ops
 from reliq.contract.values import whole
 from reliq.errors import InvalidSetting
+from reliq.features.tracking.hits import Hit, Hits, where_is
+from reliq.features.tracking.model import Found
+from reliq.features.tracking.search_ops import search
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
-from reliq.model.found import Found, Place
-from reliq.model.hits import Hit, Hits, where_is
+from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
@@ -58,7 +60,7 @@ class TextSearch:
         for index, (size, place, key) in enumerate(sizes):
             until, start = looked + min(size, (self.most - looked) // (len(sizes) - index)), 0
             while looked < until and bytes_read < most_bytes and len(hits) < self.limit:
-                seen = yield ops.search(keys, key, start, self.text.encode(), until - looked, _SHOWN)
+                seen = yield search(keys, key, start, self.text.encode(), until - looked, _SHOWN)
                 looked, unread, bytes_read = looked + seen.looked, unread + seen.unread, bytes_read + seen.read
                 for glimpse, apart in seen.matches:
                     hit = self._hit(keys, place, glimpse, apart)

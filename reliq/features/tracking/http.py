@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from reliq.model.found import Cancellation
-from reliq.protocol.text_search import MOST
-from reliq_api import schemas
+from reliq.features.tracking import schemas
+from reliq.features.tracking.model import Cancellation
+from reliq.features.tracking.text_search import MOST
 from reliq_api.enqueue.bodies import encode
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
+from reliq_api.schemas.base import QueueName
 
 router = call_router("messages")
 
@@ -31,7 +32,7 @@ _STATUS = {Cancellation.CANCELLED: 200, Cancellation.TOLD: 202}
     responses=failures("invalid_name", "message_not_found"),
     openapi_extra=needs("operate"),
 )
-async def find(queue: schemas.QueueName, id: Id, request: Request) -> Response:
+async def find(queue: QueueName, id: Id, request: Request) -> Response:
     """Without its body. Delayed and dead messages are found at once, ready ones in about a second per million."""
     found = await (await existing(request, queue)).find(id)
     if found is None:
@@ -49,7 +50,7 @@ async def find(queue: schemas.QueueName, id: Id, request: Request) -> Response:
     },
     openapi_extra=needs("operate"),
 )
-async def cancel(queue: schemas.QueueName, id: Id, request: Request) -> Response:
+async def cancel(queue: QueueName, id: Id, request: Request) -> Response:
     """200: it is removed and never runs. 202: its consumer learns it with its next heartbeat. Safe to repeat."""
     result = await (await existing(request, queue)).cancel(id)
     match result:
@@ -68,7 +69,7 @@ async def cancel(queue: schemas.QueueName, id: Id, request: Request) -> Response
     openapi_extra=needs("operate"),
 )
 async def search(
-    queue: schemas.QueueName,
+    queue: QueueName,
     request: Request,
     text: Annotated[str, Query(min_length=1, max_length=1000, description="Upper and lower case differ.")],
     place: Annotated[Literal["ready", "delayed", "dead"] | None, Query(description="Only there; else in all.")] = None,
@@ -95,9 +96,7 @@ def _unknown(queue: str) -> Problem:
     responses=failures("invalid_name", "invalid_json", "body_too_large", "invalid_message", "outcome_unknown"),
     openapi_extra=needs("operate"),
 )
-async def cancel_many(
-    queue: schemas.QueueName, wanted: schemas.CancelRequest, request: Request
-) -> schemas.CancelledMany:
+async def cancel_many(queue: QueueName, wanted: schemas.CancelRequest, request: Request) -> schemas.CancelledMany:
     """Those that are sent or put back while it runs may be missed: repeat it until it answers 0."""
     found = await existing(request, queue)
     result = await found.cancel_many(key=wanted.key, headers=wanted.headers, dry_run=wanted.dry_run)

@@ -12,9 +12,9 @@ from reliq.cli.columns import columns
 from reliq.cli.options import app_of, command, error_line, header, pair, queue_of, say, utc
 from reliq.cli.progress import Progress, bar
 from reliq.cli.queue_names import known_queue
-from reliq.model.found import Found
-from reliq.model.hits import Hit
-from reliq.protocol.text_search import MOST, PLACES
+from reliq.features.tracking.hits import Hit
+from reliq.features.tracking.model import Found
+from reliq.features.tracking.text_search import MOST, PLACES
 from reliq.runtime.logging import printable
 
 

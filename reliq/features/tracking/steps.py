@@ -4,32 +4,85 @@ Nothing of the hot path keeps an index of the ready messages, so they are looked
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from reliq import ops
 from reliq.contract.counters import LAST_EVENTS
 from reliq.contract.values import check_id
 from reliq.errors import InvalidSetting, OutcomeUnknown
+from reliq.features.tracking import ops as own
+from reliq.features.tracking.hits import Hits
+from reliq.features.tracking.model import Cancellation, Event, Found
+from reliq.features.tracking.ops import Match, Swept, Wanted
+from reliq.features.tracking.text_search import TextSearch
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Undecodable
-from reliq.model.found import Cancellation, CancelledMany, Event, Found, Place
+from reliq.model.found import CancelledMany, Place
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.model.message import Message
 from reliq.model.outgoing import check_headers, check_key
-from reliq.ops import Match, Steps, Swept, Wanted
-from reliq.ops.schema import Config, Counter
+from reliq.ops import Steps
+from reliq.ops.schema import Counter
+from reliq.protocol.acts import counted
 from reliq.protocol.features import HANDLED, HIDDEN
 from reliq.protocol.listing import read_by_id, read_letter
+from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress, unwatched
 
+_CANCELLATION = "the cancellation"
 _PASSES = 2  #: looks through the whole queue for one message, which may move during the first
 _CONSUMERS = 100  #: processing lists that are read in one round trip
 
 
+class Tracking:
+    """The operations on single messages of one queue with all of its partitions."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self.partitions = partitions
+
+    def find(self, identity: str) -> Steps[Found | None]:
+        """Return where a message is; None if it is unknown."""
+        found = yield from self.partitions.any_of(lambda keys: Search(keys).find(identity), lambda one: one is not None)
+        there = [one for one in found if one is not None]
+        return min(there, key=lambda one: one.place is Place.DONE, default=None)
+
+    def search(self, text: str, place: str | None, limit: int, most: int) -> Steps[Hits]:
+        """Return the messages that contain a text."""
+        return (yield from TextSearch.checked(text, place, limit, most).of_queue(self.partitions))
+
+    def cancel(self, identity: str) -> Steps[Cancellation]:
+        """Cancel a message, wherever it is."""
+        order = [*Cancellation]
+        ends = (Cancellation.CANCELLED, Cancellation.TOLD)
+        answers = yield from self.partitions.any_of(lambda keys: Search(keys).cancel(identity), lambda one: one in ends)
+        return min(answers, key=order.index)
+
+    def cancel_many(
+        self, key: str | None, headers: Mapping[str, str] | None, dry_run: bool, progress: Progress = unwatched
+    ) -> Steps[CancelledMany]:
+        """Cancel the messages with a key, or with all of these headers; raises InvalidSetting without either."""
+        cancelled: dict[str, int] = {}
+
+        def progress_of(queue: str) -> Progress:
+            def note(count: int) -> None:
+                cancelled[queue] = count
+                progress(sum(cancelled.values()))
+
+            return note
+
+        def cancel(keys: QueueKeys) -> Steps[CancelledMany]:
+            with counted(_CANCELLATION, keys, lambda: 0 if dry_run else cancelled.get(keys.queue, 0)):
+                return (yield from Search(keys).cancel_many(key, headers, dry_run, progress_of(keys.queue)))
+
+        partitions = self.partitions
+        answers = yield from (partitions.each(cancel) if dry_run else partitions.act(_CANCELLATION, cancel))
+        return CancelledMany(sum(one.cancelled for one in answers), sum(one.told for one in answers))
+
+
 class Search:
-    """The operations on single messages of one queue."""
+    """The same for one partition."""
 
     def __init__(self, keys: QueueKeys) -> None:
         self.keys = keys
@@ -51,22 +104,13 @@ class Search:
         """Return the transitions of a message that the queue's history has, oldest first."""
         start, events = b"-", []
         while start:
-            start, some = yield ops.biography(self.keys, identity, start)
+            start, some = yield own.biography(self.keys, identity, start)
             events += some
         return tuple(events)
 
-    def forget(self, settings: Collection[str]) -> Steps[None]:
-        """Delete what is kept for settings that were reset. The counts of open batches stay."""
-        if Config.HISTORY in settings:
-            yield ops.delete(self.keys.history)
-        if Config.TRACK in settings:
-            cursor = yield ops.forget_tracked(self.keys)
-            while cursor:
-                cursor = yield ops.forget_tracked(self.keys, cursor)
-
     def _locate(self, identity: str) -> Steps[Found | None]:
         wanted, found = Wanted.with_id(identity), None
-        tracks, where = yield [ops.tracks(self.keys), ops.tracked(self.keys, identity)]
+        tracks, where = yield [own.tracks(self.keys), own.tracked(self.keys, identity)]
         for _ in range(_PASSES):
             found = found or (yield from self._find_indexed(identity))
             found = found or (yield from self._find_held(wanted))
@@ -93,10 +137,10 @@ class Search:
             first = yield from self._entered(tail[0])
             behind = min(max(0, entered - first), max(0, length - 1))
             guesses.append(behind)
-            swept: Swept = yield ops.sweep(self.keys, place, max(0, length - behind - ops.SWEEP // 2), wanted)
-            if not swept.matches and length > ops.SWEEP:  # others have left, or went elsewhere
+            swept: Swept = yield own.sweep(self.keys, place, max(0, length - behind - own.SWEEP // 2), wanted)
+            if not swept.matches and length > own.SWEEP:  # others have left, or went elsewhere
                 behind = yield from self._behind(place, length, entered)
-                swept = yield ops.sweep(self.keys, place, max(0, length - behind - ops.SWEEP // 2), wanted)
+                swept = yield own.sweep(self.keys, place, max(0, length - behind - own.SWEEP // 2), wanted)
             if swept.matches:
                 return (yield from self._describe(place, swept.matches[0]))
         return Found(self.keys.logical, identity, Place.READY, position=guesses[0] if guesses else 0)
@@ -104,7 +148,7 @@ class Search:
     def _behind(self, place: str, length: int, entered: int) -> Steps[int]:
         """Return about how many of a list have entered before, by halves: they lie in the order of their numbers."""
         low, high = 0, length
-        while high - low > ops.SWEEP // 4:
+        while high - low > own.SWEEP // 4:
             middle = (low + high) // 2
             some = yield ops.from_tail(place, middle, middle + 1)
             if some and (yield from self._entered(some[0])) < entered:
@@ -119,13 +163,13 @@ class Search:
             identity = Message.decode(self.keys.logical, element).id
         except Undecodable:
             return 0
-        where = yield ops.tracked(self.keys, identity)
+        where = yield own.tracked(self.keys, identity)
         return int(where) if where and where.isdigit() else 0
 
     def _index_is_complete(self) -> Steps[bool]:
         """Whether the index has all messages. It lacks those that were sent before it, or by programs without reliq."""
         consumers = yield ops.members(self.keys.consumers)
-        counts, fields, batches = yield [ops.stats(self.keys, consumers), *ops.count_tracked(self.keys)]
+        counts, fields, batches = yield [ops.stats(self.keys, consumers), *own.count_tracked(self.keys)]
         return bool(fields - (batches or 0) >= counts.ready + counts.processing + counts.delayed)
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
@@ -169,7 +213,7 @@ class Search:
         if dry_run:
             places, removals = (self.keys.delayed, *self._ready_places()), 0
         else:  # delayed ones twice: a retry may have gone there meanwhile
-            places, removals = (self.keys.delayed, *self._ready_places(), self.keys.delayed), ops.REMOVALS
+            places, removals = (self.keys.delayed, *self._ready_places(), self.keys.delayed), own.REMOVALS
         cancelled = yield from self._sweep(places, wanted, removals, progress=progress)
         told = len((yield from self._held(wanted))) if dry_run else (yield from self._tell(wanted))
         return CancelledMany(cancelled, told)
@@ -202,7 +246,7 @@ class Search:
         for place in self._ready_places():
             start: bytes | int | None = self._start(place)
             while start is not None:
-                swept: Swept = yield ops.sweep(self.keys, place, start, wanted)
+                swept: Swept = yield own.sweep(self.keys, place, start, wanted)
                 if swept.matches:
                     return (yield from self._describe(place, swept.matches[0]))
                 start = swept.following
@@ -231,7 +275,7 @@ class Search:
             unread: dict[str, bytes | int] = dict.fromkeys(consumers[first : first + _CONSUMERS], 0)
             while unread:
                 replies = yield [
-                    ops.sweep(self.keys, self.keys.processing(consumer), start, wanted)
+                    own.sweep(self.keys, self.keys.processing(consumer), start, wanted)
                     for consumer, start in unread.items()
                 ]
                 pages = dict(zip(unread, replies, strict=True))
@@ -268,7 +312,7 @@ class Search:
         for place in places:
             start: bytes | int | None = self._start(place)
             while start is not None and count < at_most:
-                call = ops.sweep(self.keys, place, start, wanted, removals)
+                call = own.sweep(self.keys, place, start, wanted, removals)
                 swept: Swept = yield ops.once(call) if once else call
                 count += len(swept.matches)
                 start = swept.following
@@ -280,7 +324,7 @@ class Search:
         """Note for the consumers of matching messages that these are cancelled; return how many they hold."""
         told = 0
         for consumer, match in (yield from self._held(wanted)):
-            told += yield ops.tell(self.keys, consumer, match.id)
+            told += yield own.tell(self.keys, consumer, match.id)
         return told
 
 

@@ -1,0 +1,1 @@
+"""Tracking: where a message is, what became of it, and its cancellation."""
