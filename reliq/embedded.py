@@ -99,7 +99,7 @@ class EmbeddedRedis:
             "--daemonize", "no", "--loglevel", "warning", "--logfile", "redis.log", *self._settings,
         ]  # fmt: skip
         with self._locked() as lock:
-            # A session of its own: a Ctrl-C first ends the process that uses the server, which then stops it in order.
+            # A session of its own: a Ctrl-C ends the process that uses the server, and that stops it.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 start_new_session=True, pass_fds=(lock,),
@@ -168,7 +168,7 @@ class EmbeddedRedis:
             self._guard = None
 
     def stop(self) -> None:
-        """Stop the server in order: everything is on disk afterwards."""
+        """Shut the server down cleanly: everything is on disk afterwards."""
         self._dismiss_guard()
         if self._process is not None:
             self._process.terminate()

@@ -14,7 +14,7 @@ def add_to(commands: Any) -> None:
         commands,
         "chaos",
         chaos,
-        "kill and pause workers while they handle messages: is anything lost?",
+        "kill and pause workers while they handle messages, and report what was lost",
         json_too=True,
         url_default="an embedded one",
     )

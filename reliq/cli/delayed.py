@@ -11,7 +11,7 @@ from reliq.cli.progress import Progress
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     one = command(
-        commands, "delayed list", delayed_list, "delayed messages, retries with their last error; due soonest first",
+        commands, "delayed list", delayed_list, "list delayed messages, due soonest first, with errors of retries",
         queue=True, json_too=True,
     )  # fmt: skip
     one.add_argument("--limit", type=int, default=50, help="how many (default 50)")

@@ -88,7 +88,7 @@ def _running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a `reliq` command beside this one; it ends with this process, however that ends."""
     command = [sys.executable, "-m", "reliq", *arguments]
     with startup.signals_held_back():
-        # A session of its own: a Ctrl-C in the terminal reaches only this process, which stops it in order.
+        # A session of its own: a Ctrl-C in the terminal reaches only this process, which shuts it down cleanly.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     guard = Guard(process.pid)
     try:

@@ -15,7 +15,7 @@ from reliq.transport.store import unchecked_store
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "doctor", doctor, "what this Redis may lose, and what to change", json_too=True)
+    one = command(commands, "doctor", doctor, "report what this Redis may lose, and what to change", json_too=True)
     one.add_argument("--strict", action="store_true", help="exit 1 when there are warnings")
 
     one = command(

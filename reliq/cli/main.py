@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         bench,
     ):
         part.add_to(commands)
-    _spark(commands.add_parser("spark", help="data into queues, dead letters into data, by Spark"))
+    _spark(commands.add_parser("spark", help="write data into queues and export dead letters, with Spark"))
     add_api(commands, command, beside_options)
     add_sqs(commands, command)
     completion.add_to(commands, parser)

@@ -51,7 +51,7 @@ def _start(application: str, options: dict[str, Any]) -> Child:
 
 
 def _stop(worker: Child, grace: float) -> int:
-    """Stop the worker in order, kill it after its grace; return its exit status."""
+    """Shut the worker down cleanly, kill it after its grace; return its exit status."""
     worker.signal(signal.SIGTERM)
     try:
         worker.process.wait(grace + _AFTER_GRACE)

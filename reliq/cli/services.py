@@ -28,7 +28,7 @@ def add_to(commands: Any) -> None:
     logging_options(one)
     one.set_defaults(patient=True)
 
-    one = command(commands, "dev", dev, "an embedded Redis, a monitor and the dashboard in one terminal")
+    one = command(commands, "dev", dev, "run an embedded Redis, a monitor and the dashboard in one terminal")
     one.add_argument("app", nargs="?", metavar="MODULE:APP", help="also run the handlers of this application")
     one.add_argument("--sample", action="store_true", help="run a sample application, with messages to look at")
     one.add_argument("--open", action="store_true", help="open the dashboard in a browser")
@@ -47,7 +47,7 @@ def add_to(commands: Any) -> None:
         commands,
         "demo",
         demo,
-        "see messages survive kill -9, on the standard library's own files",
+        "watch messages survive kill -9, on the standard library's own files",
         url_default="an embedded one",
     )
     one.add_argument("--files", type=int, default=0, metavar="N", help="at most this many files (default: all)")

@@ -51,7 +51,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "dead_max_count", Whole(1, _MANY), "how many dead letters are kept, the latest ones",
-        "Keep at most so many dead letters", "all of them", shared=True, group="Dead letters",
+        "Keep at most this many dead letters", "all of them", shared=True, group="Dead letters",
     ),
     Setting(
         "dead_to", Text(longest=128), "the queue that its dead letters are sent to, but for those that expired, do not "

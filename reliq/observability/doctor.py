@@ -322,7 +322,7 @@ def _clock(facts: Facts) -> Iterator[Finding]:
         at, by = (int(facts.clock_jump.get(name, "0")) / 1000 for name in (ClockJump.AT, ClockJump.BY))
         when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         yield Finding("warning", "clock", f"the server's clock jumped by {by:+.1f} s at {when}",
-                      "Delayed messages and expiries came so much too early or too late; no lease ended by it.",
+                      "Delayed messages and expiries came that much too early or too late; no lease ended by it.",
                       f"Run NTP on the server and have it slew the clock; then redis-cli DEL {CLOCK}")  # fmt: skip
 
 

@@ -1,9 +1,9 @@
-"""Signals while a service starts: SIGTERM and SIGINT end it in an orderly way, whatever it is importing.
+"""Signals while a service starts: SIGTERM and SIGINT end it cleanly, whatever it is importing.
 
 `reliq` imports this module before all others. Until a service has handlers of its own, a signal ends the process at
 once: it holds no message yet. In a program that only imports `reliq`, nothing changes.
 
-A service that ends in order has the exit status 0 after SIGTERM, and 130 after SIGINT, which Ctrl-C sends.
+A service that shuts down cleanly has the exit status 0 after SIGTERM, and 130 after SIGINT, which Ctrl-C sends.
 """
 
 import contextlib

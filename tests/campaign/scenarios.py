@@ -124,7 +124,7 @@ SCENARIOS = [
         duplicates="none",
     ),
     Scenario(
-        "rolling-restart", "one worker after another replaced in order", "restarts", 4, 50, faults.restart_in_order,
+        "rolling-restart", "workers replaced, one after another", "restarts", 4, 50, faults.restart_in_order,
         duplicates="none",
     ),
     Scenario(

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from reliq.features.batches.steps import waits
 from reliq.model.found import CancelledMany
 from reliq.model.partitions import Layout
 from reliq.model.unencodable import why_not_json
 from reliq.ops import command
 from reliq.ops.topology import Part, merged
-from reliq.features.batches.steps import waits
 from reliq.protocol.settlement import settled_before
 
 WEEK_MS = 7 * 86_400_000

@@ -133,7 +133,7 @@ async def resume(queue: schemas.QueueName, request: Request) -> schemas.Paused:
     openapi_extra=needs("operate"),
 )
 async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, request: Request) -> schemas.Breaker:
-    """Open: no worker gets a message for so many seconds, then one message is tried. Closed: all go on."""
+    """Open: no worker gets a message for `seconds`, then one message is tried. Closed: workers get messages again."""
     found = await existing(request, queue)
     if wanted.state == "open":
         await found.open_breaker(wanted.seconds)

@@ -40,7 +40,7 @@ class WorkerProcess:
         self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Stop the process in order, whatever its state."""
+        """Shut the process down cleanly, whatever its state."""
         self.ask_to_stop()
         self.wait()
 

@@ -14,7 +14,11 @@ from reliq.features.batches.model import BatchProgress
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     one = command(
-        commands, "batch list", batches, "batches that have not ended, oldest first, with their progress", json_too=True
+        commands,
+        "batch list",
+        batches,
+        "list the batches that have not ended, oldest first, with their progress",
+        json_too=True,
     )
     one.add_argument("id", nargs="?", help="only this one, in full")
     one.add_argument("--limit", type=int, default=100, help="how many (default 100)")

@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("--tz", default="UTC", metavar="ZONE", help="time zone such as Europe/Berlin (default: UTC)")
     one.add_argument("--start", metavar="TIME", help="no tick before, such as 2026-11-21T10:00")
     one.add_argument("--end", metavar="TIME", help="no tick after")
-    one.add_argument("--jitter", default=0, metavar="TIME", help="send each tick up to so much later")
+    one.add_argument("--jitter", default=0, metavar="TIME", help="delay each tick by up to this time")
     one.add_argument(
         "--catch-up",
         default="latest",
@@ -38,7 +38,11 @@ def add_to(commands: Any) -> None:
         help="what is sent for missed ticks (default: latest)",
     )
     one.add_argument(
-        "--catch-up-limit", type=int, default=100, metavar="N", help="for all: at most so many (default: 100)"
+        "--catch-up-limit",
+        type=int,
+        default=100,
+        metavar="N",
+        help="for all: missed ticks to send at most (default: 100)",
     )
     message_options(one, SCHEDULE)
     max_body(one)

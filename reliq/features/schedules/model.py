@@ -40,7 +40,7 @@ class ScheduleOptions(ScheduledOptions, total=False):
 
     `tz`: the time zone of a cron expression, UTC by default. `start`, `end`: no tick before and none after; a datetime
     or ISO 8601, in `tz` unless it names a zone; an interval is counted from its start. `jitter`: each tick is sent up
-    to so much later, by a time that its name and tick determine. `catch_up`: what is sent for ticks that were missed
+    to this time later, by a delay that its name and tick determine. `catch_up`: what is sent for ticks that were missed
     because no monitor ran or the queue was full: the "latest" (default), "all" (the latest `catch_up_limit`, 100), or
     "none".
     """

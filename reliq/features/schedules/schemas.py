@@ -28,7 +28,7 @@ class ScheduleRequest(with_options(Request, options_of(SCHEDULE))):  # type: ign
     body_base64: str | None = Field(None, description="Bytes that are not text.")
     start: Moment | None = Field(None, description="No tick before; in `tz` unless it has an offset.")
     end: Moment | None = Field(None, description="No tick after.")
-    jitter: Period = Field(0.0, description="Each tick is sent up to so much later.")
+    jitter: Period = Field(0.0, description="Delays each tick by up to this time.")
     catch_up: Literal["latest", "all", "none"] = Field("latest", description="What is sent for missed ticks.")
     catch_up_limit: Whole = Field(100, ge=1, le=MOST_CAUGHT_UP, description="For `all`: the latest so many.")
 

@@ -314,6 +314,9 @@ def test_the_keyboard_reaches_everything_visibly(app, look):
     assert page.locator(".skip").bounding_box()["y"] >= 0
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") == "text"  # of the search
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Pause"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.keyboard.press("Enter")
