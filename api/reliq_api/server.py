@@ -111,21 +111,22 @@ def serve(settings: Settings) -> None:
 def run(server: Server, settings: Served) -> None:
     """Run a server as `serve` does."""
     _allow_many_connections()
-    listening = _listen(settings.host, settings.port)
-    log.info("serving http://%s:%d", settings.host, listening[0].getsockname()[1])
-    server.run(listening)
+    server.run(listen(settings))
 
 
-def _listen(host: str, port: int) -> list[socket.socket]:
+def listen(settings: Served) -> list[socket.socket]:
     """Listen on every address of the host; raises InvalidSetting if one of them cannot be used."""
+    host, port = settings.host, settings.port
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return [socket.create_server(address, family=family, backlog=_BACKLOG) for family, *_, address in found]
+        listening = [socket.create_server(address, family=family, backlog=_BACKLOG) for family, *_, address in found]
     except OSError as error:
         reason = str(error.strerror).partition(" (")[0]  # Python adds the address in brackets
         raise InvalidSetting(
             f"HTTP cannot be served on {host}, port {port}: {reason}; choose another --host or --port"
         ) from None
+    log.info("serving http://%s:%d", host, listening[0].getsockname()[1])
+    return listening
 
 
 def _allow_many_connections() -> None:

@@ -2,16 +2,16 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 import reliq
 from reliq import aio
 from reliq.contract.values import MAX_BODY_BYTES
 from reliq.observability.histograms import Measurements
-from reliq.observability.prometheus import Exporter
 from reliq.protocol.application import eviction_allowed, url_from_environment
-from reliq.transport.store import Store
 from reliq_api.background import Background
 from reliq_api.http import problems
 from reliq_api.http.buffered import Buffered
@@ -31,6 +31,20 @@ from reliq_sqs.settings import Settings
 from reliq_sqs.waits import Waits
 
 
+class SqsApp(FastAPI):
+    """The application. Paths of SQS, which are part of queue URLs, go around FastAPI's routes: these take a third."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._sqs = SqsRoute(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in health.PATHS:
+            await self._sqs(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
 def create_app(settings: Settings | None = None) -> FastAPI:
     """Return the endpoint as an ASGI application; it connects to nothing before it is started."""
     settings = settings or Settings()
@@ -43,9 +57,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         vault = None if settings.secret is None else Vault(settings.secret)
         state.guard = Guard(queues, background, vault, settings.no_auth, settings.region)
         state.readiness = Readiness(queues)
-        store = Store(queues.url, allow_eviction=queues.allow_eviction)
-        state.measurements = Measurements()
-        state.exporter = Exporter(store, [state.measurements])
         registry = Registry(queues, Names(settings.account, settings.region), settings.strict_timing)
         moves = Moves(queues, registry, background)
         pressure = Pressure(queues, settings.memory_watermark, background)
@@ -55,18 +66,17 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         async with queues, background:
             moves.start()
             yield
-        store.close()
 
-    app = FastAPI(
+    app = SqsApp(
         title="reliq sqs", version=reliq.__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
         openapi_url=None, redirect_slashes=False,
     )  # fmt: skip
     app.state.settings = settings
+    app.state.measurements = Measurements()
     app.state.buffered = Buffered(settings.max_buffered)
     app.add_middleware(NoStore)
     problems.install(app)
     app.include_router(health.router)
-    app.mount("/", SqsRoute(app))
     return app
 
 

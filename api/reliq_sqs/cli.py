@@ -38,6 +38,9 @@ def add_to(commands: Any, command: Add) -> None:
     one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
     endpoint_options(one)
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
+    text = "serve Prometheus metrics at /metrics on this port (default: none)"
+    one.add_argument("--metrics-port", type=int, metavar="PORT", help=text)
+    one.add_argument("--metrics-host", default=defaults.metrics_host, metavar="HOST", help="the address for it")
     one.add_argument("--access-log", action="store_true", help="log every request, without its query")
     one.add_argument("--quiet", action="store_true", help="log warnings only")
     one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
@@ -125,7 +128,10 @@ def sqs(options: argparse.Namespace) -> int:
 
     whole(options.port, "port", 0, 65_535)
     seconds(options.grace, "grace", 0, 3600)
-    settings = settings_of(options, port=options.port, grace=options.grace)
+    settings = settings_of(
+        options, port=options.port, grace=options.grace, metrics_port=options.metrics_port,
+        metrics_host=options.metrics_host,
+    )  # fmt: skip
     if settings.no_auth:
         log.info("--no-auth: every program on this machine may do everything")
     serve(settings, options.monitor)
@@ -150,7 +156,7 @@ def _beside(options: argparse.Namespace) -> AbstractContextManager[None]:
     whole(options.sqs, "--sqs", 0, 65_535)
     own = {name.removeprefix("sqs_"): value for name, value in vars(options).items()}
     settings = settings_of(argparse.Namespace(**own), port=options.sqs, grace=options.grace)
-    return beside(settings, monitor=True)
+    return beside(settings)
 
 
 def create(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from fastapi import APIRouter, Request
 from reliq_api.http.problems import Problem
 
 router = APIRouter()
+PATHS = ("/healthz", "/readyz")
 
 
 def _check_tasks(request: Request) -> None:

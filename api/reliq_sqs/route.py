@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
@@ -23,6 +22,7 @@ from reliq_sqs.model import Action
 log = logging.getLogger("reliq.sqs")
 
 BODY_LARGEST = 8 * 1024 * 1024  #: bytes; a batch of 1 MiB has up to six times that as JSON with escapes
+_NO_STORE = (b"cache-control", b"no-store")
 _OF_PROBLEM = {
     "body_too_large": "RequestEntityTooLarge",
     "request_timeout": "RequestTimeout",
@@ -31,13 +31,25 @@ _OF_PROBLEM = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a request, which is sent without Starlette's classes: they would cost as much as an enqueue."""
+
+    body: bytes
+    status: int
+    headers: list[tuple[bytes, bytes]]
+
+    async def send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
 @dataclass(slots=True)
 class Asked:
     """What a request asks for, in either protocol."""
 
     json: bool
     action: Action | None = None
-    form: list[tuple[str, str]] | None = None  #: of the query protocol
 
 
 class SqsRoute:
@@ -53,15 +65,15 @@ class SqsRoute:
         asked = Asked(json="x-amz-target" in fields(request))
         started, status = time.monotonic(), 500
         try:
-            response = await self._answer(request, asked, request_id)
-            status = response.status_code
+            answer = await self._answer(request, asked, request_id)
+            status = answer.status
         finally:
             request.release()
             action = asked.action.name if asked.action else "unknown"
             state.measurements.answered(request.method, f"/sqs/{action}", status, time.monotonic() - started)
-        await response(scope, receive, send)
+        await answer.send(send)
 
-    async def _answer(self, request: BoundedRequest, asked: Asked, request_id: str) -> Response:
+    async def _answer(self, request: BoundedRequest, asked: Asked, request_id: str) -> Answer:
         try:
             return await self._carried_out(request, asked, request_id)
         except SqsError as error:
@@ -75,7 +87,7 @@ class SqsRoute:
             log.exception("a request failed unexpectedly")
             return refused(SqsError("InternalFailure", "The request processing has failed."), asked, request_id)
 
-    async def _carried_out(self, request: BoundedRequest, asked: Asked, request_id: str) -> Response:
+    async def _carried_out(self, request: BoundedRequest, asked: Asked, request_id: str) -> Answer:
         state = self._app.state
         check_headers(request.scope)
         if request.method not in ("GET", "POST"):
@@ -152,7 +164,7 @@ def _of_reliq(error: ReliqError) -> SqsError:
     return SqsError("InternalFailure", "The request processing has failed.")
 
 
-def refused(error: SqsError, asked: Asked, request_id: str) -> Response:
+def refused(error: SqsError, asked: Asked, request_id: str) -> Answer:
     """Return the answer for an error."""
     if asked.json:
         body, headers = wire_json.error_answer(error)
@@ -160,5 +172,6 @@ def refused(error: SqsError, asked: Asked, request_id: str) -> Response:
     return _response(wire_query.error_answer(error, request_id), error.status, wire_query.MEDIA_TYPE, request_id)
 
 
-def _response(body: bytes, status: int, media: str, request_id: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(body, status, {"x-amzn-RequestId": request_id, **(headers or {})}, media)
+def _response(body: bytes, status: int, media: str, request_id: str, headers: dict[str, str] | None = None) -> Answer:
+    said = {"x-amzn-requestid": request_id, "content-type": media, "content-length": str(len(body)), **(headers or {})}
+    return Answer(body, status, [_NO_STORE, *((name.encode(), value.encode()) for name, value in said.items())])

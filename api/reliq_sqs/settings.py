@@ -26,6 +26,8 @@ class Settings:
     send_timeout: float = values.SEND_TIMEOUT  #: seconds for which a call is repeated after a lost reply
     connections: int = 64  #: to Redis, for calls that run at once
     access_log: bool = False
+    metrics_port: int | None = None  #: where /metrics is served; None = nowhere
+    metrics_host: str = "127.0.0.1"
     grace: float = 25.0  #: seconds running calls have after SIGTERM
     header_timeout: float = 10.0  #: seconds a client has to send its headers
     body_timeout: float = 30.0  #: seconds a client may be silent while it sends its body, which has twice that in all

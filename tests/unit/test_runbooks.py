@@ -38,7 +38,7 @@ LIBRARY = source("reliq", "monitor/reliq_monitor", "api/reliq_api")
 EXPORTERS = source(
     "reliq/contract", "reliq/observability", "reliq/worker", "reliq/features", "monitor/reliq_monitor", "api/reliq_api"
 )
-COMMANDS = source("reliq/cli", "api/reliq_api", "reliq/spark", "reliq/features") + "".join(
+COMMANDS = source("reliq/cli", "api/reliq_api", "api/reliq_sqs", "reliq/spark", "reliq/features") + "".join(
     f'"--{one.flag}"' for one in OPTIONS
 )
 

@@ -93,32 +93,22 @@ class ReceiveCalls:
     ) -> list[Received]:
         """Receive up to `limit` messages; none if nothing came within `wait` seconds.
 
-        Each one is invisible to others for `visibility` seconds, at most 12 hours, and then ready again unless its
-        receipt was given to `delete_received`; each receive counts as a delivery. `runs`: also those that wait for the
-        key of a received one, in order. `most_receives`: one that was received so often becomes a dead letter. The same
-        `attempt`, an id of the call, returns within five minutes the same messages. Raises InvalidSetting,
-        TooManyInFlight (`most_in_flight`), RedisUnavailable and OutcomeUnknown.
+        Each one is invisible for `visibility` seconds, at most 12 hours, and then ready again unless its receipt was
+        given to `delete_received`. `runs`: also those that wait for its key, in order. One that was received more than
+        `most_receives` times becomes a dead letter. The same `attempt` returns within five minutes the same messages.
+        Raises InvalidSetting, TooManyInFlight (`most_in_flight`), RedisUnavailable and OutcomeUnknown.
         """
         wanted = Wanted(limit, checked_visibility(visibility), most_receives, runs, attempt, most_in_flight)
         waits = values.seconds(wait, "wait")
         return await brought(self._receiver.receive(check_wanted(wanted), waits), self._receiver.give_back)
 
     async def change_visibility(self, changes: Sequence[tuple[str, Duration]], *, late: bool = False) -> list[str]:
-        """Set how long each message, by its receipt, stays invisible from now on; 0 = it is ready again at once.
-
-        Returns for each "changed", "expired" (its time was over), or "unknown" (not in flight). `late`: also by the
-        receipt of an earlier receive of a message that is in flight.
-        """
+        """Set how long messages stay in flight, from now on; return "changed", "expired" or "unknown" for each."""
         checked = [(receipt, checked_visibility(seconds)) for receipt, seconds in changes]
         return await self._store.run(self._receipts.change_visibility(checked, late=late))
 
     async def delete_received(self, receipts: Sequence[str], *, late: bool = False) -> list[str]:
-        """Delete received messages: they were handled.
-
-        Returns for each receipt "deleted", "expired" (its time was over: nothing was deleted), or "unknown" (not in
-        flight, maybe deleted before). `late`: one whose time was over is deleted nevertheless, unless another
-        consumer has taken it since.
-        """
+        """Delete received messages; return "deleted", "expired" or "unknown" for each; `late`: expired ones too."""
         return await self._store.run(self._receipts.delete(receipts, late=late))
 
     async def return_due(self) -> int:

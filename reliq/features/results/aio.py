@@ -18,7 +18,6 @@ class ResultCalls:
         """Return what the handler of a message returned: JSON as Python values, or bytes.
 
         For handlers with `result=`, which says how long results are kept. `wait`: how long to wait for it. Waiting
-        takes a connection, and no polling. Raises HandlerFailed if the message is a dead letter,
-        and NoResult if it has no result by then.
+        takes a connection, and no polling. Raises HandlerFailed for a dead letter, and NoResult if there is none then.
         """
         return await self._store.run(result_of(self._steps.partitions, id, wait))

@@ -37,10 +37,8 @@ class TrackingCalls:
     async def search(self, text: str, *, place: str | None = None, limit: int = 50, most: int = 200_000) -> Hits:
         """Return the messages whose id, headers, keys, errors or body contain a text; upper and lower case differ.
 
-        `place`: "ready", "delayed" or "dead"; None: all three. It ends when `limit` messages were found or `most` were
-        looked at, the newest of each place first: about a second for 200,000. `looked`, `total` and `unread` of the
-        answer say what was not: bodies of more than 256 KiB that are stored apart are not searched. Raises
-        InvalidSetting.
+        `place`: "ready", "delayed" or "dead"; None: all. At most `limit` messages are found and `most` looked at, the
+        newest first; `looked`, `total` and `unread` (bodies over 256 KiB) of the answer say so. Raises InvalidSetting.
         """
         return await self._store.run(self._tracking.search(text, place, limit, most))
 

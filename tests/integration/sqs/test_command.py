@@ -94,6 +94,16 @@ def test_sigterm_ends_the_process_in_order(url):
         assert child.wait(timeout=30) == 0
 
 
+def test_it_exports_metrics_of_its_requests_and_of_its_queues(url, name):
+    metrics = free_port()
+    with own_process(url, "--metrics-port", str(metrics)) as (_, port):
+        sqs = client(port)
+        sqs.send_message(QueueUrl=sqs.create_queue(QueueName=name)["QueueUrl"], MessageBody="m")
+        found = httpx.get(f"http://127.0.0.1:{metrics}/metrics").text
+    assert 'route="/sqs/SendMessage",status="200"' in found
+    assert f'queue="{name}"' in found
+
+
 def test_the_service_serves_it_on_a_port_of_its_own(url, name):
     port, other = free_port(), free_port()
     arguments = ("api", "--url", url, "--port", str(port), "--no-auth", "--sqs", str(other), "--quiet")
