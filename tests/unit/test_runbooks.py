@@ -34,9 +34,9 @@ def source(*folders: str) -> str:
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
-LIBRARY = source("reliq", "monitor/reliq_monitor", "api/reliq_api")
-EXPORTERS = source("reliq/contract", "reliq/observability", "reliq/worker", "monitor/reliq_monitor", "api/reliq_api")
-COMMANDS = source("reliq/cli", "api/reliq_api", "reliq/spark") + "".join(f'"--{one.flag}"' for one in OPTIONS)
+LIBRARY = source("reliq", "monitor/reliq_monitor", "api")
+EXPORTERS = source("reliq/contract", "reliq/observability", "reliq/worker", "monitor/reliq_monitor", "api")
+COMMANDS = source("reliq/cli", "api", "reliq/spark") + "".join(f'"--{one.flag}"' for one in OPTIONS)
 
 
 def quoted(page: Path) -> list[str]:
