@@ -91,7 +91,7 @@ LOWEST := .data/lowest
 test-lowest: $(READY) ## Most tests with the lowest version of each dependency (15 minutes)
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
-	  --editable '.[api,monitor,schedules,embedded,otel,sql,reload,testing]'
+	  --editable '.[api,sqs,monitor,schedules,embedded,otel,sql,reload,testing]'
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python pytest pytest-timeout pytest-xdist pytest-rerunfailures \
 	  httpx hypothesis pyyaml psutil 'psycopg[binary]'
 	$(LOWEST)/bin/python -m pytest -n 2 -m 'not slow and not browser and not spark' tests/unit tests/scripts \

@@ -5,6 +5,7 @@ COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
 COPY reliq reliq
 COPY monitor/reliq_monitor monitor/reliq_monitor
 COPY api/reliq_api api/reliq_api
+COPY api/reliq_sqs api/reliq_sqs
 RUN python -m venv /opt/reliq
 RUN /opt/reliq/bin/pip install --no-cache-dir '.[spark]'
 

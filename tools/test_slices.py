@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = Path("reliq/features")
-PRODUCT = ("reliq", "api/reliq_api", "monitor/reliq_monitor")
+PRODUCT = ("reliq", "api", "monitor/reliq_monitor")
 TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integration/worker")
 #: How a test shows that it uses a slice, beside importing from it.
 MARKS = {
@@ -45,8 +45,8 @@ OF_THE_TREE = {
 }  # fmt: skip
 _IMPORT_ALL = """
 import importlib, pkgutil, sys
-import reliq, reliq_api, reliq_monitor
-for package in (reliq, reliq_api, reliq_monitor):
+import reliq, reliq_api, reliq_monitor, reliq_sqs
+for package in (reliq, reliq_api, reliq_monitor, reliq_sqs):
     for one in pkgutil.walk_packages(package.__path__, package.__name__ + ".", onerror=lambda name: None):
         if one.name.endswith("__main__"):
             continue

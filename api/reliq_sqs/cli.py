@@ -24,6 +24,7 @@ from reliq_sqs.settings import Settings
 log = logging.getLogger("reliq.sqs")
 
 Add = Callable[..., argparse.ArgumentParser]
+_KEY_FILE = "the file with the text that encrypts the secrets of access keys (default: RELIQ_SQS_KEY)"
 _ACCOUNT = re.compile(r"[0-9]{12}")
 _REGION = re.compile(r"[a-z0-9-]{1,32}")
 
@@ -37,6 +38,8 @@ def add_to(commands: Any, command: Add) -> None:
     one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
     one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
     endpoint_options(one)
+    text = "for development: serve this machine without signatures (or RELIQ_NO_AUTH=1)"
+    one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
     text = "serve Prometheus metrics at /metrics on this port (default: none)"
     one.add_argument("--metrics-port", type=int, metavar="PORT", help=text)
@@ -59,32 +62,27 @@ def _key_commands(verbs: Any, command: Add) -> None:
     text = "for which queues, e.g. 'orders*'"
     one.add_argument("--queue", action="append", required=True, metavar="PATTERN", help=text)
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
-    _key_file(one)
+    one.add_argument("--key-file", metavar="FILE", help=_KEY_FILE)
     command(verbs, "list", list_keys, "the access keys, without their secrets", json_too=True)
     one = command(verbs, "revoke", revoke, "end an access key, within two seconds", json_too=True)
     one.add_argument("id", help="its id")
 
 
-def endpoint_options(one: argparse.ArgumentParser, before: str = "--") -> None:
-    """Add the options of the endpoint; `before`: what their names begin with."""
+def endpoint_options(one: argparse.ArgumentParser, prefix: str = "") -> None:
+    """Add the options of the endpoint; `prefix`: what the names of those of another command begin with."""
+
+    def add(name: str, text: str, **options: Any) -> None:
+        one.add_argument(name.replace("--", f"--{prefix}", 1), help=text, **options)
+
     defaults = Settings()
     text = f"the account in URLs and ARNs, 12 digits (default {defaults.account})"
-    one.add_argument(f"{before}account-id", default=defaults.account, metavar="ID", help=text)
+    add("--account-id", text, default=defaults.account, metavar="ID")
     text = f"the region whose queues have the names of reliq's (default {defaults.region})"
-    one.add_argument(f"{before}region", default=defaults.region, help=text)
-    text = "the beginning of queue URLs (default: as the client reaches the endpoint)"
-    one.add_argument(f"{before}endpoint-url", metavar="URL", help=text)
+    add("--region", text, default=defaults.region, metavar="REGION")
+    add("--endpoint-url", "the beginning of queue URLs (default: as the client reaches the endpoint)", metavar="URL")
     text = "AWS's waits of 60 s: for the name of a deleted queue, and between two purges"
-    one.add_argument(f"{before}strict-timing", action="store_true", help=text)
-    _key_file(one, before)
-    if before == "--":
-        text = "for development: serve this machine without signatures (or RELIQ_NO_AUTH=1)"
-        one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
-
-
-def _key_file(one: argparse.ArgumentParser, before: str = "--") -> None:
-    text = "the file with the text that encrypts the secrets of access keys (default: RELIQ_SQS_KEY)"
-    one.add_argument(f"{before}key-file", metavar="FILE", help=text)
+    add("--strict-timing", text, action="store_true")
+    add("--key-file", _KEY_FILE, metavar="FILE")
 
 
 def settings_of(options: argparse.Namespace, **more: Any) -> Settings:
@@ -142,7 +140,7 @@ def beside_options(one: argparse.ArgumentParser) -> Callable[[argparse.Namespace
     """Add the options with which `reliq api` serves SQS too; return what serves it, as a context."""
     text = f"also serve the SDKs of AWS, as `reliq sqs` does, on a port of its own (default {Settings().port})"
     one.add_argument("--sqs", type=int, nargs="?", const=Settings().port, metavar="PORT", help=text)
-    endpoint_options(one, "--sqs-")
+    endpoint_options(one, "sqs-")
     return _beside
 
 

@@ -28,7 +28,7 @@ def check_characters(text: str, where: str) -> None:
         raise SqsError(
             "InvalidMessageContents",
             f"Invalid binary character '#x{ord(found[0]):X}' was found in the {where}, the set of allowed characters "
-            "is #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF",
+            "is #x9 | #xA | #xD | [#x20-#xD7FF] | [#xE000-#xFFFD] | [#x10000-#x10FFFF].",
         )
 
 

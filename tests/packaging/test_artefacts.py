@@ -16,7 +16,12 @@ import reliq
 from tests.packaging.conftest import build
 from tests.support.workers import ROOT
 
-PACKAGES = {"reliq": "reliq", "monitor/reliq_monitor": "reliq_monitor", "api/reliq_api": "reliq_api"}
+PACKAGES = {
+    "reliq": "reliq",
+    "monitor/reliq_monitor": "reliq_monitor",
+    "api/reliq_api": "reliq_api",
+    "api/reliq_sqs": "reliq_sqs",
+}
 
 
 def source_files(*folders):
@@ -43,7 +48,8 @@ def test_the_wheel_has_every_file_of_the_packages_and_nothing_else(wheel):
     "needed",
     [
         "reliq/lua/settle.lua", "reliq/py.typed", "reliq_api/py.typed", "reliq_monitor/py.typed",
-        "reliq_api/ui/templates/base.html", "reliq_api/ui/static/app.css", "reliq/cli/project/compose.yaml",
+        "reliq_sqs/py.typed", "reliq_api/ui/templates/base.html", "reliq_api/ui/static/app.css",
+        "reliq/cli/project/compose.yaml",
     ],
 )  # fmt: skip
 def test_the_wheel_has_what_is_no_python(wheel, needed):

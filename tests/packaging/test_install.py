@@ -23,9 +23,9 @@ UV = Path(sys.executable).with_name("uv")
 
 SHOP = """
 import sys
-import reliq, reliq_api, reliq_monitor
+import reliq, reliq_api, reliq_monitor, reliq_sqs
 
-for package in (reliq, reliq_api, reliq_monitor):
+for package in (reliq, reliq_api, reliq_monitor, reliq_sqs):
     assert "site-packages" in package.__file__, package.__file__
 app = reliq.Reliq()
 

@@ -102,7 +102,7 @@ def test_the_error_is_an_import_error_and_a_wrong_setting():
 def test_no_text_tells_to_install_from_an_index_while_the_package_is_on_none():
     """`install_command` does, where the installation came from one."""
     root = Path(__file__).parents[2]
-    folders = ("reliq", "api/reliq_api", "monitor/reliq_monitor", "examples", "docs")
+    folders = ("reliq", "api", "monitor/reliq_monitor", "examples", "docs")
     texts = [root / "README.md", *(path for folder in folders for path in (root / folder).rglob("*.*"))]
     for path in (path for path in texts if path.suffix in (".py", ".md", ".html", ".txt")):
         assert not re.search(r"pip install '?reliq-queue|'reliq-queue\[", path.read_text(encoding="utf-8")), path

@@ -18,7 +18,7 @@ RAW = {"command", "Op"}
 @functools.cache
 def sources():
     """The files above the ops, each with its syntax tree."""
-    folders = ("reliq", "monitor/reliq_monitor", "api/reliq_api")
+    folders = ("reliq", "monitor/reliq_monitor", "api")
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     return [
         (path, ast.parse(path.read_text(encoding="utf-8")))

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LUA = ROOT / "reliq" / "lua"
 HEADER, _, CODE = (LUA / "settle.lua").read_text(encoding="utf-8").partition("-- uses:")
 BY_NAME = {one.name: one for one in OUTCOMES}
-FOLDERS = ("reliq", "api/reliq_api", "monitor/reliq_monitor")
+FOLDERS = ("reliq", "api", "monitor/reliq_monitor")
 
 
 def moves() -> list[tuple[str, ast.FunctionDef]]:
