@@ -25,6 +25,7 @@ from reliq.runtime.moment import earlier
 
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
 _PURGE, _REDRIVE = "the purge of the dead letters", "the redrive"
+_DISCARDED = 100  #: letters that one call deletes
 _SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
 
 
@@ -205,7 +206,9 @@ class DeadLetterSteps:
 
         def act(letters: list[DeadLetter]) -> Steps[bool]:
             nonlocal removed
-            gone = yield ops.discard(self.keys, _discarded(letters), counter)
+            gone = 0
+            for start in range(0, len(letters), _DISCARDED):
+                gone += yield ops.discard(self.keys, _discarded(letters[start : start + _DISCARDED]), counter)
             removed += gone
             if gone == len(letters):  # else one was redriven meanwhile, and goes on from its checkpoint
                 yield from self._forget_reports([one for one in letters if one.was_started])

@@ -25,7 +25,7 @@ from reliq.protocol.sending import around_send, ready
 from reliq.protocol.stats import stats_of
 from reliq.runtime import tracing
 
-_PURGE_STEP = 1000
+_PURGE_STEP = 200  #: messages in one call, also where each of them lets another one of its key go
 _PURGE = "the purge"
 
 

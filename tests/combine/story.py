@@ -40,6 +40,7 @@ class Story:
         self._resized = row["way"] == "schedule" and row["partitions"] > 1  # ticks come in the first partition
         self._first = ""  #: the id of the message that gets the outcome of the row
         self._settled_first = False
+        self._stood_in_line = False
         self._acted = False
 
     @property
@@ -75,6 +76,7 @@ class Story:
         seen = look(self._client)
         self._note_put_off(seen.queues)
         self._note_handed_back(seen.queues)
+        self._note_stood_in_line(seen.queues)
         return differences(self._to.system, seen, self._resized)
 
     def _note_put_off(self, queues: Mapping[str, Any]) -> None:
@@ -85,6 +87,13 @@ class Story:
                 self._queue.put_off(one.id)
             elif places == [model.WAITING] and not one.holds and not self._resized:
                 self._queue.stand_in_line(one.id)
+
+    def _note_stood_in_line(self, queues: Mapping[str, Any]) -> None:
+        """In one claim, a released message may be refused, and be ready again as the next of its key is given out."""
+        ordered = queues[QUEUE].counters["ordered"] if QUEUE in queues else 0
+        if self.row["outcome"] == "release" and self.row["limit_key"] != UNSET and not self._stood_in_line:
+            self._stood_in_line = ordered == self._queue.counters["ordered"] + 1
+            self._queue.counters["ordered"] += self._stood_in_line
 
     def _note_handed_back(self, queues: Mapping[str, Any]) -> None:
         """A worker that waits may be given a message that a limit forbids, and hands it back. See WorkerStory."""

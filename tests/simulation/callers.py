@@ -170,6 +170,12 @@ class Operator(Caller):
         yield Sleep(seconds)
         yield from self._queue(queue).resume()
 
+    def _break(self, queue: str, name: str, seconds: float) -> Steps[None]:
+        """Open the breaker for longer than that, and close it; should that fail, it closes by itself."""
+        yield from self._queue(queue).open_breaker(2 * seconds)
+        yield Sleep(seconds)
+        yield from self._queue(queue).close_breaker()
+
     def _cancel(self, queue: str, name: str, which: int) -> Steps[None]:
         ids = [identity for (at, identity), story in self._observer.stories.items() if at == queue and story.entered_at]
         if not ids:

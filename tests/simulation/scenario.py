@@ -66,6 +66,10 @@ def _settings(chance: random.Random, queue: str) -> list[Choice]:
         found.append(Setting(queue, "rate", chance.choice(("5/s", "20/s"))))
     elif kind < 0.26:
         found.append(Setting(queue, "key_concurrency", chance.randint(1, 2)))
+    elif kind < 0.31:
+        found.append(Setting(queue, "key_rate", chance.choice(("2/s", "10/s"))))
+    if chance.random() < 0.08:
+        found.append(Setting(queue, "fair", "true"))
     if chance.random() < 0.1:
         found.append(Setting(queue, "track", "true"))
     if chance.random() < 0.1:
@@ -113,6 +117,8 @@ def _message(chance: random.Random) -> dict[str, Any]:
         options |= {"dedup_key": chance.choice("uv"), "replace": True}
         if chance.random() < 0.4:
             options["debounce"] = 0.5
+            if chance.random() < 0.5:
+                options["at_most"] = chance.choice((0.5, 1.2))
     elif kind < 0.58:
         options["limit_key"] = chance.choice("ab")  # the same text as some ordering keys
     if chance.random() < 0.25 and "replace" not in options:
@@ -121,6 +127,8 @@ def _message(chance: random.Random) -> dict[str, Any]:
         options["ttl"] = round(chance.uniform(0.1, 3.0), 3)
     if chance.random() < 0.15:
         options["priority"] = chance.choice(("high", "low"))
+    if chance.random() < 0.1:
+        options["headers"] = {"tenant": "a"}
     if chance.random() < 0.15:
         options["large"] = True
     if chance.random() < 0.15:
@@ -135,9 +143,11 @@ def _operations(chance: random.Random, actor: str, queues: list[str]) -> list[Ch
     found: list[Choice] = []
     for _ in range(chance.randint(1, 4)):
         at, queue = round(chance.uniform(0.5, ACTIVE), 3), chance.choice(queues)
-        what = chance.choice(("pause", "cancel", "cancel", "cancel_many", "purge", "redrive", "redrive", "purge_dead"))
+        what = chance.choice(
+            ("pause", "break", "cancel", "cancel", "cancel_many", "purge", "redrive", "redrive", "purge_dead")
+        )
         options: dict[str, Any] = {}
-        if what == "pause":
+        if what in ("pause", "break"):
             options["seconds"] = round(chance.uniform(0.2, 2.0), 3)
         elif what == "cancel":
             options["which"] = chance.randrange(1000)
