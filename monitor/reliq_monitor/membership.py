@@ -53,8 +53,8 @@ class Membership:
         answer = yield ops.attend(self._tag, self.id, GONE_AFTER, MOST_LEADING)
         if answer.leading != self._leading:
             self._changed = True
-            log.info("monitors=%d leading=%d this one %s", answer.alive, len(answer.leading),
-                     "leads a share" if self.id in answer.leading else "is a spare")  # fmt: skip
+            log.info("joined monitors=%d leading=%d: this one %s", answer.alive, len(answer.leading),
+                     "leads its share of the queues" if self.id in answer.leading else "is a spare")  # fmt: skip
         self.was_missed = answer.new and self.known
         self._leading, self.alive = answer.leading, answer.alive
         return True

@@ -192,7 +192,7 @@ def pause(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     queue_of(options).resume()
-    return say(options, f"{options.queue} goes on", paused=False)
+    return say(options, f"{options.queue} is resumed", paused=False)
 
 
 def breaker(options: argparse.Namespace) -> int:

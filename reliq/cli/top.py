@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
+from reliq.cli.options import counted
 from reliq.cli.progress import age, bar
 from reliq.cli.workers import row
 from reliq.errors import ReliqError
@@ -184,7 +185,7 @@ def _summary(rows: Sequence[Stats], rates: dict[str, tuple[float, float]], queue
     missing = sum(abs(one.missing) for one in rows if one.exact)
     ready, dead = sum(one.ready for one in rows), sum(one.dead for one in rows)
     parts = [
-        f"{queues} queues", f"{short(ready)} ready", f"{short(dead)} dead", f"{short(came)}/s in",
+        counted(queues, "queue"), f"{short(ready)} ready", f"{short(dead)} dead", f"{short(came)}/s in",
         f"{short(went)}/s out", *([f"{short(missing)} MISSING: reliq queue audit"] if missing else []),
     ]  # fmt: skip
     text = "  ".join(parts)

@@ -68,7 +68,7 @@ class Sharing:
             return
         for answer in (yield Together([ops.one(ops.hold(keys, seconds)) for keys in others])):
             if isinstance(answer, ReliqError):
-                log.warning("queue=%s a partition gives out messages, which was to be held: %s", self.queue, answer)
+                log.warning("queue=%s could not hold a partition: it still gives out messages: %s", self.queue, answer)
 
     @property
     def mine(self) -> list[str]:

@@ -264,7 +264,7 @@ class Worker:
         if found is None or found[0] <= self._instructed_at:
             return
         self._instructed_at, instruction = found
-        log.info("told to %s worker=%s", instruction, self._owner)
+        log.info("instructed to=%s worker=%s", instruction, self._owner)
         if instruction is Instruction.STOP:
             self.told_to_stop = True
             self.stop()

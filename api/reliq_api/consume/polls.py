@@ -274,7 +274,7 @@ class Poller:
             try:
                 await self._store.run(poll.steps.leave(), connection, timeout=0)
             except ReliqError as failure:
-                log.warning("queue=%s a poll left without saying so: %s", poll.queue, failure)
+                log.warning("queue=%s a poll ended without unregistering: %s", poll.queue, failure)
         self._answer(poll, messages, error)
 
     def _answer(self, poll: Poll, messages: list[Message], error: ReliqError | None) -> None:

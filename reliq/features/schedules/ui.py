@@ -20,7 +20,7 @@ SECTION = {"schedules": "Schedules"}
 
 NOTICES = {
     "schedule-paused": "The schedule is paused: it sends nothing.",
-    "schedule-resumed": "The schedule goes on with its next tick.",
+    "schedule-resumed": "The schedule is resumed: its next tick is sent.",
     "schedule-run": "Its message is sent, beside its ticks.",
     "schedule-removed": "The schedule is removed. What it has sent stays.",
 }

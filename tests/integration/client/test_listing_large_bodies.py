@@ -101,7 +101,7 @@ def test_the_service_and_its_dashboard_read_no_body_for_a_list(server, url, larg
             assert (path, answer.status_code, size < LITTLE) == (path, 200, True)
         assert "8.0 MiB" in service.get("/queues/q/dead").text
         letter = service.get("/queues/q/dead/letter?id=b").text
-        assert "It goes on: the download has all of it." in letter
+        assert "Only its start is shown: download all of it." in letter
         assert service.get("/queues/q/dead/body?id=b").content == b"b" * LARGE
         assert service.get("/v1/queues/q/dead/b", timeout=60).json()["body"] == "b" * LARGE
         assert [one["size"] for one in service.get("/v1/queues/q/dead").json()["letters"]] == [LARGE] * 3

@@ -46,7 +46,7 @@ def test_a_queue_is_a_row():
     summary, _, head, orders = lines(one)
     assert row(head) == ["queue", "ready", "proc", "delayed", "dead", "oldest", "in/s", "out/s", "cons"]
     assert row(orders) == ["orders", "12", "3", "4", "5", "7.2s", "12", "0", "2"]
-    assert summary == "1 queues  12 ready  5 dead  12/s in  0/s out  redis://localhost:6379/0"
+    assert summary == "1 queue  12 ready  5 dead  12/s in  0/s out  redis://localhost:6379/0"
 
 
 def test_rates_are_between_two_looks():

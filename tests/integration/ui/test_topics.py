@@ -28,7 +28,7 @@ def test_a_queue_is_bound_tried_and_unbound(app, look, script):
         expect(page.locator("p[role=status]", has_text=said)).to_contain_text(key)
 
     page.get_by_role("button", name="Unbind mailer").click()
-    expect(page.get_by_text("The binding is gone.")).to_be_visible()
+    expect(page.get_by_text("The binding is removed.")).to_be_visible()
     assert app.topics.list() == []
     assert app.queue("mailer").stats().ready == 1
 

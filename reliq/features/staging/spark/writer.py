@@ -172,7 +172,7 @@ def count_left_out(store: Store, job: Job, every: Sequence[Staged], rules: Rules
     for staged in every:
         tally.merge(staged.tally)
     if unroutable:
-        log.warning("job %s: no queue is bound to the topic of %d rows; they went nowhere", job.name, unroutable)
+        log.warning("job %s: no queue is bound to the topic of %d rows; they were dropped", job.name, unroutable)
         store.call(ops.count_unroutable(unroutable))
     if tally.reasons:
         where = f"are dead letters of queue {rules.dead_queue}" if rules.invalid == "dead" else "were skipped"
