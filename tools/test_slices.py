@@ -30,7 +30,7 @@ MARKS = {
     "batches": r"\.batch(es)?\(|batch_progress|[Bb]atchSteps|on_done|on_dead=|on_handled|onHandled|of_batch|\bbatch=|"
     r"\bbatch_(of|counts)|end_batches|BATCHES|reliq batch|\"batch\"|/batches",
     "cycle": r"\bcycl|\.Cycle\b",
-    "prepared": r"\.prepared?\(|[Pp]repared|PREPARED|ask_undecided|\.check\(",
+    "prepared": r"\.prepared?\b|[Pp]repared|PREPARED|ask_undecided|\.check\(",
     "results": r"\.result\(|/result\b|NoResult|HandlerFailed|\bno_result\b",
     "tracking": r"\.(find|cancel|cancel_many)\(|[Cc]ancell?|\btrack|history|/find\b|message\?id|message find|Found\b",
     "staging": r"[Ss]tag(e|ed|ing)\b|[Ss]park|finish_staged|\bjobs\b",
