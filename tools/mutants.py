@@ -79,7 +79,9 @@ class Mutant:
     def proofs(self) -> list[list[str]]:
         """Return the arguments of pytest, step by step."""
         if self.file.endswith(".lua"):
-            return [_naming(Path(self.file).stem, "tests/scripts"), ["tests/scripts"]]
+            path = Path(self.file)
+            word = path.parents[2].name if path.stem == "moments" else path.stem
+            return [_naming(word, "tests/scripts"), ["tests/scripts"]]
         module = Path(self.file).parent.name if self.file.startswith(FEATURES) else Path(self.file).stem
         every = ["tests/unit", "tests/scripts", "tests/integration/client", "tests/integration/worker"]
         return [_naming(module, "tests/unit", "tests/scripts"), every]

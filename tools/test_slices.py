@@ -30,10 +30,10 @@ MARKS = {
     "batches": r"\.batch(es)?\(|batch_progress|[Bb]atchSteps|on_done|on_dead=|on_handled|onHandled|of_batch|\bbatch=|"
     r"\bbatch_(of|counts)|end_batches|BATCHES|reliq batch|\"batch\"|/batches",
     "cycle": r"\bcycl|\.Cycle\b",
-    "prepared": r"\.prepared?\(|[Pp]repared|PREPARED|ask_undecided|\.check\(",
+    "prepared": r"\.prepared?\b|[Pp]repared|PREPARED|ask_undecided|\.check\(",
     "receipts": r"\breceipts?\b|\.receive\(|in flight|delete_received",
     "results": r"\.result\(|/result\b|NoResult|HandlerFailed|\bno_result\b",
-    "tracking": r"\.(find|cancel|cancel_many)\(|[Cc]ancell?|\btrack|history|/find\b|message\?id|message find|Found\b",
+    "tracking": r"\.(find|search|cancel|cancel_many)\(|[Cc]ancell?|\btrack|history|/find\b|message\?id|message find|Found\b",
     "staging": r"[Ss]tag(e|ed|ing)\b|[Ss]park|finish_staged|\bjobs\b",
     "schedules": r"schedul|\.every\(|send_ticks|due_tick",
 }

@@ -21,7 +21,7 @@ router = APIRouter(route_class=Page, prefix="/jobs")
 SECTION = {"jobs": "Jobs"}
 
 NOTICES = {
-    "aborted": "The job is aborted. What it had staged is deleted.",
+    "aborted": "The job is aborted. Its staged messages are deleted.",
     "decided_before": "The job was decided before: nothing has changed.",
 }
 
