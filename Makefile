@@ -56,7 +56,7 @@ test-campaign: $(READY) ## Each row of the fault campaign in its short version, 
 	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign tests/model_checking
 
 # Pairs of all entries of the contract with each face, and triples of the twelve with most defects.
-combine: $(READY) ## Every pair of features compared with the reference model (12 minutes)
+combine: $(READY) ## Every pair of features compared with the reference model (half an hour)
 	$(BIN)/pytest -n 2 --dist worksteal -m combine tests/combine
 
 # In copies; TESTS="tests/scripts" runs fewer tests of the core, SLICES="schedules" deletes one slice only.

@@ -1,9 +1,9 @@
 """reliq beside the raw limit of Redis and beside its peers, with a verdict for each figure.
 
-    python -m bench [--full] [--rounds 3] [--only consume,send,latency,memory,flat,start,weight] [--out .bench/results]
+    python -m bench [--full] [--rounds 3] [--only PART,...] [--out .bench/results]
 
-`make bench` sets the peers up first. Nothing else should run on the machine meanwhile; the contestants take turns, so
-that what does run falls on all of them.
+Parts: consume, send, latency, memory, flat, growth, start, weight. `make bench` sets the peers up first. Nothing else
+should run on the machine meanwhile; the contestants take turns, so that what does run falls on all of them.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.suite import consume, flat, latency, memory, report, send, start, weight
+from bench.suite import consume, flat, growth, latency, memory, report, send, start, weight
 from bench.suite.harness import Row, Setting
 
 
@@ -29,6 +29,7 @@ def parts(race: consume.Race) -> dict[str, Callable[[Setting], list[Row]]]:
         "latency": lambda setting: [latency.idle(setting), latency.slow_neighbours(setting)],
         "memory": lambda setting: [memory.row(setting)],
         "flat": flat.rows,
+        "growth": growth.rows,
         "start": lambda setting: [start.start_up(setting), start.worker_memory(setting)],
         "weight": weight.rows,
     }

@@ -88,14 +88,24 @@ def state(build: Build, size: int) -> Iterator[reliq.Reliq]:
         app.close()
 
 
-def monitor_shares(url: str) -> tuple[float, float]:
-    """Of one core: the CPU time that a `reliq monitor` uses, and that of the Redis that does nothing but answer it."""
+@contextlib.contextmanager
+def monitoring(url: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A `reliq monitor` that has looked at everything once."""
     paths = os.pathsep.join(str(BENCH.parent / part) for part in (".", "monitor", "api"))
     process = subprocess.Popen(
         [sys.executable, "-m", "reliq", "monitor", "--quiet", "--url", url], env={**os.environ, "PYTHONPATH": paths}
     )
     try:
-        time.sleep(3.0)  # it starts, and looks at everything once
+        time.sleep(3.0)  # it starts
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def monitor_shares(url: str) -> tuple[float, float]:
+    """Of one core: the CPU time that a `reliq monitor` uses, and that of the Redis that does nothing but answer it."""
+    with monitoring(url) as process:
         with redis.Redis.from_url(url) as client:
             watched = [psutil.Process(process.pid), psutil.Process(client.info("server")["process_id"])]
         before, began = _seconds(watched), time.monotonic()
@@ -103,9 +113,6 @@ def monitor_shares(url: str) -> tuple[float, float]:
         taken = time.monotonic() - began
         monitor, server = ((now - then) / taken for now, then in zip(_seconds(watched), before, strict=True))
         return monitor, server
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _seconds(processes: list[psutil.Process]) -> list[float]:

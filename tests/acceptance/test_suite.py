@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from bench.suite import consume, latency, memory, report, send, weight
+from bench.suite import consume, growth, latency, memory, report, send, weight
 from bench.suite.contestants import RAW, RELIQ, Contestant, Failed, rate_of
 from bench.suite.harness import Check, Row, Setting
 from bench.suite.weighing import Ordered
@@ -70,3 +70,22 @@ def test_a_contestant_that_ends_without_an_answer_says_why(url):
         pytest.raises(Failed, match="KeyError: 'unknown'"),
     ):
         process.order("start")
+
+
+@pytest.mark.parametrize(("build", "act"), [one[1::2] for one in growth.DIMENSIONS], ids=lambda one: one.__name__)
+def test_each_state_of_the_growth_is_built_and_its_commands_are_named(build, act, monkeypatch):
+    monkeypatch.setattr(growth, "_LOGGED_MICROS", 0)
+    with growth.state(build, 20) as (app, client):
+        assert client.dbsize() > 0
+        longest = growth.Longest(client)
+        act(app, client)
+        failed = growth.call_everything(app)
+        assert {"enqueue.lua", "claim.lua", "purge.lua", "sweep.lua"} <= longest.found().keys()
+        assert failed == []
+        assert client.exists("reliq:{bench}:messages") == 0
+
+
+def test_the_growth_of_one_state_is_measured_with_a_monitor():
+    (one,) = growth.rows(Setting(scale=0.002), seconds=0.5, only=["open batches"])
+    assert one.what == "growth: open batches 20"
+    assert one.figures["idle"]["many"] > 0
