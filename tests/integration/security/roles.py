@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,10 @@ from reliq.cli import main
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.transport.store import Store
 from reliq_monitor import MonitorThread
+from reliq_sqs import keys
 from tests.integration.api.serving import serving
+from tests.integration.sqs.serving import client as client_of_sqs
+from tests.integration.sqs.serving import serving as serving_sqs
 from tests.support.workers import eventually, working
 
 LARGE = b"large" * 1000  #: a body that lies apart from its element
@@ -271,6 +275,47 @@ def api(url: str, admin: reliq.Reliq) -> None:
             answered("GET", page)
 
 
+def sqs(url: str, admin: reliq.Reliq) -> None:
+    """What `reliq sqs --no-monitor` does, and its keys."""
+    with contextlib.closing(Store(url)) as store:
+        identity, _ = store.run(keys.create(keys.Vault("a text that encrypts"), "n", ("send",), ("*",), None))
+        store.run(keys.read_all())
+        store.run(keys.revoke(identity))
+    with serving_sqs(url, strict_timing=True) as port:
+        sqs = client_of_sqs(port)
+        arns = {}
+        for name, attributes in (("dead", {}), ("q", {}), ("f.fifo", {"FifoQueue": "true"})):
+            made = sqs.create_queue(QueueName=name, Attributes=attributes, tags={"a": "b"})["QueueUrl"]
+            found = sqs.get_queue_attributes(QueueUrl=made, AttributeNames=["All"])["Attributes"]
+            arns[name] = found["QueueArn"]
+        policy = json.dumps({"deadLetterTargetArn": arns["dead"], "maxReceiveCount": 1})
+        sqs.set_queue_attributes(QueueUrl="q", Attributes={"RedrivePolicy": policy})
+        large = [{"Id": f"{at}", "MessageBody": "m" * 5000, "DelaySeconds": at} for at in range(2)]
+        sqs.send_message_batch(QueueUrl="q", Entries=large)
+        sqs.send_message(QueueUrl="q", MessageBody="m", MessageGroupId="tenant")
+        for visibility in (0, 0):
+            sqs.receive_message(QueueUrl="q", MaxNumberOfMessages=10, VisibilityTimeout=visibility, WaitTimeSeconds=1)
+        for at in range(3):
+            sqs.send_message(QueueUrl="f.fifo", MessageBody="m", MessageGroupId="g", MessageDeduplicationId=f"{at}")
+        wanted = {"QueueUrl": "f.fifo", "MaxNumberOfMessages": 3, "ReceiveRequestAttemptId": "a"}
+        received = [sqs.receive_message(**wanted)["Messages"] for _ in range(2)]
+        first, second, _ = [one["ReceiptHandle"] for one in received[1]]
+        sqs.change_message_visibility(QueueUrl="f.fifo", ReceiptHandle=first, VisibilityTimeout=0)
+        sqs.delete_message(QueueUrl="f.fifo", ReceiptHandle=second)
+        cut(admin, "sqs")
+        sqs.start_message_move_task(SourceArn=arns["dead"])
+        eventually(lambda: _moved(sqs, arns["dead"]))
+        sqs.list_dead_letter_source_queues(QueueUrl="dead")
+        sqs.list_queues()
+        sqs.purge_queue(QueueUrl="f.fifo")
+        sqs.untag_queue(QueueUrl="q", TagKeys=["a"])
+        sqs.delete_queue(QueueUrl="q")
+
+
+def _moved(sqs: Any, arn: str) -> bool:
+    return bool(sqs.list_message_move_tasks(SourceArn=arn)["Results"][0]["Status"] == "COMPLETED")
+
+
 class Answered:
     """Calls of the service, each of which must succeed."""
 
@@ -302,5 +347,5 @@ def run(*arguments: str, url: str = "") -> str:
 
 
 WORK: dict[str, Callable[[str, reliq.Reliq], None]] = {
-    "producer": producer, "worker": worker, "monitor": monitor, "api": api, "operator": operator,
+    "producer": producer, "worker": worker, "monitor": monitor, "api": api, "operator": operator, "sqs": sqs,
 }  # fmt: skip

@@ -29,6 +29,8 @@ SCRIPTS = {
     "api": "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive "
     "discard stats existing allow finish browse find upcoming sweep tell report decide forget_tracked hasten "
     "search starts instruct",
+    "sqs": "push arrive enqueue announce register heartbeat claim settle forget purge discard stats finish receive "
+    "receive_again return_due set_visibility delete_received purge_received",
 }
 FORBIDDEN = (
     "FLUSHALL", "FLUSHDB", "KEYS *", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "SHUTDOWN", "ACL LIST",
