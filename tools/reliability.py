@@ -58,7 +58,7 @@ def page(rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
-        "| row | fault | volume | of | messages | extra runs | refused sends | lost | | date, commit, seed |",
+        "| row | fault | volume | of | messages | duplicate runs | refused sends | lost | | date, commit, seed |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -21,7 +21,7 @@ def text(scenario: Scenario, outcome: Outcome) -> str:
         ("seed", str(outcome.seed)),
         (scenario.unit, f"{outcome.done:,} of {outcome.volume:,}"),
         ("messages", f"{verdict['messages']:,}, handled {verdict['handled']:,}"),
-        ("extra runs", _counts(verdict["extra runs"])),
+        ("duplicate runs", _counts(verdict["extra runs"])),
         ("lost in a window", f"{verdict['lost in a window']:,}"),
         ("refused sends", _counts(verdict["refused sends"])),
         ("late settles refused", f"{verdict['late settles refused']:,}"),

@@ -205,7 +205,7 @@ class _Demo:
         rows = [
             ("files sent", len(ids)),
             ("handled", handled),
-            ("handled more than once", f"{more_than_once} ({int(runs) - handled} extra runs)"),
+            ("handled more than once", f"{more_than_once} ({int(runs) - handled} duplicate runs)"),
             ("lost", lost),
             ("reclaimed", stats.counters.get(Counter.RECLAIMED, 0)),
             ("back in the queue", returned),
