@@ -74,8 +74,8 @@ SHOWN = {
     "queue audit": "queue enqueued gone here missing orphans",
     "queue partitions orders": "count before moving partitions",
     "queue config orders": (
-        "max_length max_bytes max_deliveries dead_max_age dead_max_count durability rate burst concurrency key_rate "
-        "key_concurrency fair weights track history partitions paused"
+        "max_length max_bytes max_deliveries dead_max_age dead_max_count dead_to durability rate burst concurrency "
+        "key_rate key_concurrency fair weights track history partitions paused"
     ),
     "dead list orders": "letters next",
     "delayed list orders": "messages next",
