@@ -80,7 +80,7 @@ def test_each_state_of_the_growth_is_built_and_its_commands_are_named(build, act
         longest = growth.Longest(client)
         act(app, client)
         failed = growth.call_everything(app)
-        assert {"enqueue.lua", "claim.lua", "purge.lua", "sweep.lua"} <= longest.found().keys()
+        assert {"enqueue.lua", "claim.lua", "purge.lua", "tracking/sweep.lua"} <= longest.found().keys()
         assert failed == []
         assert client.exists("reliq:{bench}:messages") == 0
 

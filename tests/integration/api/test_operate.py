@@ -38,7 +38,7 @@ def test_the_numbers_of_a_queue_and_its_policy(call, service, orders):
     assert answer["counters"] == {"enqueued": 3}
     assert answer["config"] == {
         "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": None, "durability": "memory",
-        "dead_max_count": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
+        "dead_max_count": None, "dead_to": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
         "key_rate": None, "key_concurrency": None, "fair": False, "weights": {},
         "track": False, "history": None, "partitions": 1,
     }  # fmt: skip
@@ -57,7 +57,7 @@ def test_the_policy_is_changed_field_by_field(call, orders):
     assert call("PATCH", body={"max_length": 7, "dead_max_age": 60}).json()["max_length"] == 7
     assert call("PATCH", body={"max_length": None}).json() == {
         "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": 60, "durability": "memory",
-        "dead_max_count": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
+        "dead_max_count": None, "dead_to": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
         "key_rate": None, "key_concurrency": None, "fair": False, "weights": {},
         "track": False, "history": None, "partitions": 1,
     }  # fmt: skip

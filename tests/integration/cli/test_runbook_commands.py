@@ -39,7 +39,7 @@ def emergency(server):
     with queue.consumer() as consumer:
         (message,) = consumer.claim()
         consumer.dead(message, "the customer is gone")
-    queue.send("y", headers={"kind": "ready"})
+    queue.send("TEXT", headers={"kind": "ready"})
     queue.send("z", delay="1h")
     app.subscribe("QUEUE", "KEY")
     app.schedules.add("NAME", "1h", "QUEUE", "tick")

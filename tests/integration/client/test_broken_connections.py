@@ -315,7 +315,7 @@ def test_a_uvloop_transport_that_was_reset_is_a_lost_connection(url, app):
 @pytest.mark.parametrize("options", [{"delay": 60}, {}, {"key": "k"}])
 def test_a_cancellation_whose_answer_is_lost_does_not_say_that_the_message_is_unknown(redis_server, app, options):
     identity = app.queue("orders").send("body", **options)
-    removing = [script_named(name).sha.encode() for name in ("cancel", "sweep")]
+    removing = [script_named(name).sha.encode() for name in ("cancel", "tracking/sweep")]
     asked: list[bytes] = []
 
     def request(data: bytes) -> bytes:

@@ -69,7 +69,7 @@ def test_its_lists_have_the_messages_of_all_partitions(app, orders, client):
         shown = client.get("/queues/orders").text
         for identity in (*delayed, *held, *ready):
             assert f"message?id={identity}" in shown
-        assert len(set(re.findall(r"c[0-9a-f]{20}", shown))) == 4  # one for each partition holds messages
+        assert len(set(re.findall(r"c[0-9a-f]{20}", shown))) == 1  # it holds messages of each partition
         for identity in (*delayed, *held, *ready):
             answer = client.get(f"/queues/orders/message?id={identity}")
             assert answer.status_code == 200

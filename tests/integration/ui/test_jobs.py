@@ -65,7 +65,7 @@ def test_jobs_are_shown_with_their_progress_and_open_ones_can_be_aborted(app, cl
     assert abort(client, "orders", "decided") == abort(client, "orders", "unknown") == (303, "decided_before")
     assert abort(client, "orders", "a b")[0] == 400
     assert app.store.call(ops.command("KEYS", "*staged:nightly*")) == []
-    assert "What it had staged is deleted." in client.get("/jobs?notice=aborted").text
+    assert "Its staged messages are deleted." in client.get("/jobs?notice=aborted").text
 
 
 def abort(client, queue: str, job: str, **options) -> tuple[int, str]:
