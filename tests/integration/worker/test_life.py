@@ -238,6 +238,7 @@ def test_a_checkpoint_survives_kill_9_and_progress_is_no_poison(app, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # two to five minutes
 def test_checkpoints_survive_a_hundred_kills(app, tmp_path):
     survives(app, tmp_path, 100)
 
