@@ -13,8 +13,8 @@ from tools.versions import BEFORE_PARTITIONS, sources
 ROOT_ONLY = {"disk-full"}
 
 
-#: A known defect, not understood yet: now and then a send with a large body, which a Redis without disk has carried out,
-#: is told as refused (RedisUnavailable in place of OutcomeUnknown).
+#: A known defect, not understood yet: at times a send with a large body, which a Redis without disk has carried
+#: out, is told as refused (RedisUnavailable in place of OutcomeUnknown).
 UNSTEADY = {"disk-full"}
 
 
