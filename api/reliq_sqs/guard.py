@@ -51,7 +51,7 @@ class Guard:
         return key.sender, self._known(signature.region)
 
     def _region_of(self, headers: Mapping[str, str], query: str) -> str:
-        """Return the region of a request that nobody verifies."""
+        """Return the region of a request that is not verified."""
         try:
             signature = signing.read({"x-amz-date": "20000101T000000Z", **headers}, query)
         except SqsError:

@@ -28,7 +28,7 @@ from reliq_sqs.registry import Registry
 log = logging.getLogger("reliq.sqs")
 
 _LEAD = 10.0  #: seconds for which a silent endpoint keeps a task
-_LOOK = 2.0  #: seconds between two looks for tasks that nobody runs
+_LOOK = 2.0  #: seconds between two looks for tasks that no endpoint runs
 _STEP = 10  #: messages that are moved at once
 _VISIBILITY = 60  #: seconds for which a message on its way is invisible
 _WINDOW = 86_400.0  #: seconds for which it is known that a message was sent
@@ -107,7 +107,7 @@ class Moves:
         return task
 
     async def _watch(self) -> None:
-        """Look for tasks that nobody runs, and run them."""
+        """Look for tasks that no endpoint runs, and run them."""
         while True:
             self._news.clear()
             for task in await self.all():
@@ -128,7 +128,7 @@ class Moves:
         except Failed as error:
             task.status, task.failure = "FAILED", str(error)
             await self._save(task)
-        except ReliqError as error:  # Redis is away: whoever has the lead next goes on
+        except ReliqError as error:  # Redis is away: the endpoint that leads next goes on
             log.warning("the move task of %s stops here: %s", task.source, error)
             self._running.discard(task.id)
             return

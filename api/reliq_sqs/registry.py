@@ -130,7 +130,7 @@ def _create(name: str, fields: Mapping[str, str]) -> Steps[Record]:
         record = (yield Watch((keys.sqs,), (ops.sqs_record(keys),)))[0]
         if CREATED in record:
             yield Transaction(())
-            yield announce(name)  # whoever made it may have been killed before
+            yield announce(name)  # its maker may have been killed before
             return dict(record)
         fields = {**fields, CREATED: now, MODIFIED: now}
         if (yield Transaction(tuple(ops.change_sqs_record(keys, fields)))) is not None:

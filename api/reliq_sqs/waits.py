@@ -27,7 +27,7 @@ class Waits:
     ) -> list[Any]:
         """Receive as `Queue.receive`. What comes for a client that is gone is visible again at once.
 
-        A receive that is cancelled goes on until it has nothing to give back; nobody waits for that.
+        A receive that is cancelled goes on until it has nothing to give back; no caller waits for that.
         """
         if not wait or self.draining:
             return await queue.receive(**options)

@@ -2,7 +2,7 @@
 
 Each state is built small and large. On the large one every call of the public API is made, a monitor watches for some
 seconds in which nothing happens, then it has to act on all of it at once. The longest command is Redis' own figure
-(SLOWLOG), for a script with all it does; meanwhile it answers nobody else.
+(SLOWLOG), for a script with all it does; meanwhile it answers no other client.
 """
 
 import os

@@ -208,7 +208,7 @@ class DeadLetterSteps:
             nonlocal removed
             gone = 0
             for start in range(0, len(letters), _DISCARDED):
-                gone += yield ops.discard(self.keys, _discarded(letters[start : start + _DISCARDED]), counter)
+                gone += yield ops.discard(self.keys, discarded(letters[start : start + _DISCARDED]), counter)
             removed += gone
             if gone == len(letters):  # else one was redriven meanwhile, and goes on from its checkpoint
                 yield from self._forget_reports([one for one in letters if one.was_started])
@@ -258,7 +258,7 @@ class DeadLetterSteps:
         letters = self._letters((yield oldest))
         if not letters:
             return 0
-        removed: int = yield ops.discard(self.keys, _discarded(letters), Counter.TRIMMED)
+        removed: int = yield ops.discard(self.keys, discarded(letters), Counter.TRIMMED)
         return removed
 
     def _walk(
@@ -340,7 +340,8 @@ def gist_of(letter: DeadLetter) -> str:
     return gist(letter.last_error) if letter.last_error else ""
 
 
-def _discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:
+def discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:
+    """Return what `ops.discard` takes: element, id, and the reference to a body that is apart."""
     return [(letter.element, letter.id, letter.leaves_behind) for letter in letters]
 
 

@@ -1,6 +1,5 @@
 """Send dead letters on to another queue, by the setting `dead_to`."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from reliq import ops
@@ -11,6 +10,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
+from reliq.protocol.dead_letters import discarded
 from reliq.protocol.listing import walk
 from reliq.protocol.partitions import Partitions
 from reliq.protocol.producer import ProducerPool
@@ -47,7 +47,7 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
         there = [one for one in letters if one.body_is_read]
         yield ops.announce(to)
         yield from target.send([_message(keys.logical, one) for one in there])
-        gone: int = yield ops.discard(keys, _discarded(there), Counter.FORWARDED)
+        gone: int = yield ops.discard(keys, discarded(there), Counter.FORWARDED)
         moved += gone
         return moved < at_most
 
@@ -82,7 +82,3 @@ def _receives(letter: DeadLetter) -> int:
 def number(header: str) -> int:
     """Read a number that reliq has put into a header; 0 for what a sender has put there instead."""
     return int(header) if header.isascii() and header.isdecimal() and len(header) < _DIGITS else 0
-
-
-def _discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:
-    return [(letter.element, letter.id, letter.leaves_behind) for letter in letters]

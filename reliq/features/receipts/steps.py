@@ -29,6 +29,7 @@ from reliq.model.found import Place
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Steps, Together
+from reliq.ops.browse import GROUP_AND_TURN
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.claiming import Round, taken
@@ -44,7 +45,6 @@ LONGEST = 12 * 3600.0  #: seconds for which a message may be invisible
 _LEASE = 30.0  #: seconds for which a claimed message that did not get into flight stays away
 _TRIES = 5  #: claims of one receive, as long as all that they bring has died
 _PURGED_AT_ONCE = 500
-_GROUP = 16  #: characters of the digest of a key
 _AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another partition
 _SCAN_STEP = 1000
 
@@ -133,13 +133,10 @@ class ReceiptSteps:
             return messages
         reason = "max_deliveries"
         moves = [
-            Move(
-                one.element, Destination.DEAD, Counter.dead(reason), one.id,
-                one.buried(reason),
-            )
+            Move(one.element, Destination.DEAD, Counter.dead(reason), one.id, one.buried(reason))
             for one in messages
             if _receives(one) > most
-        ]  # fmt: skip
+        ]
         yield from consumer.settle((), moves)
         if to := (yield ops.dead_to(consumer.keys)):
             yield from forward(consumer.keys, to, self._pool)
@@ -184,16 +181,16 @@ class ReceiptSteps:
                 following = self._next(entry, wanted, now)
                 if following is None:
                     break
-                chosen.append((entry[: _GROUP + own.TURN], following))
+                chosen.append((entry[:GROUP_AND_TURN], following))
         yield from read_bodies(keys, [one for line, one in chosen if line])
         return [(line, one) for line, one in chosen if one.body_is_read]
 
     def _next(self, entry: bytes, wanted: Wanted, now: int) -> Message | None:
         """Return the message in a line; None if the line ends here for now: it dies, or moves, when it is claimed."""
-        if entry[_GROUP:].startswith(_AWAY):
+        if entry.startswith(_AWAY, GROUP_AND_TURN - own.TURN):
             return None
         try:
-            message = Message.decode(self.queue, entry[_GROUP + own.TURN :])
+            message = Message.decode(self.queue, entry[GROUP_AND_TURN:])
         except Undecodable:
             return None
         too_often = wanted.most_receives is not None and _receives(message) > wanted.most_receives
