@@ -19,6 +19,7 @@ from reliq.ops.request import script_named
 from reliq.protocol import resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
+from reliq.transport import calls
 from reliq.worker import sharing
 from reliq_monitor import partitions, reclaim
 from reliq_monitor.liveness import Liveness
@@ -185,6 +186,7 @@ MUTANTS: dict[str, Mutant] = {
     **PARTITION_MUTANTS,
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a lease is taken for over before its end": _impatient,
+    "a part of a transaction counts as nothing": lambda: mock.patch.object(calls, "carried_out", return_value=False),
     "the monitor does not watch": lambda: mock.patch.object(reclaim, "reclaim", _no_watch(reclaim.reclaim)),
     "the worker acks before the handler runs": lambda: mock.patch.object(workers.Loop, "_perform", _acks_first),
     "a consumer never reads its list again": lambda: mock.patch.object(ConsumerSteps, "to_be_verified", new=False),

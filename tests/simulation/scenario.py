@@ -179,4 +179,7 @@ def _faults(chance: random.Random, tasks: list[str]) -> list[Choice]:
         found.append(Disaster(round(chance.uniform(1, ACTIVE), 3), "full", round(chance.uniform(0.3, 3.0), 3)))
     elif kind < 0.2:
         found.append(Disaster(round(chance.uniform(1, ACTIVE), 3), "away", round(chance.uniform(0.1, 3.0), 3)))
+    elif kind < 0.25:
+        at = round(chance.uniform(0, ACTIVE / 2), 3)
+        found.append(Disaster(at, "script lost", round(chance.uniform(0.1, 8.0), 3)))
     return found

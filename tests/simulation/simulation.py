@@ -127,6 +127,8 @@ class Simulation:
         elif disaster.what == "full":
             kernel.at(at, lambda: self._fill(full=True))
             kernel.at(at + disaster.seconds, lambda: self._fill(full=False))
+        elif disaster.what == "script lost":
+            kernel.at(at, lambda: self._lose_script(disaster.seconds))
         else:
             kernel.at(at, lambda: self._go_away(disaster.seconds))
 
@@ -140,6 +142,10 @@ class Simulation:
         self.kernel.note("the server", "FULL" if full else "has memory again")
         self.observer.disturbed = True
         self.server.fill(full)
+
+    def _lose_script(self, seconds: float) -> None:
+        self.kernel.note("the server", "WITHOUT A SCRIPT of the next transaction that can be repeated")
+        self.kernel.after_missing = lambda: self._go_away(seconds)
 
     def _go_away(self, seconds: float) -> None:
         self.kernel.note("the server", f"AWAY for {seconds:.3f} s")
