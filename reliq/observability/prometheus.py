@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from reliq import ops
 from reliq._version import __version__
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
-from reliq.features.staging.metrics import staged_messages
+from reliq.features.staging.metrics import latest_job, staged_messages
 from reliq.model.keys import instance_of, logical_name
 from reliq.model.stats import Stats
 from reliq.observability.autoscale import Demand
@@ -33,7 +33,10 @@ MOST_QUEUES = 1000  #: queues that are exported; the number of all queues is exp
 _PATIENCE = 1.0  #: seconds for which a scrape tries to reach Redis
 
 #: What features export of queues; each gets what runs steps, with the patience of a scrape.
-OF_FEATURES: tuple[Callable[[Callable[[Steps[Any]], Any], Sequence[str]], Metric], ...] = (staged_messages,)
+OF_FEATURES: tuple[Callable[[Callable[[Steps[Any]], Any], Sequence[str]], Metric], ...] = (
+    staged_messages,
+    latest_job,
+)
 
 _INFO_GAUGES: dict[str, tuple[str, Callable[[Mapping[str, str]], float]]] = {
     "reliq_redis_memory_used_bytes": ("Memory Redis uses.", lambda info: float(info["used_memory"])),
