@@ -10,7 +10,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops import Together
 from reliq.protocol.application import Application
-from tests.simulation.callers import Caller, Operator, Producer
+from tests.simulation.callers import CALLERS, Caller
 from tests.simulation.choices import Action, Actor, Disaster, Plan, Setting
 from tests.simulation.clock import EPOCH, VirtualClock, in_force
 from tests.simulation.kernel import Kernel
@@ -113,8 +113,7 @@ class Simulation:
             case _:
                 process.on_death = lambda: None
                 actions = [one for one in self.plan.of(Action) if one.actor == actor.name]
-                caller = Producer if actor.kind == "producer" else Operator
-                self._callers.append(caller(self.kernel, process, actions))
+                self._callers.append(CALLERS[actor.kind](self.kernel, process, actions))
 
     # --- disasters ---
 
