@@ -12,6 +12,7 @@ from reliq.features.prepared.steps import PreparedQueue
 from reliq.features.receipts.model import Received, Wanted
 from reliq.features.receipts.steps import ReceiptSteps
 from reliq.features.schedules.decorator import Every
+from reliq.features.topics.client import TopicCalls
 from reliq.features.tracking.steps import Tracking
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
@@ -28,6 +29,10 @@ FAILED = (RedisUnavailable, OutcomeUnknown, QueueFull)
 PATIENCE = 40  #: tries to change the number of partitions while an earlier change is under way
 
 
+class Sender(Every, TopicCalls):
+    """An application that sends in all ways."""
+
+
 class Caller:
     """A process with one thread, which does what its actions say, one after another."""
 
@@ -35,7 +40,7 @@ class Caller:
         self._kernel = kernel
         self._observer = kernel.observer
         self._process = process
-        self._application = Every("redis://simulated", None, None)
+        self._application = Sender("redis://simulated", None, None)
         self._actions = sorted(actions, key=lambda one: one.at)
         self.task = kernel.start(process, "calls", self._run, timeout=values.SEND_TIMEOUT)
 
