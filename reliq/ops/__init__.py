@@ -54,6 +54,7 @@ from reliq.ops.commands import (
     server_time,
     together,
     unlink,
+    unnoticed,
 )
 from reliq.ops.consumer import (
     NOWHERE,
@@ -402,6 +403,7 @@ __all__ = [
     "topics",
     "type_of",
     "unlink",
+    "unnoticed",
     "unroutable",
     "up_to",
     "upcoming",
