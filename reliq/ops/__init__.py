@@ -54,6 +54,7 @@ from reliq.ops.commands import (
     server_time,
     together,
     unlink,
+    unnoticed,
 )
 from reliq.ops.consumer import (
     NOWHERE,
@@ -383,6 +384,7 @@ __all__ = [
     "told",
     "type_of",
     "unlink",
+    "unnoticed",
     "up_to",
     "upcoming",
     "wait_for_messages",
