@@ -14,7 +14,7 @@ from reliq_monitor.queue_scan import Survey
 log = logging.getLogger("reliq.monitor")
 
 
-class Partitions(Duty[int]):
+class Spreading(Duty[int]):
     """The queues with partitions, as one monitor knows them."""
 
     name = "partitions"
@@ -38,7 +38,7 @@ class Partitions(Duty[int]):
 
     def _tend(self, survey: Survey, first: QueueKeys) -> Steps[int]:
         queue = first.queue
-        layout = read_layout((yield ops.partitions(first)))
+        layout = read_layout((yield ops.layout(first)))
         if not (yield from self._take_effect(first, layout)):
             return 0
         sent = 0
