@@ -17,6 +17,7 @@ from reliq.transport.calls import (
     carried_out,
     loading,
     read,
+    to_repeat,
     unknown_in_transaction,
     unknown_scripts,
     waits,
@@ -105,7 +106,7 @@ class Connection:
             self._load(request, replies, unknown)
         if unknown_in_transaction(request, replies):
             self._exchange(loading(request))
-            replies = self._exchange(commands_of(request))
+            raise to_repeat(request, replies)
         if self.follow is not None and (moving := asked_elsewhere(request, replies)):
             for place, node in moving:
                 replies[place] = self.follow(node, request, place)
