@@ -94,6 +94,15 @@ def known_region(region: str) -> bool:
     return _REGION.fullmatch(region) is not None
 
 
+def region_of_host(host: str) -> str:
+    """Return the region in the name of a host, such as `sqs.eu-west-1.example` or `eu-west-1.queue.example`."""
+    first, _, rest = host.partition(".")
+    second = rest.partition(".")[0]
+    if first == "sqs":
+        return second
+    return first if second == "queue" else ""
+
+
 def valid(queue: str) -> bool:
     """Whether reliq can have a queue of this name."""
     return is_name(queue)

@@ -116,6 +116,7 @@ QUEUE_KEYS: Final = (
     ),
     Key("received", "zset", "ids of messages in flight, by the ms at which they become visible again"),
     Key("receipts", "hash", "id -> the message in flight, behind its turn in the line of its key"),
+    Key("early", "set", "groups in flight with a visible message that comes before those in flight"),
     Key(
         "attempt", "list", "ids of the messages that a receive with this attempt id has returned", of=_DIGEST,
         expires="after five minutes", searched=True,

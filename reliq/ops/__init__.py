@@ -54,6 +54,7 @@ from reliq.ops.commands import (
     server_time,
     together,
     unlink,
+    unnoticed,
 )
 from reliq.ops.consumer import (
     NOWHERE,

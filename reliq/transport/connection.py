@@ -24,6 +24,7 @@ from reliq.transport.calls import (
 )
 from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
 from reliq.transport.introduction import Identity, introduced, introduction
+from reliq.transport.notices import Notices
 from reliq.transport.replies import read_replies
 from reliq.transport.resp import Command, commands_of, pack
 from reliq.transport.sentinel import Sentinels
@@ -66,6 +67,7 @@ class Connection:
         )
         self._identity: Identity | None = None  #: of the latest connection, even if it is lost
         self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster: asks the node a key moves to
+        self.notices: Notices | None = None  #: of changes in what this connection reads
         self._owed: deque[PendingReply] = deque()  #: pending replies, in the order of sending
         _connections.add(self)
 
@@ -243,6 +245,10 @@ class Connection:
                 self._introduce()
             if self.on_connect is not None:
                 self.on_connect(self.named)
+            if self.notices is not None:
+                self.notices.begin(self._store.new_connection, self._exchange)
+        elif self.notices is not None and self.notices.wanted and not self._owed:
+            self.notices.begin(self._store.new_connection, self._exchange)
         return self._raw
 
     def _introduce(self) -> None:

@@ -88,20 +88,23 @@ class ReceiptSteps:
         for _ in range(_TRIES):
             messages = yield from taken(consumer, wanted.limit, timeout)
             missing = wanted.limit - len(messages)
+            early: Sequence[bytes] = ()
             if missing and (not messages or self._in_flight.get(keys.queue, 1)):
-                returned, _ = yield own.return_due(keys, RETURNED_AT_ONCE)
+                returned, _, early = yield own.return_due(keys, RETURNED_AT_ONCE)
                 if returned:
                     messages += yield from taken(consumer, missing)
-            if not messages:
+            early = early if self._runs_on(consumer, wanted) and len(messages) < wanted.limit else ()
+            if not messages and not early:
                 if consumer.alive:
                     break
                 consumer = self._consumer(keys)  # it went with the queue, which was deleted and made again
                 continue
             living = yield from self._living(consumer, messages, wanted)
-            if living:
-                received = yield from self._put_in_flight(consumer, living, wanted)
-                self._idle.setdefault(keys.queue, []).append(consumer)
-                return received
+            if living or early:
+                received = yield from self._put_in_flight(consumer, living, wanted, early)
+                if received:
+                    self._idle.setdefault(keys.queue, []).append(consumer)
+                    return received
         self._idle.setdefault(keys.queue, []).append(consumer)
         return []
 
@@ -143,12 +146,13 @@ class ReceiptSteps:
         return [one for one in messages if _receives(one) <= most]
 
     def _put_in_flight(
-        self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted
+        self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted, early: Sequence[bytes]
     ) -> Steps[list[Received]]:
+        """Put what was claimed in flight, with what else a receive gets of keys; `early`: groups of such keys."""
         now, keys = round((time.monotonic() + consumer.arrivals.clock_offset) * 1000), consumer.keys
         chosen = [(b"", one) for one in messages]
-        if wanted.runs and wanted.limit > 1 and not consumer.limits.apply:  # which count what is claimed alone
-            chosen = yield from self._runs(keys, messages, wanted, now)
+        if early or (wanted.limit > 1 and self._runs_on(consumer, wanted)):
+            chosen = yield from self._runs(keys, messages, wanted, now, early)
             surplus = messages[sum(1 for line, _ in chosen if not line) :]
             yield from consumer.settle((), [released(one) for one in reversed(surplus)])
         flights = [_flight(one, now, line) for line, one in chosen]
@@ -162,26 +166,38 @@ class ReceiptSteps:
             if code == DONE
         ]
 
+    @staticmethod
+    def _runs_on(consumer: ConsumerSteps, wanted: Wanted) -> bool:
+        """Whether a receive takes what waits for a key: not in a queue with limits, which count what is claimed."""
+        return wanted.runs and not consumer.limits.apply
+
     def _runs(
-        self, keys: QueueKeys, messages: Sequence[Message], wanted: Wanted, now: int
+        self, keys: QueueKeys, messages: Sequence[Message], wanted: Wanted, now: int, early: Sequence[bytes]
     ) -> Steps[list[tuple[bytes, Message]]]:
         """Choose as many messages of one key as there are, then those of the next one.
 
         Returns them with their places in line, which claimed ones do not have. What was claimed and is not among them
         are the last ones.
         """
-        keyed = {one.element: one.group for one in messages if one.key and one.group and not one.in_cycle}
-        answers = (yield [own.next_of_key(keys, one, wanted.limit - 1) for one in keyed.values()]) if keyed else []
-        lines = dict(zip(keyed, answers, strict=True))
+        keyed = {one.element: one.group.encode() for one in messages if one.key and one.group and not one.in_cycle}
+        groups = [*keyed.values(), *early]
+        answers = (yield [own.next_of_key(keys, one, wanted.limit) for one in groups]) if groups else []
+        lines = dict(zip(keyed, answers, strict=False))
         chosen: list[tuple[bytes, Message]] = []
-        for message in messages[: wanted.limit]:
-            if len(chosen) < wanted.limit:
-                chosen.append((b"", message))
-            for entry in lines.get(message.element, ())[: wanted.limit - len(chosen)]:
+
+        def choose(line: Sequence[bytes]) -> None:
+            for entry in line[: wanted.limit - len(chosen)]:
                 following = self._next(entry, wanted, now)
                 if following is None:
                     break
                 chosen.append((entry[:GROUP_AND_TURN], following))
+
+        for message in messages[: wanted.limit]:
+            if len(chosen) < wanted.limit:
+                chosen.append((b"", message))
+            choose(lines.get(message.element, ()))
+        for line in answers[len(keyed) :]:  # the script takes what comes before the messages in flight
+            choose(line)
         yield from read_bodies(keys, [one for line, one in chosen if line])
         return [(line, one) for line, one in chosen if one.body_is_read]
 
@@ -212,7 +228,8 @@ class ReceiptSteps:
         times = [visible for _, visible in changes]
 
         def change(keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
-            codes: str = yield own.set_visibility(keys, [(one.name, times[position]) for position, one in some], late)
+            changed = [(one.name, times[position], one.group) for position, one in some]
+            codes: str = yield own.set_visibility(keys, changed, late)
             return codes
 
         return (yield from self._by_receipt([receipt for receipt, _ in changes], change, "changed"))
@@ -302,7 +319,7 @@ def _shown(keys: QueueKeys, message: Message, before: Message) -> Received:
 def _return_due(keys: QueueKeys) -> Steps[int]:
     total, count = 0, RETURNED_AT_ONCE
     while count == RETURNED_AT_ONCE:
-        count, _ = yield own.return_due(keys, RETURNED_AT_ONCE)
+        count, *_ = yield own.return_due(keys, RETURNED_AT_ONCE)
         total += count
     return total
 
