@@ -14,7 +14,7 @@ from reliq_monitor.queue_scan import Survey
 log = logging.getLogger("reliq.monitor")
 
 
-class Partitions(Duty[int]):
+class Spreading(Duty[int]):
     """The queues with partitions, as one monitor knows them."""
 
     name = "partitions"
@@ -47,7 +47,7 @@ class Partitions(Duty[int]):
         queue, known = first.queue, survey.known
         layout: Layout | None = known.get(first.config, self.name)
         if layout is None:
-            layout = read_layout((yield ops.partitions(first)))
+            layout = read_layout((yield ops.layout(first)))
             known.note(first.config, layout, self.name)
         if not (yield from self._take_effect(first, layout)):
             return
@@ -73,7 +73,7 @@ class Partitions(Duty[int]):
         """Take what waits in a partition, and has its home in another one, there. `layouts`: read in this turn."""
         first = QueueKeys(logical_name(keys.queue))
         if first.queue not in layouts:
-            layouts[first.queue] = read_layout((yield ops.partitions(first)))
+            layouts[first.queue] = read_layout((yield ops.layout(first)))
         layout = layouts[first.queue]
         if not (yield from self._take_effect(first, layout)):
             return 0

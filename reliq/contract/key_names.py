@@ -114,7 +114,7 @@ class NamedKeys(JobKeys):
         self.runs = prefix + "runs"
         #: hash: what the SQS endpoint knows of the queue: attributes, tags, times
         self.sqs = prefix + "sqs"
-        #: zset: processes that share the partitions, by ms of their latest word
+        #: zset: processes that serve the queue together, by ms of their latest word
         self.servers = prefix + "servers"
         #: What scripts call `places`: the keys of ready messages, and those that decide which one is next. The order is
         #: that of their KEYS.

@@ -52,7 +52,7 @@ class Consuming:
     processing: int = 0
     process: Process | None = None
     doing: Doing = Doing()
-    partition: str = ""  #: the queue itself, or the one of its partitions from which it consumes
+    home: str = ""  #: the queue that it consumes from: the same, or one of its homes
 
 
 @dataclass(slots=True)
@@ -118,14 +118,14 @@ def encoded(process: Process, lease: float, doing: Doing | None = None) -> bytes
 
 
 def read(
-    queue: str, consumer: str, text: bytes | None, lease_ends: int | None, processing: int, partition: str = ""
+    queue: str, consumer: str, text: bytes | None, lease_ends: int | None, processing: int, home: str = ""
 ) -> Consuming:
     """Return a consumer with what its text says; a text that reliq did not write says nothing."""
     about: Any = None
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         about = msgspec.json.decode(text or b"null")
     if not isinstance(about, Mapping):
-        return Consuming(queue, consumer, lease_ends, None, processing, partition=partition)
+        return Consuming(queue, consumer, lease_ends, None, processing, home=home)
     lease = _number(about.get("lease"))
     process = Process(
         _text(about.get("host")), int(_number(about.get("pid"))), _text(about.get("title")),
@@ -136,7 +136,7 @@ def read(
         int(_number(about.get("since"))), about.get("paused") is True,
     )  # fmt: skip
     beat = None if lease_ends is None else lease_ends - int(lease)
-    return Consuming(queue, consumer, lease_ends, beat, processing, process, doing, partition)
+    return Consuming(queue, consumer, lease_ends, beat, processing, process, doing, home)
 
 
 def _text(value: object) -> str:
