@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import reliq
+from reliq import aio
 from reliq.features.results.waiting import Results
+from reliq.features.topics.http import Publishing
 from reliq.observability.histograms import Measurements
 from reliq.observability.prometheus import Exporter
 from reliq.protocol.application import eviction_allowed, url_from_environment
@@ -19,7 +21,6 @@ from reliq_api.consume.listener import Listener
 from reliq_api.consume.partitions import remembered_partitions
 from reliq_api.consume.polls import Polls
 from reliq_api.enqueue.coalescer import Sends
-from reliq_api.enqueue.publishing import Service
 from reliq_api.http import docs, problems
 from reliq_api.http.buffered import Buffered
 from reliq_api.http.no_store import NoStore
@@ -36,6 +37,10 @@ _DESCRIPTION = (
 
 #: What features have for clients that wait; one of each, by its class, is in `app.state.listeners`.
 LISTENERS: tuple[type[Listener], ...] = (Results,)
+
+
+class Service(Publishing, aio.Reliq):
+    """The application of the service, with what features add to it for their calls."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

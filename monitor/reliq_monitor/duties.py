@@ -7,7 +7,7 @@ from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.receipts.duty import Visibility
 from reliq.features.schedules.duty import Schedules
 from reliq.features.staging.duty import StagedJobs
-from reliq_monitor.broadcast_cleanup import BroadcastCleanup
+from reliq.features.topics.duty import BroadcastCleanup
 from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
 from reliq_monitor.partitions import Partitions

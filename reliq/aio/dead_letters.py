@@ -24,9 +24,8 @@ class DeadLetters:
 
         A page has up to `limit` letters, and up to 64 MiB of bodies. `bodies=False`: large bodies stay in Redis;
         `size` is known of each, and `get` reads one.
-        Filters, here and below, are those of DeadLetterFilters: `ids`, `reason`, `error_class` (of the last error, with
-        or without its module), `error_text` (a part of its first line), `older_than`, `newer_than` (since death),
-        `headers` (a mapping; all must be equal).
+        Filters, here and below, are those of DeadLetterFilters: `ids`, `reason`, `error_class`, `error_text`,
+        `older_than`, `newer_than`, `headers`.
         """
         return await self._store.run(self._steps.page(Filter.of(filters), limit, after, bodies))
 

@@ -29,9 +29,8 @@ class Delayed:
     ) -> DelayedPage:
         """Return delayed messages, due soonest first; `after` is the `next` of the page before.
 
-        `failed`: only messages that wait for a retry; `last_error` says why. `error_class`: only those whose last error
-        is of this class, with or without its module. `headers`: all of these must be equal. `bodies`: as in
-        `queue.dead.list`.
+        `failed`: only messages that wait for a retry; `last_error` says why. `error_class`: of the last error, with or
+        without its module. `headers`: all of these must be equal. `bodies`: as in `queue.dead.list`.
         """
         wanted = Selection(failed, error_class, dict(headers or {}))
         return self._store.run(delayed_of_queue(self._partitions, limit, after, wanted, bodies))

@@ -8,10 +8,10 @@ from typing import Any
 from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.features.schedules.steps import NOTES_OF_QUEUES as SCHEDULES
+from reliq.features.topics.deletion import ALTERNATE, BINDINGS
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.ops import Steps, Together, Transaction, Watch
-from reliq.ops.schema import Topics
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.counted import Counted
 from reliq.protocol.features import COUNTED
@@ -20,7 +20,9 @@ from reliq.protocol.partition import ANNOUNCE_EVERY
 from reliq.protocol.partitions import checked
 
 #: What is noted about queues outside of them, by features.
-NOTES: tuple[Notes, ...] = (SCHEDULES,)
+NOTES: tuple[Notes, ...] = (BINDINGS, SCHEDULES, ALTERNATE)
+
+_Elsewhere = list[list[str]]
 
 _TRIES = 10
 _SCAN_STEP = 1000  #: keys of the server that one call looks at
@@ -166,27 +168,10 @@ def _silent_for(keys: QueueKeys) -> Steps[float]:
     return float(max(0.0, (now - latest) / 1000))
 
 
-@dataclass(frozen=True, slots=True)
-class _Elsewhere:
-    """What other keys say about the queue."""
-
-    bindings: list[str]
-    is_alternate: bool
-    noted: list[list[str]]  #: of each of NOTES
-
-    @property
-    def counts(self) -> dict[str, int]:
-        noted = {one.name: len(found) for one, found in zip(NOTES, self.noted, strict=True)}
-        return {**noted, "bindings": len(self.bindings)}
-
-
 def _elsewhere(queue: str) -> Steps[_Elsewhere]:
-    topics, *noted = yield [ops.topics(), *(one.read() for one in NOTES)]
-    return _Elsewhere(
-        [field for field in topics if field.startswith(f"{queue} ")],
-        topics.get(Topics.ALTERNATE) == queue,
-        [[name for name, home in found.items() if home == queue] for found in noted],
-    )
+    """Return what features note about the queue outside of it, of each of NOTES."""
+    noted = (yield [one.read() for one in NOTES]) if NOTES else []
+    return [[name for name, home in found.items() if home == queue] for found in noted]
 
 
 def _look(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:
@@ -215,17 +200,14 @@ def _forget_lasting(keys: QueueKeys) -> Steps[None]:
 
 def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:
     counts, staged = yield [ops.stats(keys, consumers), ops.exists(keys.jobs)]
+    noted = {one.name: len(found) for one, found in zip(NOTES, elsewhere, strict=True) if one.name}
     return Deleted(
         counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, int(staged),
-        len(consumers), **elsewhere.counts,
+        len(consumers), **noted,
     )  # fmt: skip
 
 
 def _forget(elsewhere: _Elsewhere) -> Steps[None]:
-    if elsewhere.bindings:
-        yield ops.bind("unbind", elsewhere.bindings)
-    for one, found in zip(NOTES, elsewhere.noted, strict=True):
+    for one, found in zip(NOTES, elsewhere, strict=True):
         if found:
             yield one.forget(found)
-    if elsewhere.is_alternate:
-        yield ops.no_alternate()

@@ -17,7 +17,11 @@ _BATCH = str(4 * 1024 * 1024)  #: bytes; Spark's default is 10,000 rows of any s
 
 
 def register(spark: "SparkSession", url: str | None = None) -> None:
-    """Teach a Spark session the format "reliq".
+    """Teach a Spark session the format "reliq", in the calling thread.
+
+    Every session has the format anyway, by the package `pyspark_reliq`, with the server of RELIQ_URL or of the option
+    `connection`, and without filters. Spark looks it up in the session that is active in a thread, and a thread that
+    your program starts has none: a pool may have `initializer=register, initargs=(spark,)`.
 
     `url`: the Redis server of reads and writes that name none; else `spark.reliq.secret.url` of the session, else
     RELIQ_URL; without any of them such a read or write is refused. It may be a reference: `env:NAME`, `file:/path`.
@@ -31,19 +35,25 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     from reliq.spark.source import ReliqDataSource
 
     given_conf = spark.conf.getAll
-    conf = {name: value for name, value in given_conf.items() if name.startswith("spark.reliq.")}
+    conf = {
+        name: value
+        for name, value in given_conf.items()
+        if name.startswith("spark.reliq.") or name == "spark.app.name"  # the default of the option `application`
+    }
     url = url or conf.get("spark.reliq.secret.url")
     # Planners have the environment that the first of them was started with: before a notebook has set its variables.
     environment = {
         name: value for name, value in os.environ.items() if name.startswith("RELIQ_") or url == f"env:{name}"
     }
-    source: type[ReliqDataSource] = ReliqDataSource
-    if url or conf or environment:
-        # A class of its own, so that Spark sends it to its planners by value, with the URL in it.
-        given = {"default_url": url, "conf": conf, "environment": environment, "__module__": "__main__"}
-        source = type("RegisteredDataSource", (ReliqDataSource,), given)
-    spark.dataSource.register(source)
     _configure(spark, {_FILTERS: "true", _BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH)})
+    given = {
+        "default_url": url, "conf": conf, "environment": environment,
+        "takes_filters": spark.conf.get(_FILTERS, "false") == "true",
+    }  # fmt: skip
+    # A class of its own, so that Spark sends it to its planners by value, with the URL in it.
+    source = type("RegisteredDataSource", (ReliqDataSource,), {**given, "__module__": "__main__"})
+    spark.dataSource.register(source)
+    spark.createDataFrame([], "none int")  # makes the session the active one of this thread
 
 
 def _configure(spark: "SparkSession", settings: Mapping[str, str]) -> None:

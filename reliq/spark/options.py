@@ -13,7 +13,7 @@ from reliq.model.outgoing import check_headers
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.runtime.tracing import is_traceparent
 from reliq.runtime.url import dereferenced, is_reference
-from reliq.spark.rules import Invalid, KeyAs, Rules
+from reliq.spark.rules import Invalid, KeyAs, RepeatedHeaders, Rules
 from reliq.transport.store import Store
 
 State = Literal["ready", "delayed", "dead"]
@@ -26,8 +26,8 @@ STREAM_ROWS_PER_PARTITION = 5_000
 
 _COMMON = ("connection", "url", "queue", "allowEviction")
 _WRITE = (
-    *_COMMON, "job", "timeLimit", "maxBody", "mandatory", "body", "columns", "keyAs", "dedupWindow", "invalid",
-    "deadQueue", "onHandled", "traceparent", "tracestate",
+    *_COMMON, "job", "application", "timeLimit", "maxBody", "mandatory", "body", "columns", "keyAs", "dedupWindow",
+    "invalid", "deadQueue", "repeatedHeaders", "onHandled", "traceparent", "tracestate",
 )  # fmt: skip
 _READ = (*_COMMON, "state", "numPartitions")
 _STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
@@ -60,6 +60,7 @@ class WriteOptions:
     body: str | None  #: "row", "value", or None: `value` if there is such a column
     columns: tuple[str, ...] | None  #: the columns that are options of the message; None: all with the name of one
     rules: Rules
+    application: str = ""  #: whose names of jobs for several queues are meant; empty: unknown
     on_handled: str | None = None  #: the queue of a message that follows when every row has been handled
 
 
@@ -119,8 +120,13 @@ class Given:
             self._one_of("body", ("value", "row")),
             self._names("columns"),
             self._rules(queue),
+            self._application(),
             check_name(self._options["onhandled"]) if "onhandled" in self._options else None,
         )
+
+    def _application(self) -> str:
+        known = (self._options.get("application"), *map(self._conf.get, ("spark.reliq.application", "spark.app.name")))
+        return next(filter(None, known), "")
 
     def _rules(self, queue: str | None) -> Rules:
         invalid = self._one_of("invalid", ("fail", "skip", "dead")) or "fail"
@@ -135,17 +141,15 @@ class Given:
             invalid=cast("Invalid", invalid),
             dead_queue=check_name(dead_queue) if invalid == "dead" else "",
             key_as=cast("KeyAs", self._one_of("keyAs", ("order", "header")) or "both"),
+            repeated_headers=cast("RepeatedHeaders", self._one_of("repeatedHeaders", ("refuse", "list")) or "refuse"),
             window=self._duration("dedupWindow", 600.0, 0.001),
             trace=self._trace(),
         )
 
     def for_reading(self) -> ReadOptions:
         self._check(_READ)
-        match self._options.get("state", "ready"):
-            case "ready" | "delayed" | "dead" as state:
-                return ReadOptions(self._connection(), self._keys(), state, self._whole("numPartitions", 100_000))
-            case other:
-                raise InvalidSetting(f"option state is {other!r}: it is ready, delayed or dead")
+        state = cast("State", self._one_of("state", ("ready", "delayed", "dead")) or "ready")
+        return ReadOptions(self._connection(), self._keys(), state, self._whole("numPartitions", 100_000))
 
     def for_streaming(self) -> StreamOptions:
         self._check(_STREAM)
@@ -209,13 +213,13 @@ class Given:
 
     def _one_of(self, name: str, known: tuple[str, ...]) -> str | None:
         text = self._options.get(name.lower())
-        if text is not None and text not in known:
+        if text is not None and text.lower() not in known:
             raise InvalidSetting(f"option {name} is {text!r}: it is {', '.join(known[:-1])} or {known[-1]}")
-        return text
+        return text and text.lower()
 
     def _names(self, name: str) -> tuple[str, ...] | None:
         text = self._options.get(name.lower())
-        return None if text is None else tuple(one.strip() for one in text.split(",") if one.strip())
+        return None if text is None else tuple(one.strip().lower() for one in text.split(",") if one.strip())
 
     def _whole(self, name: str, largest: int) -> int | None:
         text = self._options.get(name.lower())

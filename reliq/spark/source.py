@@ -36,6 +36,7 @@ class ReliqDataSource(StagedWrites, DataSource):
 
     default_url: ClassVar[str | None] = None
     conf: ClassVar[Mapping[str, str]] = {}  #: the session's settings of reliq, as `register` found them
+    takes_filters: ClassVar[bool] = False  #: whether the session lets readers have filters; else none may ask
     environment: ClassVar[Mapping[str, str]] = {}  #: the variables of reliq in the process that called `register`
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -50,11 +51,11 @@ class ReliqDataSource(StagedWrites, DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from reliq.spark.reader import ReliqReader
+        from reliq.spark.reader import FilteringReader, ReliqReader
 
         with in_worker():
             check_user_schema(schema)
-            return ReliqReader(self._given.for_reading())
+            return (FilteringReader if self.takes_filters else ReliqReader)(self._given.for_reading())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2, the read limit is unknown

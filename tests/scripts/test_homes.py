@@ -120,8 +120,6 @@ def test_a_partition_that_its_server_does_not_know_takes_nothing(world):
     entry = Entry("b", keyed("b", "k"), 0.0, None, 0.0)
     answer = world.run(ops.enqueue(PARTITION, elements("a"), [entry]))
     assert (answer.status, answer.moved) == ("moved", {-1, 0})
-    answer = world.run(ops.publish([PARTITION], "c", element("c"), 0.0, "p", 2))
-    assert (answer.status, answer.moved) == ("moved", [0])
     world.run(ops.take_in(PARTITION, ops.Homes(bitmap([BUCKET]), 1), retired=False))
     assert world.run(ops.push(PARTITION, elements("a"), "p", 3, world.now)) == 1
     assert world.run(ops.enqueue(PARTITION, (), [entry], version=1)).status == "ok"

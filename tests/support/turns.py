@@ -3,7 +3,6 @@
 from typing import Any
 
 import reliq_monitor
-from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duties import DUTIES
 from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
@@ -30,7 +29,9 @@ class Monitor(reliq_monitor.Monitor):
             report.reclaimed += more.reclaimed
             report.died += more.died
             report.conflicts += more.conflicts
-        self.perform(BroadcastCleanup)
+        for duty in DUTIES:
+            if duty.name == "broadcast":
+                self.perform(duty)
         return report
 
     def promote(self) -> tuple[int, float | None]:

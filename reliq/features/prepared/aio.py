@@ -8,7 +8,6 @@ from reliq import forks
 from reliq.contract.keywords import MessageOptions
 from reliq.contract.values import Duration, check_id
 from reliq.errors import ReliqError
-from reliq.features.prepared.decorator import Check
 from reliq.features.prepared.steps import CHECK_AFTER, CHECKS, PreparedQueue, not_rolled_back
 from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.durability import ANY, Terms
@@ -103,7 +102,3 @@ class PreparedCalls:
     def prepared(self, id: str) -> Prepared:
         """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""
         return Prepared(self._store, self._records, id)
-
-
-class CheckCalls(Check):
-    """What an application has of prepared messages."""

@@ -30,7 +30,7 @@ class CheckBacks(Companion):
     processes thus answer one question, the first decision counts.
     """
 
-    def __init__(self, store: Store, handlers: Handlers) -> None:
+    def __init__(self, store: Store, handlers: Handlers, owner: str) -> None:
         self._store = store
         pool = ProducerPool()
         checks = handlers.declared(CheckBack)

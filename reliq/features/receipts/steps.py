@@ -147,7 +147,7 @@ class ReceiptSteps:
     ) -> Steps[list[Received]]:
         now, keys = round((time.monotonic() + consumer.arrivals.clock_offset) * 1000), consumer.keys
         chosen = [(b"", one) for one in messages]
-        if wanted.runs and wanted.limit > 1:
+        if wanted.runs and wanted.limit > 1 and not consumer.limits.apply:  # which count what is claimed alone
             chosen = yield from self._runs(keys, messages, wanted, now)
             surplus = messages[sum(1 for line, _ in chosen if not line) :]
             yield from consumer.settle((), [released(one) for one in reversed(surplus)])

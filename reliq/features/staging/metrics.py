@@ -1,7 +1,7 @@
 """The metric of staged jobs. Needs the package prometheus-client, as the exporter does."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -11,7 +11,7 @@ from reliq.features.staging.jobs import StagedJob, read_jobs
 from reliq.ops import Steps
 
 
-def staged_messages(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Metric:
+def staged_messages(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Iterator[Metric]:
     """Count what jobs of these queues, and of several, have staged and not yet made visible."""
     metric = GaugeMetricFamily(
         "reliq_staged_messages",
@@ -23,7 +23,7 @@ def staged_messages(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> 
         counts[job.queue or "@several", job.state] += job.invisible
     for labels, count in sorted(counts.items()):
         metric.add_metric(labels, count)
-    return metric
+    yield metric
 
 
 def _jobs(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Sequence[StagedJob]:

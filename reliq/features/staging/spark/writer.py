@@ -1,6 +1,5 @@
 """The batch writer: each task attempt stages its own parts, the driver's commit makes the approved ones visible."""
 
-import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from pyspark.sql.types import StructType
 from reliq import ops
 from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
 from reliq.features.staging import steps as staging
+from reliq.features.staging.spark.naming import id_prefix, job_name
 from reliq.features.staging.steps import Job, Part, PartWriter
 from reliq.model.keys import logical_name
 from reliq.model.partitions import Layout as Partitions
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _ROLLERS = 2
 _ROUTED_BYTES = 16 * 1024 * 1024  #: rows that are spread over queues at once: each queue's part is a call to Redis
-_LONGEST_PREFIX = 128 - len("-2147483648-999999999999")  #: an id has 128 characters, with partition and row
 _ABOUT_INVALID = 'Leave such rows out, or choose option("invalid", "skip") or option("invalid", "dead")'
 
 log = logging.getLogger("reliq.spark")
@@ -201,7 +200,7 @@ class ReliqWriter(DataSourceArrowWriter):
                 if not JOB_ENDS:
                     raise InvalidSetting("option onHandled: this reliq has no batches")
                 for end in JOB_ENDS:
-                    batch = store.run(end.open(options.on_handled, self._job.name))
+                    batch = store.run(end.open(options.on_handled, options.job or self._job.name))
                     self._options = replace(options, rules=replace(options.rules, batch=batch))
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
@@ -235,12 +234,5 @@ class ReliqWriter(DataSourceArrowWriter):
 def _job_of(options: WriteOptions, where: Targets) -> Job:
     """Return a new run of the job. It is remembered where others ask later whether it was committed."""
     remembered = JOB_REMEMBERED if options.job is not None or options.on_handled is not None else staging.REMEMBERED
-    return Job(where.home, options.job or staging.new_token(), time_limit=options.time_limit, remembered=remembered)
-
-
-def id_prefix(job: str) -> str:
-    """Return what the ids of a job's rows begin with: its name, or for a long one its beginning and a digest."""
-    if len(job) <= _LONGEST_PREFIX:
-        return job
-    digest = hashlib.blake2b(job.encode(), digest_size=8).hexdigest()
-    return f"{job[: _LONGEST_PREFIX - 1 - len(digest)]}~{digest}"  # no name of a job has a ~
+    name = job_name(where.home, options.application, options.job) if options.job else staging.new_token()
+    return Job(where.home, name, time_limit=options.time_limit, remembered=remembered)

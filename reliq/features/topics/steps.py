@@ -8,9 +8,10 @@ from typing import NamedTuple
 from reliq import ops
 from reliq.contract.keywords import PublishOptions
 from reliq.errors import InvalidMessage, QueueFull, Unroutable
+from reliq.features.topics import ops as own
+from reliq.features.topics.routing import Routes, check_pattern, check_routing_key
 from reliq.model.keys import QueueKeys, check_grammar, check_name
 from reliq.model.outgoing import Body, NewMessage, check_option_names
-from reliq.model.routing import Routes, check_pattern, check_routing_key
 from reliq.model.upgrades import VERSION_HEADER, stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Counter as Field
@@ -193,13 +194,13 @@ class TopicSteps:
         """Return the matching queues; the bindings may be half a second old."""
         now = time.monotonic()
         if now - self._looked_at > _FRESH:
-            if (yield ops.bindings_version()) != self._version:
+            if (yield own.bindings_version()) != self._version:
                 yield from self._compile()
             self._looked_at = now
         return self._routes.match(routing_key)
 
     def _compile(self) -> Steps[None]:
-        found = yield ops.topics()
+        found = yield own.topics()
         self._routes = Routes(_bindings(found))
         self._alternate = found.get(Topics.ALTERNATE)
         self._version = found.get(Topics.VERSION)
@@ -211,34 +212,34 @@ class TopicSteps:
         return list(self._routes.match(routing_key))
 
     def list(self) -> Steps[list[Binding]]:
-        return sorted(_bindings((yield ops.topics())))
+        return sorted(_bindings((yield own.topics())))
 
     def bind(self, queue: str, *patterns: str) -> Steps[bool]:
         bindings = _fields(check_name(queue), patterns)
-        _, changed = yield [ops.announce(queue), ops.bind("bind", bindings)]
+        _, changed = yield [ops.announce(queue), own.bind("bind", bindings)]
         self._looked_at = float("-inf")
         return bool(changed)
 
     def unbind(self, queue: str, *patterns: str) -> Steps[bool]:
-        changed = yield ops.bind("unbind", _fields(queue, patterns))
+        changed = yield own.bind("unbind", _fields(queue, patterns))
         self._looked_at = float("-inf")
         return bool(changed)
 
     def set_alternate(self, queue: str | None) -> Steps[None]:
         if queue is None:
-            yield ops.no_alternate()
+            yield own.no_alternate()
         else:
-            yield [ops.announce(check_name(queue)), ops.alternate(queue)]
+            yield [ops.announce(check_name(queue)), own.alternate(queue)]
         self._looked_at = float("-inf")
 
     def stats(self) -> Steps[TopicStats]:
-        found = yield ops.topics()
+        found = yield own.topics()
         return TopicStats(len(_bindings(found)), found.get(Topics.ALTERNATE), int(found.get(Topics.UNROUTABLE, 0)))
 
 
 def read_routes() -> Steps[tuple[Routes, str | None]]:
     """Read the current bindings and the alternate queue from Redis."""
-    found = yield ops.topics()
+    found = yield own.topics()
     return Routes(_bindings(found)), found.get(Topics.ALTERNATE)
 
 
@@ -248,13 +249,13 @@ def _publication(
     element: bytes,
     session: ProducerSession,
     known: Mapping[str, tuple[int, bool]],
-) -> ops.Op[ops.Published]:
+) -> ops.Op[own.Published]:
     """Return the op that publishes in the partitions of one group; `known`: as for `_publish_in`."""
     partitions = {place: known[keys.logical] for place, keys in enumerate(group) if keys.logical in known}
-    return ops.publish(group, message.id, element, message.delay, session.producer, session.sequence, partitions)
+    return own.publish(group, message.id, element, message.delay, session.producer, session.sequence, partitions)
 
 
-def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Published], identity: str) -> Steps[None]:
+def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[own.Published], identity: str) -> Steps[None]:
     refusals = [(group, one) for group, one in zip(groups, answers, strict=True) if one.status == "full"]
     if not refusals:
         return
