@@ -27,10 +27,6 @@ def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts
     return "attend", (monitors_until, monitors_since), (monitor, lasts, most)
 
 
-def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
-    return "bind", (topics,), (verb, *bindings)
-
-
 def breaker(
     *,
     config: str,
@@ -205,24 +201,6 @@ def newest(*, places: Sequence[str], processing: str, groups: Iterable[Argument]
 
 def promote(*, places: Sequence[str], delayed: str, index: str, limit: Argument) -> Call:
     return "promote", (*places, delayed, index), (limit,)
-
-
-def publish(
-    *,
-    producers: str,
-    queues: Iterable[str],
-    producer: Argument,
-    sequence: float,
-    id: Argument,
-    element: Argument,
-    delay: float,
-    partitions: Iterable[Argument],
-) -> Call:
-    return "publish", (producers, *queues), (producer, sequence, id, element, delay, *partitions)
-
-
-def publish_queue(*, places: Sequence[str], delayed: str, index: str) -> tuple[str, ...]:
-    return (*places, delayed, index)
 
 
 def purge(*, places: Sequence[str], delayed: str, index: str, limit: float) -> Call:

@@ -97,6 +97,22 @@ SCRIPTS = {
     "a cancelled message stays in its list": (r"redis.call\('LSET', key, one\[2\], BLANK\)", ""),
     "a body stays when its message has gone": (r"if q.apart then delete_bodies\(q.bodies, \w+\) end", ""),
     "deduplication forgets": (r"if entry.key then redis.call\('SET', entry.key, .*? end", ""),
+    "a message in flight is visible too early": (
+        r"received, '-inf', now, 'LIMIT'",
+        "received, '-inf', now + 1000, 'LIMIT'",
+    ),
+    "a key goes on while a message of it is in flight": (
+        r"if number > 0 then\n(.*?' ' .. number)",
+        r"if number > 1 then\n\1",
+    ),
+    "a former receipt deletes": (
+        r"return record and string.sub\(record, #FIRST_TURN \+ 1, .*? == name",
+        "return record",
+    ),
+    "what was in flight is the last in its line": (
+        r"redis.call\('ZADD', q.waiting, 0, group .. turn .. element\)",
+        "join_line(q, group, element, false)",
+    ),
     "a tick is sent by each monitor": (r"if found\[place\] ~= argv\[start \+ EXPECTED\] or", "if"),
     "a batch does not count its messages": (r"(local function count_batch\(.*?\)\n)", r"\1  if true then return end\n"),
     "a commit forgets the delay": (r"if tonumber\(delay\) > 0 then", "if false then"),

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.simulation.choices import Action, Actor, Choice, Disaster, Fault, Plan, Setting, Slow
 from tests.simulation.partitioned import has_partitions, with_partitions
+from tests.simulation.receiving import has_receivers, with_receivers
 
 ACTIVE = 6.0  #: seconds in which actors act and faults happen
 LEASE = 2.0
@@ -49,6 +50,8 @@ def plan(seed: int) -> Plan:
     choices += _faults(chance, tasks)
     if has_partitions(seed):
         choices = with_partitions(seed, choices, ACTIVE, LEASE)
+    if has_receivers(seed):
+        choices = with_receivers(seed, choices, ACTIVE)
     return Plan(seed, tuple(choices))
 
 

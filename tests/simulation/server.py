@@ -39,6 +39,14 @@ for _, key in ipairs(redis.call('KEYS', 'reliq:{*')) do
     add_all(key, redis.call('ZRANGE', key, 0, -1))
   elseif kind == 'delayed' or kind == 'dead' then
     add_all(key, redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'))
+  elseif kind == 'receipts' then
+    local received, parts = string.gsub(key, 'receipts$', 'received'), {}
+    local fields = redis.call('HGETALL', key)
+    for at = 1, #fields, 2 do
+      parts[#parts + 1] = string.sub(fields[at + 1], 17)
+      parts[#parts + 1] = redis.call('ZSCORE', received, fields[at]) or 'inf'
+    end
+    add_all(key, parts)
   elseif kind == 'half' then
     add_all(key, {redis.call('HGET', key, 'element') or nil})
   elseif kind == 'lease' then

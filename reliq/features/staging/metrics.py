@@ -1,7 +1,7 @@
 """The metrics of staged jobs. Needs the package prometheus-client, as the exporter does."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -13,7 +13,7 @@ from reliq.ops import Steps
 T = TypeVar("T")
 
 
-def staged_messages(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Metric:
+def staged_messages(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Iterator[Metric]:
     """Count what jobs of these queues, and of several, have staged and not yet made visible."""
     metric = GaugeMetricFamily(
         "reliq_staged_messages",
@@ -25,10 +25,10 @@ def staged_messages(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> 
         counts[job.queue or "@several", job.state] += job.invisible
     for labels, count in sorted(counts.items()):
         metric.add_metric(labels, count)
-    return metric
+    yield metric
 
 
-def latest_job(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Metric:
+def latest_job(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Iterator[Metric]:
     """Tell what the latest job of each queue that has ended has done, and when."""
     metric = GaugeMetricFamily(
         "reliq_job_latest",
@@ -40,7 +40,7 @@ def latest_job(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Metri
         counts = {name: count for name, count in counts_of(job).items() if name != "queues"}
         for what, count in {**counts, "ended": job.ended / 1000}.items():
             metric.add_metric([queue or "@several", what], count)
-    return metric
+    yield metric
 
 
 def _jobs(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Sequence[StagedJob]:
