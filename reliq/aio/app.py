@@ -11,6 +11,7 @@ from reliq.contract.values import Duration, Size
 from reliq.features.batches.aio import BatchCalls
 from reliq.features.prepared.aio import CheckCalls
 from reliq.features.schedules.aio import ScheduleCalls
+from reliq.features.steps.aio import SignalEvery
 from reliq.features.tracking.aio import FindCalls
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage
@@ -20,7 +21,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Reliq(BatchCalls, CheckCalls, FindCalls, ScheduleCalls, Application):
+class Reliq(BatchCalls, CheckCalls, FindCalls, ScheduleCalls, SignalEvery, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or

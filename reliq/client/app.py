@@ -12,6 +12,7 @@ from reliq.contract.values import Duration, Size
 from reliq.features.batches.client import BatchCalls
 from reliq.features.prepared.client import CheckCalls
 from reliq.features.schedules.client import ScheduleCalls
+from reliq.features.steps.client import SignalEvery
 from reliq.features.tracking.client import FindCalls
 from reliq.model.keys import check_name, instance_of
 from reliq.model.outgoing import Body, NewMessage
@@ -21,7 +22,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Reliq(BatchCalls, CheckCalls, FindCalls, ScheduleCalls, Application):
+class Reliq(BatchCalls, CheckCalls, FindCalls, ScheduleCalls, SignalEvery, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or

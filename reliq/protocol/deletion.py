@@ -39,6 +39,7 @@ class Deleted:
     delayed: int
     dead: int
     prepared: int
+    parked: int
     staged: int  #: 1 if a Spark job was unfinished
     consumers: int
     schedules: int = 0
@@ -46,7 +47,8 @@ class Deleted:
 
     @property
     def messages(self) -> int:
-        return self.ready + self.processing + self.delayed + self.dead + self.prepared + self.staged
+        here = self.ready + self.processing + self.delayed + self.dead
+        return here + self.prepared + self.parked + self.staged
 
     def __str__(self) -> str:
         return ", ".join(f"{count} {name}" for name, count in asdict(self).items() if count) or "nothing"
@@ -193,7 +195,7 @@ def _look(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps
     """Count what the queue has, and watch it."""
     watched = (
         keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed, keys.dead, keys.prepared,
-        keys.jobs, keys.followed, keys.consumers, *map(keys.processing, consumers),
+        keys.jobs, keys.followed, keys.parked, keys.consumers, *map(keys.processing, consumers),
     )  # fmt: skip
     yield Watch(watched)
     return (yield from _count(keys, consumers, elsewhere))
@@ -216,8 +218,8 @@ def _forget_lasting(keys: QueueKeys) -> Steps[None]:
 def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:
     counts, staged = yield [ops.stats(keys, consumers), ops.exists(keys.jobs)]
     return Deleted(
-        counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, int(staged),
-        len(consumers), **elsewhere.counts,
+        counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, counts.parked,
+        int(staged), len(consumers), **elsewhere.counts,
     )  # fmt: skip
 
 
