@@ -13,6 +13,7 @@ from reliq.features.cycle.aio import CycleCalls
 from reliq.features.prepared.aio import PreparedCalls
 from reliq.features.receipts.aio import ReceiveCalls
 from reliq.features.results.aio import ResultCalls
+from reliq.features.steps.aio import SignalCalls
 from reliq.features.tracking.aio import TrackingCalls
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
@@ -22,7 +23,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, SignalCalls, TrackingCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:

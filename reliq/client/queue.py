@@ -14,6 +14,7 @@ from reliq.features.cycle.client import CycleCalls
 from reliq.features.prepared.client import PreparedCalls
 from reliq.features.receipts.client import ReceiveCalls
 from reliq.features.results.client import ResultCalls
+from reliq.features.steps.client import SignalCalls
 from reliq.features.tracking.client import TrackingCalls
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
@@ -23,7 +24,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, SignalCalls, TrackingCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:

@@ -77,6 +77,15 @@ COUNTERS: Final = (
         "returned", "messages in flight that became visible again before they were deleted",
         "reliq_messages_returned", event=STAYS, see="[receive](../how-to/receive.md)",
     ),
+    Counter(
+        "slept", "messages delayed because their handlers sleep", "reliq_messages_slept", event=STAYS,
+        see="[durable handlers](../how-to/durable.md)",
+    ),
+    Counter("parked", "messages put aside until they get a signal", "reliq_messages_parked", event=STAYS),
+    Counter("signalled", "signals that messages were given", "reliq_messages_signalled", event=STAYS),
+    Counter(
+        "timed_out", "parked messages that got no signal in time", "reliq_messages_timed_out", event=STAYS
+    ),
     Counter("promoted", "delayed messages that became ready", "reliq_messages_promoted"),
     Counter(
         DEAD_LETTERED, f"messages that died, by reason: {_listed(REASONS)}", "reliq_messages_dead_lettered",
