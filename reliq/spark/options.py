@@ -23,6 +23,7 @@ JOB_REMEMBERED = 7 * 86_400.0  #: seconds for which a named job is not written a
 MAX_VERSION = 2**53 - 1  #: the largest whole number that Redis's Lua compares exactly
 MAX_APPLICATION_BYTES = 512
 MAX_MESSAGES = 10_000  #: messages of a micro-batch
+MAX_DELAY = 60.0  #: seconds that a batch with too few messages waits
 ROWS_PER_PARTITION = 50_000
 STREAM_ROWS_PER_PARTITION = 5_000
 
@@ -34,7 +35,10 @@ _WRITE = (
 )  # fmt: skip
 _READ = (*_COMMON, "state", "numPartitions", "jobs")
 _JOBS = (*_COMMON, "jobs")
-_STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
+_STREAM = (
+    *_COMMON, "maxMessagesPerBatch", "minMessagesPerBatch", "maxBatchDelay", "maxMessagesPerSecond", "failOnDataLoss",
+    "lease", "numPartitions",
+)  # fmt: skip
 _REFERENCES = "write env:RELIQ_URL, file:/run/secrets/redis or conf:spark.reliq.secret.url"
 _NO_SERVER = (
     "no Redis server is named, and on Spark there is no default: set RELIQ_URL, or spark.reliq.secret.url of the "
@@ -92,6 +96,10 @@ class StreamOptions:
     max_messages: int
     lease: float
     partitions: int | None
+    min_messages: int | None = None  #: of a batch that does not wait for `max_delay`
+    max_delay: float = MAX_DELAY
+    rate: int | None = None  #: messages a second
+    fail_on_loss: bool = False  #: whether a replayed batch with fewer messages than it had is an error
 
 
 class Given:
@@ -199,6 +207,10 @@ class Given:
             self._whole("maxMessagesPerBatch", 10_000_000) or MAX_MESSAGES,
             self._duration("lease", LEASE, values.MIN_LEASE_SECONDS),
             self._whole("numPartitions", 100_000),
+            self._whole("minMessagesPerBatch", 10_000_000),
+            self._duration("maxBatchDelay", MAX_DELAY, 0.001),
+            self._whole("maxMessagesPerSecond", 10_000_000),
+            self._flag("failOnDataLoss") or False,
         )
 
     def _check(self, known: tuple[str, ...]) -> None:

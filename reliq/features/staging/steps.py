@@ -91,15 +91,17 @@ _decode_manifest = msgspec.msgpack.Decoder(list[Part]).decode
 class PartWriter:
     """Stages one part of a job. For a single writer; the part's name is unique to this attempt."""
 
-    def __init__(self, job: Job, queue: str, name: str) -> None:
+    def __init__(self, job: Job, queue: str, name: str, announced: bool = False) -> None:
+        """`announced`: the caller has made the queue known, for all parts that it writes."""
         self._job = job
+        self._announced = announced
         self.part = Part(queue, f"{name}-{new_token()}", 0, 0)
 
     def add(self, chunks: Iterable[Chunk]) -> Steps[None]:
         """Stage further chunks of the part; raises JobClosed, and QueueFull if Redis is full."""
         apart = self.part.staged.apart(self._job.home)
         for some in _calls(chunks if apart else _bodies_last(chunks)):
-            if not self.part.chunks:
+            if not self.part.chunks and not self._announced:
                 yield ops.announce(self.part.queue)
             staged, bodies = some, []
             if not apart:

@@ -32,7 +32,7 @@ from reliq.spark.rules import Rules
 from reliq.spark.spread import Spread, read_layouts
 from reliq.spark.targets import Targets, column_of, targets
 from reliq.spark.watched import Watched
-from reliq.spark.workers import in_worker, store_of
+from reliq.spark.workers import announce, in_worker, store_of
 from reliq.transport.store import Store
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def stage_rows(
         for batch in batches if to_one else merged(batches, _ROUTED_BYTES):
             for queue, chunks in rows.chunks(batch):
                 if queue not in writers:
-                    writers[queue] = PartWriter(job, queue, str(partition))
+                    announce(options.connection, job.run, queue)
+                    writers[queue] = PartWriter(job, queue, str(partition), announced=True)
                 store.run(writers[queue].add(chunks))
             size += batch.nbytes
             watched.note(rows.row, size // 1_000_000)
