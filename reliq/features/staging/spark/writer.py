@@ -146,7 +146,7 @@ def commit(store: Store, job: Job, every: Sequence[Staged], rules: Rules, stream
             list(rollers.map(roll, _shares(parts)))
         store.run(staging.roll_forward(job))
     except ReliqError as error:
-        log.warning("job %s is committed, a monitor will make the rest of it visible: %s", job.name, error)
+        log.warning("job %s is committed, a monitor will finish it: %s", job.name, error)
 
 
 class _Roll:
@@ -195,7 +195,7 @@ class ReliqWriter(DataSourceArrowWriter):
             self._write = store.run(staging.open_job(self._job))
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
-                log.warning("job %s was committed before: nothing is written again", self._job.name)
+                log.warning("job %s was committed before: nothing is written", self._job.name)
             elif options.on_handled is not None:
                 if not JOB_ENDS:
                     raise InvalidSetting("option onHandled: this reliq has no batches")
