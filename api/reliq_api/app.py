@@ -16,9 +16,9 @@ from reliq.transport.store import Store
 from reliq_api import routes
 from reliq_api.access.auth import Guard
 from reliq_api.background import Background
+from reliq_api.consume.homes import remembered_homes
 from reliq_api.consume.leases import Remembered
 from reliq_api.consume.listener import Listener
-from reliq_api.consume.partitions import remembered_partitions
 from reliq_api.consume.polls import Polls
 from reliq_api.enqueue.coalescer import Sends
 from reliq_api.http import docs, problems
@@ -60,8 +60,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.exporter = Exporter(store, [app.state.measurements])
         app.state.sends = Sends(queues, background)
         app.state.polls = Polls(queues.store, background)
-        app.state.partitions = remembered_partitions()
-        app.state.listeners = {one: one(queues.store, background, app.state.partitions) for one in LISTENERS}
+        app.state.homes = remembered_homes()
+        app.state.listeners = {one: one(queues.store, background, app.state.homes) for one in LISTENERS}
         app.state.drains = [app.state.polls, *app.state.listeners.values()]
         app.state.remembered = Remembered()
         async with queues, background:

@@ -81,7 +81,7 @@ def _checked(call: Call, queue: Known, given: Parameters) -> Checked:
             f"One or more parameters are invalid. Reason: Message must be shorter than {queue.largest} bytes."
         )
     options = _options(queue, given, body)
-    trace = system[message_attributes.TRACE]["StringValue"] if system else ""
+    trace = system[message_attributes.TRACE]["StringValue"] if system else call.trace
     content = stored.Content("", attributes, call.sender.id, trace, given.get("MessageDeduplicationId", ""))
     payload, headers = stored.written(body, content)
     if headers:

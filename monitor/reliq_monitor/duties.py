@@ -10,7 +10,7 @@ from reliq.features.staging.duty import StagedJobs
 from reliq.features.topics.duty import BroadcastCleanup
 from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
-from reliq_monitor.partitions import Partitions
+from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns
@@ -20,7 +20,7 @@ DUTIES: tuple[type[Duty[Any]], ...] = (
     StagedJobs,
     PreparedTimeouts,
     Batches,
-    Partitions,
+    Spreading,
     Schedules,
     Returns,
     Forwarding,

@@ -5,7 +5,7 @@ from typing import Unpack
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keywords import DeadLetterFilters
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, Page, Redriven, RedriveOptions
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.progress import Progress, unwatched
 from reliq.transport.aiostore import AioStore
 
@@ -13,9 +13,9 @@ from reliq.transport.aiostore import AioStore
 class DeadLetters:
     """The dead letters of one queue: `queue.dead`."""
 
-    def __init__(self, store: AioStore, partitions: Partitions) -> None:
+    def __init__(self, store: AioStore, homes: QueueHomes) -> None:
         self._store = store
-        self._steps = DeadLetterQueue(partitions)
+        self._steps = DeadLetterQueue(homes)
 
     async def list(
         self, *, limit: int = 50, after: str | None = None, bodies: bool = True, **filters: Unpack[DeadLetterFilters]

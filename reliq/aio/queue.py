@@ -29,8 +29,8 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
         self._store = store
         self._steps = steps
         self.name = steps.keys.queue
-        self.dead = DeadLetters(store, steps.partitions)
-        self.delayed = Delayed(store, steps.partitions)
+        self.dead = DeadLetters(store, steps.homes)
+        self.delayed = Delayed(store, steps.homes)
 
     async def send(
         self,
@@ -107,7 +107,7 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
 
     async def partitions(self) -> PartitionProgress:
         """Return the partitions of the queue, and the progress of a change of their number."""
-        return await self._store.run(progress(self._steps.partitions))
+        return await self._store.run(progress(self._steps.homes))
 
     async def purge(self) -> int:
         """Delete the ready, delayed and prepared messages; return how many."""
@@ -115,7 +115,7 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
 
     def consumer(self, lease: Duration = values.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""
-        return Consumer(self._store, self._steps.partitions, lease)
+        return Consumer(self._store, self._steps.homes, lease)
 
     def __repr__(self) -> str:
         return f"<aio.Queue {self.name} at {self._store.where}>"

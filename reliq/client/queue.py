@@ -30,8 +30,8 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
         self._store = store
         self._steps = steps
         self.name = steps.keys.queue
-        self.dead = DeadLetters(store, steps.partitions)
-        self.delayed = Delayed(store, steps.partitions)
+        self.dead = DeadLetters(store, steps.homes)
+        self.delayed = Delayed(store, steps.homes)
 
     def send(
         self,
@@ -108,7 +108,7 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
 
     def partitions(self) -> PartitionProgress:
         """Return the partitions of the queue, and the progress of a change of their number."""
-        return self._store.run(progress(self._steps.partitions))
+        return self._store.run(progress(self._steps.homes))
 
     def purge(self) -> int:
         """Delete the ready, delayed and prepared messages; return how many."""
@@ -116,7 +116,7 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
 
     def consumer(self, lease: Duration = values.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""
-        return Consumer(self._store, self._steps.partitions, lease)
+        return Consumer(self._store, self._steps.homes, lease)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name} at {self._store.where}>"

@@ -21,7 +21,7 @@ class Counter:
     metric: str = ""  #: its name for Prometheus, without `_total`
     left_out: str = ""  #: why it is no metric
     enters: int = 0  #: in the audit: 1 for messages that came in, -1 for those that have left for good
-    of_places: bool = False  #: whether it is of places in the lists of a partition, and goes with them
+    of_places: bool = False  #: whether it is of places in the lists of a home, and goes with them
     event: str = ""  #: whether the history of a message notes it: STAYS or ENDS
     see: str = ""  #: a link from docs/operations to the page that says more
 
@@ -116,7 +116,7 @@ COUNTERS: Final = (
         enters=-1, event=ENDS, see="[latest wins](../how-to/flow.md#latest-wins)",
     ),
     Counter(
-        "sent_home", "messages that a monitor took to the partition that is the home of their key", enters=-1,
+        "sent_home", "messages that a monitor took to the home of their key", enters=-1,
         event=STAYS,
         left_out="such a message stays in its queue",
     ),

@@ -28,10 +28,10 @@ class NamedKeys(JobKeys):
 
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
-        "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "low", "messages",
-        "next_round", "outcomes", "places", "prepared", "producers", "questions", "receipts", "received", "results",
-        "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks", "told", "trying", "waiting",
-        "workers",
+        "delayed", "earlier_results", "early", "flow", "followed", "freed", "high", "history", "index", "low",
+        "messages", "next_round", "outcomes", "places", "prepared", "producers", "questions", "receipts", "received",
+        "results", "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks", "told", "trying",
+        "waiting", "workers",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -90,6 +90,8 @@ class NamedKeys(JobKeys):
         self.received = prefix + "received"
         #: hash: id -> the message in flight, behind its turn in the line of its key
         self.receipts = prefix + "receipts"
+        #: set: groups in flight with a visible message that comes before those in flight
+        self.early = prefix + "early"
         #: hash: producer -> its last sequence number, and when
         self.producers = prefix + "producers"
         #: hash: the state of the queue's limits and of its circuit breaker
@@ -112,7 +114,7 @@ class NamedKeys(JobKeys):
         self.runs = prefix + "runs"
         #: hash: what the SQS endpoint knows of the queue: attributes, tags, times
         self.sqs = prefix + "sqs"
-        #: zset: processes that share the partitions, by ms of their latest word
+        #: zset: processes that serve the queue together, by ms of their latest word
         self.servers = prefix + "servers"
         #: What scripts call `places`: the keys of ready messages, and those that decide which one is next. The order is
         #: that of their KEYS.

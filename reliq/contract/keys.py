@@ -116,6 +116,7 @@ QUEUE_KEYS: Final = (
     ),
     Key("received", "zset", "ids of messages in flight, by the ms at which they become visible again"),
     Key("receipts", "hash", "id -> the message in flight, behind its turn in the line of its key"),
+    Key("early", "set", "groups in flight with a visible message that comes before those in flight"),
     Key(
         "attempt", "list", "ids of the messages that a receive with this attempt id has returned", of=_DIGEST,
         expires="after five minutes", searched=True,
@@ -149,7 +150,7 @@ QUEUE_KEYS: Final = (
     Key("ticks", "zset", "names of schedules, by the ms at which a monitor sends their next tick"),
     Key("runs", "hash", "name -> ms of its latest run, and what was sent, JSON"),
     Key("sqs", "hash", "what the SQS endpoint knows of the queue: attributes, tags, times"),
-    Key("servers", "zset", "processes that share the partitions, by ms of their latest word"),
+    Key("servers", "zset", "processes that serve the queue together, by ms of their latest word"),
     Key("jobs", "zset", "unfinished staged jobs, by the ms at which to look at them", several=True),
     Key("epochs", "hash", "stream -> the last epoch it committed, and when", several=True),
     Key(

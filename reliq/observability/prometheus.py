@@ -129,7 +129,7 @@ class Exporter(Collector):
     def collect(self) -> Iterator[Metric]:
         """Collect all metrics. While Redis is away: reliq_redis_up is 0, with the metrics of this process only.
 
-        Without a part of a cluster: the metrics of the queues that answer with all of their partitions.
+        Without a part of a cluster: the metrics of the queues that answer as a whole.
         """
         series = totals(self._measurements)
         yield _gauge("reliq_build_info", "The version of reliq.", 1, version=__version__)

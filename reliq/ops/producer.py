@@ -18,7 +18,7 @@ NO_DUPLICATES: dict[int, str] = {}
 class Enqueued(msgspec.Struct, frozen=True):
     """The reply of the enqueue script. `first_ids` maps the position among the entries with options to the first id;
     at the positions in `conflicts`, that first message had another body. `moved`: the positions of entries that belong
-    to another partition; -1: the plain messages. `held`: those of them with an ordering key of which that partition
+    to another home; -1: the plain messages. `held`: those of them with an ordering key of which that home
     still has messages.
     """
 
@@ -118,7 +118,7 @@ def enqueue(
     """Enqueue messages. Repeatable only with a producer's sequence: the script then recognizes a repeated call.
 
     `batches`: how many of the plain ones are of each batch; the script looks for those of entries itself.
-    `version`: of the queue's layout, if it has partitions.
+    `version`: of the queue's layout, if it has several homes.
     """
     call = signatures.enqueue(
         places=keys.places,

@@ -15,9 +15,9 @@ from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.counted import Counted
 from reliq.protocol.features import COUNTED
+from reliq.protocol.home import ANNOUNCE_EVERY
+from reliq.protocol.homes import checked
 from reliq.protocol.notes import Notes
-from reliq.protocol.partition import ANNOUNCE_EVERY
-from reliq.protocol.partitions import checked
 
 #: What is noted about queues outside of them, by features.
 NOTES: tuple[Notes, ...] = (BINDINGS, SCHEDULES, ALTERNATE)
@@ -62,7 +62,7 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
     """
     had: list[Deleted] = []
     for _ in range(_TRIES):
-        layout = read_layout((yield ops.partitions(QueueKeys(queue))))
+        layout = read_layout((yield ops.layout(QueueKeys(queue))))
         first, *others = [QueueKeys(name) for name in layout.every(queue)]
         if others and not force:
             yield from _check_all_unused([first, *others])
@@ -96,20 +96,20 @@ def _summed(had: Sequence[Deleted]) -> Deleted:
 
 
 def _check_all_unused(every: Sequence[QueueKeys]) -> Steps[None]:
-    """Raise QueueInUse if one of the partitions is in use, before anything is deleted."""
+    """Raise QueueInUse if one of the homes is in use, before anything is deleted."""
     found = checked((yield Together([_state_of(keys) for keys in every])))
     _check_unused(every[0].queue, _summed([there for there, _ in found]), min(silent for _, silent in found))
 
 
 def _state_of(keys: QueueKeys) -> Steps[tuple[Deleted, float]]:
-    """Return what a partition has, and the seconds since the latest send."""
+    """Return what a home has, and the seconds since the latest send."""
     consumers = yield ops.members(keys.consumers)
     there = yield from _count(keys, consumers, (yield from _elsewhere(keys.queue)))
     return there, (yield from _silent_for(keys))
 
 
 def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
-    """Delete one partition."""
+    """Delete one home."""
     for _ in range(_TRIES):
         consumers = yield ops.members(keys.consumers)
         elsewhere = yield from _elsewhere(keys.queue)

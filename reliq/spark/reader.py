@@ -69,7 +69,7 @@ class ReliqReader(DataSourceReader):
     def _plan(self) -> Steps[list[InputPartition]]:
         """Plan slices of each partition of the queue: as many of each."""
         queue = self.options.keys.queue
-        names = read_layout((yield ops.partitions(self.options.keys))).every(queue)
+        names = read_layout((yield ops.layout(self.options.keys))).every(queue)
         wanted = self.options.partitions and -(-self.options.partitions // len(names))
         plan = self._plan_ready if self.options.state == "ready" else self._plan_scores
         found: list[InputPartition] = []

@@ -20,7 +20,7 @@ LayoutOf = Callable[[str], Layout]  #: by the name of a queue
 def read_layouts(queues: Collection[str]) -> Steps[dict[str, Layout]]:
     """Return the partitions of these queues, as they are now."""
     names = sorted(queues)
-    texts = (yield [ops.partitions(QueueKeys(name)) for name in names]) if names else []
+    texts = (yield [ops.layout(QueueKeys(name)) for name in names]) if names else []
     return {name: read_layout(text) for name, text in zip(names, texts, strict=True)}
 
 

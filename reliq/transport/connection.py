@@ -6,7 +6,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reliq import forks
 from reliq.errors import ReliqError
@@ -28,6 +28,9 @@ from reliq.transport.replies import read_replies
 from reliq.transport.resp import Command, commands_of, pack
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.server import ClusterNode, Server
+
+if TYPE_CHECKING:
+    from reliq.transport.notices import Notices  # only monitors have them
 
 T = TypeVar("T")
 
@@ -66,6 +69,7 @@ class Connection:
         )
         self._identity: Identity | None = None  #: of the latest connection, even if it is lost
         self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster: asks the node a key moves to
+        self.notices: Notices | None = None  #: of changes in what this connection reads
         self._owed: deque[PendingReply] = deque()  #: pending replies, in the order of sending
         _connections.add(self)
 
@@ -243,6 +247,10 @@ class Connection:
                 self._introduce()
             if self.on_connect is not None:
                 self.on_connect(self.named)
+            if self.notices is not None:
+                self.notices.begin(self._store.new_connection, self._exchange)
+        elif self.notices is not None and self.notices.wanted and not self._owed:
+            self.notices.begin(self._store.new_connection, self._exchange)
         return self._raw
 
     def _introduce(self) -> None:

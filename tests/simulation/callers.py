@@ -122,7 +122,7 @@ class Producer(Caller):
 
     def _prepare(self, queue: str, name: str, decision: str, after: float, check: str, **options: Any) -> Steps[None]:
         of, care = self._queue(queue), ANY
-        steps = PreparedQueue(of.partitions, of.pool)
+        steps = PreparedQueue(of.homes, of.pool)
         (message,) = self._messages([queue], name, check=check, **options)
         with self._told([queue], [message]):
             yield from steps.prepare(message, 0.8, 2, care)
@@ -189,23 +189,23 @@ class Operator(Caller):
             return
         identity = ids[which % len(ids)]
         self._observer.cancels.add((queue, identity))
-        answer = yield from Tracking(self._queue(queue).partitions).cancel(identity)
+        answer = yield from Tracking(self._queue(queue).homes).cancel(identity)
         self._kernel.note(self._process.name, f"cancel {identity}: {answer.value}")
         if answer:
             self._observer.calls.cancelled(queue, identity)
 
     def _cancel_many(self, queue: str, name: str, key: str) -> Steps[None]:
         self._observer.cancels.add((queue, key))
-        yield from Tracking(self._queue(queue).partitions).cancel_many(key, None, dry_run=False)
+        yield from Tracking(self._queue(queue).homes).cancel_many(key, None, dry_run=False)
 
     def _purge(self, queue: str, name: str) -> Steps[None]:
         yield from self._queue(queue).purge()
 
     def _redrive(self, queue: str, name: str) -> Steps[None]:
-        yield from DeadLetterQueue(self._queue(queue).partitions).redrive(Filter(), RedriveOptions())
+        yield from DeadLetterQueue(self._queue(queue).homes).redrive(Filter(), RedriveOptions())
 
     def _purge_dead(self, queue: str, name: str) -> Steps[None]:
-        yield from DeadLetterQueue(self._queue(queue).partitions).purge(Filter(), everything=True)
+        yield from DeadLetterQueue(self._queue(queue).homes).purge(Filter(), everything=True)
 
     def _resize(self, queue: str, name: str, count: int) -> Steps[None]:
         """Change the number of partitions, as soon as an earlier change has ended."""
@@ -239,7 +239,7 @@ class Receiver(Caller):
     ) -> Steps[None]:
         if queue not in self._receipts:
             of = self._queue(queue)
-            self._receipts[queue] = ReceiptSteps(of.partitions, of.pool)
+            self._receipts[queue] = ReceiptSteps(of.homes, of.pool)
         steps = self._receipts[queue]
         received = yield from steps.receive(Wanted(limit, visibility, runs=runs), wait)
         for one in received:

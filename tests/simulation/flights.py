@@ -1,7 +1,7 @@
 """Rules about messages in flight: received, and invisible until a moment of their own.
 
-The order of a key is that of its messages in flight: while one of them is, no other one may be claimed; a receive that
-takes several of a key takes them in one step, the first ones of its line.
+While a message of a key is in flight, none that comes after it may be claimed; a receive that takes several of a key
+takes them in one step, the first ones of its line.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.liveness import Liveness, read_leases
-from reliq_monitor.partitions import Partitions
+from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import Survey
 from reliq_monitor.reclaim import holders_by_process, note_company, take_back
@@ -28,7 +28,7 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
     def steps(task: Task) -> Generator[Any, Any, None]:
         liveness = Liveness()
         attempts = Attempts(lambda home: "", sharded=False)
-        schedules, with_each_look = Schedules(), (PreparedTimeouts(), Batches(), Partitions(), Visibility())
+        schedules, with_each_look = Schedules(), (PreparedTimeouts(), Batches(), Spreading(), Visibility())
         next_scan = 0.0
         survey = Survey(attempts)
         while True:

@@ -127,9 +127,9 @@ class Broker:
     def purge(self, name: str) -> int:
         return self.store.run(self._queue(self.name_of(name)).purge())
 
-    def partitions(self, queue: str) -> list[str]:
-        """Return the partitions of a queue that may have messages, the queue itself first."""
-        return read_layout(self.store.call(ops.partitions(QueueKeys(queue)))).every(queue)
+    def homes(self, queue: str) -> list[str]:
+        """Return the homes of a queue that may have messages, the queue itself first."""
+        return read_layout(self.store.call(ops.layout(QueueKeys(queue)))).every(queue)
 
     def delete(self, name: str) -> None:
         """Delete a queue with its messages and its bindings."""
@@ -137,7 +137,7 @@ class Broker:
         bindings = [one for one, bound in self.store.call(topics.bound()).items() if bound == queue]
         if bindings:
             self.store.call(topics.bind("unbind", bindings))
-        for one in reversed(self.partitions(queue)):
+        for one in reversed(self.homes(queue)):
             self.store.call(ops.drop_queue(QueueKeys(one)))
         self._names.pop(name, None)
         self._passing.pop(queue, None)

@@ -76,7 +76,7 @@ class PreparedCalls:
 
     @cached_property
     def _records(self) -> PreparedQueue:
-        return PreparedQueue(self._steps.partitions, self._steps.pool)
+        return PreparedQueue(self._steps.homes, self._steps.pool)
 
     async def prepare(
         self,

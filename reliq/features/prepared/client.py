@@ -75,7 +75,7 @@ class PreparedCalls:
 
     @cached_property
     def _records(self) -> PreparedQueue:
-        return PreparedQueue(self._steps.partitions, self._steps.pool)
+        return PreparedQueue(self._steps.homes, self._steps.pool)
 
     def prepare(
         self,

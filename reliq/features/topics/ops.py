@@ -11,14 +11,14 @@ from reliq.ops.commands import read_hash
 from reliq.ops.request import Op, milliseconds, optional_text, read_fields, readable, scripted
 from reliq.ops.schema import Config, Topics
 
-NO_PARTITIONS: Mapping[int, tuple[int, bool]] = MappingProxyType({})
+NO_HOMES: Mapping[int, tuple[int, bool]] = MappingProxyType({})
 
 _DROP = "drop"
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The reply of the publish script; `refuser`: the position of the full queue. `moved`: the positions of partitions
+    """The reply of the publish script; `refuser`: the position of the full queue. `moved`: the positions of homes
     that are not the home of the message's key.
     """
 
@@ -39,11 +39,11 @@ def publish(
     delay: float,
     producer: str,
     sequence: int,
-    partitions: Mapping[int, tuple[int, bool]] = NO_PARTITIONS,
+    homes: Mapping[int, tuple[int, bool]] = NO_HOMES,
 ) -> Op[Published]:
     """Enqueue one message in several queues, with equal bytes: an LREM searches the list of one queue only.
 
-    `partitions`: by the position of each partition the version of the layout that is known, and whether the message
+    `homes`: by the position of each home the version of the layout that is known, and whether the message
     waits there for its key, of which the former home still has messages.
     """
     call = signatures.publish(
@@ -58,7 +58,7 @@ def publish(
         id=identity,
         element=element,
         delay=milliseconds(delay),
-        partitions=[f"{place} {version} {int(held)}" for place, (version, held) in partitions.items()],
+        homes=[f"{place} {version} {int(held)}" for place, (version, held) in homes.items()],
     )
     return scripted(call, _read_published)
 

@@ -18,9 +18,9 @@ def publish(
     id: Argument,
     element: Argument,
     delay: float,
-    partitions: Iterable[Argument],
+    homes: Iterable[Argument],
 ) -> Call:
-    return "topics/publish", (producers, *queues), (producer, sequence, id, element, delay, *partitions)
+    return "topics/publish", (producers, *queues), (producer, sequence, id, element, delay, *homes)
 
 
 def publish_queue(*, places: Sequence[str], delayed: str, index: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from reliq.ops.schema import Topics
 from reliq.ops.topology import slot_of
 from reliq.protocol.batch import checked, encoded
 from reliq.protocol.durability import Terms, confirm
-from reliq.protocol.partition import Partition, at_limit
+from reliq.protocol.home import Home, at_limit
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
@@ -120,16 +120,16 @@ class TopicSteps:
         left, held = list(queues), set[str]()
         refused: dict[str, list[str]] = {queue.keys.queue: [] for queue in queues}
         while left:  # until the homes of the message's key take it, where these change
-            partitions: list[Partition] = []
+            homes: list[Home] = []
             for queue in left:
                 name = queue.keys.queue
-                partitions += [(yield from queue.partitions.offered(message, refused[name]))]
+                homes += [(yield from queue.homes.offered(message, refused[name]))]
                 if not refused[name]:
                     held.discard(name)
-            versions = {queue.keys.queue: queue.partitions.layout.version for queue in left}
+            versions = {queue.keys.queue: queue.homes.layout.version for queue in left}
             known = {name: (version, name in held) for name, version in versions.items() if version}
             with self._pool.session([message.id]) as session:
-                moved = yield from self._publish_in(session, routing_key, message, partitions, known, terms)
+                moved = yield from self._publish_in(session, routing_key, message, homes, known, terms)
             for keys, is_moved, _ in moved:
                 refused[keys.logical] += [keys.queue] if is_moved else []
             held |= {keys.logical for keys, _, has_others in moved if has_others}
@@ -142,14 +142,14 @@ class TopicSteps:
         session: ProducerSession,
         routing_key: str,
         message: NewMessage,
-        queues: Sequence[Partition],
+        queues: Sequence[Home],
         known: Mapping[str, tuple[int, bool]],
         terms: Terms,
     ) -> Steps[list[tuple[QueueKeys, bool, bool]]]:
-        """Publish in these partitions.
+        """Publish in these homes.
 
         Return those that did not get it, whether it belongs elsewhere, and whether others of its key are there.
-        `known`: by queue, where it has partitions, the version of their layout and whether the message waits for those.
+        `known`: by queue, where it has several, the version of their layout and whether the message waits for those.
         """
         bodies: list[ops.StoredBody] = []
         element = encoded(message, self._pool.clock.now(), bodies, routing_key)
@@ -181,7 +181,7 @@ class TopicSteps:
                 yield from confirm(group[0], sure, session.producer, session.sequence)
         return moved
 
-    def _groups(self, queues: Sequence[Partition]) -> Sequence[Sequence[QueueKeys]]:
+    def _groups(self, queues: Sequence[Home]) -> Sequence[Sequence[QueueKeys]]:
         """Group the queues that one atomic step can reach: all of them or, on a cluster, those of one hash slot."""
         if not self._pool.sharded:
             return [[queue.keys for queue in queues]]
@@ -250,9 +250,9 @@ def _publication(
     session: ProducerSession,
     known: Mapping[str, tuple[int, bool]],
 ) -> ops.Op[own.Published]:
-    """Return the op that publishes in the partitions of one group; `known`: as for `_publish_in`."""
-    partitions = {place: known[keys.logical] for place, keys in enumerate(group) if keys.logical in known}
-    return own.publish(group, message.id, element, message.delay, session.producer, session.sequence, partitions)
+    """Return the op that publishes in the homes of one group; `known`: as for `_publish_in`."""
+    homes = {place: known[keys.logical] for place, keys in enumerate(group) if keys.logical in known}
+    return own.publish(group, message.id, element, message.delay, session.producer, session.sequence, homes)
 
 
 def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[own.Published], identity: str) -> Steps[None]:

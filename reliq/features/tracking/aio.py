@@ -24,7 +24,7 @@ class TrackingCalls:
 
     @cached_property
     def _tracking(self) -> Tracking:
-        return Tracking(self._steps.partitions)
+        return Tracking(self._steps.homes)
 
     async def find(self, id: str) -> Found | None:
         """Return where the message with this id is, without its body; None if it is not in the queue.
@@ -84,7 +84,7 @@ class FindCalls(Application):
         away: RedisUnavailable | None = None
         for name in sorted(self._known):
             try:
-                found = await self.store.run(Tracking(self._steps_of(name).partitions).find(id))
+                found = await self.store.run(Tracking(self._steps_of(name).homes).find(id))
             except RedisUnavailable as error:  # it may be in a queue that can be read
                 away = away or error
                 continue

@@ -75,7 +75,7 @@ def test_a_receipt_says_what_became_of_it(queue, store):
     queue.send_many(["a", "b"])
     a, b = queue.receive(limit=2, visibility=MINUTE)
     assert queue.change_visibility([(a.receipt, "5m"), (b.receipt, 0)]) == ["changed", "changed"]
-    assert queue.change_visibility([(b.receipt, 5)]) == ["unknown"]
+    assert queue.change_visibility([(b.receipt, 5)]) == ["expired"]
     let_time_pass(store, [a])
     assert queue.change_visibility([(a.receipt, 5)]) == ["expired"]
     assert queue.delete_received([a.receipt]) == ["expired"]
@@ -251,13 +251,14 @@ def test_messages_of_a_key_are_received_in_order_whatever_happens(queue, store, 
                 queue.send_many([NewMessage(one, key=key) for one in some])
                 sent[key] += some
             elif act == "receive":
-                received = queue.receive(limit=chance.randint(1, 5), visibility=MINUTE, runs=chance.random() < 0.7)
+                runs = chance.random() < 0.7
+                received = queue.receive(limit=chance.randint(1, 5), visibility=MINUTE, runs=runs)
                 by_key = defaultdict(list)
                 for one in received:
                     by_key[one.message.key].append(one)
                 for key, ones in by_key.items():
-                    assert not any(there == key for there, _, _ in flying.values()), "the key is in flight"
-                    assert texts(ones) == sent[key][: len(ones)]
+                    assert runs or not any(there == key for there, _, _ in flying.values()), "the key is in flight"
+                    assert texts(ones) == sent[key][: len(ones)], "the first ones, so none in flight is before them"
                     flying |= {one.receipt: (key, one.message.body.decode(), one) for one in ones}
             elif act == "claim":
                 for message in consumer.claim(limit=2):

@@ -51,7 +51,7 @@ def names_away(cluster):
 
 def forget_announcement(queue):
     """Do what a minute does: the next send announces the queue again."""
-    queue._steps.partitions.first._announced_at -= 61
+    queue._steps.homes.first._announced_at -= 61
 
 
 def names(app):

@@ -1,17 +1,18 @@
 -- receive: put messages that a consumer has just claimed in flight, and with them those that wait for the same keys.
 --
--- KEYS  places, processing, received, receipts, attempt?
+-- KEYS  places, processing, received, receipts, early, attempt?
 -- ARGV  visible: number, consumer, moves... [former, again, name, line]
 --       visible: ms
 --       former: how its element begins, through the nonce
 --       again: its new element, and `name` the beginning of that
---       line: group and turn of a message that waits for its key; '' = it was claimed
+--       line: group and turn of a message that waits for its key, behind a claimed one or before those in flight; '' = it
+--             was claimed
 -- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
 --         not the first of its line
 -- `attempt`: gets the fields, so that `receive_again` finds them.
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
-local processing, received, receipts, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
+local processing, received, receipts, early, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local visible, consumer = tonumber(ARGV[1]), ARGV[2]
 local PLACES, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE = 1, 3, 4, 0, 1, 2, 3
 -- end of the names
@@ -19,7 +20,7 @@ local ATTEMPT_MS = 300000 -- as SQS keeps one
 local q = places(PLACES)
 local now = now_ms()
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
-check_flights(received, receipts)
+check_flights(received, receipts, early)
 if attempt then redis.call('LLEN', attempt) end
 
 local codes, fields = {}, {}
@@ -34,6 +35,13 @@ local function claimed(former)
   end
 end
 
+-- The messages of a key that were in flight before this call hold back those that come after them.
+local bounds = {}
+local function bound_of(group)
+  if bounds[group] == nil then bounds[group] = lowest(turns_in_flight(q, group)) or false end
+  return bounds[group]
+end
+
 local waiting = 0
 for at = MOVES, #ARGV, MOVES_STEP do
   local former, line = ARGV[at + FORMER], ARGV[at + LINE]
@@ -44,13 +52,16 @@ for at = MOVES, #ARGV, MOVES_STEP do
   elseif line == '' then
     local element = claimed(former)
     if element and redis.call('LREM', processing, 1, element) == 1 then
+      local group = ordering_key_of(element)
+      if group then bounds[group] = false end -- one that is ready passes on with none in flight
       take_one(at, element, FIRST_TURN)
       code = 'd'
     end
   else
     local group, turn = string.sub(line, 1, GROUP), string.sub(line, GROUP + 1)
-    local first = in_flight_of(q, group) > 0 and first_in_line(q, group)
-    if first and string.sub(first, 1, #line + #former) == line .. former then
+    local bound = bound_of(group)
+    local first = turns_in_flight(q, group) ~= '' and first_in_line(q, group)
+    if first and string.sub(first, 1, #line + #former) == line .. former and (not bound or turn < bound) then
       redis.call('ZREM', q.waiting, first)
       note(q, 'claimed', ARGV[at + AGAIN], consumer)
       take_one(at, element_in_line(first), turn)
@@ -58,6 +69,9 @@ for at = MOVES, #ARGV, MOVES_STEP do
     end
   end
   codes[#codes + 1] = code
+end
+for group, bound in pairs(bounds) do
+  if bound then note_early(q, early, group) end
 end
 if waiting > 0 then redis.call('HINCRBY', q.counters, 'claimed', waiting) end
 if attempt and #fields > 0 then
