@@ -4,7 +4,7 @@
 class JobKeys:
     """The keys of staged jobs: those of a queue or, for jobs of several queues, those under the tag `@several`."""
 
-    __slots__ = ("_prefix", "epochs", "jobs", "place")
+    __slots__ = ("_prefix", "ended", "epochs", "jobs", "place", "versions")
 
     def __init__(self, place: str) -> None:
         self.place = place  #: the hash tag
@@ -13,6 +13,14 @@ class JobKeys:
         self.jobs = prefix + "jobs"
         #: hash: stream -> the last epoch it committed, and when
         self.epochs = prefix + "epochs"
+        #: list: the latest jobs that were committed and have ended, and what each has written, JSON
+        self.ended = prefix + "ended"
+        #: hash: application -> the last version that it has committed, and when
+        self.versions = prefix + "versions"
+
+    def latest_write(self, session: str) -> str:
+        """Return the key `write:<session>`; string: the latest write of a Spark session, JSON."""
+        return f"{self._prefix}write:{session}"
 
     def job(self, job: str) -> str:
         """Return the key `job:<job>`; hash: of a staged job: its state, its run and, once committed, its manifest."""

@@ -154,6 +154,15 @@ QUEUE_KEYS: Final = (
     Key("jobs", "zset", "unfinished staged jobs, by the ms at which to look at them", several=True),
     Key("epochs", "hash", "stream -> the last epoch it committed, and when", several=True),
     Key(
+        "ended", "list", "the latest jobs that were committed and have ended, and what each has written, JSON",
+        several=True,
+    ),
+    Key(
+        "write", "string", "the latest write of a Spark session, JSON", of=("session",), attribute="latest_write",
+        expires="seven days after it", several=True,
+    ),
+    Key("versions", "hash", "application -> the last version that it has committed, and when", several=True),
+    Key(
         "job", "hash", "of a staged job: its state, its run and, once committed, its manifest", of=("job",),
         expires="a while after it has ended", searched=True, several=True,
     ),

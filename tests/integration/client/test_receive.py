@@ -286,3 +286,10 @@ def test_messages_of_a_key_are_received_in_order_whatever_happens(queue, store, 
             queue.delete_received(receipts(received))
         assert not any(sent.values())
     assert left_in_redis(store) == set()
+
+
+def test_thousands_are_deleted_in_one_call(queue, store):
+    queue.send_many([str(at) for at in range(5000)])
+    held = [one.receipt for _ in range(5) for one in queue.receive(limit=1000, visibility=MINUTE)]
+    assert queue.delete_received(held) == ["deleted"] * 5000
+    assert left_in_redis(store) == set()
