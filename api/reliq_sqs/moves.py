@@ -129,7 +129,7 @@ class Moves:
             task.status, task.failure = "FAILED", str(error)
             await self._save(task)
         except ReliqError as error:  # Redis is away: the endpoint that leads next goes on
-            log.warning("the move task of %s stops here: %s", task.source, error)
+            log.warning("the move task of %s stopped: %s", task.source, error)
             self._running.discard(task.id)
             return
         self._running.discard(task.id)

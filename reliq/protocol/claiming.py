@@ -38,7 +38,7 @@ class Failing:
     def note(self, partition: str, error: ReliqError) -> None:
         """Note that a partition fails."""
         if partition not in self._names:
-            log.warning("partition=%s is left out until it works again: %s", partition, error)
+            log.warning("partition=%s is skipped until it works again: %s", partition, error)
             self._names.add(partition)
         self._next_try = time.monotonic() + _AGAIN
 

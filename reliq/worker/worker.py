@@ -237,7 +237,7 @@ class Worker:
         connection = self._store.connection(connection_name(self._owner))
         for loop, thread in self._threads_of_loops.items():
             if thread.is_alive():
-                log.warning("grace_over queue=%s: hands back the messages whose handlers still run", _queue(loop))
+                log.warning("grace_over queue=%s: releases the messages whose handlers still run", _queue(loop))
                 try:
                     loop.runner.abandon()
                     loop.exchange.hand_back(connection)
