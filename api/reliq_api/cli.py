@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,14 +26,14 @@ Add = Callable[..., argparse.ArgumentParser]
 Beside = Callable[[argparse.Namespace], contextlib.AbstractContextManager[None]]
 
 
-def add_to(commands: Any, command: Add, beside: Callable[[argparse.ArgumentParser], Beside]) -> None:
+def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.ArgumentParser], Beside]]) -> None:
     """Add the commands to the parser; `command` adds one with the common options.
 
-    `beside`: adds the options of another endpoint to `reliq api`, and returns what serves it for as long as a context.
+    `beside`: each adds the options of another endpoint to `reliq api`, and returns what serves it, as a context.
     """
     defaults = Settings()
     one = command(commands, "api", api, "serve queues over HTTP, and the dashboard")
-    one.set_defaults(beside=beside(one))
+    one.set_defaults(beside=[add(one) for add in beside])
     one.set_defaults(patient=True)
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
     one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
@@ -98,7 +98,9 @@ def api(options: argparse.Namespace) -> int:
             log.warning("every request is answered 401: %s", NO_KEY)
         elif not keys:
             log.info("--no-auth: every program on this machine may do everything, until there is an API key")
-    with options.beside(options):
+    with contextlib.ExitStack() as served:
+        for serving in options.beside:
+            served.enter_context(serving(options))
         serve(settings)
     return 0
 

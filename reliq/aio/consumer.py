@@ -18,8 +18,8 @@ from reliq.model.partitions import Layout
 from reliq.ops import Move
 from reliq.protocol.claiming import PATIENCE, Round, pause, rotated
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import buried, failure_now, released, retried
-from reliq.protocol.partitions import Partitions
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime.advice import advise
 from reliq.transport.aiostore import AioStore
@@ -42,7 +42,7 @@ class Consumer:
     One thread or task claims at a time.
     """
 
-    def __init__(self, store: AioStore, partitions: Partitions, lease: Duration = values.LEASE) -> None:
+    def __init__(self, store: AioStore, partitions: QueueHomes, lease: Duration = values.LEASE) -> None:
         self.lease = checked_lease(lease)  #: seconds
         self._store = store
         self._partitions = partitions

@@ -13,6 +13,7 @@ from reliq.features.cycle.aio import CycleCalls
 from reliq.features.prepared.aio import PreparedCalls
 from reliq.features.receipts.aio import ReceiveCalls
 from reliq.features.results.aio import ResultCalls
+from reliq.features.steps.aio import SignalCalls
 from reliq.features.tracking.aio import TrackingCalls
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
@@ -22,15 +23,15 @@ from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, SignalCalls, TrackingCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:
         self._store = store
         self._steps = steps
         self.name = steps.keys.queue
-        self.dead = DeadLetters(store, steps.partitions)
-        self.delayed = Delayed(store, steps.partitions)
+        self.dead = DeadLetters(store, steps.homes)
+        self.delayed = Delayed(store, steps.homes)
 
     async def send(
         self,
@@ -108,7 +109,7 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
 
     async def partitions(self) -> PartitionProgress:
         """Return the partitions of the queue, and how far a change of their number is (`configure(partitions=)`)."""
-        return await self._store.run(progress(self._steps.partitions))
+        return await self._store.run(progress(self._steps.homes))
 
     async def purge(self) -> int:
         """Remove the ready, delayed and prepared messages for good; return how many."""
@@ -116,7 +117,7 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
 
     def consumer(self, lease: Duration = values.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""
-        return Consumer(self._store, self._steps.partitions, lease)
+        return Consumer(self._store, self._steps.homes, lease)
 
     def __repr__(self) -> str:
         return f"<aio.Queue {self.name} at {self._store.where}>"

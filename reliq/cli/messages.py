@@ -161,7 +161,8 @@ def _stats_row(one: Stats) -> tuple[object, ...]:
     age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
     prepared = f"  {one.prepared} prepared" if one.prepared else ""
     limited = f"  limited by {one.limited_by}" if one.limited_by else ""
-    notes = f" {one.consumers}{paused}{limited}{prepared}"
+    parked = f"  {one.parked} parked" if one.parked else ""
+    notes = f" {one.consumers}{paused}{limited}{prepared}{parked}"
     return one.queue, one.ready, one.processing, one.delayed, one.dead, age, notes
 
 

@@ -14,6 +14,7 @@ from reliq.features.cycle.client import CycleCalls
 from reliq.features.prepared.client import PreparedCalls
 from reliq.features.receipts.client import ReceiveCalls
 from reliq.features.results.client import ResultCalls
+from reliq.features.steps.client import SignalCalls
 from reliq.features.tracking.client import TrackingCalls
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
@@ -23,15 +24,15 @@ from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, SignalCalls, TrackingCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:
         self._store = store
         self._steps = steps
         self.name = steps.keys.queue
-        self.dead = DeadLetters(store, steps.partitions)
-        self.delayed = Delayed(store, steps.partitions)
+        self.dead = DeadLetters(store, steps.homes)
+        self.delayed = Delayed(store, steps.homes)
 
     def send(
         self,
@@ -109,7 +110,7 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
 
     def partitions(self) -> PartitionProgress:
         """Return the partitions of the queue, and how far a change of their number is (`configure(partitions=)`)."""
-        return self._store.run(progress(self._steps.partitions))
+        return self._store.run(progress(self._steps.homes))
 
     def purge(self) -> int:
         """Remove the ready, delayed and prepared messages for good; return how many."""
@@ -117,7 +118,7 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
 
     def consumer(self, lease: Duration = values.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""
-        return Consumer(self._store, self._steps.partitions, lease)
+        return Consumer(self._store, self._steps.homes, lease)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name} at {self._store.where}>"

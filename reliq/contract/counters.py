@@ -21,7 +21,7 @@ class Counter:
     metric: str = ""  #: its name for Prometheus, without `_total`
     left_out: str = ""  #: why it is no metric
     enters: int = 0  #: in the audit: 1 for messages that came in, -1 for those that have left for good
-    of_places: bool = False  #: whether it is of places in the lists of a partition, and goes with them
+    of_places: bool = False  #: whether it is of places in the lists of a home, and goes with them
     event: str = ""  #: whether the history of a message notes it: STAYS or ENDS
     see: str = ""  #: a link from docs/operations to the page that says more
 
@@ -77,6 +77,15 @@ COUNTERS: Final = (
         "returned", "messages in flight that became visible again before they were deleted",
         "reliq_messages_returned", event=STAYS, see="[receive](../how-to/receive.md)",
     ),
+    Counter(
+        "slept", "messages delayed because their handlers sleep", "reliq_messages_slept", event=STAYS,
+        see="[durable handlers](../how-to/durable.md)",
+    ),
+    Counter("parked", "messages put aside until they get a signal", "reliq_messages_parked", event=STAYS),
+    Counter("signalled", "signals that messages were given", "reliq_messages_signalled", event=STAYS),
+    Counter(
+        "timed_out", "parked messages that got no signal in time", "reliq_messages_timed_out", event=STAYS
+    ),
     Counter("promoted", "delayed messages that became ready", "reliq_messages_promoted"),
     Counter(
         DEAD_LETTERED, f"messages that died, by reason: {_listed(REASONS)}", "reliq_messages_dead_lettered",
@@ -116,7 +125,7 @@ COUNTERS: Final = (
         enters=-1, event=ENDS, see="[latest wins](../how-to/flow.md#latest-wins)",
     ),
     Counter(
-        "sent_home", "messages that a monitor took to the partition that is the home of their key", enters=-1,
+        "sent_home", "messages that a monitor took to the home of their key", enters=-1,
         event=STAYS,
         left_out="such a message stays in its queue",
     ),

@@ -53,7 +53,7 @@ _NO_AMQP = "AMQP's messages have nothing of the kind"
 _DEDUP = {
     SEND_MANY: _PER_MESSAGE, PUBLISH: _ONE_QUEUE, SCHEDULE: _TICK_ONCE, OUTBOX: _ROW_ONCE, KOMBU: _NO_AMQP,
 }  # fmt: skip
-_LATEST = {**_DEDUP, SPARK: "rows of one job that replace each other would depend on the order of the partitions"}
+_LATEST = {**_DEDUP, SPARK: "rows of one job that replace each other would depend on the order of its tasks"}
 
 _CLOCK = Duration(shortest=0.001)
 

@@ -62,7 +62,7 @@ SETTINGS: Final = (
         "durability", Durability(), "where a message must be stored before its send returns, unless the send says so: "
         '"memory", "fsync" or "replicas=1"; a change takes effect within a minute',
         "A send returns when the message is in", "memory", default="memory", example="fsync",
-        see="[how sure a send is](../concepts/guarantees.md#how-sure-a-send-is)", group="Durability",
+        see="[durability](../concepts/guarantees.md#durability)", group="Durability",
     ),
     Setting(
         "rate", Rate(), "how many messages consumers may get, by the server's clock", "Rate", "no limit",

@@ -9,6 +9,7 @@ import msgspec
 from reliq.contract import values
 from reliq.contract.values import cut, is_id
 from reliq.errors import InvalidMessage, ReliqError
+from reliq.features.steps.model import DurableCalls
 from reliq.model.element import (
     APART,
     BODY_REFERENCE,
@@ -33,7 +34,7 @@ _MAX_ELEMENT_BYTES = values.MAX_ELEMENT_BYTES
 _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 
 
-class Message:
+class Message(DurableCalls):
     """A message as a handler or a consumer holds it."""
 
     __slots__ = ("_body", "_envelope", "_headers", "element", "holder", "lost", "queue", "reference")
@@ -239,7 +240,7 @@ class Message:
     def again(self, **changes: Any) -> bytes:
         """Return the element of another push of this message: a new nonce and the given changes of the envelope."""
         life = self._life
-        if life is not None and life.stored:
+        if life is not None and (life.stored or life.book is not None):
             extra = changes.get("extra") or self._envelope.extra or NO_EXTRA
             changes["extra"] = msgspec.structs.replace(extra, reported=True)
         return encode_envelope(msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes))

@@ -44,6 +44,10 @@ class Dead(Exception):
     __module__ = "reliq"
 
 
+class RunOver(BaseException):
+    """Ends the run of a handler whose message is not here any more. Not an Exception, which handlers catch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Again:
     """Return it to put the message back into its queue: not a failure, its counts start from zero."""

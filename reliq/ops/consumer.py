@@ -286,8 +286,9 @@ def lease_end(keys: QueueKeys, consumer: str) -> Op[int | None]:
     return Op(("GET", keys.lease(consumer)), optional_int)
 
 
-def lease_ends(keys: QueueKeys, consumers: Sequence[str]) -> Op[list[int | None]]:
-    return Op(("MGET", *map(keys.lease, consumers)), lambda reply: [*map(optional_int, reply)])
+def lease_ends(leases: Sequence[str]) -> Op[list[int | None]]:
+    """Read the deadlines of leases by their keys."""
+    return Op(("MGET", *leases), lambda reply: [*map(optional_int, reply)])
 
 
 def lease_known(keys: QueueKeys, lease: str) -> Op[bool]:

@@ -1,7 +1,7 @@
 """Which partition of its queue each row goes to: the home of its key; rows without a key are spread evenly."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,10 @@ _NO_BUCKET = -1
 LayoutOf = Callable[[str], Layout]  #: by the name of a queue
 
 
-def read_layouts(queues: set[str]) -> Steps[dict[str, Layout]]:
+def read_layouts(queues: Collection[str]) -> Steps[dict[str, Layout]]:
     """Return the partitions of these queues, as they are now."""
     names = sorted(queues)
-    texts = (yield [ops.partitions(QueueKeys(name)) for name in names]) if names else []
+    texts = (yield [ops.layout(QueueKeys(name)) for name in names]) if names else []
     return {name: read_layout(text) for name, text in zip(names, texts, strict=True)}
 
 

@@ -36,7 +36,7 @@ class StreamClaims:
         """Return the partitions that may have messages."""
         if time.monotonic() - self._read_at > _FRESH:
             first = self._first
-            names = read_layout((yield ops.partitions(first.keys))).every(first.keys.queue)
+            names = read_layout((yield ops.layout(first.keys))).every(first.keys.queue)
             self._every = [first, *(Claims(QueueKeys(name), first.lease) for name in names[1:])]
             self._read_at = time.monotonic()
         return self._every

@@ -11,6 +11,8 @@ from reliq.cli.trials.processes import WorkerProcess
 from reliq.ops import command
 from tests.support.workers import eventually, process
 
+pytestmark = pytest.mark.campaign
+
 SMALL = ("--workers", "3", "--pauses", "1", "--lease", "1", "--json")
 
 

@@ -15,6 +15,7 @@ from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
+from reliq_api.schemas.queues import PartitionProgress
 
 router = call_router("queues")
 
@@ -73,14 +74,14 @@ async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetai
 @router.get(
     "/queues/{queue}/partitions",
     summary="How a queue is spread over its partitions",
-    response_model=schemas.PartitionProgress,
+    response_model=PartitionProgress,
     responses=failures("invalid_name"),
     openapi_extra=needs("metrics"),
 )
-async def partitions(queue: schemas.QueueName, request: Request) -> schemas.PartitionProgress:
+async def partitions(queue: schemas.QueueName, request: Request) -> PartitionProgress:
     """The numbers of each partition, and how far a change of their number is. Most queues have one."""
     found = await (await existing(request, queue)).partitions()
-    return schemas.PartitionProgress(**asdict(found))
+    return PartitionProgress(**asdict(found))
 
 
 @router.patch(

@@ -128,6 +128,8 @@ _environment.filters |= {
 }  # fmt: skip
 
 SECTIONS: dict[str, str] = {}  #: in the bar of all pages: path and title; `router` enters them
+PAGES: set[str] = set()  #: the paths that there are, entered likewise: without a slice some are not
+_environment.globals["pages"] = PAGES
 
 NOTICES = {
     "paused": "The queue is paused: nothing is started, sends go on.",

@@ -83,7 +83,7 @@ class ReceiveCalls:
 
     @cached_property
     def _receipts(self) -> ReceiptSteps:
-        return ReceiptSteps(self._steps.partitions, self._steps.pool)
+        return ReceiptSteps(self._steps.homes, self._steps.pool)
 
     @cached_property
     def _receiver(self) -> Receiver:

@@ -36,8 +36,8 @@ from reliq.protocol.claiming import Round, taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.forwarding import RECEIVED_ELSEWHERE, forward, number
 from reliq.protocol.hidden import Hidden
+from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.outcomes import released
-from reliq.protocol.partitions import Partitions, checked
 from reliq.protocol.producer import ProducerPool
 
 RETURNED_AT_ONCE = 100  #: messages that one call makes visible again
@@ -45,30 +45,30 @@ LONGEST = 12 * 3600.0  #: seconds for which a message may be invisible
 _LEASE = 30.0  #: seconds for which a claimed message that did not get into flight stays away
 _TRIES = 5  #: claims of one receive, as long as all that they bring has died
 _PURGED_AT_ONCE = 500
-_AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another partition
+_AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another home
 _SCAN_STEP = 1000
 
 
 class ReceiptSteps:
-    """The operations on messages in flight, of all partitions of a queue."""
+    """The operations on messages in flight, of all homes of a queue."""
 
-    def __init__(self, partitions: Partitions, pool: ProducerPool) -> None:
-        self._partitions = partitions
+    def __init__(self, homes: QueueHomes, pool: ProducerPool) -> None:
+        self._homes = homes
         self._pool = pool
-        self._idle: dict[str, list[ConsumerSteps]] = {}  #: by partition: registered, holding nothing
+        self._idle: dict[str, list[ConsumerSteps]] = {}  #: by home: registered, holding nothing
         self._in_flight: dict[str, int] = {}  #: as last read
         self._run_length: dict[str, float] = {}  #: messages of one key in the latest receive
 
     @property
     def queue(self) -> str:
-        return self._partitions.queue
+        return self._homes.queue
 
     def receive(self, wanted: Wanted, timeout: float = 0.0) -> Steps[list[Received]]:
-        """Receive from the partitions in turn; wait at most `timeout` seconds, shorter where there are several."""
-        every = yield from self._partitions.known()
+        """Receive from the homes in turn; wait at most `timeout` seconds, shorter where there are several."""
+        every = yield from self._homes.known()
         if len(every) == 1:
             return (yield from self._receive(every[0], wanted, timeout))
-        look = Round(every, self._partitions.failing)
+        look = Round(every, self._homes.failing)
         yield from look.begin(random.randrange(len(every)), lambda _: False)
         received: list[Received] = []
         for keys in look.keys:
@@ -81,7 +81,7 @@ class ReceiptSteps:
         return received
 
     def _receive(self, keys: QueueKeys, wanted: Wanted, timeout: float) -> Steps[list[Received]]:
-        """Receive from one partition."""
+        """Receive from one home."""
         if wanted.attempt is not None and (again := (yield from self._again(keys, wanted))):
             return again
         yield from self._check_room(keys, wanted)
@@ -95,7 +95,7 @@ class ReceiptSteps:
                 returned, _, early = yield own.return_due(keys, RETURNED_AT_ONCE)
                 if returned:
                     messages += yield from taken(consumer, missing)
-            early = early if wanted.runs else ()
+            early = early if self._runs_on(consumer, wanted) else ()
             if not messages and not early:
                 if consumer.alive:
                     break
@@ -157,7 +157,7 @@ class ReceiptSteps:
         """Put what was claimed in flight, with what else a receive gets of keys; `early`: groups of such keys."""
         now, keys = round((time.monotonic() + consumer.arrivals.clock_offset) * 1000), consumer.keys
         chosen = [(b"", one) for one in messages]
-        if (wanted.runs and wanted.limit > 1) or early:
+        if early or (wanted.limit > 1 and self._runs_on(consumer, wanted)):
             chosen = yield from self._runs(keys, messages, wanted, now, early)
             if len(chosen) < wanted.limit and len(messages) == self._heads(keys, wanted) < wanted.limit:
                 others = yield from taken(consumer, wanted.limit - len(chosen))
@@ -178,6 +178,11 @@ class ReceiptSteps:
             for flight, (_, before), code in zip(flights, chosen, codes, strict=True)
             if code == DONE
         ]
+
+    @staticmethod
+    def _runs_on(consumer: ConsumerSteps, wanted: Wanted) -> bool:
+        """Whether a receive takes what waits for a key: not in a queue with limits, which count what is claimed."""
+        return wanted.runs and not consumer.limits.apply
 
     def _runs(
         self, keys: QueueKeys, messages: Sequence[Message], wanted: Wanted, now: int, early: Sequence[bytes]
@@ -229,7 +234,7 @@ class ReceiptSteps:
 
     def return_due(self) -> Steps[int]:
         """Make the messages visible again whose time is over; return how many."""
-        return sum((yield from self._partitions.act("the return", _return_due)))
+        return sum((yield from self._homes.act("the return", _return_due)))
 
     def change_visibility(self, changes: Sequence[tuple[str, float]], *, late: bool = False) -> Steps[list[str]]:
         """Set for how many seconds each message stays in flight from now on; return a code for each."""
@@ -254,7 +259,7 @@ class ReceiptSteps:
     def _by_receipt(
         self, receipts: Sequence[str], act: Callable[[QueueKeys, Sequence[tuple[int, Handle]]], Steps[str]], done: str
     ) -> Steps[list[str]]:
-        """Act on the receipts of each partition, at the same time; return a code for each receipt."""
+        """Act on the receipts of each home, at the same time; return a code for each receipt."""
         codes = [UNKNOWN] * len(receipts)
         groups = {queue: some for queue, some in by_queue(receipts).items() if self._is_of(queue)}
         if not groups:
@@ -270,16 +275,16 @@ class ReceiptSteps:
         return codes
 
     def _is_of(self, queue: str) -> bool:
-        """Whether a receipt is of this queue or of one of its partitions."""
+        """Whether a receipt is of this queue or of one of its homes."""
         return queue == self.queue or QueueKeys(queue).logical == self.queue
 
     def purge(self) -> Steps[int]:
         """Delete all messages in flight; return how many."""
-        return sum((yield from self._partitions.act("the purge", _purge)))
+        return sum((yield from self._homes.act("the purge", _purge)))
 
     def forget_deduplication(self) -> Steps[None]:
         """Forget all deduplication keys: a message with a key that was used before is accepted."""
-        yield from self._partitions.act("forgetting the deduplication keys", _forget_dedup)
+        yield from self._homes.act("forgetting the deduplication keys", _forget_dedup)
 
 
 def check_wanted(wanted: Wanted) -> Wanted:

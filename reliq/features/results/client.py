@@ -21,4 +21,4 @@ class ResultCalls:
         For handlers with `result=`, which says how long results are kept. `wait`: how long to wait for it. Waiting
         takes a connection, and no polling. Raises HandlerFailed for a dead letter, and NoResult if there is none then.
         """
-        return self._store.run(result_of(self._steps.partitions, id, wait))
+        return self._store.run(result_of(self._steps.homes, id, wait))

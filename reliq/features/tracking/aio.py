@@ -24,7 +24,7 @@ class TrackingCalls:
 
     @cached_property
     def _tracking(self) -> Tracking:
-        return Tracking(self._steps.partitions)
+        return Tracking(self._steps.homes)
 
     async def find(self, id: str) -> Found | None:
         """Return where the message with this id is, without its body; None if it is not in the queue.
@@ -78,16 +78,15 @@ class FindCalls(Application):
     async def find(self, id: str) -> Found | None:
         """Return where the message with this id is, in whichever queue; None if it is in none.
 
-        The queues are looked through one after the other, in the order of their names, as by `Queue.find`, which is
-        faster where the queue is known. The first that has the id answers. Raises InvalidName, and RedisUnavailable if
-        it is in no queue that can be read.
+        It looks through the queues one after the other, by name; where the queue is known, `Queue.find` is faster.
+        Raises InvalidName, and RedisUnavailable if it is in no queue that can be read.
         """
         check_id(id)
         self._known = await self.store.run(every_queue(self._known))
         away: RedisUnavailable | None = None
         for name in sorted(self._known):
             try:
-                found = await self.store.run(Tracking(self._steps_of(name).partitions).find(id))
+                found = await self.store.run(Tracking(self._steps_of(name).homes).find(id))
             except RedisUnavailable as error:  # it may be in a queue that can be read
                 away = away or error
                 continue

@@ -62,6 +62,8 @@ class Found:
             case Place.DELAYED:
                 failures = self.message.failures if self.message else 0
                 return f"waits for the next try after {failures} failures" if failures else "not due yet"
+            case Place.PARKED:
+                return "it waits for a signal"
             case Place.PREPARED:
                 return "its producer has not decided about it"
             case Place.DEAD:

@@ -105,7 +105,7 @@ def test_a_queue_whose_producer_would_not_announce_it_again_is_refused(app, orde
         client.hset(producers, producer, b"%s %d" % (sequence, int(sent_at) - 61_000))
     assert delete(app) == 0
 
-    orders._steps.partitions.first._announced_at -= 61  # what the minute would have done
+    orders._steps.homes.first._announced_at -= 61  # what the minute would have done
     orders.send("again")
     assert (app.queues(), orders.stats().ready) == (["orders"], 1)
 

@@ -205,6 +205,13 @@ def test_as_many_messages_of_one_key_as_there_are_come_first(queue):
     assert texts(queue.receive(limit=10, runs=True)) == ["h1", "h2", "i1"]
 
 
+def test_a_queue_with_limits_gives_one_message_of_each_key(queue):
+    """Those behind it would not be counted for the rate."""
+    queue.configure(rate="100/s")
+    queue.send_many([NewMessage(text, key=text[0]) for text in ("g1", "h1", "g2", "h2")])
+    assert texts(queue.receive(limit=10, runs=True)) == ["g1", "h1"]
+
+
 def test_deduplication_can_be_forgotten(queue):
     first = queue.send("a", dedup_key="one")
     assert queue.send("a", dedup_key="one") == first

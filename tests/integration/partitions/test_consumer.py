@@ -55,7 +55,7 @@ def soon(monkeypatch):
 
 
 def names_of(app: reliq.Reliq, queue: str) -> list[str]:
-    return read_layout(app.store.call(ops.partitions(QueueKeys(queue)))).every(queue)
+    return read_layout(app.store.call(ops.layout(QueueKeys(queue)))).every(queue)
 
 
 def held_of(app: reliq.Reliq, names: list[str]) -> int:
