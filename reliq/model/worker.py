@@ -52,6 +52,7 @@ class Consuming:
     processing: int = 0
     process: Process | None = None
     doing: Doing = Doing()
+    follows: bool = False  #: whether it can be told to pause, to resume and to stop
     home: str = ""  #: the queue that it consumes from: the same, or one of its homes
 
 
@@ -86,6 +87,11 @@ class WorkerProcess:
         return any(one.doing.paused for one in self.consumers)
 
     @property
+    def follows(self) -> bool:
+        """Whether it can be told to pause, to resume and to stop: a consumer by hand and a lease over HTTP cannot."""
+        return any(one.follows for one in self.consumers)
+
+    @property
     def running(self) -> Consuming | None:
         """The consumer with the message that has run for longest."""
         return min((one for one in self.consumers if one.doing.running), key=lambda one: one.doing.since, default=None)
@@ -107,7 +113,7 @@ class WorkerProcess:
 
 
 def encoded(process: Process, lease: float, doing: Doing | None = None) -> bytes:
-    """Return the text about a consumer."""
+    """Return the text about a consumer; `doing`: of a worker, which follows instructions."""
     about: dict[str, Any] = {
         "host": cut(process.host, _MOST_BYTES), "pid": process.pid, "title": cut(process.title, _MOST_BYTES),
         "started": process.started, "version": process.version, "lease": round(lease * 1000),
@@ -136,7 +142,7 @@ def read(
         int(_number(about.get("since"))), about.get("paused") is True,
     )  # fmt: skip
     beat = None if lease_ends is None else lease_ends - int(lease)
-    return Consuming(queue, consumer, lease_ends, beat, processing, process, doing, home)
+    return Consuming(queue, consumer, lease_ends, beat, processing, process, doing, "handled" in about, home)
 
 
 def _text(value: object) -> str:

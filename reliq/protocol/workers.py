@@ -62,8 +62,9 @@ def find_worker(identity: str) -> Steps[WorkerProcess | None]:
 
 def instruct(one: WorkerProcess, instruction: Instruction) -> Steps[bool]:
     """Tell a worker what to do, which it learns with its next heartbeat; return whether it is still there."""
+    consumers = [each for each in one.consumers if each.follows]
     now = yield ops.server_time()
-    told = yield [ops.instruct(QueueKeys(each.home), each.consumer, instruction, now) for each in one.consumers]
+    told = yield [ops.instruct(QueueKeys(each.home), each.consumer, instruction, now) for each in consumers]
     return any(told)
 
 

@@ -6,7 +6,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reliq import forks
 from reliq.errors import ReliqError
@@ -24,11 +24,13 @@ from reliq.transport.calls import (
 )
 from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
 from reliq.transport.introduction import Identity, introduced, introduction
-from reliq.transport.notices import Notices
 from reliq.transport.replies import read_replies
 from reliq.transport.resp import Command, commands_of, pack
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.server import ClusterNode, Server
+
+if TYPE_CHECKING:
+    from reliq.transport.notices import Notices  # only monitors have them
 
 T = TypeVar("T")
 
