@@ -163,16 +163,23 @@ def find(*, zset: str, index: str, id: Argument, skip: float, shown: float, most
     return "find", (zset, index), (id, skip, shown, most_bytes)
 
 
-def finish(
-    *, consumers: str, processing: str, lease: str, settled: str, workers: str, consumer: Argument, remembered: Argument
-) -> Call:
-    return "finish", (consumers, processing, lease, settled, workers), (consumer, remembered)
-
-
 def forget(
-    *, consumers: str, processing: str, lease: str, trying: str, workers: str, consumer: Argument, leaving: bool
+    *,
+    consumers: str,
+    processing: str,
+    lease: str,
+    trying: str,
+    workers: str,
+    consumer: Argument,
+    leaving: bool,
+    remembered: Argument,
+    settled: str | None = None,
 ) -> Call:
-    return "forget", (consumers, processing, lease, trying, workers), (consumer, int(leaving))
+    return (
+        "forget",
+        (consumers, processing, lease, trying, workers, *(() if settled is None else (settled,))),
+        (consumer, int(leaving), remembered),
+    )
 
 
 def hasten(*, delayed: str, index: str, ids: Iterable[Argument]) -> Call:
