@@ -66,7 +66,10 @@ QUEUE_KEYS: Final = (
     Key(
         "bodies", "hash", "reference -> body, of the messages whose element has no body", group=PLACES, reclaimed=True
     ),
-    Key("followed", "hash", 'id -> where it entered the queue; " batch" -> its counts', group=PLACES),
+    Key(
+        "followed", "hash", 'id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records '
+        "of messages, what their steps have returned and the signals they had", group=PLACES,
+    ),
     Key(
         "history", "stream", "the transitions of messages", group=PLACES,
         expires="a minute after the latest is older than `history`",
@@ -120,6 +123,11 @@ QUEUE_KEYS: Final = (
     Key(
         "attempt", "list", "ids of the messages that a receive with this attempt id has returned", of=_DIGEST,
         expires="after five minutes", searched=True,
+    ),
+    Key("parked", "hash", "id -> the message that waits for a signal, behind until when, since when, and for which"),
+    Key(
+        "waits", "zset", "ids of parked messages by the ms at which they stop waiting; of early signals, behind a line "
+        "feed, by the ms at which they are forgotten"
     ),
     Key("producers", "hash", "producer -> its last sequence number, and when"),
     Key(

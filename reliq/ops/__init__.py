@@ -71,7 +71,6 @@ from reliq.ops.consumer import (
     described,
     description,
     end,
-    finish,
     forget,
     forget_told,
     heartbeat,

@@ -107,9 +107,17 @@ def claim_limited(
 
 
 def discard(
-    *, dead: str, counters: str, index: str, bodies: str, counter: Argument, letters: Iterable[Argument]
+    *,
+    dead: str,
+    counters: str,
+    index: str,
+    bodies: str,
+    followed: str,
+    config: str,
+    counter: Argument,
+    letters: Iterable[Argument],
 ) -> Call:
-    return "discard", (dead, counters, index, bodies), (counter, *letters)
+    return "discard", (dead, counters, index, bodies, followed, config), (counter, *letters)
 
 
 def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> tuple[Argument, ...]:
@@ -155,16 +163,23 @@ def find(*, zset: str, index: str, id: Argument, skip: float, shown: float, most
     return "find", (zset, index), (id, skip, shown, most_bytes)
 
 
-def finish(
-    *, consumers: str, processing: str, lease: str, settled: str, workers: str, consumer: Argument, remembered: Argument
-) -> Call:
-    return "finish", (consumers, processing, lease, settled, workers), (consumer, remembered)
-
-
 def forget(
-    *, consumers: str, processing: str, lease: str, trying: str, workers: str, consumer: Argument, leaving: bool
+    *,
+    consumers: str,
+    processing: str,
+    lease: str,
+    trying: str,
+    workers: str,
+    consumer: Argument,
+    leaving: bool,
+    remembered: Argument,
+    settled: str | None = None,
 ) -> Call:
-    return "forget", (consumers, processing, lease, trying, workers), (consumer, int(leaving))
+    return (
+        "forget",
+        (consumers, processing, lease, trying, workers, *(() if settled is None else (settled,))),
+        (consumer, int(leaving), remembered),
+    )
 
 
 def hasten(*, delayed: str, index: str, ids: Iterable[Argument]) -> Call:
@@ -381,9 +396,10 @@ def stats(
     ticks: str,
     consumers: str,
     received: str,
+    parked: str,
     lists: Iterable[str],
 ) -> Call:
-    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, received, *lists), ()
+    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, received, parked, *lists), ()
 
 
 def strays(*, waiting: str, active: str, group: Argument, most: float) -> Call:

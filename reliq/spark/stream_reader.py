@@ -189,4 +189,4 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, lease: Lease) -> None:
         self._leases = [one for one in self._leases if one is not lease]
-        log.warning("the lease of %s ran out: its messages are back in the queue and come again", lease.consumer)
+        log.warning("the lease of %s ran out: its messages are back in the queue", lease.consumer)

@@ -22,11 +22,11 @@ class Targets:
     queue: str = ""  #: for all rows; if empty, `column` decides for each row
     column: str = ""  #: queue or topic
     routing: Routing | None = None
-    layouts: Mapping[str, Layout] = field(default_factory=dict)  #: the partitions of all queues known to the driver
+    layouts: Mapping[str, Layout] = field(default_factory=dict)  #: the homes of all queues known to the driver
 
     @property
     def home(self) -> JobKeys:
-        """The keys for the record of the job: those of its queue, however many partitions that has."""
+        """The keys for the record of the job: those of its queue, however many homes that has."""
         return QueueKeys(self.queue) if self.queue else SEVERAL
 
     def of(self, value: str) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def column_of(names: frozenset[str], queue: str | None, mandatory: bool) -> str:
 
 
 def targets(queue: str | None, column: str, mandatory: bool) -> Steps[Targets]:
-    """Return the targets with the current bindings and partitions."""
+    """Return the targets with the current bindings and layouts."""
     for one in ROUTING:
         if one.name == column:
             routing = yield from one.read(mandatory)

@@ -32,7 +32,7 @@ def in_worker() -> Iterator[None]:
 def store_of(connection: Connection) -> Store:
     """Return the store of this worker for a server. The next task uses its connection again.
 
-    To connect takes longer than to stage a small partition. Spark ends workers that have been idle for a minute.
+    To connect takes longer than to stage a few rows. Spark ends workers that have been idle for a minute.
     """
     return connection.store()
 

@@ -5,7 +5,6 @@ serves the poll that has waited longest. With several homes it looks at all of t
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,7 +15,7 @@ from reliq.contract import values
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
-from reliq.protocol.claiming import Round, taken
+from reliq.protocol.claiming import from_any, taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
 from reliq.transport.aio_connection import AioConnection
@@ -63,17 +62,10 @@ class Poll:
         if len(every) == 1:
             yield from self._turn_to(every[0])
             return (yield from taken(self.steps, self.limit))
-        look = Round(every, self._homes.failing)
-        yield from look.begin(random.randrange(len(every)), self._owes)
-        for keys in look.keys:
-            messages: list[Message] = []
-            with look.trying(keys):
-                messages = yield from self._claim_from(keys)
-            if messages:
-                return messages
-        look.end()
-        yield from self.leave()
-        return []
+        messages = yield from from_any(every, self._homes.failing, self._claim_from, self._owes)
+        if not messages:
+            yield from self.leave()
+        return messages
 
     def _owes(self, queue: str) -> bool:
         """Whether a call without an answer may have moved messages of this home."""

@@ -4,7 +4,6 @@ A receive is an ordinary claim, with all that a claim knows of limits, expired m
 script moves what was claimed from the processing list into flight, where each message has a time of its own.
 """
 
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -32,7 +31,7 @@ from reliq.ops import Destination, Move, Steps, Together
 from reliq.ops.browse import GROUP_AND_TURN
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.claiming import Round, taken
+from reliq.protocol.claiming import from_any, taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.forwarding import RECEIVED_ELSEWHERE, forward, number
 from reliq.protocol.hidden import Hidden
@@ -68,16 +67,9 @@ class ReceiptSteps:
         every = yield from self._homes.known()
         if len(every) == 1:
             return (yield from self._receive(every[0], wanted, timeout))
-        look = Round(every, self._homes.failing)
-        yield from look.begin(random.randrange(len(every)), lambda _: False)
-        received: list[Received] = []
-        for keys in look.keys:
-            with look.trying(keys):
-                received = yield from self._receive(keys, wanted, 0.0)
-            if received:
-                return received
-        look.end()
-        yield from self.return_due()
+        received = yield from from_any(every, self._homes.failing, lambda keys: self._receive(keys, wanted, 0.0))
+        if not received:
+            yield from self.return_due()
         return received
 
     def _receive(self, keys: QueueKeys, wanted: Wanted, timeout: float) -> Steps[list[Received]]:

@@ -316,7 +316,7 @@ def test_after_fewer_partitions_the_threads_connections_and_leases_of_the_others
             def after_look() -> list[str]:
                 monitor.scan()
                 monitor.tend_partitions()
-                inner(consumer)._partitions._read_at = float("-inf")
+                inner(consumer)._homes._read_at = float("-inf")
                 assert consumer.claim() == []
                 return sorted(inner(consumer)._parts)
 
@@ -370,7 +370,7 @@ def test_a_partition_that_comes_back_has_a_consumer_with_another_id(face, app):
         def has_followed(number: int) -> bool:
             monitor.scan()
             monitor.tend_partitions()
-            inner(consumer)._partitions._read_at = float("-inf")
+            inner(consumer)._homes._read_at = float("-inf")
             assert consumer.claim() == []
             return len(inner(consumer)._parts) == number
 

@@ -139,7 +139,7 @@ def commit(store: Store, job: Job, every: Sequence[Staged], options: WriteOption
         written = msgspec.structs.replace(written, deduplicated=store.call(own.duplicates(job.home, job.name)))
     except ReliqError as error:
         written = msgspec.structs.replace(written, complete=False)
-        log.warning("job %s is committed, a monitor will make the rest of it visible: %s", job.name, error)
+        log.warning("job %s is committed, a monitor will finish it: %s", job.name, error)
     note(store, options.session, written)
 
 
