@@ -60,7 +60,7 @@ def _held(one: Consuming, name: re.Match[str], now: int) -> Held:
 
     driver = f"{one.process.host}:{one.process.pid}" if one.process else ""
     left = since(one.lease_ends, -1)
-    facts = (one.queue, one.partition, one.consumer, one.processing, driver, since(one.beat), left)
+    facts = (one.queue, one.home, one.consumer, one.processing, driver, since(one.beat), left)
     return Held(name[1], int(name[2]), *facts)
 
 
