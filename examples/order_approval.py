@@ -1,4 +1,4 @@
-"""An order that waits for a person: it is charged once, parked until somebody approves it, and asked about a week later.
+"""An order that waits for a person: charged once, parked until somebody approves it, and asked about a week later.
 
 Without a server, and the week passes at once: `reliq.testing` has a clock of its own.
 
@@ -46,7 +46,7 @@ def fulfil(message: reliq.Message) -> None:
 def main() -> None:
     with Bench(app) as bench:
         orders = app.queue("orders")
-        first, second = orders.send_many([{"order": 1, "euros": 9.5}, {"order": 2, "euros": 20.0}])
+        first, _ = orders.send_many([{"order": 1, "euros": 9.5}, {"order": 2, "euros": 20.0}])
         bench.work_off()
         print(f"{orders.stats().parked} orders wait for approval")
         app.signal(first, "approval", {"by": "ann"})

@@ -21,7 +21,6 @@ from reliq.client.consumer import Consumer
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
 from reliq.client.queue import Queue
-from reliq.client.topics import Topics
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions, PublishOptions
 from reliq.errors import (
     ChangeUnderWay,
@@ -60,6 +59,8 @@ from reliq.features.schedules.steps import Schedule
 from reliq.features.steps.decorator import step
 from reliq.features.steps.model import StepFailed
 from reliq.features.steps.ops import Parked
+from reliq.features.topics.client import Topics
+from reliq.features.topics.steps import Binding, TopicStats
 from reliq.features.tracking.model import Cancellation, Event, Found
 from reliq.model.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
 from reliq.model.breaker import breaker
@@ -74,7 +75,6 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.policy import Again, Dead, Retry
 from reliq.model.stats import Stats
 from reliq.protocol.delayed import DelayedPage
-from reliq.protocol.topics import Binding, TopicStats
 
 __all__ = [
     "Again", "Backoff", "Batch", "BatchOptions", "BatchProgress", "Binding", "Cancellation", "CancelledMany",

@@ -7,8 +7,11 @@ from typing import TypeVar
 from reliq.model.keys import JobKeys
 from reliq.ops import Steps
 from reliq.ops.topology import Node, Slots
+from reliq.transport.cluster import ClusterConnection
 from reliq.transport.connection import Connection
+from reliq.transport.notices import Notices
 from reliq.transport.store import Store
+from reliq_monitor.known import Known
 
 T = TypeVar("T")
 
@@ -23,6 +26,9 @@ class Calls:
         self._store = store
         self._connection = store.connection("reliq-monitor")
         self.at_node = self._connection if node is None else store.connection_to(node, "reliq-monitor")
+        self._node = node
+        self._notices: Notices | None = None
+        self.known = Known(lambda: self._notices is not None and self._notices.active)
         self.patience: float | None = None  #: seconds a call is repeated; in the loop the next turn repeats it
         self._slots: Slots | None = None
         self._began_at = math.inf  #: by time.monotonic(): the call under way
@@ -34,6 +40,21 @@ class Calls:
             return self._store.run(steps, connection or self._connection, timeout=self.patience)
         finally:
             self._began_at = math.inf
+
+    # --- what the server tells ---
+
+    def listen(self) -> None:
+        """Let the server tell from now on which of the keys that were read have changed."""
+        connection = self._connection
+        if isinstance(connection, ClusterConnection):
+            connection.noticed = self._node
+        self._notices = connection.notices = Notices(self.known.changed)
+
+    def hear(self) -> None:
+        """Forget what has changed, and what was known for long."""
+        if self._notices is not None:
+            self._notices.take()
+            self.known.prune()
 
     @property
     def unanswered(self) -> bool:
@@ -53,5 +74,7 @@ class Calls:
 
     def close(self) -> None:
         """Close the connections."""
+        if self._notices is not None:
+            self._notices.end()
         self._connection.close()
         self.at_node.close()

@@ -8,16 +8,20 @@ No lease can be renewed while Redis is away. So after an outage, or a pause of t
 until all consumers have had time to return.
 """
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reliq import ops
 from reliq.contract import values
 from reliq.model.keys import QueueKeys, connection_name, is_connected
 from reliq.ops import Steps
+from reliq_monitor.known import Known
 
+_LEASES = 1000  #: leases that are read by one command
 _NAME = re.compile(rb" name=(reliq:\S+)")
 
 SETTLED = (
@@ -177,15 +181,28 @@ def boot_time() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-def read_leases(queues: Sequence[QueueKeys]) -> Steps[list[tuple[int, Leases]]]:
-    """Read, for each of these queues, the server's time and the leases of the consumers."""
-    now, *members = yield [ops.server_time(), *(ops.members(keys.consumers) for keys in queues)]
-    watched = [(keys, consumers) for keys, consumers in zip(queues, members, strict=True) if consumers]
-    if not watched:
-        return [(now, [])] * len(queues)
-    answers = yield [ops.lease_ends(keys, consumers) for keys, consumers in watched]
-    found = {
-        keys.queue: list(zip(consumers, ends, strict=True))
-        for (keys, consumers), ends in zip(watched, answers, strict=True)
-    }
-    return [(now, found.get(keys.queue, [])) for keys in queues]
+def read_leases(
+    queues: Sequence[QueueKeys], known: Known | None = None, together: bool = False
+) -> Steps[list[tuple[int, Leases]]]:
+    """Read, for each of these queues, the server's time and the leases of the consumers.
+
+    `known`: the consumers of queues as they were read before. `together`: one call may read leases of many queues.
+    """
+    known = known or Known()
+    members = {keys.queue: known.get(keys.consumers) for keys in queues}
+    unread = [keys for keys in queues if not isinstance(members[keys.queue], list)]
+    now, *answers = yield [ops.server_time(), *(ops.members(keys.consumers) for keys in unread)]
+    for keys, some in zip(unread, answers, strict=True):
+        members[keys.queue] = some
+        known.note(keys.consumers, some or False)
+    by_queue = [[keys.lease(one) for one in members[keys.queue]] for keys in queues]
+    calls: list[ops.Op[Any]] = [
+        ops.lease_ends(page)
+        for some in ([list(itertools.chain.from_iterable(by_queue))] if together else by_queue)
+        for page in (some[start : start + _LEASES] for start in range(0, len(some), _LEASES))
+    ]
+    if known.grows:  # leases change all the time
+        calls = [op for call in calls for op in (ops.unnoticed(), call)]
+    answers = (yield calls) if calls else []
+    ends = itertools.chain.from_iterable(answers[1::2] if known.grows else answers)
+    return [(now, [(consumer, next(ends)) for consumer in members[keys.queue]]) for keys in queues]

@@ -1,12 +1,13 @@
 """Lookout: what a monitor sees at its place: the queues and its share of them, the server, the consumers."""
 
+import functools
 import time
 from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from reliq import ops
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QUEUES, QueueKeys
 from reliq.ops import Steps
 from reliq_monitor.calls import Calls
 from reliq_monitor.liveness import Leases, Liveness, read_leases
@@ -72,10 +73,18 @@ class Lookout:
         self._calls.run(self._attempts.of_all("queues", self._learn(), None))
 
     def _learn(self) -> Steps[None]:
-        names = (yield ops.queue_names()) if self._place.names is None else list(self._place.names())
+        names = (yield from self._read_names()) if self._place.names is None else list(self._place.names())
         if names != self.names:
             self.names = names
             self.share_out()
+
+    def _read_names(self) -> Steps[list[str]]:
+        known: list[str] | None = self.survey.known.get(QUEUES)
+        if known is not None:
+            return known
+        names: list[str] = yield ops.queue_names()
+        self.survey.known.note(QUEUES, names)
+        return names
 
     def share_out(self) -> list[str]:
         """Find this monitor's share of the queues, and forget the others; return the queues that are new in it."""
@@ -104,6 +113,7 @@ class Lookout:
         jump = run(attempts.of_all("clock", watch.clock_jump(), 0), at_node)
         if jump:
             self.clock_jumps += 1
+            self.survey.known.changed(None)  # what is due was noted by the clock before
             run(attempts.of_all("clock", self._note_jump(jump), None, "note", elsewhere=True))
         watch.begin(run(attempts.of_all("connections", watch.clients(), None), at_node))
         run(attempts.of_all("connections", watch.note_start(), None, "start"), at_node)
@@ -114,10 +124,11 @@ class Lookout:
         yield from self._membership.resign()  # and come back: the others' presence was noted by the earlier clock
 
     def _look_at_queues(self) -> Steps[None]:
+        read = functools.partial(read_leases, known=self.survey.known, together=self.survey.at_once > 1)
         found = yield from self.survey.having_each("scan", self._seeks)
         consumers: list[tuple[QueueKeys, int, Leases]] = []
         for page in pages(found[_CONSUMERS]):
-            answers = yield from self._attempts.together("scan", page, read_leases)
+            answers = yield from self._attempts.together("scan", page, read)
             consumers += [(keys, now, leases) for keys, (now, leases) in answers]
         gone = [
             Gone(keys, vanished, now, time.monotonic())

@@ -68,6 +68,7 @@ class NodeMonitor:
                 common=place.common,
                 at_once=1 if store.sharded else TOGETHER,
                 away=place.away,
+                known=self._calls.known,
                 measurements=measurements,
             ),
             self._membership,
@@ -136,6 +137,8 @@ class NodeMonitor:
         """Perform each duty when it is due, until `stopping` is set; wait while Redis is away."""
         outage = OutageLog(log, "monitor") if self.place is WHOLE else OutageLog(log, self.place.title)
         self._calls.patience = 0.0
+        if self.place.has_queues:
+            self._calls.listen()
         expected = Moment.now()
         while not stopping.is_set():
             if expected.after(_PAUSE).passed():
@@ -173,6 +176,7 @@ class NodeMonitor:
 
     def _turn(self) -> float:
         """Perform the due duties; return the seconds until the next turn."""
+        self._calls.hear()
         if time.monotonic() >= self._next_beat:
             self._beat()
         pause = self._next_beat - time.monotonic()

@@ -14,13 +14,13 @@ from reliq_monitor.queue_scan import Survey
 log = logging.getLogger("reliq.monitor")
 
 
-class Partitions(Duty[int]):
+class Spreading(Duty[int]):
     """The queues with partitions, as one monitor knows them."""
 
     name = "partitions"
     effect = (
-        "a change of the number of a queue's [partitions](../how-to/partitions.md) does not end, and messages wait "
-        "that are to be taken to the new home of their key"
+        "a change of the number of a queue's [partitions](../how-to/partitions.md) does not end, and messages whose "
+        "key has a new home wait"
     )
 
     def __init__(self) -> None:
@@ -29,30 +29,34 @@ class Partitions(Duty[int]):
 
     def turn(self, survey: Survey) -> Steps[int]:
         """Do what is to be done for these queues now; return how many messages were taken to their home."""
-        sent = 0
         partitioned = {logical_name(name) for name in survey.every_name if is_partition(name)}
-        for keys in survey.queues if partitioned else ():
+        if not partitioned:
+            return 0
+        for keys in survey.queues:
             if keys.queue in partitioned:
-                sent += yield from survey.attempts.of_queue(self.name, keys, self._tend(survey, keys), 0)
+                yield from survey.attempts.of_queue(self.name, keys, self._tend(survey, keys), None)
+        parts = [keys for keys in survey.queues if logical_name(keys.queue) in partitioned]
+        sent, layouts = 0, dict[str, Layout]()
+        for keys in (yield from survey.having(self.name, lambda one: one.waiting, parts)):
+            steps = self._send_strays(keys, layouts)
+            sent += yield from survey.attempts.of_queue(self.name, keys, steps, 0, "strays")
         return sent
 
-    def _tend(self, survey: Survey, first: QueueKeys) -> Steps[int]:
-        queue = first.queue
-        layout = read_layout((yield ops.partitions(first)))
+    def _tend(self, survey: Survey, first: QueueKeys) -> Steps[None]:
+        """Bring a change to its end."""
+        queue, known = first.queue, survey.known
+        layout: Layout | None = known.get(first.config, self.name)
+        if layout is None:
+            layout = read_layout((yield ops.layout(first)))
+            known.note(first.config, layout, self.name)
         if not (yield from self._take_effect(first, layout)):
-            return 0
-        sent = 0
-        for name in layout.every(queue):
-            keys = QueueKeys(name)
-            steps = self._send_strays(layout, first, keys)
-            sent += yield from survey.attempts.of_queue(self.name, keys, steps, 0, "strays")
+            return
         if layout.moving:
             if (yield from settle(queue, layout)):
                 text = "queue=%s has %d partitions, %d before: all keys are in their home"
                 log.info(text, queue, layout.count, layout.before)
         elif (yield from forget_retired(queue, layout)):
-            log.info("queue=%s partition=%s is empty and not used any more", queue, layout.retired[-1])
-        return sent
+            log.info("queue=%s partition=%s is empty and closed", queue, layout.retired[-1])
 
     def _take_effect(self, first: QueueKeys, layout: Layout) -> Steps[bool]:
         """Tell all partitions of the layout; return whether they know it."""
@@ -65,7 +69,12 @@ class Partitions(Duty[int]):
             self._effective[queue] = layout.version
         return is_known
 
-    def _send_strays(self, layout: Layout, first: QueueKeys, keys: QueueKeys) -> Steps[int]:
-        if not (yield ops.exists(keys.waiting)):
+    def _send_strays(self, keys: QueueKeys, layouts: dict[str, Layout]) -> Steps[int]:
+        """Take what waits in a partition, and has its home in another one, there. `layouts`: read in this turn."""
+        first = QueueKeys(logical_name(keys.queue))
+        if first.queue not in layouts:
+            layouts[first.queue] = read_layout((yield ops.layout(first)))
+        layout = layouts[first.queue]
+        if not (yield from self._take_effect(first, layout)):
             return 0
         return (yield from send_strays(first.queue, layout, keys, self._pool))

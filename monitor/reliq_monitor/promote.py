@@ -1,12 +1,16 @@
 """Promote: make delayed messages ready when they are due, in steps too short to delay other clients."""
 
+import itertools
+import math
+import time
 from collections.abc import Sequence
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq_monitor.duty import Duty
-from reliq_monitor.queue_scan import Survey, flags
+from reliq_monitor.known import SLOW_LOOK
+from reliq_monitor.queue_scan import Survey
 
 BATCH = 100  #: messages per script call
 CALLS = 4  #: script calls per round trip, for a queue with many due messages
@@ -46,14 +50,12 @@ def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]
 
     Return how many were promoted, and the seconds until the next is due: 0.0 = now, None = none within `ahead` seconds.
     """
-    attempts = survey.attempts
+    attempts, known = survey.attempts, survey.known
     waits: list[int] = []
 
-    def look(some: Sequence[QueueKeys]) -> Steps[list[bool]]:
-        groups = survey.groups(some)
-        answers = yield [ops.due(group, ahead) for group in groups]
-        waits.extend(soonest for soonest, *_ in answers)
-        return flags(groups, [places for _, *places in answers])
+    def look(some: Sequence[QueueKeys]) -> Steps[list[int]]:
+        answers = yield [ops.due(group, far) for group in survey.groups(some)]
+        return list(itertools.chain.from_iterable(answers))
 
     def move(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
         answers: list[tuple[int, int]] = yield [ops.promote(keys, BATCH) for keys in some]
@@ -66,9 +68,21 @@ def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]
             for start in range(0, len(answers), CALLS)
         ]
 
+    far = max(ahead, SLOW_LOOK) if known.grows else ahead
     delayed = yield from survey.having(Promotion.name, lambda keys: keys.delayed, survey.queues)
-    looked = yield from attempts.together(Promotion.name, delayed, look)
-    moved = yield from attempts.together(Promotion.name, [keys for keys, due in looked if due], move, "move")
+    began, due = time.monotonic(), []
+    for keys in delayed:
+        at = known.get(keys.delayed, "due")  # by time.monotonic(); if nobody tells of changes, it is not known
+        if at is None:
+            due.append(keys)
+        else:
+            waits.append(max(0, math.ceil((at - began) * 1000)))
+            due += [keys] if at <= began else []
+    looked = yield from attempts.together(Promotion.name, due, look)
+    for keys, wait in looked:
+        known.note(keys.delayed, began + (wait / 1000 if wait >= 0 else far), "due")
+    waits += [wait for _, wait in looked if wait > 0]
+    moved = yield from attempts.together(Promotion.name, [keys for keys, wait in looked if wait == 0], move, "move")
     busy = [keys for keys, (count, _) in moved if count == BATCH]
     moved += yield from attempts.together(Promotion.name, busy, move_more, "move more")
     waits += [soonest for _, (_, soonest) in moved]

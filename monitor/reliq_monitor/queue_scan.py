@@ -10,6 +10,7 @@ from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
 from reliq_monitor.attempts import Attempts
+from reliq_monitor.known import Known
 from reliq_monitor.liveness import Leases, Vanished
 
 TOGETHER = 100  #: queues per call and per round trip; on a cluster one per call, as they lie on different nodes
@@ -38,6 +39,7 @@ class Survey:
     every_name: Sequence[str] = ()  #: all queues, also those that other monitors lead, or that lie on other nodes
     at_once: int = TOGETHER  #: queues that one call may ask about
     away: Callable[[QueueKeys], bool] = lambda _: False  #: whether the node of a queue is away
+    known: Known = field(default_factory=Known)
     measurements: Measurements | None = None
     looked_at: float = 0.0  #: by time.monotonic()
     found: Mapping[str, Sequence[QueueKeys]] = field(default_factory=dict)  #: by key sought: the queues that have it
@@ -54,7 +56,7 @@ class Survey:
         """The queues that other monitors lead; None if a node with some of them is away."""
         led = {keys.queue for keys in self.queues}
         others = [QueueKeys(name) for name in self.every_name if name not in led]
-        return None if any(map(self.away, others)) else replace(self, queues=others)
+        return None if any(map(self.away, others)) else replace(self, queues=others, known=Known())
 
     def shared_out(self, queues: Sequence[QueueKeys], common: Container[str]) -> "Survey":
         """Return the survey of another share, with what was found of it."""
@@ -69,20 +71,29 @@ class Survey:
         )
 
     def having(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[Home]]:
-        """Return those of `homes` for which this key exists."""
-        if not homes:
-            return []
+        """Return those of `homes` for which this key exists; it is asked about those that are not known."""
+        there = {key(one): self.known.get(key(one)) for one in homes}
+        unknown = [one for one in homes if there[key(one)] is None]
+        if unknown:
+            for one, found in (yield from self._asked(duty, key, unknown)):
+                there[key(one)] = found
+                self.known.note(key(one), found)
+        if self.attempts.any_failing:
+            self.attempts.nothing_to_do(duty, (one for one in homes if there[key(one)] is False))
+        return [one for one in homes if there[key(one)]]
 
-        def find() -> Steps[list[Home]]:
+    def _asked(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[tuple[Home, bool]]]:
+        """Ask for which of `homes` this key exists; the answers, without those that fail."""
+
+        def find() -> Steps[list[tuple[Home, bool]]]:
             groups = self.groups(homes)
+            some = [True] * len(groups)
             if self.at_once > 1:  # mostly none exists, and one command says so
                 some = yield [ops.any_exists([key(one) for one in group]) for group in groups]
-                groups = list(itertools.compress(groups, some))
-                if not groups:
-                    return []
-            answers = yield [ops.existing([key(one) for one in group]) for group in groups]
-            pairs = zip(groups, answers, strict=True)
-            return [group[place - 1] for group, places in pairs for place in places]
+            few = list(itertools.compress(groups, some))
+            answers = iter((yield [ops.existing([key(one) for one in group]) for group in few]) if few else ())
+            places = [next(answers) if any_of_it else [] for any_of_it in some]
+            return list(zip(homes, flags(groups, places), strict=True))
 
         def ask(some: Sequence[Home]) -> Steps[list[bool]]:
             groups = self.groups(some)
@@ -95,34 +106,40 @@ class Survey:
             except Exception as error:  # the following calls find out for which of them
                 if self.attempts.is_outage(error):
                     raise
-        found = yield from self.attempts.together(duty, homes, ask, "exists")
-        self.attempts.nothing_to_do(duty, (home for home, there in found if not there))
-        return [home for home, there in found if there]
+        return (yield from self.attempts.together(duty, homes, ask, "exists"))
 
     def having_each(self, duty: str, keys: Sequence[str]) -> Steps[dict[str, list[QueueKeys]]]:
         """Return for each of these keys the queues that have it, by as many calls as for one key."""
-
-        def names_of(group: Sequence[QueueKeys]) -> list[str]:
-            return [getattr(one, key) for key in keys for one in group]
+        there = {name: self.known.get(name) for one in self.queues for name in _names(one, keys)}
+        unknown = [one for one in self.queues if any(there[name] is None for name in _names(one, keys))]
 
         def ask(some: Sequence[QueueKeys]) -> Steps[list[list[bool]]]:
             groups = self.groups(some)
-            answers = yield [ops.existing(names_of(group)) for group in groups]
+            answers = yield [ops.existing([getattr(one, key) for key in keys for one in group]) for group in groups]
             found: list[list[bool]] = []
             for group, places in zip(groups, answers, strict=True):
-                there = set(places)
+                at = set(places)
                 found += [
-                    [1 + at + kind * len(group) in there for kind in range(len(keys))] for at in range(len(group))
+                    [1 + place + kind * len(group) in at for kind in range(len(keys))] for place in range(len(group))
                 ]
             return found
 
-        found = (yield from self.attempts.together(duty, self.queues, ask, "exists")) if self.queues else []
-        self.attempts.nothing_to_do(duty, (home for home, there in found if not any(there)))
-        return {key: [home for home, there in found if there[kind]] for kind, key in enumerate(keys)}
+        for one, found in (yield from self.attempts.together(duty, unknown, ask, "exists")) if unknown else ():
+            for name, exists in zip(_names(one, keys), found, strict=True):
+                there[name] = exists
+                self.known.note(name, exists)
+        if self.attempts.any_failing:
+            idle = (one for one in self.queues if all(there[name] is False for name in _names(one, keys)))
+            self.attempts.nothing_to_do(duty, idle)
+        return {key: [one for one in self.queues if there[getattr(one, key)]] for key in keys}
 
     def groups(self, homes: Sequence[T]) -> list[Sequence[T]]:
         """Group `homes` by what one call may ask about."""
         return [homes[start : start + self.at_once] for start in range(0, len(homes), self.at_once)]
+
+
+def _names(one: QueueKeys, keys: Sequence[str]) -> list[str]:
+    return [getattr(one, key) for key in keys]
 
 
 def flags(groups: Sequence[Sequence[object]], answers: Sequence[Sequence[int]]) -> list[bool]:

@@ -1,6 +1,8 @@
 """Retention: trim dead letters by the queues' policies, and forget silent producers and streams."""
 
-from collections.abc import Callable, Sequence
+import math
+import time
+from collections.abc import Callable, Container, Sequence
 
 from reliq import ops
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
@@ -11,10 +13,15 @@ from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Home, Survey, pages
 
 PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; far longer than a producer repeats a call
+PRODUCERS_LOOK = 600.0  #: seconds until the producers of a queue are looked at again
+_QUEUES = 20  #: queues whose producers are looked at in a turn, or a part of many queues
 STREAM_REMEMBERED = 90 * 86_400.0  #: seconds after its last epoch
 TRIMMED_AT_ONCE = 1000  #: dead letters per turn: other duties must not wait longer
 _PAGE = 500
 _EVERY = 10.0  #: seconds
+
+
+Policy = list[bytes | None]
 
 
 class DeadLetterTrimming(Duty[int]):
@@ -31,9 +38,7 @@ class DeadLetterTrimming(Duty[int]):
         """Remove TRIMMED_AT_ONCE at most; return how many."""
         removed, self.unfinished = 0, False
         for page in pages((yield from survey.having(self.name, lambda keys: keys.config, survey.queues))):
-            for keys, policy in (yield from survey.attempts.together(self.name, page, _policies)):
-                if policy == [None, None]:
-                    continue
+            for keys, policy in (yield from self._policies(survey, page)):
                 if removed >= TRIMMED_AT_ONCE:
                     self.unfinished = True
                     return removed
@@ -42,6 +47,15 @@ class DeadLetterTrimming(Duty[int]):
                 )
                 removed, self.unfinished = removed + trimmed, self.unfinished or unfinished
         return removed
+
+    def _policies(self, survey: Survey, queues: Sequence[QueueKeys]) -> Steps[list[tuple[QueueKeys, Policy]]]:
+        """Return the policies of the queues that have one."""
+        known = [(keys, survey.known.get(keys.config, self.name)) for keys in queues]
+        unread = [keys for keys, policy in known if policy is None]
+        for keys, policy in (yield from survey.attempts.together(self.name, unread, _policies)):
+            survey.known.note(keys.config, policy, self.name)
+            known.append((keys, policy))
+        return [(keys, policy) for keys, policy in known if policy is not None and policy != [None, None]]
 
     @property
     def pause(self) -> float:
@@ -63,19 +77,33 @@ class SilentProducers(Duty[int]):
     """Removes the sequences of producers that have been silent for longer than calls are repeated."""
 
     name = "producers"
-    effect = "what is remembered of silent producers is not removed"
+    effect = "records of silent producers are not removed"
     interval = _EVERY
 
+    def __init__(self) -> None:
+        self._looked_at: dict[str, float] = {}  #: by queue, by time.monotonic()
+
+    def keep(self, queues: Container[str]) -> None:
+        """Forget when other queues were looked at."""
+        self._looked_at = {queue: at for queue, at in self._looked_at.items() if queue in queues}
+
     def turn(self, survey: Survey) -> Steps[int]:
-        """Remove them; return how many."""
-        return (yield from _forget_silent(survey, self.name, survey.queues, _producers_of, PRODUCER_REMEMBERED))
+        """Remove them in a part of the queues; return how many."""
+        now = time.monotonic()
+        before = now - PRODUCERS_LOOK
+        waiting = [keys for keys in survey.queues if self._looked_at.get(keys.queue, -math.inf) <= before]
+        some = waiting[: max(_QUEUES, math.ceil(len(survey.queues) * 2 * _EVERY / PRODUCERS_LOOK))]
+        forgotten = yield from _forget_silent(survey, self.name, some, _producers_of, PRODUCER_REMEMBERED)
+        failing = {queue for duty, queue in survey.attempts.failing if duty == self.name}
+        self._looked_at.update((keys.queue, now) for keys in some if keys.queue not in failing)
+        return forgotten
 
 
 class SilentStreams(Duty[int]):
     """Removes the epochs of streams that have been silent for longer than stopped streams are kept."""
 
     name = "streams"
-    effect = "what is remembered of stopped streams is not removed"
+    effect = "records of stopped streams are not removed"
     interval = _EVERY
     common = SEVERAL.place
 

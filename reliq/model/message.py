@@ -194,18 +194,18 @@ class Message(DurableCalls):
 
     @property
     def cancelled(self) -> bool:
-        """Whether someone has cancelled the message while it is in processing. A handler may look at it and return."""
+        """Whether the message was cancelled while in processing: a handler may check it and return."""
         life = self._life
         return life is not None and life.cancelled
 
     @property
     def state(self) -> Any:
-        """The latest checkpoint of the message, by this handler or by one before it that failed or was killed."""
+        """The latest checkpoint, of this run or an earlier one."""
         life = self._life
         return None if life is None else read_state(life.state)
 
     def progress(self, fraction: float, text: str = "") -> Awaitable[None]:
-        """Report how far the handler is, from 0 to 1; to be awaited in async handlers. `text`: up to 1,000 bytes.
+        """Report the handler's progress, from 0 to 1; await it in async handlers. `text`: up to 1,000 bytes.
 
         Operators see it, and the message is not charged with a delivery if its worker dies now. At most ten reports a
         second are sent. Raises LeaseLost if this consumer no longer holds the message, and InvalidMessage.
@@ -213,7 +213,7 @@ class Message(DurableCalls):
         return self._holder().report(self, checked_progress(fraction, text))
 
     def checkpoint(self, state: Any) -> Awaitable[None]:
-        """Store what the next handler of this message can go on from, as `message.state`; await it in async handlers.
+        """Store a state for the next run of this message, as `message.state`; await it in async handlers.
 
         `state`: dicts, lists, texts, numbers, bytes, None; up to 1 MiB. It is deleted with the message, or a week after
         the latest report. Raises LeaseLost if this consumer no longer holds the message (then nothing is stored),

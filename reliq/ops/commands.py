@@ -40,6 +40,11 @@ def client_list() -> Op[bytes]:
     return Op(("CLIENT", "LIST"))
 
 
+def unnoticed() -> Op[bytes]:
+    """Let the server not tell of changes in the keys that the next command reads (`transport.notices`)."""
+    return Op(("CLIENT", "CACHING", "NO"))
+
+
 def few_clients() -> Op[bytes]:
     """Read subscribers only: a cheap test whether CLIENT LIST is allowed."""
     return Op(("CLIENT", "LIST", "TYPE", "pubsub"))

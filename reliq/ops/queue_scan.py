@@ -20,9 +20,6 @@ def any_exists(names: Sequence[str]) -> Op[bool]:
 
 
 def due(queues: Sequence[QueueKeys], ahead: float) -> Op[list[int]]:
-    """Read in how many ms the next delayed message is due (-1: none within `ahead` seconds).
-
-    Then follow the positions, from 1, of those queues that have a message due now.
-    """
+    """Read in how many ms the next delayed message of each queue is due; -1: none within `ahead` seconds."""
     call = signatures.due(delayed=[keys.delayed for keys in queues], ahead=milliseconds(ahead))
     return scripted(call, list)

@@ -14,7 +14,7 @@ from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.life import DONE, Report
 from reliq.model.message import Message
-from reliq.model.worker import encoded
+from reliq.model.worker import Doing, encoded
 from reliq.ops import Move, Op, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
@@ -40,6 +40,7 @@ class ConsumerSteps:
         self.keys = keys
         self.lease = lease
         self.claimant = Claimant(keys, owner, lease)
+        self.doing: Doing | None = None  #: of a worker, at its start
         self.title = ""  #: what it says of itself in place of the title of its process
         self.keeps_marks = False  #: it says which redelivered message it tries
         self._held = HeldMessages()
@@ -103,7 +104,9 @@ class ConsumerSteps:
         self._doubt()
 
     def _register(self) -> Op[int]:
-        return self.claimant.register(marks=self.keeps_marks, about=encoded(this_process(self.title), self.lease))
+        return self.claimant.register(
+            marks=self.keeps_marks, about=encoded(this_process(self.title), self.lease, self.doing)
+        )
 
     def _doubt(self) -> None:
         if self._state is State.REGISTERED:

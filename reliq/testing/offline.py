@@ -54,12 +54,12 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
 
 def _run_one(app: Reliq, handler: Handler) -> bool:
     """Run the handler of the next message that is not expired; return whether there was one."""
-    layout = read_layout(app.store.call(ops.partitions(QueueKeys(handler.queue))))
+    layout = read_layout(app.store.call(ops.layout(QueueKeys(handler.queue))))
     return any(_run_one_of(app, handler, QueueKeys(name)) for name in layout.every(handler.queue))
 
 
 def _run_one_of(app: Reliq, handler: Handler, keys: QueueKeys) -> bool:
-    """Do so for one partition of the queue."""
+    """Do so for one home of the queue."""
     consumer = ConsumerSteps(keys, new_owner(connected=False), lease=60)
     consumer.keep_results(handler.result or 0.0)
     consumer.run_report = _awaited(app) if handler.is_async else app.store.run

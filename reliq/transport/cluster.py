@@ -21,6 +21,7 @@ class ClusterConnection(Connection):
     def __init__(self, store: Server, name: str = "") -> None:
         super().__init__(store, name)
         self._connections: dict[Node, Connection] = {}
+        self.noticed: Node | None = None  #: the node that sends the notices
 
     @property
     def reconnected(self) -> bool:
@@ -115,6 +116,7 @@ class ClusterConnection(Connection):
         if node not in self._connections:
             connection = self._connections[node] = Connection(ClusterNode(self._store, node), self._name)
             connection.on_connect = self.on_connect
+            connection.notices = self.notices if node == self.noticed else None
             connection.follow = lambda node, request, place: self._at(node).ask(request, place)
         return self._connections[node]
 

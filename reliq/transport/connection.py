@@ -6,7 +6,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reliq import forks
 from reliq.errors import ReliqError
@@ -17,6 +17,7 @@ from reliq.transport.calls import (
     carried_out,
     loading,
     read,
+    to_repeat,
     unknown_in_transaction,
     unknown_scripts,
     waits,
@@ -27,6 +28,9 @@ from reliq.transport.replies import read_replies
 from reliq.transport.resp import Command, commands_of, pack
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.server import ClusterNode, Server
+
+if TYPE_CHECKING:
+    from reliq.transport.notices import Notices  # only monitors have them
 
 T = TypeVar("T")
 
@@ -65,6 +69,7 @@ class Connection:
         )
         self._identity: Identity | None = None  #: of the latest connection, even if it is lost
         self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster: asks the node a key moves to
+        self.notices: Notices | None = None  #: of changes in what this connection reads
         self._owed: deque[PendingReply] = deque()  #: pending replies, in the order of sending
         _connections.add(self)
 
@@ -105,7 +110,7 @@ class Connection:
             self._load(request, replies, unknown)
         if unknown_in_transaction(request, replies):
             self._exchange(loading(request))
-            replies = self._exchange(commands_of(request))
+            raise to_repeat(request, replies)
         if self.follow is not None and (moving := asked_elsewhere(request, replies)):
             for place, node in moving:
                 replies[place] = self.follow(node, request, place)
@@ -242,6 +247,10 @@ class Connection:
                 self._introduce()
             if self.on_connect is not None:
                 self.on_connect(self.named)
+            if self.notices is not None:
+                self.notices.begin(self._store.new_connection, self._exchange)
+        elif self.notices is not None and self.notices.wanted and not self._owed:
+            self.notices.begin(self._store.new_connection, self._exchange)
         return self._raw
 
     def _introduce(self) -> None:

@@ -22,6 +22,7 @@ from reliq.model.breaker import Breaker
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
+from reliq.model.worker import Doing
 from reliq.ops import Destination, Move, Settled
 from reliq.ops.schema import Counter
 from reliq.protocol.consumer import ConsumerSteps
@@ -63,6 +64,7 @@ class Exchange:
         """`on_dead` is called for each message that this worker has made a dead letter."""
         self.steps = ConsumerSteps(QueueKeys(queue), owner, lease)
         self.steps.keeps_marks = True
+        self.steps.doing = Doing()
         self.steps.hold_at_most(values.HOLD_BYTES)
         self.reports = FlowReports(self.steps, breaker)
         self.hold = self.reports.hold

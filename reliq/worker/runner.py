@@ -176,7 +176,7 @@ class Runner:
             if message.redelivered:
                 self._store.call(ops.mark_tried(keys, consumer, message.tag), timeout=0)
         except ReliqError as error:
-            log.warning("queue=%s id=%s starts unmarked: %s", keys.queue, message.id, error)
+            log.warning("queue=%s id=%s starts without its mark in Redis: %s", keys.queue, message.id, error)
         try:
             self._store.run(self._steps.lives.begin(message), timeout=0)
             if message.redelivered:

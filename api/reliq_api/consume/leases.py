@@ -148,7 +148,7 @@ def _readable(keys: QueueKeys, held: Sequence[bytes]) -> list[Message]:
 
 
 def _finish(keys: QueueKeys, lease: str) -> ops.Op[bool]:
-    return ops.finish(keys, lease, _SETTLED_REMEMBERED)
+    return ops.forget(keys, lease, leaving=True, settled_for=_SETTLED_REMEMBERED)
 
 
 class _Lives:

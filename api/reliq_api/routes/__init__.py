@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from fastapi import APIRouter
 
 from reliq_api.parts import modules_with_router
-from reliq_api.routes.topics import publishing
 
 #: The calls of producers come first, for a request is compared with the routes in this order. A page lists them so too.
 _FIRST = ("messages", "tracking", "results", "topics", "schedules", "leases", "steps", "batches", "queues", "delayed")
@@ -13,6 +12,5 @@ _FIRST = ("messages", "tracking", "results", "topics", "schedules", "leases", "s
 
 def routers() -> Iterator[APIRouter]:
     """Yield the routers of all calls."""
-    yield publishing
     for module in modules_with_router(__name__, __path__, _FIRST, of_slices="http"):
         yield module.router

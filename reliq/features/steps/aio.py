@@ -21,11 +21,11 @@ class SignalCalls:
 
         Raises SignalRefused, InvalidMessage, OutcomeUnknown (then give it again: twice is once).
         """
-        return await self._store.run(SignalSteps(self._steps.partitions).give(id, name, value))
+        return await self._store.run(SignalSteps(self._steps.homes).give(id, name, value))
 
     async def parked(self, limit: int = 100) -> list[Parked]:
         """Return messages that wait for a signal."""
-        return await self._store.run(parked_in(self._steps.partitions, values.whole(limit, "limit", 1, 10_000)))
+        return await self._store.run(parked_in(self._steps.homes, values.whole(limit, "limit", 1, 10_000)))
 
 
 class SignalEvery(Application):
@@ -36,5 +36,5 @@ class SignalEvery(Application):
     async def signal(self, id: str, name: str, value: Any = None, *, queue: str | None = None) -> bool:
         """Do as `Queue.signal`; without `queue`, all queues are asked, and one that comes early is refused."""
         if queue is not None:
-            return await self.store.run(SignalSteps(self._queue_steps(queue).partitions).give(id, name, value))
+            return await self.store.run(SignalSteps(self._queue_steps(queue).homes).give(id, name, value))
         return await self.store.run(give_anywhere(id, name, value))

@@ -10,7 +10,7 @@ from reliq.features.steps import schemas
 from reliq.features.steps.leased import Leased, states
 from reliq.features.steps.steps import SignalSteps
 from reliq.model.result import read_result
-from reliq_api.consume.partitions import holder
+from reliq_api.consume.homes import holder
 from reliq_api.enqueue.bodies import encode
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
@@ -93,7 +93,7 @@ async def wait(queue: QueueName, lease: Lease, wanted: schemas.WaitRequest, requ
 )
 async def give(queue: QueueName, id: MessageId, wanted: schemas.SignalRequest, request: Request) -> schemas.Signalled:
     """One that comes early is kept, up to a day. Twice is once. 409: the message has ended, or waits no more."""
-    steps = SignalSteps(request.app.state.partitions(queue)).give(id, wanted.name, wanted.value)
+    steps = SignalSteps(request.app.state.homes(queue)).give(id, wanted.name, wanted.value)
     return await _given(request, steps)
 
 
@@ -110,7 +110,7 @@ async def give_by_link(
     queue: QueueName, token: str, wanted: schemas.LinkRequest, request: Request
 ) -> schemas.Signalled:
     """Needs no key: who has the link may give this one signal, once. `message.link` makes it."""
-    return await _given(request, SignalSteps(request.app.state.partitions(queue)).by_link(token, wanted.value))
+    return await _given(request, SignalSteps(request.app.state.homes(queue)).by_link(token, wanted.value))
 
 
 async def _given(request: Request, steps: Any) -> schemas.Signalled:

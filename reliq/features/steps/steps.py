@@ -49,8 +49,8 @@ from reliq.ops.schema import Counter
 from reliq.protocol.act import Act
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.hidden import Hidden
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import failure_now
-from reliq.protocol.partitions import Partitions
 
 __all__ = ["DURABLE", "WAITING", "SignalSteps", "check_said", "parked_in", "recorded_tag", "resting", "take_along"]
 
@@ -352,22 +352,22 @@ def _read(read: Reader | None, entry: Entry) -> Any:
 
 
 class SignalSteps:
-    """The signals of the messages of a queue, with all of its partitions."""
+    """The signals of the messages of a queue, with all of its homes."""
 
-    def __init__(self, partitions: Partitions) -> None:
-        self._partitions = partitions
+    def __init__(self, homes: QueueHomes) -> None:
+        self._homes = homes
 
     def give(self, identity: str, name: str, value: object, early: float | None = EARLY) -> Steps[bool]:
         """Give a signal; return False if the message has had it. Raises SignalRefused, InvalidMessage, InvalidName."""
         check_id(identity)
         check_step_name(name, "signal")
-        stored, every = stored_signal(value), (yield from self._partitions.every())
+        stored, every = stored_signal(value), (yield from self._homes.every())
         if len(every) > 1:  # which one has the message is known if one of them knows anything of it
             answers = yield [own.signal(one.keys, identity, name, stored, None) for one in every]
             if early is None or any(answer != "unknown" for answer in answers):
-                return _taken(self._partitions.queue, identity, name, answers)
+                return _taken(self._homes.queue, identity, name, answers)
         answers = yield [own.signal(one.keys, identity, name, stored, early) for one in every]
-        return _taken(self._partitions.queue, identity, name, answers)
+        return _taken(self._homes.queue, identity, name, answers)
 
     def by_link(self, token: str, value: object) -> Steps[bool]:
         """Give the signal of a link; raises SignalRefused."""
@@ -377,8 +377,8 @@ class SignalSteps:
             identity, name, secret = text.split("\n")
         except (binascii.Error, ValueError):
             raise refused from None
-        for partition in (yield from self._partitions.every()):
-            recorded = yield own.recorded(partition.keys, identity)
+        for home in (yield from self._homes.every()):
+            recorded = yield own.recorded(home.keys, identity)
             links = [one for one in recorded.entries if one.name == _link_name(name) and one.kind == "s"]
             if links and hmac.compare_digest(str(read_result(links[0].value)).encode(), secret.encode()):
                 return (yield from self.give(identity, name, value, None))
@@ -409,13 +409,13 @@ def give_anywhere(identity: str, name: str, value: object) -> Steps[bool]:
 # --- parked messages ---
 
 
-def parked_in(partitions: Partitions, limit: int) -> Steps[list[Parked]]:
+def parked_in(homes: QueueHomes, limit: int) -> Steps[list[Parked]]:
     """Return parked messages, those that wait longest first among up to `limit` that were found."""
     found: list[Parked] = []
-    for partition in (yield from partitions.every()):
+    for home in (yield from homes.every()):
         cursor, more = 0, True
         while more and len(found) < limit:
-            cursor, some = yield own.scan_parked(partition.keys, cursor, _PAGE)
+            cursor, some = yield own.scan_parked(home.keys, cursor, _PAGE)
             found += some
             more = cursor > 0
     return sorted(found, key=lambda one: one.since)[:limit]
@@ -438,7 +438,7 @@ WAITING = Hidden(Place.PARKED, own.parked_element, _withdraw, _purge)
 
 
 def take_along(keys: QueueKeys, home: QueueKeys, ids: Sequence[str]) -> Steps[None]:
-    """Copy the records of messages that are taken to another partition."""
+    """Copy the records of messages that are taken to another home."""
     for identity in ids:
         fields = yield own.record_fields(keys, identity)
         for start in range(0, len(fields), _FIELDS):

@@ -14,6 +14,7 @@ from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops.topology import slot_of
 from reliq.transport.store import Store
+from reliq_monitor import known
 from reliq_monitor.duties import COMMON
 from tests.integration.client.test_cluster import (  # fixtures
     app,  # noqa: F401
@@ -132,8 +133,9 @@ def test_a_node_that_hangs_delays_no_duty_of_the_others(app, monitors, nodes, pl
     eventually(lambda: all_led(monitors))
 
 
-def test_a_slot_that_is_moving_delays_no_other_queue_of_its_node(app, monitors, nodes):  # noqa: F811
+def test_a_slot_that_is_moving_delays_no_other_queue_of_its_node(app, monitors, nodes, monkeypatch):  # noqa: F811
     """Its keys are on the way: what does not exist here is asked for elsewhere, with an answer only there."""
+    monkeypatch.setattr(known, "SLOW_LOOK", 1.0)  # nothing changes, so the server tells nothing
     eventually(lambda: all_led(monitors))
     moving, *others = [name for name in QUEUES if node_of(name) == 0]
     with contextlib.ExitStack() as stack:

@@ -463,7 +463,7 @@ def test_a_one_time_link_gives_its_signal_once(app, client):
     with working_as("inline", app, monitor=True):
         eventually(lambda: queue.stats().parked)
         token = paths[0].rpartition("/")[2]
-        signals = SignalSteps(queue._steps.partitions)
+        signals = SignalSteps(queue._steps.homes)
         for forged in ("", "x", token[:-4] + "AAAA", token + "A"):
             with pytest.raises(reliq.SignalRefused):
                 app.store.run(signals.by_link(forged, value=True))

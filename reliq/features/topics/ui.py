@@ -8,9 +8,9 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
 from reliq.errors import ReliqError
+from reliq.features.topics.routing import check_pattern, check_routing_key
+from reliq.features.topics.steps import read_routes
 from reliq.model.keys import check_name
-from reliq.model.routing import check_pattern, check_routing_key
-from reliq.protocol.topics import read_routes
 from reliq_api.access.auth import Access
 from reliq_api.http.problems import of_error
 from reliq_api.ui.access import Viewer, reliq_of

@@ -1,13 +1,16 @@
 """Topics: publish to all bound queues; list, add and remove bindings."""
 
 import re
+from collections.abc import Callable, Sequence
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 
 from reliq import aio
-from reliq.model.routing import check_routing_key
-from reliq.protocol.topics import read_routes
-from reliq_api import schemas
+from reliq.features.topics import schemas
+from reliq.features.topics.aio import TopicCalls
+from reliq.features.topics.routing import check_routing_key
+from reliq.features.topics.steps import read_routes
+from reliq.model.outgoing import NewMessage
 from reliq_api.access.auth import Access
 from reliq_api.enqueue import cloudevents
 from reliq_api.enqueue.bodies import encode
@@ -16,9 +19,28 @@ from reliq_api.http.docs import EVENT, body_of, failures, header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
+from reliq_api.schemas.base import QueueName
+from reliq_api.schemas.messages import NewMessage as NewBody
 
-router = call_router("topics")
 publishing = call_router("topics", RawCall)
+bindings = call_router("topics")
+
+
+class Publishing(TopicCalls):
+    """A publish that the access of the sender limits."""
+
+    async def publish_checked(
+        self,
+        routing_key: str,
+        message: NewMessage,
+        check: Callable[[Sequence[str]], None],
+        mandatory: bool,
+        durability: str | None,
+    ) -> dict[str, str]:
+        """Publish as `publish` does. `check` gets exactly the queues that the message enters, and raises to refuse."""
+        message = self._topics.prepared(message, {})
+        return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability, check=check))
+
 
 _KEY = re.compile(schemas.KEY)
 _CHANGE = failures("invalid_name")
@@ -50,7 +72,7 @@ _CHANGE = failures("invalid_name")
             header("traceparent", "Kept as a header of the message, with `tracestate`."),
         ],
         requestBody=body_of(
-            {JSON: schemas.NewMessage, cloudevents.EVENT: EVENT, "application/octet-stream": None}
+            {JSON: NewBody, cloudevents.EVENT: EVENT, "application/octet-stream": None}
         ),
     ),
 )  # fmt: skip
@@ -82,7 +104,7 @@ def _flag(request: Request, name: str) -> bool:
     return values[0] == "true"
 
 
-@router.get(
+@bindings.get(
     "/topics",
     summary="All bindings",
     response_model=schemas.TopicList,
@@ -109,7 +131,7 @@ def _shown(access: Access, queue: str | None) -> str | None:
     return queue if queue is not None and access.may_see(queue) else None
 
 
-@router.get(
+@bindings.get(
     "/topics/{routing_key}",
     summary="Queues that would get a message",
     response_model=schemas.TopicMatch,
@@ -130,27 +152,32 @@ async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.To
     )
 
 
-@router.put(
+@bindings.put(
     "/queues/{queue}/bindings/{pattern}",
     summary="Bind a queue to a pattern",
     response_model=schemas.BindingChanged,
     responses=_CHANGE,
     openapi_extra=needs("topics"),
 )
-async def bind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
+async def bind(queue: QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
     """The queue then gets messages published with a matching key. `#` in an address is written %23."""
     changed = await request.app.state.reliq.subscribe(queue, pattern)
     return schemas.BindingChanged(queue=queue, pattern=pattern, changed=changed)
 
 
-@router.delete(
+@bindings.delete(
     "/queues/{queue}/bindings/{pattern}",
     summary="End a binding",
     response_model=schemas.BindingChanged,
     responses=_CHANGE,
     openapi_extra=needs("topics"),
 )
-async def unbind(queue: schemas.QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
+async def unbind(queue: QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
     """The queue keeps its messages. Other processes notice within half a second."""
     changed = await request.app.state.reliq.unsubscribe(queue, pattern)
     return schemas.BindingChanged(queue=queue, pattern=pattern, changed=changed)
+
+
+router = APIRouter()
+router.include_router(publishing)
+router.include_router(bindings)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Container
 
 from reliq import ops
+from reliq.features.topics import ops as own
 from reliq.model.keys import QueueKeys, instance_of
 from reliq.ops import Steps
 from reliq_monitor.duty import Duty
@@ -49,12 +50,12 @@ class BroadcastCleanup(Duty[None]):
         since = self._alone_since.setdefault(queue, time.monotonic())
         if time.monotonic() - since < _GRACE:
             return
-        if not (yield ops.is_for_broadcasts(keys)):
+        if not (yield own.is_for_broadcasts(keys)):
             return
-        bindings = [one for one in (yield ops.topics()) if one.startswith(queue + " ")]
+        bindings = [binding for binding, bound in (yield own.bound()).items() if bound == queue]
         if bindings:
             self._alone_since[queue] = time.monotonic()  # producers may still use the bindings
-            yield ops.bind("unbind", bindings)
+            yield own.bind("unbind", bindings)
             return
         yield ops.drop_queue(keys)
         del self._alone_since[queue]

@@ -2,9 +2,9 @@
 --
 -- KEYS  producers, queues... [places, delayed, index]
 --       producers: of the first queue
--- ARGV  producer, sequence: number, id, element, delay: number, partitions...
+-- ARGV  producer, sequence: number, id, element, delay: number, homes...
 --       delay: ms
---       partitions: for each its position, the version of the layout that the producer knows, and 1 if the message waits
+--       homes: for each that is one of several its position, the version of the layout that the producer knows, and 1 if the message waits
 --       there for its key, which its former home still has
 -- Returns {'ok' | 'repeated', now}, or {'full', now, length, max_length, position of the full queue, unit}: nothing was
 --         enqueued; or {'moved', now, {position ...}, {position ...}}: nothing was, because these queues are
@@ -14,7 +14,7 @@
 -- names of the keys and arguments (tools/generate_scripts.py)
 local producers = KEYS[1]
 local producer, sequence, id, element, delay = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
-local QUEUES, QUEUES_STEP, PLACES, DELAYED, INDEX, PARTITIONS = 2, 15, 0, 13, 14, 6
+local QUEUES, QUEUES_STEP, PLACES, DELAYED, INDEX, HOMES = 2, 15, 0, 13, 14, 6
 -- end of the names
 local now = now_ms()
 local function each_bodies(delete)
@@ -28,7 +28,7 @@ end
 local takers, passed, moved, has_others, held = {}, {}, {}, {}, {}
 local group = group_of(element)
 local versions = {}
-for at = PARTITIONS, #ARGV do
+for at = HOMES, #ARGV do
   local place, version, waits = string.match(ARGV[at], '^(%d+) (%d+) (%d)$')
   versions[tonumber(place)], held[tonumber(place)] = tonumber(version), waits == '1'
 end

@@ -1,4 +1,4 @@
-"""The steps that send to one partition of a queue; most queues have only one."""
+"""The steps that send to one home of a queue; most queues have only one."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -17,27 +17,27 @@ ANNOUNCE_EVERY = 60.0  #: seconds; a producer then announces the queue again, in
 
 
 class Moved(ReliqError):
-    """Messages belong to another partition; nothing of the call was enqueued."""
+    """Messages belong to another home; nothing of the call was enqueued."""
 
     def __init__(self, queue: str, ids: Collection[str], held: Collection[str]) -> None:
-        super().__init__(f"{len(ids)} messages belong to another partition than {queue!r}")
+        super().__init__(f"{len(ids)} messages belong to another home than {queue!r}")
         self.ids = frozenset(ids)  #: of these messages
-        self.held = frozenset(held)  #: of those whose ordering key still has messages in this partition
+        self.held = frozenset(held)  #: of those whose ordering key still has messages in this home
 
 
 class AtLimit(QueueFull):
-    """A partition is at its share of `max_length` or `max_bytes`; nothing of the call was enqueued or counted."""
+    """A home is at its share of `max_length` or `max_bytes`; nothing of the call was enqueued or counted."""
 
     final = False  #: whether the call cannot be carried out later, by a repetition that is still on its way
 
 
-class Partition:
-    """One partition, as its producers know it."""
+class Home:
+    """One home, as its producers know it."""
 
     def __init__(self, name: str, pool: ProducerPool) -> None:
         self.keys = QueueKeys(name)
         self.durability = MEMORY  #: the default durability, as last read
-        self.layout: str | None = None  #: in the first partition: those of the queue, as last read
+        self.layout: str | None = None  #: in the first home: those of the queue, as last read
         self._announced_at = float("-inf")
         self._limited = False  #: whether `enqueue` has to decide, because the queue has a limit, as last seen
         self._pool = pool
@@ -54,7 +54,7 @@ class Partition:
     def introduced(self, announced: int | None, known: ops.Introduction) -> None:
         """Note the answers to these ops; the next send announces the queue again if this one could not."""
         self.durability = durability(known.durability) if known.durability else MEMORY
-        self.layout = known.partitions
+        self.layout = known.layout
         self._limited = False  # the next send finds out
         if announced is not None:
             self._announced_at = time.monotonic()

@@ -1,4 +1,7 @@
-"""The partitions of one queue: which there are, which message goes to which, and calls that concern all of them."""
+"""The homes of a queue: which there are, which message goes to which, and calls that concern all of them.
+
+Most queues have one home. One with partitions has as many; what is above this module knows no more of them.
+"""
 
 import itertools
 import random
@@ -17,7 +20,7 @@ from reliq.protocol.acts import done_everywhere
 from reliq.protocol.batch import Route
 from reliq.protocol.claiming import Failing
 from reliq.protocol.durability import ANY, Terms
-from reliq.protocol.partition import ANNOUNCE_EVERY, AtLimit, Moved, Partition
+from reliq.protocol.home import ANNOUNCE_EVERY, AtLimit, Home, Moved
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.spread import SETTLING, Spread
 from reliq.runtime.looking import unseen
@@ -26,35 +29,35 @@ T = TypeVar("T")
 E = TypeVar("E", bound=ReliqError)
 
 _FRESH = 2.0  #: seconds for which an operator's call trusts the layout that was read last
-_AWAY = 5.0  #: seconds for which messages without a key avoid a partition that could not be reached
-_LOOKS = 3  #: reads of counters, while the partitions change
-_PART = 1000  #: messages that a call sends to one partition at a time
+_AWAY = 5.0  #: seconds for which messages without a key avoid a home that could not be reached
+_LOOKS = 3  #: reads of counters, while the homes change
+_PART = 1000  #: messages that a call sends to one home at a time
 _UNLIMITED = 2**53  #: messages
 
 
-class Partitions:
-    """The partitions of one queue, for one application."""
+class QueueHomes:
+    """The homes of one queue, for one application."""
 
     def __init__(self, queue: str, pool: ProducerPool) -> None:
         self.queue = queue
-        self.first = Partition(queue, pool)
+        self.first = Home(queue, pool)
         self.layout = Layout()
         self._text: str | None = None
         self._read_at = float("-inf")
         self._known = {queue: self.first}
         self._pool = pool
         self._turn = itertools.count(random.randrange(1000))
-        self._away: dict[str, float] = {}  #: by queue of a partition: until when it is avoided
+        self._away: dict[str, float] = {}  #: by queue of a home: until when it is avoided
         self.failing = Failing()  #: those that claims leave out
 
     # --- which there are ---
 
-    def named(self, name: str) -> Partition:
-        """Return the partition that is this queue."""
-        partition = self._known.get(name)
-        if partition is None:
-            partition = self._known[name] = Partition(name, self._pool)
-        return partition
+    def named(self, name: str) -> Home:
+        """Return the home that is this queue."""
+        home = self._known.get(name)
+        if home is None:
+            home = self._known[name] = Home(name, self._pool)
+        return home
 
     def _note(self, text: str | None) -> Layout:
         if text != self._text:
@@ -64,28 +67,28 @@ class Partitions:
 
     def read(self, retries: int | None = None) -> Steps[Layout]:
         """Read the layout."""
-        self.first.layout = yield at_most(ops.partitions(self.first.keys), retries)
+        self.first.layout = yield at_most(ops.layout(self.first.keys), retries)
         return self._note(self.first.layout)
 
     def read_again(self) -> Steps[None]:
-        """Read the layout again, a little later: a partition that it names has refused a message."""
+        """Read the layout again, a little later: a home that it names has refused a message."""
         yield ops.Sleep(SETTLING)
         yield from self.read()
 
     def _current(self) -> Layout | None:
-        """Return the layout for a send, as the first partition told it with its introduction; None: it is to be read.
+        """Return the layout for a send, as the first home told it with its introduction; None: it is to be read.
 
-        That of several partitions is read once a minute.
+        That of several homes is read once a minute.
         """
         if self.first.layout != self._text:
             self._note(self.first.layout)
         known = self.layout.count == 1 or time.monotonic() - self._read_at <= ANNOUNCE_EVERY
         return self.layout if known else None
 
-    def every(self, fresh: float = _FRESH) -> Steps[list[Partition]]:
-        """Return all partitions that may have messages, by a layout that was read at most `fresh` seconds ago.
+    def every(self, fresh: float = _FRESH) -> Steps[list[Home]]:
+        """Return all homes that may have messages, by a layout that was read at most `fresh` seconds ago.
 
-        While the first of several partitions, which has the layout, is away: by the layout that was read last.
+        While the first of several homes, which has the layout, is away: by the layout that was read last.
         """
         several = self.layout.several
         if time.monotonic() - self._read_at > fresh and not (several and self.is_away(self.queue)):
@@ -107,18 +110,18 @@ class Partitions:
         return [one.keys for one in (yield from self.every())]
 
     def each(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
-        """Run steps that read for every partition, at the same time; raises the first error.
+        """Run steps that read for every home, at the same time; raises the first error.
 
-        For an operator who looks, partitions that do not answer are left out, unless all of them are.
+        For an operator who looks, homes that do not answer are left out, unless all of them are.
         """
-        partitions = yield from self.every()
-        if len(partitions) == 1:
+        homes = yield from self.every()
+        if len(homes) == 1:
             return [(yield from steps(self.first.keys))]
-        answers = yield Together([steps(one.keys) for one in partitions])
-        return self.seen(dict(zip((one.keys.queue for one in partitions), answers, strict=True)))
+        answers = yield Together([steps(one.keys) for one in homes])
+        return self.seen(dict(zip((one.keys.queue for one in homes), answers, strict=True)))
 
     def counted(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
-        """Do the same with steps that read counters; again if those of a forgotten partition have moved meanwhile."""
+        """Do the same with steps that read counters; again if those of a forgotten home have moved meanwhile."""
         answers: list[T] = []
         for _ in range(_LOOKS):
             yield from self.every()
@@ -131,7 +134,7 @@ class Partitions:
         return answers
 
     def seen(self, answers: Mapping[str, Any]) -> list[Any]:
-        """Return what the partitions have answered, given by their queues; raises and leaves out as `each`."""
+        """Return what the homes have answered, given by their queues; raises and leaves out as `each`."""
         there = [one for one in answers.values() if not isinstance(one, ReliqError)]
         for name, answer in answers.items():
             if isinstance(answer, ReliqError) and not (there and unseen(f"partition {name}", answer)):
@@ -139,16 +142,16 @@ class Partitions:
         return there
 
     def any_of(self, steps: Callable[[QueueKeys], Steps[T]], decides: Callable[[T], bool]) -> Steps[list[T]]:
-        """Run steps for every partition; raises an error of one of them, unless the answer of another decides."""
-        partitions = yield from self.every()
-        if len(partitions) == 1:
+        """Run steps for every home; raises an error of one of them, unless the answer of another decides."""
+        homes = yield from self.every()
+        if len(homes) == 1:
             return [(yield from steps(self.first.keys))]
-        answers = yield Together([steps(one.keys) for one in partitions])
+        answers = yield Together([steps(one.keys) for one in homes])
         there = [one for one in answers if not isinstance(one, ReliqError)]
         return there if any(map(decides, there)) else checked(answers)
 
     def act(self, what: str, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
-        """Run steps that change something, and may be repeated, for every partition, at the same time.
+        """Run steps that change something, and may be repeated, for every home, at the same time.
 
         Raises DoneInPart if only some of them have come to their end.
         """
@@ -159,12 +162,12 @@ class Partitions:
         return done_everywhere(what, self.queue, dict(zip(names, answers, strict=True)))
 
     def home_of(self, message: NewMessage) -> Steps[QueueKeys]:
-        """Return the partition for a message that is to be placed elsewhere than among the ready ones."""
+        """Return the home for a message that is to be placed elsewhere than among the ready ones."""
         layout, bucket = self._current() or (yield from self.read()), bucket_of(message)
         return self.first.keys if bucket is None else self.named(layout.homes(self.queue, bucket)[-1]).keys
 
-    def offered(self, message: NewMessage, refused: list[str]) -> Steps[Partition]:
-        """Return the partition that a message is offered to: the first of its homes that has not refused it.
+    def offered(self, message: NewMessage, refused: list[str]) -> Steps[Home]:
+        """Return the home that a message is offered to: the first of its homes that has not refused it.
 
         Where all have, the layout is read again, and `refused` begins anew.
         """
@@ -188,7 +191,7 @@ class Partitions:
             if layout.count == 1 and not layout.moving:
                 try:
                     return (yield from self.first.send(messages, terms, Route(layout.version)))
-                except Moved as moved:  # the queue has partitions since
+                except Moved as moved:  # the queue has several homes since
                     ids += moved.sent
                 layout = yield from self.read()
             for start in range(len(ids), len(messages), _PART * layout.count):
@@ -212,7 +215,7 @@ class Partitions:
         return error
 
     def rooms(self) -> Steps[dict[str, int]]:
-        """Return how many messages each partition that takes some has room for, by its share of `max_length`."""
+        """Return how many messages each home that takes some has room for, by its share of `max_length`."""
         names = self.layout.names(self.queue)
         answers = yield Together([_room(QueueKeys(name)) for name in names])
         return {name: 0 if isinstance(room, ReliqError) else room for name, room in zip(names, answers, strict=True)}
@@ -221,7 +224,7 @@ class Partitions:
         return self._away.get(name, 0.0) > time.monotonic()
 
     def note_away(self, name: str) -> None:
-        """Note that a partition could not be reached."""
+        """Note that a home could not be reached."""
         self._away[name] = time.monotonic() + _AWAY
 
     def open_ones(self) -> list[str]:

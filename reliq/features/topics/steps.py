@@ -8,9 +8,10 @@ from typing import NamedTuple
 from reliq import ops
 from reliq.contract.keywords import PublishOptions
 from reliq.errors import InvalidMessage, QueueFull, Unroutable
+from reliq.features.topics import ops as own
+from reliq.features.topics.routing import Routes, check_pattern, check_routing_key
 from reliq.model.keys import QueueKeys, check_grammar, check_name
 from reliq.model.outgoing import Body, NewMessage, check_option_names
-from reliq.model.routing import Routes, check_pattern, check_routing_key
 from reliq.model.upgrades import VERSION_HEADER, stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Counter as Field
@@ -18,7 +19,7 @@ from reliq.ops.schema import Topics
 from reliq.ops.topology import slot_of
 from reliq.protocol.batch import checked, encoded
 from reliq.protocol.durability import Terms, confirm
-from reliq.protocol.partition import Partition, at_limit
+from reliq.protocol.home import Home, at_limit
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
@@ -119,16 +120,16 @@ class TopicSteps:
         left, held = list(queues), set[str]()
         refused: dict[str, list[str]] = {queue.keys.queue: [] for queue in queues}
         while left:  # until the homes of the message's key take it, where these change
-            partitions: list[Partition] = []
+            homes: list[Home] = []
             for queue in left:
                 name = queue.keys.queue
-                partitions += [(yield from queue.partitions.offered(message, refused[name]))]
+                homes += [(yield from queue.homes.offered(message, refused[name]))]
                 if not refused[name]:
                     held.discard(name)
-            versions = {queue.keys.queue: queue.partitions.layout.version for queue in left}
+            versions = {queue.keys.queue: queue.homes.layout.version for queue in left}
             known = {name: (version, name in held) for name, version in versions.items() if version}
             with self._pool.session([message.id]) as session:
-                moved = yield from self._publish_in(session, routing_key, message, partitions, known, terms)
+                moved = yield from self._publish_in(session, routing_key, message, homes, known, terms)
             for keys, is_moved, _ in moved:
                 refused[keys.logical] += [keys.queue] if is_moved else []
             held |= {keys.logical for keys, _, has_others in moved if has_others}
@@ -141,14 +142,14 @@ class TopicSteps:
         session: ProducerSession,
         routing_key: str,
         message: NewMessage,
-        queues: Sequence[Partition],
+        queues: Sequence[Home],
         known: Mapping[str, tuple[int, bool]],
         terms: Terms,
     ) -> Steps[list[tuple[QueueKeys, bool, bool]]]:
-        """Publish in these partitions.
+        """Publish in these homes.
 
         Return those that did not get it, whether it belongs elsewhere, and whether others of its key are there.
-        `known`: by queue, where it has partitions, the version of their layout and whether the message waits for those.
+        `known`: by queue, where it has several, the version of their layout and whether the message waits for those.
         """
         bodies: list[ops.StoredBody] = []
         element = encoded(message, self._pool.clock.now(), bodies, routing_key)
@@ -180,7 +181,7 @@ class TopicSteps:
                 yield from confirm(group[0], sure, session.producer, session.sequence)
         return moved
 
-    def _groups(self, queues: Sequence[Partition]) -> Sequence[Sequence[QueueKeys]]:
+    def _groups(self, queues: Sequence[Home]) -> Sequence[Sequence[QueueKeys]]:
         """Group the queues that one atomic step can reach: all of them or, on a cluster, those of one hash slot."""
         if not self._pool.sharded:
             return [[queue.keys for queue in queues]]
@@ -193,13 +194,13 @@ class TopicSteps:
         """Return the matching queues; the bindings may be half a second old."""
         now = time.monotonic()
         if now - self._looked_at > _FRESH:
-            if (yield ops.bindings_version()) != self._version:
+            if (yield own.bindings_version()) != self._version:
                 yield from self._compile()
             self._looked_at = now
         return self._routes.match(routing_key)
 
     def _compile(self) -> Steps[None]:
-        found = yield ops.topics()
+        found = yield own.topics()
         self._routes = Routes(_bindings(found))
         self._alternate = found.get(Topics.ALTERNATE)
         self._version = found.get(Topics.VERSION)
@@ -211,34 +212,34 @@ class TopicSteps:
         return list(self._routes.match(routing_key))
 
     def list(self) -> Steps[list[Binding]]:
-        return sorted(_bindings((yield ops.topics())))
+        return sorted(_bindings((yield own.topics())))
 
     def bind(self, queue: str, *patterns: str) -> Steps[bool]:
         bindings = _fields(check_name(queue), patterns)
-        _, changed = yield [ops.announce(queue), ops.bind("bind", bindings)]
+        _, changed = yield [ops.announce(queue), own.bind("bind", bindings)]
         self._looked_at = float("-inf")
         return bool(changed)
 
     def unbind(self, queue: str, *patterns: str) -> Steps[bool]:
-        changed = yield ops.bind("unbind", _fields(queue, patterns))
+        changed = yield own.bind("unbind", _fields(queue, patterns))
         self._looked_at = float("-inf")
         return bool(changed)
 
     def set_alternate(self, queue: str | None) -> Steps[None]:
         if queue is None:
-            yield ops.no_alternate()
+            yield own.no_alternate()
         else:
-            yield [ops.announce(check_name(queue)), ops.alternate(queue)]
+            yield [ops.announce(check_name(queue)), own.alternate(queue)]
         self._looked_at = float("-inf")
 
     def stats(self) -> Steps[TopicStats]:
-        found = yield ops.topics()
+        found = yield own.topics()
         return TopicStats(len(_bindings(found)), found.get(Topics.ALTERNATE), int(found.get(Topics.UNROUTABLE, 0)))
 
 
 def read_routes() -> Steps[tuple[Routes, str | None]]:
     """Read the current bindings and the alternate queue from Redis."""
-    found = yield ops.topics()
+    found = yield own.topics()
     return Routes(_bindings(found)), found.get(Topics.ALTERNATE)
 
 
@@ -248,13 +249,13 @@ def _publication(
     element: bytes,
     session: ProducerSession,
     known: Mapping[str, tuple[int, bool]],
-) -> ops.Op[ops.Published]:
-    """Return the op that publishes in the partitions of one group; `known`: as for `_publish_in`."""
-    partitions = {place: known[keys.logical] for place, keys in enumerate(group) if keys.logical in known}
-    return ops.publish(group, message.id, element, message.delay, session.producer, session.sequence, partitions)
+) -> ops.Op[own.Published]:
+    """Return the op that publishes in the homes of one group; `known`: as for `_publish_in`."""
+    homes = {place: known[keys.logical] for place, keys in enumerate(group) if keys.logical in known}
+    return own.publish(group, message.id, element, message.delay, session.producer, session.sequence, homes)
 
 
-def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[ops.Published], identity: str) -> Steps[None]:
+def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[own.Published], identity: str) -> Steps[None]:
     refusals = [(group, one) for group, one in zip(groups, answers, strict=True) if one.status == "full"]
     if not refusals:
         return
