@@ -114,7 +114,8 @@ def _show(options: argparse.Namespace, held: Sequence[Held]) -> int:
     for one in held:
         state = "may live" if one.may_live else "has missed a renewal"
         times = f"renewed {_seconds(one.renewed)} ago, {_seconds(one.left)} left"
-        print(f"{one.stream} batch {one.batch} of {one.home}: {one.messages} messages; driver {one.driver} {state} ({times})")
+        what = f"{one.stream} batch {one.batch} of {one.home}: {one.messages} messages"
+        print(f"{what}; driver {one.driver} {state} ({times})")
     if not held:
         print("no stream holds messages", file=sys.stderr)
     return 0
