@@ -209,7 +209,10 @@ def test_a_stream_waits_for_its_smallest_batch(driver, orders):
         orders.send(9)
         assert read(reader, start, reader.latestOffset(start, LIMIT)) == list(range(10))
     orders.send("late")
-    with driver(minMessagesPerBatch="10", maxBatchDelay="1ms") as reader:
+    with driver(minMessagesPerBatch="10") as reader:
+        reader._pace = Pace(None, 10, 60.0, clock := Clock())
+        assert first_offset(reader)["batch"] == 0
+        clock.now = 60.0
         assert first_offset(reader)["batch"] == 1
 
 
