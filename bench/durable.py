@@ -56,7 +56,7 @@ def parked(app: reliq.Reliq, client: redis.Redis, timeout: str | None) -> None:
     idle = 0
     with queue.consumer() as consumer:
         start = client.info("memory")["used_memory"]
-        elements = client.memory_usage(QueueKeys(name).messages, samples=0)
+        elements = client.memory_usage(QueueKeys(name).messages, samples=0) or 0
         while messages := consumer.claim(1000):
             for message in messages:
                 size += len(encode_envelope(message._envelope))
