@@ -113,9 +113,8 @@ def _show(options: argparse.Namespace, held: Sequence[Held]) -> int:
         return say(options, "", claims=[{name: getattr(one, name) for name in names} for one in held])
     for one in held:
         state = "may live" if one.may_live else "has missed a renewal"
-        times = f"renewed {_seconds(one.renewed)} ago, {_seconds(one.left)} left"
-        what = f"{one.stream} batch {one.batch} of {one.home}: {one.messages} messages"
-        print(f"{what}; driver {one.driver} {state} ({times})")
+        driver = f"{one.driver} {state} (renewed {_seconds(one.renewed)} ago, {_seconds(one.left)} left)"
+        print(f"{one.stream} batch {one.batch} of {one.home}: {one.messages} messages; driver {driver}")
     if not held:
         print("no stream holds messages", file=sys.stderr)
     return 0
